@@ -1,3 +1,5 @@
+const { TOOLS } = require('./config/bundled.cjs')
+
 /**
  * The dependency rule of the house: arrows point down only. `npm run architecture` holds it.
  *
@@ -52,7 +54,11 @@ const PACKAGES = {
 }
 
 /** Parts of folders that have a rule of their own. */
-const OWN = { transport: '^src/transport/http-proxy/', certificates: '^src/certificates/acme\\.ts$' }
+const OWN = {
+  transport: '^src/transport/http-proxy/',
+  certificates: '^src/certificates/acme\\.ts$',
+  api: '^src/api/dashboard/pages/'
+}
 
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
 const LEAVES = {
@@ -118,6 +124,19 @@ module.exports = {
       to: { dependencyTypes: NPM, pathNot: packages(['acme-client']) }
     },
     {
+      name: 'pages-packages',
+      comment: 'What runs in a browser: its packages are files that dashboard.ts serves.',
+      severity: 'error',
+      from: { path: '^src/api/dashboard/pages/' },
+      to: { dependencyTypes: NPM, pathNot: packages(['preact', 'htm']) }
+    },
+    {
+      name: 'pages-stand-alone',
+      severity: 'error',
+      from: { path: '^src/api/dashboard/pages/' },
+      to: { path: '^src/', pathNot: '^src/api/dashboard/pages/' }
+    },
+    {
       name: 'one-jwt-verifier',
       severity: 'error',
       from: { path: '^src/features/jwt/', pathNot: 'signature\\.ts$' },
@@ -146,10 +165,11 @@ module.exports = {
     },
     {
       name: 'traffic-knows-no-records',
-      comment: 'No file on the path of a request leads to a store, a resource or Fastify, through whatever it imports.',
+      comment:
+        'No file on the path of a request, or of a thread that carries traffic, leads to a store, a resource or Fastify, through whatever it imports.',
       severity: 'error',
       from: {
-        path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/tunnel/(protocol|client)/|^src/tunnel/agents/tunnel-groups\\.ts$'
+        path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/tunnel/(protocol|client)/|^src/tunnel/agents/tunnel-groups\\.ts$|^src/app/(worker|traffic-thread|traffic-foundation|data-plane|server-services|live-options)\\.ts$'
       },
       to: { path: '^src/(store|resources|control|api)/|node_modules/fastify/', reachable: true }
     },
@@ -182,9 +202,13 @@ module.exports = {
     },
     {
       name: 'no-development-package',
+      comment: 'Packages of the bundle are development packages for npm: who installs the product needs none of them.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: 'node_modules/@types/' }
+      to: {
+        dependencyTypesNot: ['type-only'],
+        path: packages([...TOOLS, 'esbuild'].filter((name) => !name.startsWith('@types/')))
+      }
     }
   ],
   options: {

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
-import { LimiterTable, SlidingWindow } from '../src/features/rate-limit/limiter/table.js'
+import { SlidingWindow } from '../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../src/features/rate-limit/limiter/table.js'
 import { systemClock } from '../src/lib/clock.js'
 
 export interface MicroResult {

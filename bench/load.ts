@@ -19,17 +19,24 @@ export function load(
   path: string,
   connections: number,
   seconds: number,
-  statusMayFail: boolean
+  statusMayFail: boolean,
+  { pinned = true } = {}
 ): Promise<Load> {
   const url = `http://127.0.0.1:${port}${path}`
   return findProgram('wrk') === undefined
     ? withAutocannon(url, connections, seconds, statusMayFail)
-    : withWrk(url, connections, seconds, statusMayFail)
+    : withWrk(url, connections, seconds, statusMayFail, pinned)
 }
 
-function withWrk(url: string, connections: number, seconds: number, statusMayFail: boolean): Promise<Load> {
+function withWrk(
+  url: string,
+  connections: number,
+  seconds: number,
+  statusMayFail: boolean,
+  onOwnCpu: boolean
+): Promise<Load> {
   const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency', url]
-  const pinned = findProgram('taskset') !== undefined
+  const pinned = onOwnCpu && findProgram('taskset') !== undefined
   return new Promise((resolve, reject) => {
     const child = spawn(pinned ? 'taskset' : 'wrk', pinned ? ['-c', '1', 'wrk', ...args] : args)
     let output = ''

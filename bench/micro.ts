@@ -5,6 +5,7 @@ import { loginMicro } from './login-micro.js'
 import { modulesMicro } from './modules-micro.js'
 import { routesMicro } from './routes-micro.js'
 import type { MicroResult } from './timing.js'
+import { tracesMicro } from './traces-micro.js'
 import { webhookMicro } from './webhook-micro.js'
 
 const at = process.argv.indexOf('--insertions')
@@ -17,6 +18,7 @@ const subjects: Readonly<Record<string, () => readonly MicroResult[] | Promise<r
   logins: loginMicro,
   tokens: jwtMicro,
   webhooks: webhookMicro,
+  traces: tracesMicro,
   limiter: () => limiterMicro(insertions)
 }
 

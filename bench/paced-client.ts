@@ -3,10 +3,19 @@ import { connect, type Socket } from 'node:net'
 /**
  * Requests at a fixed rate over keep-alive connections, whatever the answers' speed: latency counts from the moment a
  * request was due, so that a stalled proxy does not hide its stall. A program of its own, to be pinned to a CPU.
- * `paced-client PORT RATE SECONDS CONNECTIONS` prints `{requests, p50, p99, errors}` (milliseconds) as JSON.
+ * `paced-client PORT RATE SECONDS CONNECTIONS [KEYS]` prints `{requests, p50, p99, errors}` (milliseconds) as JSON. With KEYS each
+ * request carries one of so many values of `x-client`, one after the other.
  */
-const [port, rate, seconds, connections] = process.argv.slice(2).map(Number) as [number, number, number, number]
+const [port, rate, seconds, connections, keys = 0] = process.argv.slice(2).map(Number) as [
+  number,
+  number,
+  number,
+  number,
+  number?
+]
 const REQUEST = Buffer.from('GET / HTTP/1.1\r\nHost: bench.test\r\n\r\n')
+const requestOf = (at: number) =>
+  keys === 0 ? REQUEST : Buffer.from(`GET / HTTP/1.1\r\nHost: bench.test\r\nx-client: ${at % keys}\r\n\r\n`)
 const HEAD_END = Buffer.from('\r\n\r\n')
 
 const latencies: number[] = []
@@ -30,9 +39,9 @@ class Client {
     return this.#due.length
   }
 
-  send(due: number): void {
+  send(due: number, request: Buffer): void {
     this.#due.push(due)
-    this.#socket.write(REQUEST)
+    this.#socket.write(request)
   }
 
   end(): void {
@@ -61,7 +70,7 @@ const timer = setInterval(() => {
   const due = Math.min(rate * seconds, ((performance.now() - begun) / 1_000) * rate)
   for (; sent < due; sent++) {
     const free = clients.reduce((best, client) => (client.waiting < best.waiting ? client : best))
-    free.send(begun + (sent / rate) * 1_000)
+    free.send(begun + (sent / rate) * 1_000, requestOf(sent))
   }
   if (sent >= rate * seconds) {
     clearInterval(timer)

@@ -10,11 +10,13 @@ export interface Peer {
   /** Why it is left out, or undefined. */
   missing(): string | undefined
   can(scenario: Scenario): boolean
-  start(scenario: Scenario, upstream: number): Promise<Running & { readonly port: number }>
+  /** `threads`: those that carry traffic, each with a CPU; left out: one. */
+  start(scenario: Scenario, upstream: number, threads?: number): Promise<Running & { readonly port: number }>
 }
 
-/** Every proxy on this CPU; load generator and upstream share the other. */
+/** A proxy with one thread has this CPU, and load generator and upstream share the other; one with more threads has all. */
 const CPU = 0
+const cpus = (threads: number) => (threads === 1 ? CPU : `0-${threads - 1}`)
 const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url))
 
@@ -51,11 +53,16 @@ export function build(name: string, main: string): Peer {
     name,
     missing: () => undefined,
     can: () => true,
-    start: (scenario, upstream) => startBuild(main, scenario, upstream)
+    start: (scenario, upstream, threads = 1) => startBuild(main, scenario, upstream, threads)
   }
 }
 
-async function startBuild(main: string, scenario: Scenario, upstream: number): ReturnType<Peer['start']> {
+async function startBuild(
+  main: string,
+  scenario: Scenario,
+  upstream: number,
+  threads: number
+): ReturnType<Peer['start']> {
   const port = await freePort()
   const policy = join(folder, `${scenario.name}.yaml`)
   writeFileSync(policy, scenario.policy ?? '')
@@ -68,9 +75,10 @@ async function startBuild(main: string, scenario: Scenario, upstream: number): R
     SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
     SLUICE_LOG_LEVEL: 'error',
     SLUICE_LIMITS_CONNECTIONS: '20000',
+    ...(threads === 1 ? {} : { SLUICE_WORKERS: String(threads) }),
     ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
   }
-  const running = await startProgram(process.execPath, [main, 'start'], port, { cpu: CPU, env })
+  const running = await startProgram(process.execPath, [main, 'start'], port, { cpu: cpus(threads), env })
   return { ...running, port }
 }
 
@@ -89,7 +97,7 @@ const nginx: Peer = {
   name: 'nginx',
   missing: () => lacks('nginx'),
   can: () => true,
-  async start(scenario, upstream) {
+  async start(scenario, upstream, threads = 1) {
     const port = await freePort()
     const base = join(folder, `nginx-${port}`)
     mkdirSync(base)
@@ -101,7 +109,7 @@ const nginx: Peer = {
           : ''
     writeFileSync(
       join(base, 'nginx.conf'),
-      `daemon off; worker_processes 1; pid ${base}/pid; error_log ${base}/error.log crit;
+      `daemon off; worker_processes ${threads}; pid ${base}/pid; error_log ${base}/error.log crit;
        events { worker_connections 4096; }
        http {
          access_log ${scenario.accessLog ? `${base}/access.log` : 'off'};
@@ -117,7 +125,7 @@ const nginx: Peer = {
        }`
     )
     const args = ['-p', base, '-c', join(base, 'nginx.conf')]
-    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: CPU })), port }
+    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: cpus(threads) })), port }
   }
 }
 
@@ -125,7 +133,7 @@ const haproxy: Peer = {
   name: 'haproxy',
   missing: () => lacks('haproxy'),
   can: ({ accessLog }) => !accessLog,
-  async start(scenario, upstream) {
+  async start(scenario, upstream, threads = 1) {
     const port = await freePort()
     const file = join(folder, `haproxy-${port}.cfg`)
     const table = 'stick-table type ip size 100k expire 60s store http_req_rate(60s)\n  http-request track-sc0 src'
@@ -135,11 +143,14 @@ const haproxy: Peer = {
         : `${table}\n  http-request deny deny_status 429 if { sc_http_req_rate(0) gt ${scenario.refused ? 1 : 2_000_000_000} }`
     writeFileSync(
       file,
-      `global\n  nbthread 1\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n  timeout connect 5s
+      `global\n  nbthread ${threads}\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n  timeout connect 5s
   http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}\n  option forwardfor\n  ${limit}\n  default_backend origin
 backend origin\n  server origin 127.0.0.1:${upstream}\n`
     )
-    return { ...(await startProgram(findProgram('haproxy') as string, ['-db', '-f', file], port, { cpu: CPU })), port }
+    return {
+      ...(await startProgram(findProgram('haproxy') as string, ['-db', '-f', file], port, { cpu: cpus(threads) })),
+      port
+    }
   }
 }
 

@@ -39,7 +39,7 @@ export async function startProgram(
   command: string,
   args: readonly string[],
   port: number,
-  options: { cpu?: number; env?: Readonly<Record<string, string>> } = {}
+  options: { cpu?: number | string; env?: Readonly<Record<string, string>> } = {}
 ): Promise<Running> {
   const pinned = options.cpu !== undefined && findProgram('taskset') !== undefined
   const [program, argv] = pinned ? ['taskset', ['-c', String(options.cpu), command, ...args]] : [command, [...args]]

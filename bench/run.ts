@@ -7,12 +7,14 @@ import { type Load, load } from './load.js'
 import { build, type Peer, peers } from './peers.js'
 import { cpuSeconds, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
+import { severalThreads } from './several-threads.js'
 import { median, table } from './table.js'
 
 /**
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
+ * `npm run bench -- --workers N` measures Sluice, nginx and HAProxy with one thread and with N (Node 24).
  * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
  * `main.js` of another build of Sluice, which is measured too.
  */
@@ -29,6 +31,7 @@ const rounds = Number(argument('rounds', '3'))
 const seconds = Number(argument('seconds', '3'))
 const only = argument('only', '')
 const beside = argument('beside', '')
+const workers = Number(argument('workers', '1'))
 const wanted = (name: string) => only === '' || only.split(',').includes(name)
 
 async function main(): Promise<void> {
@@ -44,6 +47,18 @@ async function main(): Promise<void> {
     return missing === undefined
   })
   for (const peer of present) await check(peer, origin.echo)
+  if (workers > 1) {
+    const able = present.filter(({ name }) => ['sluice', 'other build', 'nginx', 'haproxy'].includes(name))
+    const about = { threads: workers, rounds, seconds }
+    await severalThreads(
+      scenarios.filter(({ name }) => wanted(name)),
+      able,
+      origin.plain,
+      about
+    )
+    await worker.terminate()
+    return
+  }
   let slowest = Number.POSITIVE_INFINITY
   for (const scenario of scenarios) {
     if (!wanted(scenario.name)) continue

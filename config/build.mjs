@@ -1,30 +1,46 @@
 import { spawn } from 'node:child_process'
-import { chmod, copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build } from 'esbuild'
 
 /**
- * `node config/build.mjs FOLDER`: the product as it is shipped. The sources and the libraries become one file, `program.cjs`, beside it one
- * per thread; `main.js` starts it with what V8 compiled of it here (`program.cache`). Reading a thousand modules one by one
+ * `node config/build.mjs FOLDER [PACKAGES]`: the product as it is shipped. The sources and the libraries become one file, `program.cjs`, beside it one
+ * per thread; `main.js` looks at the release of Node, and `launch.mjs` starts it with what V8 compiled of it here (`program.cache`). Reading a thousand modules one by one
  * and compiling them is most of a start: 1.6 s of CPU without this, 0.7 s with it.
  */
 const here = dirname(fileURLToPath(import.meta.url))
 const root = dirname(here)
 const folder = resolve(process.argv[2] ?? 'dist')
+/** A folder `node_modules` beside that of the project, with what is not installed there. */
+const packages = process.argv[3] === undefined ? [] : [resolve(process.argv[3])]
+const find = createRequire(packages[0] === undefined ? import.meta.url : join(packages[0], 'x.js'))
+const { build } = find('esbuild')
 
 /** What runs on its own: the name of the file in FOLDER, and the source that it begins with. */
 const ENTRIES = {
   program: 'src/main.ts',
+  worker: 'src/app/worker.ts',
   'sqlite-worker': 'src/store/sqlite-worker.ts',
   'sqlite-copy-thread': 'src/store/sqlite-copy-thread.ts',
   thread: 'src/lib/http-client/thread.ts',
   'replace-thread': 'src/features/body-replace/replace-thread.ts'
 }
 
-/** They bring files that are read from their own folders: a compiled library, pages and a database. */
-const BESIDE = ['libsql', '@fastify/swagger-ui', '@ip-location-db/*']
+/** They bring files that are read from their own folders: a compiled library and a database. */
+const BESIDE = ['libsql', '@ip-location-db/*']
+
+/** Files of packages that pages need: what a package exports, and a file beside it (`shippedFile` finds it). */
+const SWAGGER = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png', 'index.css']
+const ASSETS = [
+  ...SWAGGER.map((name) => ['@fastify/swagger-ui/static/swagger-ui.css', name]),
+  ['htm', 'htm.module.js'],
+  ['preact', 'preact.module.js'],
+  ['preact/hooks', 'hooks.module.js'],
+  ['uplot', 'uPlot.iife.min.js'],
+  ['uplot', 'uPlot.min.css']
+]
 
 /** How long the first start may take. Milliseconds. */
 const LONGEST = 60_000
@@ -47,6 +63,7 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     banner: { js: `${wrapped ? '(function (exports, require, module, __filename, __dirname) {' : ''}${URL_OF_FILE}` },
     footer: { js: wrapped ? '})' : '' },
     external: BESIDE,
+    nodePaths: packages,
     // Names of classes stand in logs.
     keepNames: true,
     legalComments: 'none',
@@ -59,8 +76,14 @@ const program = join(folder, 'program.cjs')
 const text = withNames(await readFile(program, 'utf8'))
 const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
 await writeFile(program, text.replace(/[\u0080-\uffff]/g, escaped))
+for (const [library, name] of ASSETS) {
+  const to = join(folder, 'assets', library, name)
+  await mkdir(dirname(to), { recursive: true })
+  await copyFile(join(dirname(find.resolve(library)), name), to)
+}
 const main = join(folder, 'main.js')
 await copyFile(join(here, 'launcher.mjs'), main)
+await copyFile(join(here, 'launch.mjs'), join(folder, 'launch.mjs'))
 await chmod(main, 0o755)
 await record()
 

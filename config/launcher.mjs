@@ -1,29 +1,11 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { constants, Script } from 'node:vm'
+// Releases of Node that are too old have to read this file as well: no import, no const, no template.
+var oldest = [20, 19]
+var here = process.versions.node.split('.').map(Number)
 
-/** Starts `program.cjs` with what V8 compiled of it when it was built. Another release of Node compiles it anew. */
-const file = fileURLToPath(new URL('./program.cjs', import.meta.url))
-const cache = fileURLToPath(new URL('./program.cache', import.meta.url))
-
-function compiled() {
-  try {
-    return readFileSync(cache)
-  } catch {
-    // The build could not make it, or it was removed.
-    return undefined
-  }
+if (here[0] < oldest[0] || (here[0] === oldest[0] && here[1] < oldest[1])) {
+  console.error('sluice needs Node ' + oldest.join('.') + ' or newer; this is Node ' + process.versions.node)
+  process.exit(2)
+} else {
+  void import('./launch.mjs')
 }
-
-const cachedData = compiled()
-/** Exported for the build, which keeps what was compiled. */
-export const script = new Script(readFileSync(file, 'latin1'), {
-  filename: file,
-  importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-  ...(cachedData === undefined ? {} : { cachedData })
-})
-const module = { exports: {} }
-script.runInThisContext()(module.exports, createRequire(file), module, file, dirname(file))

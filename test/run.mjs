@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Report } from './report.mjs'
 
 /**
- * Runs compiled tests, each file as a process of its own: `node test/run.mjs [--jobs N] [--timeout SECONDS] [FILE…]`, all
- * of them without a FILE. Exits with 1 when something failed.
+ * Runs compiled tests: `node test/run.mjs [--jobs N] [--timeout SECONDS] [FILE…]`, all of them without a FILE. Exits with 1
+ * when something failed. Each job is a process that runs file after file.
  *
  * A plain `node` runs them, and not `tap run`: that one puts module hooks into every test and every process that a test
  * starts, which makes their start three times as long and runs the product other than its users do.
@@ -17,7 +17,12 @@ import { Report } from './report.mjs'
 const GRACE = 15
 /** For two cores: while some wait for a time-out or another process, others compute. */
 const JOBS = '3'
+/** What a file has in its text that plans at its top, or looks at all of its process: memory, the event loop, open sockets. */
+const ALONE =
+  /^t\.plan\(|\/(?:memory|loop-hold)\.js'|process\.memoryUsage|monitorEventLoopDelay|getActiveResourcesInfo|\bgc\b/m
 const START = join(import.meta.dirname, 'start.cjs')
+/** What start.cjs says of a file that has ended. */
+const ENDED = /^# Subtest: ended \S+?(, the last)?\n(?: .*\n)*ok .*\n/m
 
 const { values, positionals } = parseArgs({
   options: { jobs: { type: 'string', default: JOBS }, timeout: { type: 'string', default: '120' } },
@@ -26,19 +31,32 @@ const { values, positionals } = parseArgs({
 const timeout = Number(values.timeout)
 const waiting = positionals.length > 0 ? positionals : everyTest('dist-test/test')
 const report = new Report(process.stdout)
-await Promise.all(Array.from({ length: Number(values.jobs) }, work))
-process.exitCode = report.end() ? 0 : 1
 
 async function work() {
-  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await run(file)
+  let shared
+  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+    if (alone(file)) {
+      await runAlone(file)
+      continue
+    }
+    shared ??= new SharedProcess()
+    if (!(await shared.run(file))) shared = undefined
+  }
+  await shared?.end()
 }
 
-async function run(file) {
+/** Does the file need a process of its own? */
+function alone(file) {
+  return ALONE.test(readFileSync(file, 'utf8'))
+}
+
+function start(words, stdio) {
+  return spawn(process.execPath, [START, ...words], { env: { ...process.env, TAP_TIMEOUT: String(timeout) }, stdio })
+}
+
+async function runAlone(file) {
   const begun = performance.now()
-  const child = spawn(process.execPath, ['--enable-source-maps', START, file], {
-    env: { ...process.env, TAP_TIMEOUT: String(timeout) },
-    stdio: ['ignore', 'pipe', 'inherit']
-  })
+  const child = start([file], ['ignore', 'pipe', 'inherit'])
   const overdue = setTimeout(() => child.kill('SIGKILL'), (timeout + GRACE) * 1000)
   const output = []
   child.stdout.on('data', (chunk) => output.push(chunk))
@@ -47,9 +65,82 @@ async function run(file) {
   report.file(file, Buffer.concat(output).toString(), { code, signal, ms: performance.now() - begun })
 }
 
+class SharedProcess {
+  #child = start([], ['ignore', 'pipe', 'inherit', 'ipc'])
+  #output = ''
+  #closed
+  #heard = () => {}
+  #last = ''
+
+  constructor() {
+    this.#child.stdout.setEncoding('utf8')
+    this.#child.stdout.on('data', (text) => {
+      this.#output += text
+      this.#heard()
+    })
+    this.#child.on('error', () => undefined)
+    // Not `close` of the process: it does not come where the parent has disconnected.
+    this.#closed = Promise.all([once(this.#child, 'exit'), once(this.#child.stdout, 'close')]).then(([exit]) => exit)
+  }
+
+  /** Runs a file; whether the process is there for another one. */
+  async run(file) {
+    const begun = performance.now()
+    this.#last = file
+    const overdue = setTimeout(() => this.#child.kill('SIGKILL'), (timeout + GRACE) * 1000)
+    this.#child.send(file, () => undefined)
+    const end = await Promise.race([this.#ended(), this.#closed])
+    clearTimeout(overdue)
+    const ms = performance.now() - begun
+    if (Array.isArray(end)) {
+      const [code, signal] = end
+      // What it waited for, or what ended the process, is in the output; a file that has not ended has not passed.
+      report.file(file, this.#output, { code: code === 0 ? 'no end' : code, signal, ms })
+      return false
+    }
+    report.file(file, document(this.#output.slice(0, end.index)), { code: 0, signal: null, ms })
+    this.#output = this.#output.slice(end.index + end.length)
+    if (!end.last) return true
+    await this.end()
+    return false
+  }
+
+  /** Ends the process: what it still has to say belongs to its last file. */
+  async end() {
+    if (this.#child.connected) this.#child.disconnect()
+    const overdue = setTimeout(() => this.#child.kill('SIGKILL'), GRACE * 1000)
+    const [, signal] = await this.#closed
+    clearTimeout(overdue)
+    if (signal !== null || /^not ok/m.test(this.#output))
+      report.file(`${this.#last} and files before it`, document(this.#output), { code: 0, signal, ms: 0 })
+  }
+
+  async #ended() {
+    for (;;) {
+      const found = ENDED.exec(this.#output)
+      if (found !== null) return { index: found.index, length: found[0].length, last: found[1] !== undefined }
+      await new Promise((heard) => {
+        this.#heard = heard
+      })
+    }
+  }
+}
+
+/** A part of the output of a process as a document of its own: numbered from one, with a plan. */
+function document(part) {
+  let count = 0
+  const numbered = part
+    .replace(/^(TAP version 14\n|1\.\.\d+$)/gm, '')
+    .replace(/^((?:not )?ok) \d+/gm, (_, word) => `${word} ${++count}`)
+  return `TAP version 14\n${numbered}\n1..${count}\n`
+}
+
 function everyTest(folder) {
   return readdirSync(folder, { recursive: true })
     .filter((name) => name.endsWith('.test.js'))
     .sort()
     .map((name) => join(folder, name))
 }
+
+await Promise.all(Array.from({ length: Number(values.jobs) }, work))
+process.exitCode = report.end() ? 0 : 1

@@ -2,21 +2,75 @@ const { resolve } = require('node:path')
 const { pathToFileURL } = require('node:url')
 
 /**
- * Starts one compiled test: `node test/start.cjs FILE`. Node loads what is required faster than what is imported (see
- * src/cli/load.ts), and most of what a small test costs is loading the product.
+ * Runs compiled tests: `node test/start.cjs FILE` one, and with a channel to its parent one after the other, each as it is asked
+ * for. Most of what a small test costs is loading the product and tap, which files that follow one another in a process share.
+ * Node loads what is required faster than what is imported (see src/cli/load.ts).
  */
-const file = resolve(process.argv[2])
-// As if Node had been started with it: folders of tests are named after it.
-process.argv.splice(1, 2, file)
 
-void start()
+/** After so many files, or with so much memory, a process that serves several ends. Bytes. */
+const MOST_FILES = 40
+const MOST_MEMORY = 800 * 1_024 * 1_024
 
-async function start() {
+void (process.argv[2] === undefined ? serve() : alone(process.argv[2]))
+
+async function alone(name) {
+  await root()
+  const file = resolve(name)
+  // As if Node had been started with it: folders of tests are named after it.
+  process.argv.splice(1, 2, file)
+  await load(file)
+}
+
+/** Files from the parent. A subtest of its own says that one has ended; what comes before it on standard output is how it went. */
+async function serve() {
+  // tap names the folders of tests after what it finds here as it is loaded: two processes must not meet in one folder.
+  const script = `process-${process.pid}`
+  process.argv[1] = script
+  const t = await root()
+  const timeout = Number(process.env.TAP_TIMEOUT) * 1_000
+  const { test } = t
+  let running = []
+  let teardowns = []
+  t.test = (...words) => {
+    const result = test.apply(t, words)
+    running.push(result)
+    return result
+  }
+  // tap would run them when the process ends, and end by itself whenever it is idle once it has one.
+  t.teardown = (run) => teardowns.push(run)
+  let files = 0
+  process.on('message', async (name) => {
+    const file = resolve(name)
+    process.argv[1] = file
+    // Only between files may the channel keep the process: a test that waits for nothing has failed.
+    process.channel.unref()
+    t.setTimeout(timeout)
+    await load(file)
+    // What a test says of itself is on standard output; here it only has to have ended.
+    await Promise.allSettled(running)
+    for (const run of teardowns.reverse()) await run()
+    running = []
+    teardowns = []
+    process.argv[1] = script
+    files += 1
+    const last = files === MOST_FILES || process.memoryUsage().rss > MOST_MEMORY
+    await test.call(t, `ended ${name}${last ? ', the last' : ''}`, async (marker) => marker.pass())
+    if (last) process.disconnect()
+    else process.channel.ref()
+  })
+}
+
+/** The root of all tests, which both ways of loading a file share. */
+async function root() {
   const { t } = await import('tap')
   // tap removes the folder of a test before it runs teardowns, unless there was one before the folder: a process that is
   // stopped by a teardown would still write there. Not on the root, which would end by itself from then on, before a file
   // that waits at its top has come to its tests.
   t.beforeEach((test) => test.teardown(() => undefined))
+  return t
+}
+
+async function load(file) {
   try {
     require(file)
   } catch (error) {

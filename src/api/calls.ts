@@ -7,11 +7,15 @@ import { controlErrors } from '../control/errors.js'
 import type { Exchanges } from '../control/exchanges.js'
 import type { Explanations } from '../control/explanations.js'
 import { readGuard } from '../control/guard/conditions.js'
+import type { Limits } from '../control/limits.js'
+import type { Policies } from '../control/policies.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
+import type { Sessions } from '../control/sessions.js'
 import type { Shadows } from '../control/shadows.js'
 import type { Sites } from '../control/sites.js'
+import type { Traffic } from '../control/traffic.js'
 import type { Backups } from '../control/transfer/backups.js'
 import type { Exports } from '../control/transfer/exports.js'
 import type { ErrorRow } from '../lib/errors.js'
@@ -31,8 +35,9 @@ export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_L
 
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
-/** Of an expression. */
-const MAX_EXPRESSION = 4_096
+/** Of an expression, and of a key of a bucket. */
+const MAX_LONG_VALUE = 4_096
+const LONG_VALUES: readonly string[] = ['where', 'key', 'values']
 
 /**
  * The parameters of a query, each at most once and each one of `known`.
@@ -53,7 +58,8 @@ function readQuery(text: string, known: readonly string[]): ReadonlyMap<string, 
     if (found.has(name))
       throw new ApiError(apiErrors.QUERY_REPEATED, `The query has ${name} more than once.`, { field })
     const value = equals === -1 ? '' : decode(pair.slice(equals + 1))
-    if (value.length > (name === 'where' ? MAX_EXPRESSION : MAX_VALUE)) throw invalidParameter(name, 'is too long')
+    if (value.length > (LONG_VALUES.includes(name) ? MAX_LONG_VALUE : MAX_VALUE))
+      throw invalidParameter(name, 'is too long')
     found.set(name, value)
   }
   return found
@@ -234,7 +240,7 @@ function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number
 export function sendWritten(
   reply: FastifyReply,
   written: Omit<Written, 'record'>,
-  status: 200 | 201,
+  status: 200 | 201 | 202,
   { dryRun }: WriteMode
 ): FastifyReply {
   if (dryRun === true) return sendDryRun(reply, written, status, written.body)
@@ -278,12 +284,16 @@ export interface Account {
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
   readonly exports: Pick<Exports, 'at'>
-  readonly explanations: Pick<Explanations, 'explain'>
+  readonly explanations: Pick<Explanations, 'explain' | 'policy'>
   readonly exchanges: Pick<
     Exchanges,
     'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
   >
+  readonly limits: Pick<Limits, 'list' | 'get' | 'bucket' | 'reset' | 'top'>
   readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
+  readonly traffic: Pick<Traffic, 'history' | 'follow' | 'map'>
+  readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>
+  readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'shown'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

@@ -1,7 +1,7 @@
-import { createRequire } from 'node:module'
 import { dirname } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyReply } from 'fastify'
+import { shippedFile } from '../lib/files.js'
 import { queryOf, type Router, route } from './calls.js'
 
 /** Path of the page; everything that it loads lies below. */
@@ -61,13 +61,9 @@ const SCRIPT = `(async () => {
 
 /** The page for reading and trying the API. It needs no key; the calls that it makes do. */
 export function addDocsPages(router: Router): void {
-  const root = dirname(createRequire(import.meta.url).resolve('@fastify/swagger-ui/static/swagger-ui.css'))
+  const root = dirname(shippedFile(import.meta.url, '@fastify/swagger-ui/static/swagger-ui.css', 'swagger-ui.css'))
   router.server.register(fastifyStatic, { root, serve: false })
   const page = { open: true, entrance: 'dashboard' } as const
-  route(router, 'GET', '/', page, async (request, reply) => {
-    queryOf(request, [])
-    return reply.header('location', PAGE.slice(1)).code(302).send()
-  })
   route(router, 'GET', PAGE, page, async (_request, reply) => send(reply, 'text/html', HTML))
   route(router, 'GET', `${PAGE}/page.js`, page, async (_request, reply) => send(reply, 'text/javascript', SCRIPT))
   for (const asset of ASSETS) {
@@ -75,6 +71,14 @@ export function addDocsPages(router: Router): void {
       secured(reply).sendFile(asset, { maxAge: '1h' })
     )
   }
+}
+
+/** What a browser at the root of the listener gets where there is no dashboard. */
+export function redirectToDocs(router: Router): void {
+  route(router, 'GET', '/', { open: true, entrance: 'dashboard' }, async (request, reply) => {
+    queryOf(request, [])
+    return reply.header('location', PAGE.slice(1)).code(302).send()
+  })
 }
 
 function send(reply: FastifyReply, type: string, text: string): FastifyReply {

@@ -48,6 +48,16 @@ export const apiErrors = defineErrors({
     text: 'The Origin of the request is not a name of the API.',
     help: 'Add the origin with api.cors_origins if its pages should have access.'
   },
+  SESSION_ENDED: {
+    status: 401,
+    text: 'The session of the dashboard has ended.',
+    help: 'Sign in again.'
+  },
+  SESSION_FOREIGN: {
+    status: 403,
+    text: 'A page of another origin has used the session of the dashboard.',
+    help: 'Scripts and other pages send Authorization: Bearer with a key.'
+  },
   RATE_LIMITED: {
     status: 429,
     text: 'The owner of the key has sent too many requests.',

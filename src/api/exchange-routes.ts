@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream'
 import { EXCHANGE_CRITERIA, type ExchangeCriteria } from '../control/exchanges.js'
 import type { Json } from '../lib/json.js'
 import {
@@ -16,6 +15,7 @@ import {
   route,
   serving
 } from './calls.js'
+import { EVENT_STREAM_TYPE, EventStream } from './event-stream.js'
 
 /** What is recorded of traffic. */
 export const EXCHANGES_PATH = '/exchanges'
@@ -28,17 +28,14 @@ export const REPLAY_PATH = `${EXCHANGE_PATH}/replay`
 export const COMPARISON_PATH = '/replay'
 export const EXPLAIN_KEYS_PATH = '/explain/keys'
 const HAR_TYPE = 'application/har+json; charset=utf-8'
-const STREAM_TYPE = 'text/event-stream; charset=utf-8'
 
+/** Exchanges a second that a reader asks for; 0 stands for each one. */
+const RATE = { ...LIMIT, most: 10_000, absent: 0 }
 const ARCHIVE_LIMIT = { ...LIMIT, most: 10_000, absent: 1_000 }
 /** Bytes of a body with an archive in it. */
 const LARGEST_ARCHIVE = 8 * 1024 * 1024
-/** Bytes that may wait for a reader of a stream; further exchanges are dropped and counted. */
-const WAITING = 1024 * 1024
-/** How often something is sent when nothing happens, so that both sides see that the other lives. Milliseconds. */
-const HEARTBEAT = 15_000
-/** Heartbeats that a reader may let wait. */
-const MOST_STUCK = 4
+/** How often a reader learns how many exchanges were left out. Milliseconds. */
+const SAMPLED = 1_000
 
 /** What is recorded of traffic, and what can be done with it. */
 export function addExchanges(router: Router, account: Account): void {
@@ -95,14 +92,17 @@ function criteriaIn(query: ReadonlyMap<string, string>): ExchangeCriteria {
 function follow(account: Account): Handler {
   const { exchanges } = account
   return async (request, reply) => {
-    const query = queryOf(request, [...EXCHANGE_CRITERIA, 'explain'])
-    serving(reply, account).header('cache-control', 'no-store').type(STREAM_TYPE)
+    const query = queryOf(request, [...EXCHANGE_CRITERIA, 'explain', 'rate'])
+    const rate = readCount(query, 'rate', RATE)
+    serving(reply, account).header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
     // The stream of an answer without a body would never end.
     if (request.method === 'HEAD') return reply.send()
     const stream = new ExchangeStream()
     const options = {
       explain: readSwitch(query, 'explain'),
-      take: (exchange: Json) => stream.give(exchange),
+      rate: rate === 0 ? undefined : rate,
+      leftOut: () => stream.leaveOut(),
+      take: (exchange: Json) => stream.give('exchange', exchange, (exchange as { readonly id?: string }).id ?? ''),
       over: () => stream.over()
     }
     stream.stops(exchanges.follow(criteriaIn(query), options, callOf(request)))
@@ -110,59 +110,36 @@ function follow(account: Account): Handler {
   }
 }
 
-/** Events for one reader. What it does not take in time costs exchanges, which are counted, and no memory beyond a bound. */
-class ExchangeStream extends Readable {
-  readonly #timer: NodeJS.Timeout
-  #stop: (() => void) | undefined
-  #dropped = 0
-  /** Heartbeats at which something still waited. */
-  #stuck = 0
+/** Exchanges for one reader; those beyond the rate that it asked for are counted. */
+class ExchangeStream extends EventStream {
+  readonly #sampling: NodeJS.Timeout
+  #leftOut = 0
 
   constructor() {
-    super({ highWaterMark: WAITING })
-    this.push(': following\n\n')
-    this.#timer = setInterval(() => this.#beat(), HEARTBEAT)
-    this.#timer.unref()
+    super()
+    this.#sampling = setInterval(() => this.#sampled(), SAMPLED)
+    this.#sampling.unref()
   }
 
-  stops(stop: () => void): void {
-    this.#stop = stop
+  /** An exchange is beyond the rate. */
+  leaveOut(): void {
+    this.#leftOut++
   }
 
-  give(exchange: Json): void {
-    if (this.readableLength > WAITING) {
-      this.#dropped++
-      return
-    }
-    if (this.#dropped > 0) {
-      this.push(`event: dropped\ndata: {"count":${this.#dropped}}\n\n`)
-      this.#dropped = 0
-    }
-    const { id } = exchange as { readonly id?: string }
-    this.push(`event: exchange\nid: ${id ?? ''}\ndata: ${JSON.stringify(exchange)}\n\n`)
+  #sampled(): void {
+    if (this.#leftOut === 0) return
+    this.give('sampled', { count: this.#leftOut })
+    this.#leftOut = 0
   }
 
-  /** The process stops. */
-  over(): void {
-    clearInterval(this.#timer)
-    this.push('event: over\ndata: {}\n\n')
-    this.push(null)
-  }
-
-  /** A reader that takes nothing for a while is given up. */
-  #beat(): void {
-    this.#stuck = this.readableLength > 0 ? this.#stuck + 1 : 0
-    if (this.#stuck < MOST_STUCK) this.push(':\n\n')
-    else this.destroy()
-  }
-
-  override _read(): void {
-    // What happens is pushed as it happens.
+  override over(): void {
+    clearInterval(this.#sampling)
+    this.#sampled()
+    super.over()
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    clearInterval(this.#timer)
-    this.#stop?.()
-    done(error)
+    clearInterval(this.#sampling)
+    super._destroy(error, done)
   }
 }

@@ -1,7 +1,10 @@
-import { type Account, callOf, queryOf, type Router, route, serving } from './calls.js'
+import { type Account, callOf, parameter, pathOf, queryOf, type Router, route, serving } from './calls.js'
 
 /** Where requests are explained. */
 export const EXPLAIN_PATH = '/explain'
+
+/** The text of a policy that serves. */
+export const EXPLAINED_POLICY_PATH = `${EXPLAIN_PATH}/policies/{owner}`
 
 /** Says how requests would be decided, without sending them. */
 export function addExplanations(router: Router, account: Account): void {
@@ -10,5 +13,9 @@ export function addExplanations(router: Router, account: Account): void {
     queryOf(request, [])
     const explained = await explanations.explain(request.body, callOf(request))
     return serving(reply, account).send({ explanations: explained })
+  })
+  route(router, 'GET', EXPLAINED_POLICY_PATH, {}, async (request, reply) => {
+    queryOf(request, [])
+    return serving(reply, account).send(explanations.policy(parameter(pathOf(request), 'owner'), callOf(request)))
   })
 }

@@ -8,6 +8,7 @@ import { unmapIpv4 } from '../lib/ip.js'
 import { type Account, addressOf, type KnownPaths } from './calls.js'
 import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
 import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
+import type { SessionCookies } from './session-routes.js'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -25,6 +26,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller; undefined on open paths. */
     principal: Principal | undefined
+    /** Milliseconds until the session of the caller ends; undefined where an API key was sent. */
+    sessionRemaining: number | undefined
   }
 }
 
@@ -36,6 +39,8 @@ interface GuardParts {
   readonly cors: Cors | undefined
   readonly paths: KnownPaths
   readonly callers: CallerCheck
+  /** Absent: no cookie counts. */
+  readonly sessions: SessionCookies | undefined
   readonly rates: RequestRates | undefined
 }
 
@@ -45,6 +50,7 @@ interface GuardParts {
  */
 export function guard(server: FastifyInstance, parts: GuardParts): void {
   server.decorateRequest('principal', undefined)
+  server.decorateRequest('sessionRemaining', undefined)
   server.addHook('onRequest', async (request, reply) => {
     reply.header('service-operation-id', request.id).header('x-content-type-options', 'nosniff')
     checkName(parts, request)
@@ -57,7 +63,14 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
     }
     const { open, unversioned, body, entrance } = request.routeOptions.config
     if (entrance !== undefined) checkAddress(parts, request, entrance)
-    if (open === true) return
+    if (open === true) {
+      // A body brings a key, which is as good as one in its field.
+      if (body === undefined) return
+      checkAddress(parts, request, 'api')
+      checkSameOrigin(request)
+      checkVersion(request)
+      return checkForm(request, body)
+    }
     await checkCaller(parts, request, reply)
     if (unversioned !== true) checkVersion(request)
     checkForm(request, body)
@@ -95,13 +108,40 @@ function unknownRefusal(methods: readonly string[], { method }: FastifyRequest):
 async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('cache-control', 'no-store')
   checkAddress(parts, request, 'api')
-  const principal = await authenticate(parts.callers, request.headers.authorization)
+  const principal = await callerOf(parts, request, reply)
   const wait = parts.rates?.take(principal.id)
   if (wait !== undefined) {
     const message = `Too many requests; the next one may come in ${wait} seconds.`
     throw new ApiError(apiErrors.RATE_LIMITED, message, {}, { 'retry-after': String(wait) })
   }
   request.principal = principal
+}
+
+/** The owner of the key; where none is sent, of the session. */
+async function callerOf(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<Principal> {
+  const { authorization } = request.headers
+  const session = authorization === undefined ? await parts.sessions?.resume(request, reply) : undefined
+  if (session === undefined) return await authenticate(parts.callers, authorization)
+  checkAddress(parts, request, 'dashboard')
+  checkSameOrigin(request)
+  request.sessionRemaining = session.remaining
+  return session.principal
+}
+
+/**
+ * A session counts for the pages of this origin alone: a cookie is sent by pages of other ports of the host too. Browsers say
+ * where a request comes from (Fetch Metadata, `Sec-Fetch-Site`), older ones by `Origin`; what says nothing is no browser that a
+ * foreign page could use, for such a page cannot set the version header that each call needs.
+ */
+function checkSameOrigin({ headers }: FastifyRequest): void {
+  const site = headers['sec-fetch-site']
+  const { origin, host } = headers
+  const foreign =
+    site === undefined
+      ? origin !== undefined && !(URL.canParse(origin) && new URL(origin).host === host?.toLowerCase())
+      : site !== 'same-origin'
+  if (foreign)
+    throw new ApiError(apiErrors.SESSION_FOREIGN, 'A session of the dashboard counts for its own pages only.')
 }
 
 function checkAddress({ callers }: GuardParts, request: FastifyRequest, entrance: Entrance): void {

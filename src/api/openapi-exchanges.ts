@@ -32,6 +32,8 @@ const FIELDS = listOf(text, 'Names and values by turns; what sounds like a secre
 const SUMMARY = {
   id: text,
   uri: text,
+  request_id: { ...textOrNull, description: 'x-request-id; null: the request was not admitted.' },
+  trace_id: { ...textOrNull, description: 'Id of the trace (W3C Trace Context); null: no traces are made.' },
   at: { ...text, format: 'date-time', description: 'When it began.' },
   revision: { ...integer, description: 'Of the configuration that decided it.' },
   client_ip: text,
@@ -191,10 +193,10 @@ export function describeExchanges(paths: Paths, schemas: Record<string, object>)
     get: operation(
       'followExchanges',
       TAG,
-      'Exchanges as they end, as server-sent events: exchange (an Exchange), dropped (count), over. With explain=true all requests are explained meanwhile.',
+      'Exchanges as they end, as server-sent events: exchange (an Exchange), sampled (count: beyond the rate), dropped (count: not read in time), over. With explain=true requests are explained meanwhile: all that may be meant, or as many as the rate.',
       {
         member: MEMBER,
-        parameters: [...EXCHANGE_CRITERIA, 'explain'],
+        parameters: [...EXCHANGE_CRITERIA, 'explain', 'rate'],
         responses: { 200: plain('The events.', text, 'text/event-stream') }
       }
     )

@@ -1,7 +1,18 @@
 import { EXPLAIN_SCHEMA } from '../control/explanations.js'
 import { ACCOUNT_RIGHTS } from '../control/rights.js'
-import { EXPLAIN_PATH } from './explain-routes.js'
-import { answer, integer, listOf, object, operation, orNull, type Paths, ref, text } from './openapi-parts.js'
+import { EXPLAIN_PATH, EXPLAINED_POLICY_PATH } from './explain-routes.js'
+import {
+  answer,
+  integer,
+  listOf,
+  object,
+  operation,
+  orNull,
+  type Paths,
+  parametersOf,
+  ref,
+  text
+} from './openapi-parts.js'
 
 const TAG = 'Explain'
 
@@ -67,6 +78,12 @@ const STEP = object(
   ['reason']
 )
 
+const POLICY = {
+  owner: { ...text, description: 'Id of the route or edge; default: the policy that the options name.' },
+  source: { ...text, description: 'Where the text is, for people: a file or a URI.' },
+  digest: { ...text, description: 'SHA-256 of the text, hex: another one means that the text has changed.' }
+} as const
+
 const EXPLANATION = {
   ...object({
     at: { ...text, format: 'date-time' },
@@ -80,6 +97,7 @@ const EXPLANATION = {
       'Routes that did not take it, and why.'
     ),
     steps: listOf(ref('ExplainedStep'), 'Modules in the order of their run.'),
+    policies: listOf(object(POLICY), 'The policies that ran; GET /explain/policies/{owner} has their texts.'),
     decision: object({
       outcome: { ...text, enum: ['forwarded', 'answered', 'closed'] },
       status: { ...integer, description: '0: no answer.' },
@@ -101,6 +119,7 @@ export function describeExplanations(paths: Paths, schemas: Record<string, objec
     ExplainRequest: EXPLAIN_SCHEMA,
     ExplainedStep: { ...STEP, title: 'ExplainedStep' },
     Explanation: EXPLANATION,
+    ExplainedPolicy: { ...object({ ...POLICY, text }), title: 'ExplainedPolicy' },
     ExplanationList: {
       ...object({ explanations: listOf(ref('Explanation'), 'One for each request.') }),
       title: 'ExplanationList'
@@ -117,6 +136,13 @@ export function describeExplanations(paths: Paths, schemas: Record<string, objec
         responses: { 200: answer('The explanations.', ref('ExplanationList')) }
       }
     )
+  }
+  paths[EXPLAINED_POLICY_PATH] = {
+    ...parametersOf(EXPLAINED_POLICY_PATH),
+    get: operation('getExplainedPolicy', TAG, 'The text of a traffic policy that serves, to which places lead.', {
+      member: ACCOUNT_RIGHTS.explain.member ? 'any' : 'none',
+      responses: { 200: answer('The text.', ref('ExplainedPolicy')) }
+    })
   }
   return { name: TAG, description: 'How requests are decided.' }
 }

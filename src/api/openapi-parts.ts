@@ -1,6 +1,7 @@
 import type { EXCHANGE_CRITERIA } from '../control/exchanges.js'
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
+import { LIMIT_ORDERS } from './limit-routes.js'
 
 /** What the descriptions of all operations share. */
 export type Operations = Record<string, object>
@@ -137,11 +138,53 @@ export const PARAMETERS = {
     description: 'Most entries of the archive.',
     schema: { type: 'integer', minimum: 1, maximum: 10_000, default: 1_000 }
   },
+  order: {
+    name: 'order',
+    in: 'query',
+    description: 'refused: those that refused most in the last minutes come first.',
+    schema: { ...text, enum: LIMIT_ORDERS, default: 'owner' }
+  },
+  key: {
+    name: 'key',
+    in: 'query',
+    description: 'The value of the key, where bucket_key has one expression.',
+    schema: text
+  },
+  values: {
+    name: 'values',
+    in: 'query',
+    description: 'The values of all expressions of bucket_key, in their order, as a JSON list: ["203.0.113.9","GET"].',
+    schema: text
+  },
+  bucket: {
+    name: 'bucket',
+    in: 'query',
+    description: 'What the list of refused keys calls the bucket.',
+    schema: text
+  },
+  top_limit: {
+    name: 'limit',
+    in: 'query',
+    description: 'Most keys.',
+    schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 }
+  },
   explain: {
     name: 'explain',
     in: 'query',
-    description: 'Explains all requests meanwhile.',
+    description: 'Explains requests meanwhile.',
     schema: { type: 'boolean', default: false }
+  },
+  rate: {
+    name: 'rate',
+    in: 'query',
+    description: 'Exchanges a second at most; absent: each one that is meant.',
+    schema: { type: 'integer', minimum: 1, maximum: 10_000 }
+  },
+  seconds: {
+    name: 'seconds',
+    in: 'query',
+    description: 'How many of the last seconds.',
+    schema: { type: 'integer', minimum: 1, maximum: 600, default: 120 }
   },
   service_version: {
     name: 'service-version',

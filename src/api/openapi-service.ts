@@ -4,9 +4,11 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { TEST_PATH } from './event-routes.js'
+import { describeCertificates } from './openapi-certificates.js'
 import { describeDeadLetters } from './openapi-dead-letters.js'
 import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
+import { describeLimits } from './openapi-limits.js'
 import {
   answer,
   binary,
@@ -24,29 +26,15 @@ import {
   titledObject,
   withWarnings
 } from './openapi-parts.js'
+import { describePolicies } from './openapi-policies.js'
+import { describeProcesses } from './openapi-processes.js'
+import { describeSessions } from './openapi-sessions.js'
 import { describeShadows } from './openapi-shadows.js'
 import { describeSite } from './openapi-site.js'
+import { describeTraffic } from './openapi-traffic.js'
 import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
 const count = { type: 'integer', minimum: 0 } as const
-
-const PROCESS = object({
-  id: text,
-  applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
-  last_error: { ...textOrNull, description: 'What it could not apply.' },
-  diverged_at: {
-    ...textOrNull,
-    description:
-      'When it last found that the store was not the one that it had followed (a backup was restored, a standby that lagged took over) and read everything again.'
-  },
-  seen_at: time,
-  gone_since: {
-    ...orNull(time),
-    description:
-      'When the process that answers heard of it last, by the clock of that one; null while it gives signs of life. It is shown for 15 minutes more.'
-  },
-  self: { type: 'boolean', description: 'Is it the one that answers?' }
-})
 
 const REVISION = titledObject('Revision', {
   id: { type: 'integer', minimum: 1, description: 'Its number: one more than that of the revision before.' },
@@ -131,7 +119,6 @@ const REVISION_CHANGE = titledObject('RevisionChange', {
 })
 
 const SCHEMAS = {
-  ProcessList: titledObject('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
   Revision: REVISION,
   RevisionGuard: GUARD,
   RevisionList: titledObject('RevisionList', {
@@ -216,13 +203,14 @@ function withText(described: object & { readonly content?: object }): object {
 export interface Supervision {
   /** Is there a /metrics? */
   readonly metrics: boolean
+  /** Is the dashboard served? Absent: yes. */
+  readonly dashboard?: boolean
   /** Why a process may be degraded; absent: not known here. */
   readonly reasons?: readonly { readonly name: string; readonly means: string }[] | undefined
 }
 
 const TAGS = [
   { name: 'Health', description: 'How the process that answers is, for supervisors and load balancers.' },
-  { name: 'Processes', description: 'The processes of the service.' },
   { name: 'Backup', description: 'A copy of everything that the store holds.' },
   { name: 'Revisions', description: 'The history of the account: one revision for each write that was accepted.' }
 ]
@@ -235,11 +223,6 @@ export function describeService(
 ): readonly object[] {
   Object.assign(schemas, SCHEMAS)
   describeHealth(paths, supervision)
-  paths['/processes'] = {
-    get: operation('processes_list', 'Processes', 'The processes of the service and what they serve.', {
-      responses: { 200: answer('The processes.', ref('ProcessList')) }
-    })
-  }
   paths['/revisions'] = {
     get: operation('revisions_list', 'Revisions', 'Lists, newest first, what the history keeps.', {
       parameters: ['limit', 'before_id'],
@@ -316,13 +299,19 @@ export function describeService(
       }
     )
   }
+  describeCertificates(paths)
   describeDeadLetters(paths, schemas)
   return [
     ...TAGS,
     describeSite(paths, schemas),
     describeExplanations(paths, schemas),
     describeExchanges(paths, schemas),
-    describeShadows(paths, schemas)
+    describeTraffic(paths, schemas),
+    describeProcesses(paths, schemas),
+    describeLimits(paths, schemas),
+    describePolicies(paths, schemas),
+    describeShadows(paths, schemas),
+    ...(supervision.dashboard === false ? [] : [describeSessions(paths, schemas)])
   ]
 }
 

@@ -1,15 +1,22 @@
+import type { Socket } from 'node:net'
 import type { Principal } from '../control/calls.js'
 import type { ApiKeys } from '../control/operator-keys.js'
 import type { Clock } from '../lib/clock.js'
+import { atMost } from '../lib/concurrency.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, KnownPaths, type Router } from './calls.js'
-import { addDocsPages } from './docs-pages.js'
+import { addCertificates } from './certificate-routes.js'
+import { addDashboard } from './dashboard/dashboard.js'
+import { addDocsPages, redirectToDocs } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
 import { addExchanges } from './exchange-routes.js'
 import { addExplanations } from './explain-routes.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
+import { begin, type HeldConnections, HoldableConnections } from './held-connections.js'
+import { addLimits } from './limit-routes.js'
 import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
+import { addPolicies } from './policy-routes.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
 import {
   addBackup,
@@ -23,8 +30,10 @@ import {
   type Degradation,
   type Readiness
 } from './service-routes.js'
+import { addSessions, sessionCookies } from './session-routes.js'
 import { addShadows } from './shadow-routes.js'
 import { addSite } from './site-routes.js'
+import { addTraffic } from './traffic-routes.js'
 
 /** What the API shows of the account. */
 interface AccountOptions {
@@ -35,6 +44,8 @@ interface AccountOptions {
   readonly baseUrl: () => string
   /** Of the program. */
   readonly version: string
+  /** Is the dashboard served, and may people sign in? Absent: yes. */
+  readonly dashboard?: boolean
   /** Why a process may be degraded, for the description; absent: it does not say. */
   readonly reasons?: readonly { readonly name: string; readonly means: string }[]
 }
@@ -65,9 +76,16 @@ export interface ApiOptions {
   fault(error: unknown, operationId: string): void
 }
 
+/** The management listener of a process. */
 export interface ApiServer {
   /** Binds and resolves with the address; rejects with the system's error when it cannot. */
-  listen(at: { readonly host: string; readonly port: number }): Promise<{ host: string; port: number }>
+  listen(
+    at: { readonly host: string; readonly port: number } | { readonly fd: number }
+  ): Promise<{ host: string; port: number }>
+  /** See `HoldableConnections`. */
+  hold(): Promise<HeldConnections>
+  /** Serves a connection that another process has accepted and not read. */
+  take(socket: Socket): void
   /** Answers what is under way and closes. */
   close(): Promise<void>
 }
@@ -76,12 +94,14 @@ export interface ApiServer {
 export function createApi(options: ApiOptions): ApiServer {
   const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
   const server = createListener({ clock, crowds: options.crowds, fault, requestTimeout })
+  const connections = new HoldableConnections(server.server)
   const router: Router = { server, paths: new KnownPaths() }
   guard(server, {
     trusted: new TrustedHosts(hosts),
     cors: corsOrigins.length === 0 ? undefined : new Cors(corsOrigins),
     paths: router.paths,
     callers: account?.control.access ?? operatorOnly(keys),
+    sessions: account === undefined || account.dashboard === false ? undefined : sessionCookies(account.control),
     rates: rate === undefined ? undefined : new RequestRates(rate, clock)
   })
   addHealth(router, () => options.readiness())
@@ -90,19 +110,29 @@ export function createApi(options: ApiOptions): ApiServer {
   if (account !== undefined) addAccount(router, account, metrics !== undefined)
   return {
     async listen(at) {
-      await server.listen({ host: at.host, port: at.port })
+      // Node takes a descriptor before a host, and Fastify does not know that there are descriptors.
+      const place = 'fd' in at ? { fd: at.fd, host: '127.0.0.1' } : { host: at.host, port: at.port }
+      await server.listen(place)
       const address = server.server.address()
       if (address === null || typeof address === 'string') throw new TypeError('the API listens on no TCP port')
       return { host: address.address, port: address.port }
     },
-    close: () => server.close()
+    hold: () => connections.hold(),
+    take: (socket) => begin(server.server, socket),
+    async close() {
+      const closed = server.close()
+      await (connections.given ? atMost(LAST_ANSWERS, closed) : closed)
+    }
   }
 }
+
+/** How long what is under way may take once another process serves. Milliseconds. */
+const LAST_ANSWERS = 250
 
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, metrics: boolean): void {
-  const { control, resources, baseUrl, version, reasons } = account
+  const { control, resources, baseUrl, version, reasons, dashboard = true } = account
   for (const resource of resources) {
     addResourceRoutes(router, resource, control)
     addModuleRoutes(router, resource, control)
@@ -115,11 +145,19 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addSite(router, control)
   addExplanations(router, control)
   addExchanges(router, control)
+  addLimits(router, control)
+  addPolicies(router, control)
+  addTraffic(router, control)
   addShadows(router, control, baseUrl)
   addSessionCommands(router, control)
+  addCertificates(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)
-  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, metrics, reasons }))
+  if (dashboard) {
+    addSessions(router, control)
+    addDashboard(router)
+  } else redirectToDocs(router)
+  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, metrics, reasons, dashboard }))
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

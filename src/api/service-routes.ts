@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
-import type { Call } from '../control/calls.js'
+import type { Call, WorkerState } from '../control/calls.js'
 import type { SessionCommand } from '../control/cluster/live-sources.js'
 import { notFound } from '../control/errors.js'
 import { diffLines } from '../control/revision-text.js'
@@ -82,7 +82,7 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
     callOf(request)
     queryOf(request, [])
     const processes = (await account.configuration.processes()).map(
-      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self }) => {
+      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self, workers }) => {
         return {
           id,
           applied_revision: appliedRevision,
@@ -90,7 +90,8 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
           diverged_at: divergedAt,
           seen_at: seenAt,
           gone_since: goneSince,
-          self
+          self,
+          workers: workers?.map(shownWorker) ?? null
         }
       }
     )
@@ -98,6 +99,19 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
       .header('service-revision', String(account.configuration.revision))
       .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })
   })
+}
+
+function shownWorker({ worker, state, startedAt, connections, requests, loopDelay, memory }: WorkerState) {
+  return {
+    worker,
+    state,
+    started_at: startedAt,
+    connections,
+    requests,
+    event_loop_delay_ms: loopDelay,
+    memory:
+      memory === null ? null : { heap_used: memory.heapUsed, heap_limit: memory.heapLimit, external: memory.external }
+  }
 }
 
 export const COMMANDS: readonly SessionCommand[] = ['stop', 'restart', 'update']

@@ -22,6 +22,7 @@ import { asWritten } from '../proxy/client-address.js'
 import { createTraffic } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { Observers } from '../proxy/observers.js'
+import { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { prepare } from '../runtime/compile.js'
 import { PersistentState } from '../runtime/persistent-state.js'
@@ -202,7 +203,7 @@ export class AgentPlane {
       log: { info: () => undefined, warn, error: warn },
       // What the action `log` says has no other place to be seen.
       lines: { info: (fields, message) => ((fields as Logged).logs === undefined ? undefined : warn(fields, message)) },
-      accessLog: 1,
+      accessLog: { share: 1, where: undefined },
       events: { wants: () => false, put: () => undefined },
       region: '',
       limits: LIMITS,
@@ -212,7 +213,8 @@ export class AgentPlane {
       // No listener here speaks TLS.
       development: { chain: '', privateKey: '' },
       tcp: { host: '', proxyProtocol: false },
-      reserved: []
+      reserved: [],
+      ticketKeys: new OwnTicketKeys(clock)
     })
     const bound = await traffic.ports.bind(holder.current(), snapshot)
     commit()

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { OwnUnits } from '../control/apply.js'
 import { CodedError } from '../lib/errors.js'
 import { packageVersion } from '../lib/files.js'
+import { formatAuthority } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { Store } from '../store/store.js'
@@ -9,12 +10,11 @@ import { Agents, type AgentsAddress } from '../tunnel/agents/agents.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { SessionEvents } from '../tunnel/agents/live-agents.js'
 import { untilStoreAnswers } from './control-plane.js'
-import { sharesListener } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 
 /** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
-  const { live, clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted } = foundation
+  const { live, clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted, sockets } = foundation
   const { zone, regions, require_reserved, listen, tcp_host, data } = options
   const { agents_certificate, agents_key, agents_tcp_ports } = options
   const agents = new Agents({
@@ -26,6 +26,7 @@ export function createAgents(options: Options, foundation: Foundation): Agents {
     requireReserved: require_reserved,
     tcp: { host: tcp_host ?? listen.host, ports: agents_tcp_ports },
     version: packageVersion(),
+    socketAt: (at) => sockets.at(at),
     folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
     certificate: certificateOf(agents_certificate, agents_key),
     limits: {
@@ -73,4 +74,22 @@ function certificateOf(certificate: string | undefined, key: string | undefined)
     agentListenerErrors.AGENTS_CERTIFICATE,
     'agents_certificate and agents_key belong together: one is missing'
   )
+}
+
+/**
+ * Do agents come in through one of these listeners? Throws a CodedError `AGENTS_ADDRESS` when that one speaks no TLS. Port 0 is any
+ * that is free, so two of them are never the same.
+ */
+export function sharesListener(
+  { agents, listen }: Pick<Options, 'agents' | 'listen'>,
+  listeners: Options['listeners']
+): boolean {
+  if (agents === undefined || agents.port === 0) return false
+  const same = (at: Options['listen']) => at.host === agents.host && at.port === agents.port
+  const shared = listeners.find((one) => same(one.listen))
+  if (shared?.tls !== true && (shared !== undefined || same(listen))) {
+    const message = `agents: ${formatAuthority(agents.host, agents.port)} is a listener without TLS, which agents cannot share`
+    throw new CodedError(agentListenerErrors.AGENTS_ADDRESS, message)
+  }
+  return shared !== undefined
 }

@@ -1,4 +1,4 @@
-import { createApi } from '../api/server.js'
+import { type ApiServer, createApi } from '../api/server.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { ApiKeys } from '../control/operator-keys.js'
 import { AddressCounts } from '../lib/client-limits.js'
@@ -9,21 +9,24 @@ import { resources } from '../resources/registry.js'
 import { reasons } from '../telemetry/health.js'
 import type { Foundation } from './foundation.js'
 import type { ProcessHealth } from './health.js'
+import type { TrafficThreads } from './threads.js'
 
 interface ApiStage {
   readonly keys: ApiKeys
   readonly control: ControlPlane
   readonly health: ProcessHealth
+  /** Threads that carry traffic. */
+  readonly threads: TrafficThreads | undefined
 }
 
 /** The management API, which listens; its URL is known from now on. Rejects with the system's error of a bind. */
 export async function openApi(
   options: Options,
   foundation: Foundation,
-  { keys, control, health }: ApiStage
-): Promise<{ readonly host: string; readonly port: number }> {
+  { keys, control, health, threads }: ApiStage
+): Promise<{ readonly api: ApiServer; readonly address: { readonly host: string; readonly port: number } }> {
   const { api, metrics } = options
-  const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted } = foundation
+  const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted, sockets } = foundation
   const hosts = [api.listen.host, ...api.allowed_hosts]
   if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
   const server = createApi({
@@ -42,14 +45,27 @@ export async function openApi(
     clock,
     readiness: () => health.readiness(lifecycle.phase),
     degradation: () => health.degradation(),
-    account: { control, resources, baseUrl: publicUrl.read, version: packageVersion(), reasons },
+    account: {
+      control,
+      resources,
+      baseUrl: publicUrl.read,
+      version: packageVersion(),
+      reasons,
+      dashboard: api.dashboard
+    },
     rate: api.rate_limit,
     corsOrigins: api.cors_origins,
-    metrics: metrics ? () => foundation.metrics.registry.metrics() : undefined,
+    metrics: metrics ? () => scrape(foundation, threads) : undefined,
     fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
   })
   lifecycle.opens({ api: server })
-  const address = await server.listen(api.listen)
+  const address = await server.listen(sockets.at(api.listen))
   publicUrl.set(api.public_url ?? reachableUrl(address))
-  return address
+  return { api: server, address }
+}
+
+/** All metrics, with what every thread has counted so far. */
+async function scrape({ metrics }: Foundation, threads: TrafficThreads | undefined): Promise<string> {
+  await threads?.count()
+  return await metrics.registry.metrics()
 }

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
@@ -16,21 +17,24 @@ import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, openAgents } from './agents.js'
 import { openApi } from './api.js'
-import { openCertificates } from './certificates.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
-import { openDataPlane } from './data-plane.js'
 import { openEvents } from './events.js'
 import { runningLabs } from './explain.js'
 import { type ApplyFiles, applyFirst, ConfigurationRefused, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
+import { CurrentCertificates, HandingOver } from './handing-over.js'
 import { openHealth } from './health.js'
 import { type LiveOptions, liveOptions } from './live-options.js'
+import { openTelemetry } from './open-telemetry.js'
 import { policyProblems } from './policy-check.js'
 import { openRecorder } from './recorder.js'
 import { openPolicyServices } from './server-services.js'
 import { SiteFiles, SiteReader } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { policyTesting } from './stored-tests.js'
+import { type HandedState, stateOf, takePlace } from './succession.js'
+import type { TrafficThreads } from './threads.js'
+import { besideTraffic, openTraffic } from './traffic-stage.js'
 import { beginUpkeep } from './upkeep.js'
 
 /** What a start has opened: addresses, revision and what the user should know. */
@@ -51,6 +55,14 @@ export interface Started {
 export interface Running {
   readonly started: Started
   readonly reload: ApplyFiles
+  /** Lets go of what only one process may have, and takes it back or gives it for good; see `HandingOver`. */
+  readonly handingOver: Pick<HandingOver, 'release' | 'takeBack' | 'give'>
+  /** What of the store could not be applied, or null. */
+  lastError(): string | null
+  /** Serves a connection to the API that another process has accepted and not read. */
+  takeConnection(socket: Socket): void
+  /** What a process that takes the place of this one goes on with. */
+  state(): HandedState
   /** See `Lifecycle.stop`. */
   stop(): Promise<Drained>
 }
@@ -73,23 +85,51 @@ export async function start(options: Options, host: Host): Promise<Running> {
   }
 }
 
-/** The composition root: each stage takes what stages before it return. */
-async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions): Promise<Running> {
+/**
+ * Does what a start does until ports are opened, and ends it again: nothing is opened to the outside. Resolves with what of the store could
+ * not be applied, or null; rejects as `start` does. `options` name a store that nothing else has.
+ */
+export async function rehearse(options: Options, host: Host): Promise<string | null> {
+  const live = liveOptions(options, host.clock)
+  const lifecycle = new Lifecycle(host.log, live.timeouts)
+  try {
+    const { reload, control } = await prepare(options, { ...host, rehearsal: true }, lifecycle, live)
+    await applyFirst(reload, options)
+    return control.configuration.lastError
+  } finally {
+    await lifecycle.stop()
+  }
+}
+
+/** The composition root until ports are opened: each stage takes what stages before it return. */
+async function prepare(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions) {
   const foundation = createFoundation(options, host, lifecycle, live)
   const agents = createAgents(options, foundation)
   const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
-  const dataPlane = await openDataPlane(options, foundation, agents)
+  const beside = besideTraffic(options, agents)
   const seal = await sealer()
-  dataPlane.upstreams.cookies.useKeys(seal.derive('sticky'))
-  const { clock, names, log, limiter, metrics, holder } = foundation
-  const parts = { clock, names, log, seal, limiter, metrics, live, traffic: dataPlane.traffic }
+  const telemetry = await openTelemetry(options, foundation)
+  const dataPlane = await openTraffic(options, host, foundation, { agents, seal, beside, telemetry })
+  const { clock, names, log, limiter, limitsElsewhere: limitRelay, refusedKeys, metrics, holder } = foundation
+  const loginKeys = seal.derive('login')
+  const tables = { limiter, limitRelay, refusedKeys }
+  const { traffic, records } = dataPlane
+  const shared = records === undefined ? {} : { records }
+  const parts = { clock, names, log, loginKeys, ...tables, metrics, live, traffic, ...shared }
   const policies = await openPolicyServices(options, parts)
+  foundation.accessLog.choose(options, policies.services.expressions)
+  telemetry.choose(policies.services.expressions)
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
   const testPolicy = policyTesting({ geo: policies.geo })
   const siteReader = siteReaderOf(options, host, policies.services, testPolicy)
   const labs = runningLabs(options, foundation, policies.geo)
-  const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
+  const { recorder, source } = openRecorder(options, foundation, {
+    dataPlane,
+    labs,
+    ...policies,
+    elsewhere: host.threads !== undefined
+  })
   const opened = {
     labs,
     exchanges: source,
@@ -103,19 +143,45 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
     ...policies,
     ...events
   }
-  const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
+  const threads = dataPlane.begin(events.events, policies.login.ended)
+  telemetry.measures(() => threads?.count() ?? Promise.resolve())
+  const controlled = await openControlPlane(options, host, foundation, { ...opened, threads })
+  const { control } = controlled
   const { own } = control
   const { site_file } = options
   const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
   await stageApplied(control)
-  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live, recorder, testPolicy })
+  const taking = { take: (now: Options) => takeOptions(now, live, threads) }
+  const reload = filesOf(options, {
+    own,
+    metrics,
+    holder,
+    sites,
+    siteReader,
+    live: taking,
+    recorder,
+    testPolicy,
+    threads
+  })
+  return { ...controlled, foundation, agents, keys, unused, dataPlane, policies, events, threads, reload }
+}
+
+/** The composition root. */
+async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions): Promise<Running> {
+  const prepared = await prepare(options, host, lifecycle, live)
+  const { foundation, agents, keys, unused, dataPlane, policies, events, threads, reload } = prepared
+  const { control, store, appliedAt } = prepared
+  const { clock, log, limiter, holder } = foundation
+  const { own } = control
+  await takePlace(host, foundation)
   const applied = await applyFirst(reload, options)
-  const certificates = await openCertificates(options, foundation, control)
+  const certificates = new CurrentCertificates(options, foundation, control)
+  await certificates.open()
   const { services, login } = policies
-  const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store }
+  const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store, threads }
   beginUpkeep(options, foundation, upkeep)
   const health = await openHealth(foundation, { control, certificates, appliedAt })
-  const api = await openApi(options, foundation, { keys, control, health })
+  const { api, address } = await openApi(options, foundation, { keys, control, health, threads })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)
   // Last, so that agents that connect at once cause events: subscriptions are followed by now.
@@ -124,11 +190,14 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   if (plain !== undefined) {
     log.info({ ...plain, option: options.edges_on_http }, 'HTTPS edges answer in plain HTTP too; see edges_on_http')
   }
+  await threads?.pool.whole()
+  const parts = { ...prepared, events: events.events, api, certificates }
+  const handingOver = new HandingOver(options, foundation, parts)
   lifecycle.ready()
   return {
     started: {
       traffic: dataPlane.traffic.ports.listener(DEFAULT_LISTENER) ?? options.listen,
-      api,
+      api: address,
       ...(listening === undefined ? {} : { agents: listening }),
       revision: applied.revision,
       warnings: applied.warnings,
@@ -136,8 +205,18 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
       ...(unused === undefined ? {} : { unusedKey: { text: unused, shown: () => keys.keepShown() } })
     },
     reload,
+    handingOver,
+    lastError: () => control.configuration.lastError,
+    takeConnection: (socket) => api.take(socket),
+    state: () => stateOf(clock, limiter, dataPlane.ticketKeys),
     stop: () => lifecycle.stop()
   }
+}
+
+/** What a reload applies counts from now on, in every thread. */
+function takeOptions(options: Options, live: LiveOptions, threads: TrafficThreads | undefined): void {
+  live.take(options)
+  threads?.take(options)
 }
 
 function siteReaderOf(

@@ -8,7 +8,6 @@ import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { transferErrors } from '../control/transfer/document.js'
 import { eventFileErrors } from '../events/destinations/local.js'
-import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { expressionErrors } from '../expression/problems.js'
 import { moduleErrors } from '../features/contract.js'
 import { loginStartErrors, providerErrors } from '../features/login/provider-fetch.js'
@@ -17,14 +16,11 @@ import { flowErrors, internalRequestErrors } from '../flow/error-codes.js'
 import { systemClock } from '../lib/clock.js'
 import type { ErrorTable } from '../lib/errors.js'
 import { fileErrors } from '../lib/files.js'
-import { noGeo } from '../lib/geo.js'
 import { outboundErrors } from '../lib/http-client/answer.js'
 import { redirectErrors } from '../lib/http-client/redirects.js'
 import { sealErrors } from '../lib/seal.js'
-import { UserAgents } from '../lib/user-agent.js'
 import { x509Errors } from '../lib/x509.js'
 import { optionErrors } from '../options/catalogue.js'
-import { resultsOf } from '../policy/action.js'
 import { policyErrors } from '../policy/problems.js'
 import { treeErrors } from '../policy/tree.js'
 import { policyWarnings } from '../policy/warnings/codes.js'
@@ -41,6 +37,7 @@ import {
   observeLog,
   observeNames,
   observeRestrictions,
+  observeSpans,
   observeStore,
   observeUpstreamNames,
   observeUpstreams
@@ -145,15 +142,6 @@ export const errorGroups: readonly ErrorGroup[] = [
   }
 ]
 
-/** What expressions can name: variables, results of actions, and functions. */
-export function languageCatalogue() {
-  const results = resultsOf(actions)
-  return {
-    variables: documentedVariables({ results, clock: systemClock, geo: noGeo, userAgent: new UserAgents() }),
-    functions: documentedFunctions({ random: Math.random })
-  }
-}
-
 /** One metric as `/metrics` names it. */
 export interface MetricEntry {
   readonly name: string
@@ -175,6 +163,7 @@ export function metricEntries(): readonly MetricEntry[] {
   observeStore(registry, unread)
   observeLog(registry, unread)
   observeAgents(registry, unread)
+  observeSpans(registry, unread)
   observeRestrictions(registry, unread)
   observeDeliveries(registry, unread)
   observeUpstreams(registry, unread)

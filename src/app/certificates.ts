@@ -47,17 +47,18 @@ export async function openCertificates(
     dns: dns.listen,
     addresses: dns.addresses
   })
+  const unfollow = revisions.add({
+    served: () => service.wake(),
+    settled: (kinds) => (kinds.has(agentIngress.name) ? service.followed() : undefined)
+  })
   lifecycle.opens({
     certificates: {
       async stop() {
+        unfollow()
         await service.stop()
         outbound.close()
       }
     }
-  })
-  revisions.add({
-    served: () => service.wake(),
-    settled: (kinds) => (kinds.has(agentIngress.name) ? service.followed() : undefined)
   })
   return service
 }

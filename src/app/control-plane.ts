@@ -10,7 +10,6 @@ import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
-import type { Steps } from '../lib/slices.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
@@ -23,6 +22,7 @@ import { botUser, credential } from '../resources/identities.js'
 import { resources } from '../resources/registry.js'
 import { upstreamKey } from '../resources/units.js'
 import { PersistentState } from '../runtime/persistent-state.js'
+import { noPorts } from '../runtime/ports.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
@@ -32,11 +32,16 @@ import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
 import { explainRunning, type OpenRunningLab } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
+import { runningLimits } from './limits.js'
 import { policyCheck } from './policy-check.js'
+import { policyLanguage } from './policy-language.js'
 import type { openPolicyServices } from './server-services.js'
 import { RunningShadows } from './shadows.js'
 import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
+import { policyTestRuns } from './stored-tests.js'
+import type { TrafficThreads } from './threads.js'
+import { openTraffic } from './traffic.js'
 
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
@@ -56,6 +61,8 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly labs: OpenRunningLab
   readonly exchanges: ExchangeSource
   readonly recorder: ExchangeRecorder
+  /** Those that carry traffic; undefined: this thread does. */
+  readonly threads: TrafficThreads | undefined
 }
 
 export interface OpenControlPlane {
@@ -63,6 +70,8 @@ export interface OpenControlPlane {
   readonly store: StartingStore
   /** Wall time at which the last configuration began to serve; undefined: none does. */
   readonly appliedAt: () => number | undefined
+  /** The store is back after another process had it: what that has written is followed. */
+  readonly isBack: () => Promise<void>
 }
 
 /**
@@ -93,7 +102,8 @@ export async function openControlPlane(
     ...foundation,
     rateLimitHeaders: options.rate_limit_headers,
     geo: stage.geo,
-    recorder: stage.recorder
+    recorder: stage.recorder,
+    elsewhere: stage.threads !== undefined
   })
   lifecycle.opens({ shadows })
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
@@ -105,23 +115,28 @@ export async function openControlPlane(
     testDestination: events.test,
     explain: explainRunning(stage.labs, clock),
     exchanges: stage.exchanges,
+    limits: runningLimits(foundation, async () => await stage.threads?.count({ limits: true })),
     shadows,
+    sessionLifetimes: { idle: options.api.session_idle, longest: options.api.session_longest },
     lettersDropped: events.lettersDropped,
     clock,
     log,
     checkPolicy: policyCheck(services, actions),
     testPolicy: stage.testPolicy,
+    trafficNumbers: openTraffic(foundation, dataPlane),
+    policyLanguage: policyLanguage(services, policyTestRuns({ geo: stage.geo })),
     checkFile: (path) => folders.refusal(path),
     siteReading: siteReader,
     holder: foundation.holder,
     compile: { services, actions, persistentState: new PersistentState(), guests },
-    ports: dataPlane.traffic.ports,
+    ports: host.rehearsal === true ? noPorts : dataPlane.traffic.ports,
+    ...threadsOf(stage.threads),
     swapped: (snapshot) => {
       applied.at = clock.wall()
       dataPlane.traffic.serves(snapshot)
       agents.serves(snapshot)
     },
-    settling: (snapshot) => settling(dataPlane, snapshot),
+    settling: dataPlane.settling,
     served: (revision) => {
       foundation.metrics.serves(revision)
       revisions.served()
@@ -150,7 +165,8 @@ export async function openControlPlane(
       lifecycle.opens({ store: opened })
       revisions.add({ served: () => starting.served() })
       if (isShared(storeAddress(options))) revisions.add({ served: () => opened.site.followed() })
-      return { control: opened, store: starting, appliedAt: () => applied.at }
+      const isBack = async () => latest.report(await store.placeOf(await store.revision()))
+      return { control: opened, store: starting, appliedAt: () => applied.at, isBack }
     } catch (error) {
       lost = error
       throw error
@@ -195,11 +211,6 @@ function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: s
 
 function shown({ state, reason, since }: ServerState | NameState) {
   return { status: state, reason, since: since === undefined ? null : timestampText(since) }
-}
-
-/** What traffic no longer needs is given up beside it. */
-function* settling({ clientTransport, upstreams }: DataPlane, { tables }: Snapshot): Steps<void> {
-  clientTransport.retainUpstreams(yield* upstreams.following(tables.upstreams))
 }
 
 interface StoreStage extends Pick<ControlStage, 'seal' | 'events'> {
@@ -258,4 +269,8 @@ export async function deliverOnceThere({ lifecycle }: Foundation, { store, event
   }
   if (store.degraded === null) await begin()
   else void store.answered.then(begin)
+}
+
+function threadsOf(threads: TrafficThreads | undefined): Pick<ControlOptions, 'replicas' | 'workers'> {
+  return threads === undefined ? {} : { replicas: threads.pool, workers: () => threads.workers() }
 }

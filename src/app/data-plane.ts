@@ -1,26 +1,33 @@
 import type { Logger } from 'pino'
-import { CodedError } from '../lib/errors.js'
-import { formatAuthority } from '../lib/host.js'
-import { timestampText } from '../lib/json.js'
+import type { Clock } from '../lib/clock.js'
+import type { InheritedSockets } from '../lib/inherited-sockets.js'
+import { type Json, timestampText } from '../lib/json.js'
 import { selfSigned } from '../lib/self-signed.js'
+import type { Steps } from '../lib/slices.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
-import { HealthChecks } from '../proxy/health.js'
-import type { NameChange, ServerChange } from '../proxy/unit-servers.js'
+import { type Found, HealthChecks, type ServerChecks } from '../proxy/health.js'
+import type { OutageJudge, OutageState } from '../proxy/server.js'
+import type { TicketKeys } from '../proxy/ticket-keys.js'
+import type { ServerIdentity } from '../proxy/tls.js'
+import type { NameChange, ServerChange, TunnelGroups } from '../proxy/unit-servers.js'
 import { Upstreams } from '../proxy/upstreams.js'
-import type { ClientTransport } from '../transport/contract.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import type { EventSink } from '../telemetry/event-fields.js'
+import { traceFields } from '../telemetry/traces/trace-context.js'
+import type { Tracer } from '../telemetry/traces/tracer.js'
+import type { ClientTransport, ServerTransport, SocketTransport } from '../transport/contract.js'
 import { httpProxyBack } from '../transport/http-proxy/client.js'
 import { nodeServerTransport } from '../transport/http-proxy/server.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { codecServerTransport } from '../transport/http1/server.js'
 import { byVersion, http2Back } from '../transport/http2/client.js'
-import type { Agents } from '../tunnel/agents/agents.js'
-import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
-import type { Foundation } from './foundation.js'
+import type { AccessLogOutput } from './access-log.js'
+import type { TrafficFoundation } from './traffic-foundation.js'
 
-type OfOptions = 'accessLog' | 'region' | 'limits' | 'timeouts' | 'forwarding' | 'development' | 'tcp' | 'reserved'
+type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'tcp' | 'reserved'
 
 /** What carries traffic: the client side and the upstream side. */
 const ENGINES = {
@@ -28,53 +35,143 @@ const ENGINES = {
   codec: { front: codecServerTransport, back: codecBack }
 } as const
 
+/** What shares a listener with TLS, and at which address. */
+export type SharedListener = NonNullable<TrafficParts['beside']>
+
+/** What the data plane is given beside its foundation. What must be one for the process comes from outside of it. */
+interface DataPlaneParts {
+  /** Live tunnels of agents; absent: there are none. */
+  readonly tunnels?: TunnelGroups
+  /** Called with what went through, and with servers that go down or come back. */
+  readonly events: EventSink & { publish(type: typeof DOWN | typeof UP, object: Json): void }
+  /** See `TrafficParts`. */
+  readonly challenge: TrafficParts['challenge']
+  /** Shown by TLS listeners for names without a certificate. */
+  readonly development: ServerIdentity
+  /** Where the lines of the access log go. */
+  readonly accessLog: Pick<AccessLogOutput, 'lines' | 'sample'>
+  /** Sockets that the process was started with; absent: this thread opens none. */
+  readonly inherited?: InheritedSockets
+  /** 32 bytes each: see `StickyCookies`. */
+  readonly stickyKeys: readonly Uint8Array[]
+  readonly ticketKeys: TicketKeys
+  /** Makes traces; absent: there are none. */
+  readonly tracer?: Tracer
+  /** Shares a listener with TLS; absent: none is shared. */
+  readonly beside?: SharedListener
+  /** Where connections come from, and what counts handshakes; absent: this thread accepts them. */
+  readonly sockets?: (transport: SocketTransport) => TrafficParts['sockets']
+  readonly terminations?: TrafficParts['terminations']
+  /** How servers do is found out in another thread; absent: in this one. */
+  readonly learnt?: { readonly checks: ServerChecks; readonly judge: OutageJudge }
+  /** Learns what this thread finds out of servers. */
+  readonly health?: ServerHealth
+  /** Where retry budgets are kept that threads have together; absent: in this one. */
+  readonly budgetRecord?: ConstructorParameters<typeof Upstreams>[0]['budgetRecord']
+}
+
+/** Learns how servers do. Must not throw. */
+export interface ServerHealth {
+  outage(place: string, state: OutageState): void
+  decided(check: string, found: Found | undefined): void
+}
+
 /** What carries traffic, and nothing yet: its ports open with the configuration. */
 export interface DataPlane {
   readonly traffic: Traffic
   readonly upstreams: Upstreams
   /** The upstream side. */
   readonly clientTransport: ClientTransport
+  /** Gives up what traffic no longer needs, beside it. */
+  settling(snapshot: Snapshot): Steps<void>
+  /** Asks no server any more. */
+  close(): void
 }
 
-/** The data plane over `agents` and the network. Rejects with a CodedError `AGENTS_ADDRESS`. */
-export async function openDataPlane(options: Options, foundation: Foundation, agents: Agents): Promise<DataPlane> {
-  const { clock, log, names, holder, observers, metrics, turnedAway, bus, challenges, lifecycle } = foundation
+/** The data plane over the network and `tunnels`. */
+export function openDataPlane(options: Options, foundation: TrafficFoundation, parts: DataPlaneParts): DataPlane {
+  const { clock, log, names, holder, observers, metrics, turnedAway } = foundation
+  const {
+    tunnels,
+    events,
+    challenge,
+    development,
+    stickyKeys,
+    ticketKeys,
+    beside,
+    terminations,
+    accessLog,
+    inherited,
+    tracer
+  } = parts
   const engine = ENGINES[options.engine]
+  const serverTransport = engine.front({ clock })
+  const sockets = parts.sockets?.(serverTransport)
   const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
-  const checks = new HealthChecks({ clientTransport, clock })
+  const { learnt, health } = parts
+  const checks = new HealthChecks({
+    clientTransport,
+    clock,
+    decided: (check, found) => health?.decided(check, found)
+  })
   const upstreams = new Upstreams({
     clock,
-    tunnels: agents.groups,
+    ...(tunnels === undefined ? {} : { tunnels }),
     lookup: names.forSockets,
     names,
     certificate: (key) => holder.current().tables.certificates.at(key),
-    checks,
-    changed: serverChanges(log, bus),
-    named: nameChanges(log),
-    retain: (keys) => clientTransport.retainUpstreams(keys)
+    ...(learnt ?? {
+      checks,
+      changed: serverChanges(log, events),
+      named: nameChanges(log),
+      outage: (place, state) => health?.outage(place, state)
+    }),
+    retain: (keys) => clientTransport.retainUpstreams(keys),
+    ...(parts.budgetRecord === undefined ? {} : { budgetRecord: parts.budgetRecord })
   })
-  lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })
+  upstreams.cookies.useKeys(stickyKeys)
   const traffic = createTraffic({
-    ...(await trafficOptions(options, foundation)),
-    serverTransport: engine.front({ clock }),
+    ...trafficOptions(options, foundation),
+    development,
+    ticketKeys,
+    serverTransport: inherited === undefined ? serverTransport : takingOver(serverTransport, inherited),
+    ...(sockets === undefined ? {} : { sockets }),
+    ...(terminations === undefined ? {} : { terminations }),
     turnedAway,
     clientTransport,
     upstreams,
-    challenge: (host, path) => challenges.answer(host, path),
+    challenge,
     observers,
+    ...(tracer === undefined ? {} : { tracer }),
     holder,
     metrics,
-    kinds: new HeaderKinds(),
+    kinds: new HeaderKinds(tracer === undefined ? {} : traceFields(options.traces)),
     clock,
     log,
-    lines: accessLines(log),
-    events: bus,
-    ...(options.agents !== undefined && sharesListener(options, options.listeners)
-      ? { beside: { at: options.agents, handler: agents.shared } }
-      : {})
+    lines: accessLog.lines,
+    accessLog: accessLog.sample,
+    events,
+    ...(beside === undefined ? {} : { beside })
   })
-  lifecycle.opens({ traffic })
-  return { traffic, upstreams, clientTransport }
+  return {
+    traffic,
+    upstreams,
+    clientTransport,
+    *settling({ tables }) {
+      clientTransport.retainUpstreams(yield* upstreams.following(tables.upstreams))
+    },
+    close: () => closeUpstreams(clientTransport, checks)
+  }
+}
+
+/** Listens on what the process was started with, where that stands for the place. */
+function takingOver(transport: ServerTransport, inherited: InheritedSockets): ServerTransport {
+  return { listen: (at, ...how) => transport.listen('fd' in at ? at : inherited.at(at), ...how) }
+}
+
+/** A new certificate for names that have none. */
+export function developmentIdentity(zone: string, clock: Clock): Promise<ServerIdentity> {
+  return selfSigned('Sluice development', developmentNames(zone), clock.wall())
 }
 
 const DOWN = 'backend_server_down.v0'
@@ -85,15 +182,15 @@ const LINES = {
 }
 
 /** One line and one event for each server that goes down or comes back. */
-function serverChanges(log: Logger, bus: Foundation['bus']): (change: ServerChange) => void {
+function serverChanges(log: Logger, events: DataPlaneParts['events']): (change: ServerChange) => void {
   return ({ backend, server, state: { state, reason, since }, by }) => {
     const fields = { backend, upstream: server, reason, by }
     if (state === 'down') log.warn(fields, LINES[by])
     else log.info(fields, 'an upstream is up again')
     const type = state === 'down' ? DOWN : UP
-    if (!bus.wants(type)) return
+    if (!events.wants(type)) return
     const at = since === undefined ? null : timestampText(since)
-    bus.publish(type, { backend_id: backend, server, status: state, reason, seen_by: by, since: at })
+    events.publish(type, { backend_id: backend, server, status: state, reason, seen_by: by, since: at })
   }
 }
 
@@ -122,45 +219,17 @@ function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks):
 }
 
 /** What the options say of traffic. */
-async function trafficOptions(
-  options: Options,
-  { clock, trusted, live }: Foundation
-): Promise<Pick<TrafficParts, OfOptions>> {
-  const { access_log, access_log_sample, region, zone } = options
+function trafficOptions(options: Options, { trusted, live }: TrafficFoundation): Pick<TrafficParts, OfOptions> {
+  const { region } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {
-    accessLog: access_log ? access_log_sample : undefined,
     region,
     limits: live.limits,
     timeouts: live.timeouts,
     forwarding: trustingProxies(trusted),
-    development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
     reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
   }
-}
-
-/** Takes the lines of the access log, which has a switch of its own: the level of the other log does not silence it. */
-function accessLines(log: Logger): Logger {
-  return log.child({}, { level: 'info' })
-}
-
-/**
- * Do agents come in through one of these listeners? Throws a CodedError `AGENTS_ADDRESS` when that one speaks no TLS. Port 0 is any
- * that is free, so two of them are never the same.
- */
-export function sharesListener(
-  { agents, listen }: Pick<Options, 'agents' | 'listen'>,
-  listeners: Options['listeners']
-): boolean {
-  if (agents === undefined || agents.port === 0) return false
-  const same = (at: Options['listen']) => at.host === agents.host && at.port === agents.port
-  const shared = listeners.find((one) => same(one.listen))
-  if (shared?.tls !== true && (shared !== undefined || same(listen))) {
-    const message = `agents: ${formatAuthority(agents.host, agents.port)} is a listener without TLS, which agents cannot share`
-    throw new CodedError(agentListenerErrors.AGENTS_ADDRESS, message)
-  }
-  return shared !== undefined
 }
 
 /** What the certificate of development is good for. */

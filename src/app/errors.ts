@@ -3,6 +3,22 @@ import { defineErrors } from '../lib/errors.js'
 /** Codes with which the server or an agent does not start. */
 export const startErrors = defineErrors({
   POLICY_REFUSED: { text: 'A policy has errors.', help: 'Correct the policy; sluice check shows the same problems.' },
+  SOCKETS_UNKNOWN: {
+    text: 'The service manager hands over a socket that no option stands for.',
+    help: 'Name it listen, api.listen, agents, or host:port of one of the listeners (FileDescriptorName=).'
+  },
+  ACCESS_LOG: {
+    text: 'The options of the access log cannot be followed.',
+    help: 'Correct the option that the message names.'
+  },
+  TRACES: {
+    text: 'The options of traces cannot be followed.',
+    help: 'Correct the option that the message names.'
+  },
+  WORKERS: {
+    text: 'An option does not go with threads that carry traffic.',
+    help: 'Leave the option out that the message names, or set workers to 0.'
+  },
   AGENT_SETUP: {
     text: 'The settings of the agent are wrong or contradict each other.',
     help: 'Correct the flag, the variable or the line of the file that the message names.'

@@ -12,11 +12,12 @@ import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
-import { sharesListener } from './data-plane.js'
+import { sharesListener } from './agents.js'
 import { startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
 import { recorderSettings } from './recorder.js'
 import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
+import { type TrafficThreads, withoutThreads } from './threads.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
 export class ConfigurationRefused extends CodedError {
@@ -49,15 +50,16 @@ interface FilesParts {
   readonly holder: SnapshotHolder
   readonly sites: SiteFiles | undefined
   readonly siteReader: SiteReader
-  readonly live: LiveOptions
+  readonly live: Pick<LiveOptions, 'take'>
   readonly recorder: Pick<ExchangeRecorder, 'prepare'>
+  readonly threads: TrafficThreads | undefined
   readonly testPolicy: PolicyTesting
 }
 
 /** Applies the files as a part of the units that belong to the process itself. */
 export function filesOf(
   started: Options,
-  { own, metrics, holder, sites, siteReader, live, recorder, testPolicy }: FilesParts
+  { own, metrics, holder, sites, siteReader, live, recorder, testPolicy, threads }: FilesParts
 ): ApplyFiles {
   return async (options) => {
     const { listen } = started
@@ -69,6 +71,8 @@ export function filesOf(
         'agents: the TLS listener that they share cannot go while the process runs'
       )
     }
+    const [against] = threads === undefined ? [] : withoutThreads(options)
+    if (against !== undefined) throw new CodedError(startErrors.WORKERS, against)
     const recording = recorder.prepare(recorderSettings(options))
     const policy =
       path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }

@@ -1,22 +1,22 @@
 import type { Logger } from 'pino'
 import { ChallengeTable } from '../certificates/certificates.js'
 import type { Events } from '../events/events.js'
+import { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
-import { TurnedAwayLog } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
-import { CidrSet, parseCidr } from '../lib/ip.js'
+import { InheritedSockets } from '../lib/inherited-sockets.js'
 import type { LineOutput } from '../lib/line-output.js'
-import { createNames, type Names } from '../lib/names/names.js'
 import type { Options } from '../options/options.js'
-import { Observers } from '../proxy/observers.js'
-import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { StoreHealth } from '../store/store-health.js'
-import { Metrics } from '../telemetry/metrics.js'
-import { observeNames } from '../telemetry/observed-metrics.js'
 import { LoopDelay } from '../telemetry/process-health.js'
+import { type AccessLogOutput, openAccessLog } from './access-log.js'
 import type { LiveOptions } from './live-options.js'
-import { namesOptions } from './server-services.js'
 import type { Lifecycle } from './stop.js'
+import type { ThreadOutput } from './threads.js'
+import { createTrafficFoundation, type TrafficFoundation } from './traffic-foundation.js'
+
+/** Admissions of limits, four numbers each: both halves of the bucket's hash, the seconds of its window, and the cost. */
+export type Admissions = readonly number[]
 
 /** What the process around an app gives it. */
 export interface Host {
@@ -28,12 +28,33 @@ export interface Host {
   readonly apiKey: string | undefined
   /** The sealing key of the environment, if there is one. */
   readonly sealKey: string | undefined
+  /** Sockets that the process was started with; absent: there are none. */
+  readonly sockets?: InheritedSockets
   /** Where a site file finds secrets; absent: nowhere. */
   readonly environment?: Readonly<Record<string, string | undefined>>
   /** The sealing key of the store is lost: the one that is here, or a new one, takes its place. */
   readonly newSealKey?: boolean
   /** A store that is not there is to be made, although its sealing key is there. */
   readonly newStore?: boolean
+  /** Threads that carry traffic, and where what they write goes; absent: the thread of the app carries it. */
+  readonly threads?: {
+    readonly size: number
+    /** MiB that the heap of each may have; absent: as many as that of this thread. */
+    readonly heap?: number
+  } & ThreadOutput
+  /** The process whose place this one takes: its clock is `clock`. Absent: there was none. */
+  readonly predecessor?: {
+    /** Of the table of limits: 16 bytes. */
+    readonly limiterSecret: Uint8Array
+    /** Of session tickets: 48 bytes. */
+    readonly ticketKeys: Uint8Array
+    /** Called once, right before ports are opened. What `LimiterTable.pieces` gave, in one piece; undefined: it cannot be had. */
+    limits(): Promise<Uint8Array | undefined>
+    /** Calls `count` with what that process has admitted since it gave `limits`, and with what it admits until its end. */
+    admitted(count: (admissions: Admissions) => void): void
+  }
+  /** Nothing is opened to the outside: the start only shows what would come of it. */
+  readonly rehearsal?: boolean
   /** Ends a start that is not done yet; `Running.stop` ends what runs. */
   readonly signal?: AbortSignal
 }
@@ -87,8 +108,13 @@ interface RevisionFollower {
 class RevisionFollowers {
   readonly #followers: RevisionFollower[] = []
 
-  add(follower: RevisionFollower): void {
+  /** Answers what ends it. */
+  add(follower: RevisionFollower): () => void {
     this.#followers.push(follower)
+    return () => {
+      const at = this.#followers.indexOf(follower)
+      if (at !== -1) this.#followers.splice(at, 1)
+    }
   }
 
   readonly served = (): void => {
@@ -101,65 +127,45 @@ class RevisionFollowers {
 }
 
 /** What every later stage builds on. Nothing in it is open to the outside. */
-export interface Foundation extends Pick<Host, 'clock' | 'log' | 'output'> {
+export interface Foundation extends TrafficFoundation, Pick<Host, 'output'> {
   readonly lifecycle: Lifecycle
-  readonly live: LiveOptions
-  readonly holder: SnapshotHolder
-  /** What looks at exchanges of clients. */
-  readonly observers: Observers
-  readonly metrics: Metrics
-  /** Addresses of proxies that may name a client; undefined: none may. */
-  readonly trusted: CidrSet | undefined
-  readonly names: Names
-  readonly lookups: ReturnType<typeof observeNames>
-  readonly limiter: LimiterTable
-  readonly turnedAway: TurnedAwayLog
+  readonly sockets: InheritedSockets
+  readonly accessLog: AccessLogOutput
   readonly storeHealth: StoreHealth
   readonly loop: LoopDelay
   readonly bus: EventBus
   readonly challenges: ChallengeTable
   readonly publicUrl: PublicUrl
   readonly revisions: RevisionFollowers
-}
-
-/** The networks of trusted proxies; undefined: there are none. */
-function networksOf(networks: readonly string[]): CidrSet | undefined {
-  if (networks.length === 0) return undefined
-  return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
+  readonly limitsElsewhere: LimitsElsewhere
 }
 
 export function createFoundation(
   options: Options,
-  { clock, log, output }: Host,
+  { clock, log, output, sockets = new InheritedSockets(), predecessor }: Host,
   lifecycle: Lifecycle,
   live: LiveOptions
 ): Foundation {
   const loop = new LoopDelay()
   lifecycle.opens({ loop })
-  const holder = new SnapshotHolder(Snapshot.empty())
-  const metrics = new Metrics((key) => holder.current().plan.units.get(key) !== undefined)
-  const lookups = observeNames(metrics.registry, clock)
-  const names = createNames(namesOptions(options), clock, lookups)
-  lifecycle.opens({ names })
+  const secret = predecessor === undefined ? {} : { seed: predecessor.limiterSecret }
+  const limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock, ...secret })
+  const traffic = createTrafficFoundation(options, { clock, log, live, limiter })
+  lifecycle.opens({ names: traffic.names })
+  const accessLog = openAccessLog(options, log, output)
+  lifecycle.opens({ accessLog })
   return {
-    clock,
-    log,
+    ...traffic,
     ...(output === undefined ? {} : { output }),
     lifecycle,
-    live,
-    holder,
-    observers: new Observers(),
-    metrics,
-    trusted: networksOf(options.trusted_proxies),
-    names,
-    lookups,
-    limiter: new LimiterTable({ budgetBytes: options.limiter.budget, clock }),
-    turnedAway: new TurnedAwayLog(clock, log, (...what) => metrics.turnedAway(...what)),
+    sockets,
+    accessLog,
     storeHealth: new StoreHealth(clock),
     loop,
     bus: new EventBus(),
     challenges: new ChallengeTable(),
     publicUrl: new PublicUrl(),
-    revisions: new RevisionFollowers()
+    revisions: new RevisionFollowers(),
+    limitsElsewhere: new LimitsElsewhere()
   }
 }

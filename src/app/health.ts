@@ -89,7 +89,7 @@ export class ProcessHealth {
 
 interface HealthStage {
   readonly control: ControlPlane
-  readonly certificates: CertificateService
+  readonly certificates: Pick<CertificateService, 'overdue'>
   readonly appliedAt: () => number | undefined
 }
 

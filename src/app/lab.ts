@@ -6,7 +6,8 @@ import { internalRequests } from '../features/http-request/feature.js'
 import { defaultProviders, type OperatorProviders } from '../features/login/operator-providers.js'
 import { Login, logins } from '../features/login/service.js'
 import { limiter, rateLimitHeaders } from '../features/rate-limit/feature.js'
-import { type Limiter, LimiterTable, type SlidingWindow } from '../features/rate-limit/limiter/table.js'
+import type { Limiter, SlidingWindow } from '../features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { actions } from '../features/registry.js'
 import { BodyBuffers } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
@@ -123,7 +124,9 @@ function limiterOf(clock: Clock, counted: LabServicesParts['counted']): Limiter 
             if (count > 0) own.take(key, Number.MAX_SAFE_INTEGER, count)
           }
           return own.take(key, capacity, cost)
-        }
+        },
+        peek: (key, capacity) => own.peek(key, capacity),
+        forget: (key) => own.forget(key)
       }
     }
   }

@@ -28,9 +28,10 @@ import {
   pastOfArchive,
   refusals
 } from '../workbench/recorder/comparison.js'
-import { type ExchangeCondition, exchangeFilter } from '../workbench/recorder/exchange-conditions.js'
+import { type ExchangeCondition, exchangeFilter, requestFilter } from '../workbench/recorder/exchange-conditions.js'
 import { ExchangeRecorder, type RecorderSettings } from '../workbench/recorder/exchange-recorder.js'
 import { EXPLAIN_HEADER } from '../workbench/recorder/explain-keys.js'
+import { sampleOf } from '../workbench/recorder/follower-sample.js'
 import { harOf, readHar, readHarLines } from '../workbench/recorder/har.js'
 import {
   bytesOf,
@@ -55,13 +56,15 @@ interface RecorderStage {
   readonly dataPlane: DataPlane
   readonly services: PolicyServices
   readonly labs: OpenRunningLab
+  /** Do other threads carry the traffic? Then no exchange comes by here. */
+  readonly elsewhere: boolean
 }
 
 /** The recorder, which looks at traffic from now on, and what the API does with it. Throws what is wrong with its options. */
 export function openRecorder(
   options: Options,
   { clock, log, publicUrl, observers, lifecycle, holder }: Foundation,
-  { dataPlane, services, labs }: RecorderStage
+  { dataPlane, services, labs, elsewhere }: RecorderStage
 ): { readonly recorder: ExchangeRecorder; readonly source: ExchangeSource } {
   const { expressions } = services
   const settings = recorderSettings(options)
@@ -75,12 +78,29 @@ export function openRecorder(
   const policyKeys = () =>
     [...holder.current().plan.units].flatMap(([key, { kind }]) => (kind === 'policy' ? [key] : []))
   const comparer = new Comparer(labs, policyText, policyKeys)
-  const source = new RecorderSource({ recorder, expressions, baseUrl: publicUrl.read, replayer, comparer })
+  const source = new RecorderSource({
+    elsewhere,
+    recorder,
+    clock,
+    expressions,
+    baseUrl: publicUrl.read,
+    replayer,
+    comparer
+  })
   return { recorder, source }
 }
 
+/** Fails with a ControlError where other threads carry the traffic, whose exchanges nothing here sees. */
+export function mustBeHere(elsewhere: boolean): void {
+  if (!elsewhere) return
+  const message = 'threads carry the traffic (workers): their exchanges are not seen here'
+  throw new ControlError(controlErrors.EXCHANGES_ELSEWHERE, message)
+}
+
 interface SourceParts {
+  readonly elsewhere: boolean
   readonly recorder: ExchangeRecorder
+  readonly clock: Foundation['clock']
   readonly expressions: PolicyServices['expressions']
   readonly baseUrl: () => string
   readonly replayer: Replayer
@@ -134,12 +154,23 @@ class RecorderSource implements ExchangeSource {
     this.#parts.recorder.ring.clear()
   }
 
-  follow(criteria: ExchangeCriteria, { explain, take, over }: FollowOptions): StopFollowing {
+  follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing {
+    mustBeHere(this.#parts.elsewhere)
+    const { explain, rate, take, leftOut, over } = options
+    const { recorder, clock } = this.#parts
     const where = this.#filter(criteria)
-    return this.#parts.recorder.follow({ where, explain, over, take: (recorded) => take(this.#shown(recorded)) })
+    const meansAll = Object.values(criteria).every((value) => value === undefined)
+    const requests = requestFilter(criteria)
+    return recorder.follow({
+      ...sampleOf({ clock, rate, explain, requests, meansAll, leftOut }),
+      where: meansAll ? undefined : where,
+      over,
+      take: (recorded) => take(this.#shown(recorded))
+    })
   }
 
   makeKey(lasting: number) {
+    mustBeHere(this.#parts.elsewhere)
     const made = this.#parts.recorder.makeKey(lasting)
     return made === undefined ? undefined : { header: EXPLAIN_HEADER, ...made }
   }

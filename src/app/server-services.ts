@@ -1,21 +1,27 @@
 import type { Logger } from 'pino'
 import { createExpressions } from '../expression/expressions.js'
+import { breakerRecords } from '../features/circuit-breaker/circuit.js'
 import { internalRequests } from '../features/http-request/feature.js'
 import { keyFolders } from '../features/jwt/key-sources.js'
 import { defaultProviders, readOperatorProviders } from '../features/login/operator-providers.js'
 import { Login, logins } from '../features/login/service.js'
+import { type LimitRelay, limitRelay } from '../features/rate-limit/elsewhere.js'
 import { limiter, rateLimitHeaders } from '../features/rate-limit/feature.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import { type RefusedKeysMemory, refusedKeys } from '../features/rate-limit/refused-keys.js'
 import { actions } from '../features/registry.js'
-import { BodyBuffers } from '../flow/body-buffers.js'
+import { type ReplayMemory, replays } from '../features/webhook/replays.js'
+import { BodyBuffers, type Holdings } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
 import type { Clock } from '../lib/clock.js'
-import { readOptionFile } from '../lib/files.js'
+import { CodedError, codeOf } from '../lib/errors.js'
+import { fileErrors, readOptionFile } from '../lib/files.js'
 import { type Geo, openGeo } from '../lib/geo.js'
 import { createOutbound, type Outbound, type OutboundParts } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
 import type { Names, NamesOptions } from '../lib/names/names.js'
-import type { Sealer } from '../lib/seal.js'
+import type { SharedRecords } from '../lib/shared-records.js'
+import { fileReason } from '../lib/system-errors.js'
 import { UserAgents } from '../lib/user-agent.js'
 import type { Options } from '../options/options.js'
 import { confinedActions, resultsOf } from '../policy/action.js'
@@ -35,8 +41,20 @@ export async function outboundRules({
   return { allowPrivate, ...(ca === undefined ? {} : { authorities: [await readOptionFile(ca, 'outbound.ca')] }) }
 }
 
+/** The database of addresses that `geoip.database` names. Fails with `FILE_UNREADABLE`. */
+async function geoOf(file: string | undefined): Promise<Geo> {
+  try {
+    return await openGeo(file)
+  } catch (cause) {
+    const code = codeOf(cause)
+    const why = code === undefined ? 'it is no MMDB database' : fileReason(code)
+    const message = `geoip.database: ${file ?? 'the database that is shipped'} cannot be used: ${why}; name an MMDB file, or leave the option out`
+    throw new CodedError(fileErrors.FILE_UNREADABLE, message, { cause })
+  }
+}
+
 /** Who answers names, as the options want it. */
-export function namesOptions({ dns }: Options): NamesOptions {
+export function namesOptions({ dns }: Pick<Options, 'dns'>): NamesOptions {
   return { resolver: dns.resolver, servers: dns.servers }
 }
 
@@ -44,11 +62,21 @@ interface PolicyServicesParts {
   readonly clock: Clock
   readonly names: Names
   readonly log: Logger
-  readonly seal: Sealer
+  /** 32 bytes each: see `Login`. */
+  readonly loginKeys: readonly Uint8Array[]
   readonly limiter: LimiterTable
+  readonly refusedKeys: RefusedKeysMemory | undefined
   readonly metrics: Metrics
   readonly live: LiveOptions
   readonly traffic: Traffic
+  /** What buffered bodies hold; absent: those of this thread are all. */
+  readonly holdings?: Holdings
+  /** What limits have to do with other threads; absent: there are none. */
+  readonly limitRelay?: LimitRelay
+  /** Where breakers are kept; absent: in this thread. */
+  readonly records?: SharedRecords
+  /** Where deliveries of webhooks are remembered; absent: in this thread. */
+  readonly replays?: { of(identity: string): ReplayMemory }
 }
 
 /**
@@ -74,7 +102,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
   const { geoip } = options
   const { clock, names, log, metrics, live } = parts
   const outbound = createOutbound({ clock, lookup: names.lookup, ...(await outboundRules(options)) })
-  const geo = await openGeo(geoip.database)
+  const geo = await geoOf(geoip.database)
   const sources = {
     results: resultsOf(actions),
     clock,
@@ -100,15 +128,20 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
         return live.bodies.perClient
       },
       pace: live.bodies.pace,
+      ...(parts.holdings === undefined ? {} : { holdings: parts.holdings }),
       broken: refusalOf
     })
   }
   const login = await openLogin(options, parts, outbound)
   const shared = [
     provide(limiter, parts.limiter),
+    provide(refusedKeys, parts.refusedKeys),
     provide(rateLimitHeaders, options.rate_limit_headers),
+    provide(limitRelay, parts.limitRelay),
     provide(logins, login),
-    provide(internalRequests, parts.traffic.internal)
+    provide(internalRequests, parts.traffic.internal),
+    ...(parts.records === undefined ? [] : [provide(breakerRecords, parts.records)]),
+    ...(parts.replays === undefined ? [] : [provide(replays, parts.replays)])
   ]
   // Guests: without vaults, without files, and without the private networks that the operator opens to policies of the account.
   const guest: BaseServices = {
@@ -124,10 +157,14 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
   }
 }
 
-async function openLogin({ login }: Options, { seal, clock }: PolicyServicesParts, outbound: Outbound): Promise<Login> {
+async function openLogin(
+  { login }: Options,
+  { loginKeys: keys, clock }: PolicyServicesParts,
+  outbound: Outbound
+): Promise<Login> {
   const providers =
     login.providers === undefined
       ? defaultProviders()
       : await readOperatorProviders(await readOptionFile(login.providers, 'login.providers'))
-  return new Login({ keys: seal.derive('login'), providers, outbound, clock })
+  return new Login({ keys, providers, outbound, clock })
 }

@@ -1,4 +1,6 @@
-import { type Decision, type Limiter, LimiterTable } from '../features/rate-limit/limiter/table.js'
+import type { Decision } from '../features/rate-limit/limiter/decision.js'
+import type { Limiter } from '../features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { Judge } from '../workbench/shadow/judge.js'
 import { unknown } from '../workbench/shadow/trial.js'
 
@@ -7,7 +9,7 @@ const BUDGET = 32 * 1024 * 1024
 /** Buckets whose counts are gone on from; beyond, what they hold is not known. */
 const MOST_COPIED = 500_000
 const UNLIMITED = Number.MAX_SAFE_INTEGER
-const PASSES: Decision = { at: 0, admitted: true, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 }
+const PASSES: Decision = { at: 0, admitted: true, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0, before: -1 }
 
 interface ShadowLimitsParts {
   readonly judge: Judge
@@ -75,7 +77,9 @@ export class ShadowLimits implements Limiter {
         const decision = { ...own.take(key, capacity, cost) }
         trial.decisions.push(decision)
         return decision
-      }
+      },
+      peek: (key, capacity) => own.peek(key, capacity),
+      forget: (key) => own.forget(key)
     }
   }
 

@@ -18,6 +18,7 @@ import type { ShadowExample } from '../workbench/shadow/tally.js'
 import { unknown } from '../workbench/shadow/trial.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
+import { mustBeHere } from './recorder.js'
 import { ComposedCandidate } from './shadow-candidate.js'
 import { ShadowLimits } from './shadow-limits.js'
 
@@ -42,6 +43,8 @@ interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
   readonly geo: Geo
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
+  /** Do other threads carry the traffic? Then no exchange comes by here. */
+  readonly elsewhere: boolean
 }
 
 interface RunningShadow {
@@ -94,6 +97,7 @@ export class RunningShadows implements ShadowRunner {
     wanted: ShadowCandidate,
     settings: ShadowSettings
   ): Promise<{ readonly id: string; readonly shadow: Json }> {
+    mustBeHere(this.#parts.elsewhere)
     this.#mustHaveRoom()
     const { holder, log } = this.#parts
     const bench = this.#bench(settings)
@@ -107,6 +111,7 @@ export class RunningShadows implements ShadowRunner {
   }
 
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
+    mustBeHere(this.#parts.elsewhere)
     const bench = this.#bench(settings)
     const candidate: Candidate = { routes, on: (running) => new ShadowSnapshot(base, running, bench.parts) }
     const { run, stop } = this.#observe(candidate, settings, bench, () => undefined, '')

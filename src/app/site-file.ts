@@ -16,6 +16,7 @@ import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { timestampText } from '../lib/json.js'
+import { fileReason } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import { readListener } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -163,7 +164,7 @@ async function textOf(path: string): Promise<string | { readonly code: string }>
 
 /** A site file that cannot be read, as a problem of its first line. */
 function unreadable(source: string, code: string): UnitProblems {
-  const message = code === 'ENOENT' ? 'there is no such file' : `it cannot be read (${code})`
+  const message = fileReason(code)
   const place = { path: '', line: 1, column: 1, length: 1 }
   return {
     key: SITE_FILE,

@@ -19,11 +19,14 @@ export interface Opened {
   readonly timers: readonly NodeJS.Timeout[]
   readonly health: { stop(): void }
   readonly loop: { stop(): void }
+  readonly accessLog: { close(): Promise<void> }
+  readonly openTelemetry: { close(): Promise<void> }
   readonly shadows: { close(): void }
   readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
   readonly agents: { shut(): Promise<void>; close(): Promise<void> }
   readonly clientTransport: { close(): void }
   readonly recorder: { stop: Close }
+  readonly history: { stop(): void }
   readonly api: { close: Close }
   readonly certificates: { stop: Close }
   readonly storeCopy: { stop: Close }
@@ -42,6 +45,7 @@ export class Lifecycle {
   #opened: Partial<Opened> = {}
   #ready = false
   #stopped: Promise<Drained> | undefined
+  #handedOver: Promise<void> | undefined
 
   /** `drain`: milliseconds that connections have to end. */
   constructor(log: Logger, timeouts: { readonly drain: number }) {
@@ -62,7 +66,7 @@ export class Lifecycle {
   /** What the stop ends from now on. Once it has begun, that ends at once and the reason of the stop is thrown. */
   opens(part: Partial<Opened>): void {
     if (this.signal.aborted) {
-      void this.#end(part)
+      void this.#end(part, () => this.#handOver(part))
       this.signal.throwIfAborted()
     }
     this.#opened = { ...this.#opened, ...part }
@@ -72,6 +76,12 @@ export class Lifecycle {
     this.#ready = true
   }
 
+  /** Gives away what only a process that may be configured has: its API, its agents' listener, its store. Traffic goes on. */
+  release(): Promise<void> {
+    this.#handedOver ??= this.#handOver(this.#opened)
+    return this.#handedOver
+  }
+
   /**
    * Ends idle connections after a moment for what was on its way, busy ones when they are done, all after the drain
    * time-out. What only a process that may be configured needs goes first (its ports, its store), so that a successor can
@@ -79,33 +89,45 @@ export class Lifecycle {
    */
   stop(): Promise<Drained> {
     this.#stopping.abort()
-    this.#stopped ??= this.#end(this.#opened)
+    this.#stopped ??= this.#end(this.#opened, () => this.release())
     return this.#stopped
   }
 
-  async #end(opened: Partial<Opened>): Promise<Drained> {
+  async #end(opened: Partial<Opened>, handOver: () => Promise<void>): Promise<Drained> {
     for (const timer of opened.timers ?? []) clearInterval(timer)
     opened.health?.stop()
     opened.loop?.stop()
     opened.shadows?.close()
     const { drain } = this.#timeouts
     const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
-    const rest = Promise.all([this.#handOver(opened), draining]).then(async () => {
+    const rest = Promise.all([handOver(), draining]).then(async () => {
       await this.#step('agents', opened.agents?.close())
       opened.clientTransport?.close()
       await this.#step('events', opened.events?.stop())
     })
     await atMost(drain + STOP.beside, rest)
     opened.traffic?.stop()
+    await this.#step('traces', opened.openTelemetry?.close())
     for (const outbound of opened.policyOutbound ?? []) outbound.close()
     opened.eventsOutbound?.close()
     opened.names?.close()
+    await this.#step('access log', opened.accessLog?.close())
     return (await atMost(0, draining)) ?? NOTHING_DRAINED
   }
 
   /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
-  async #handOver({ agents, recorder, api, certificates, storeCopy, events, store }: Partial<Opened>): Promise<void> {
+  async #handOver({
+    agents,
+    recorder,
+    history,
+    api,
+    certificates,
+    storeCopy,
+    events,
+    store
+  }: Partial<Opened>): Promise<void> {
     // Streams of the API last until then.
+    history?.stop()
     if (recorder !== undefined) await this.#step('the recorder', recorder.stop())
     await Promise.all([
       this.#step('agents', agents?.shut()),

@@ -49,9 +49,32 @@ export function policyTesting(parts: TestingParts = {}): PolicyTesting {
   }
 }
 
+/** What came of one case; `failure`: undefined when it has passed. */
+interface CaseOutcome {
+  readonly name: string
+  readonly line: number
+  readonly failure: TestProblem | undefined
+}
+
+/** Runs tests on a policy and says what came of each case. `problems`: why they were not run, or not to their end. */
+export type PolicyTestRun = (stored: {
+  readonly policy: string
+  readonly tests: string
+}) => Promise<{ readonly problems: readonly TestProblem[]; readonly cases: readonly CaseOutcome[] }>
+
+/** The same bounds as for tests that are stored, all cases run. */
+export function policyTestRuns(parts: TestingParts = {}): PolicyTestRun {
+  return async (stored) => {
+    const cases: CaseOutcome[] = []
+    const problems = await testPolicy(stored, parts, (one) => cases.push(one))
+    return { cases, problems: problems.filter((one) => !cases.some(({ failure }) => failure === one)) }
+  }
+}
+
 async function testPolicy(
   { policy, tests: text }: { readonly policy: string | undefined; readonly tests: string },
-  { geo = noGeo, slices = () => Slices.besideTraffic(), now = () => performance.now() }: TestingParts
+  { geo = noGeo, slices = () => Slices.besideTraffic(), now = () => performance.now() }: TestingParts,
+  ran?: (outcome: CaseOutcome) => void
 ): Promise<TestProblem[]> {
   const { tests, problems } = readTests(text, STORED_TESTS.cases)
   if (tests === undefined)
@@ -85,13 +108,20 @@ async function testPolicy(
     const [problem] = opened.problems.flatMap((one) => one.problems)
     return [failureAt(tests.cases[0], `the policy cannot be tested: ${problem?.message ?? 'it does not compile'}`)]
   }
-  return await runCases(tests, bench, { slices: slices(), now })
+  return await runCases(tests, bench, { slices: slices(), now, ran })
+}
+
+interface RunParts {
+  readonly slices: Slices
+  readonly now: () => number
+  /** Called after each case; then all of them run. */
+  readonly ran: ((outcome: CaseOutcome) => void) | undefined
 }
 
 async function runCases(
   { cases }: ReadTests,
   bench: PolicyBench,
-  { slices, now }: { readonly slices: Slices; readonly now: () => number }
+  { slices, now, ran }: RunParts
 ): Promise<TestProblem[]> {
   const failed: TestProblem[] = []
   const deadline = now() + STORED_TESTS.milliseconds
@@ -103,13 +133,15 @@ async function runCases(
     try {
       await rest()
       const result = await runCase(one, opening(bench), rest)
-      if (result.failures.length > 0) failed.push(failureOf(one, result))
+      const failure = result.failures.length > 0 ? failureOf(one, result) : undefined
+      if (failure !== undefined) failed.push(failure)
+      ran?.({ name: one.name, line: one.line, failure })
     } catch (error) {
       if (!(error instanceof TooLong)) throw error
       const seconds = STORED_TESTS.milliseconds / 1_000
       return [failureAt(one, `the tests take longer than ${seconds} s; the case "${one.name}" was not finished`)]
     }
-    if (failed.length === SHOWN_FAILURES) break
+    if (ran === undefined && failed.length === SHOWN_FAILURES) break
   }
   return failed
 }

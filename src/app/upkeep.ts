@@ -4,7 +4,6 @@ import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/unit-servers.js'
 import {
   type NameResolution,
@@ -14,18 +13,20 @@ import {
   observeRestrictions,
   observeStore,
   observeUpstreamNames,
-  observeUpstreams,
-  type UpstreamState
+  observeUpstreams
 } from '../telemetry/observed-metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
-import { isEndpoint } from '../tunnel/agents/tunnel-groups.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
+import type { TrafficThreads } from './threads.js'
+import { together, upstreamStates } from './upstream-states.js'
 
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
+/** How often keys that are refused no more are forgotten. Milliseconds. */
+const REFUSED_EVERY = 30_000
 /** How often old revisions are forgotten. Milliseconds. */
 const FORGET_EVERY = 60_000
 /** How often a process asks which sessions others on its store have ended. Milliseconds. */
@@ -39,18 +40,20 @@ interface UpkeepStage {
   readonly control: ControlPlane
   readonly store: StartingStore
   readonly dataPlane: Pick<DataPlane, 'upstreams'>
+  /** Those that carry traffic; undefined: this thread does. */
+  readonly threads: Pick<TrafficThreads, 'upstreams'> | undefined
 }
 
 /** Metrics that are read from the parts when they are asked for, and what is done again and again. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
-  const { metrics, output, limiter, lifecycle } = foundation
-  const { services, agents, events, ended, control, store, dataPlane } = stage
+  const { metrics, output, limiter, refusedKeys, clock, lifecycle } = foundation
+  const { services, agents, events, ended, control, store, dataPlane, threads } = stage
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observe(services)
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
-  observeUpstreams(registry, () => upstreamStates(dataPlane))
+  observeUpstreams(registry, () => together(upstreamStates(dataPlane), threads?.upstreams() ?? []))
   observeUpstreamNames(registry, () => upstreamNames(dataPlane))
   observeAgents(registry, () => agents.statistics)
   observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
@@ -61,27 +64,10 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
       ...(followsEnded ? [every(ENDED_EVERY, () => void ended.follow().catch(() => undefined))] : []),
       every(SWEEP.every, () => limiter.sweep(SWEEP.atMost)),
       every(PRESSURE_EVERY, pressureReport(foundation)),
+      every(REFUSED_EVERY, () => refusedKeys?.sweep(clock.monotonic())),
       every(FORGET_EVERY, () => void forgetHistory(options, foundation, stage))
     ]
   })
-}
-
-/** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
-function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
-  for (const [key, unit, servers] of upstreams.servers.servers()) {
-    // Agents name their endpoints, and names of agents make no series.
-    if (unit.form === 'tunnels' && isEndpoint(unit.labels)) continue
-    const [only] = servers
-    const sum = (of: (server: Server) => number) => servers.reduce((total, server) => total + of(server), 0)
-    yield {
-      backend: backendOf(key),
-      server: unit.form === 'address' && only !== undefined ? only.name : 'tunnels',
-      up: servers.some(({ state }) => state.state !== 'down'),
-      active: sum(({ active }) => active),
-      tries: sum(({ tries }) => tries),
-      failures: sum(({ failures }) => failures)
-    }
-  }
 }
 
 /** Each name that was asked for, with the backend or option that has it. */

@@ -28,6 +28,13 @@ export class ChallengeTable {
   /** Answers by host and path. */
   readonly #answers = new Map<string, Uint8Array>()
   #texts = NONE
+  readonly #followers: ((answers: ReadonlyMap<string, Uint8Array>) => void)[] = []
+
+  /** Calls `follower` with the answers to requests by host and path, now and whenever they are others. It must not throw. */
+  follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void {
+    this.#followers.push(follower)
+    follower(this.#answers)
+  }
 
   /** Makes `challenges` exactly those of `owner`. */
   set(owner: string, challenges: readonly PendingChallenge[]): void {
@@ -65,6 +72,7 @@ export class ChallengeTable {
       } else texts.set(challenge.name, [...(texts.get(challenge.name) ?? []), challenge.value])
     }
     this.#texts = texts
+    for (const follower of this.#followers) follower(this.#answers)
   }
 }
 

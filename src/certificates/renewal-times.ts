@@ -1,10 +1,9 @@
 import { pauseAfter } from '../lib/concurrency.js'
+import { ATTEMPT_PAUSES } from '../resources/domains.js'
 
 export const MINUTE = 60_000
 
 const HOUR = 60 * MINUTE
-
-const RETRIES = { first: MINUTE, longest: 12 * HOUR }
 
 const DAY = 24 * HOUR
 
@@ -75,7 +74,7 @@ export function shortestUse(hurried: number, { notAfter }: Validity, now: number
  * half a day at most, up to a fifth longer at random. `atLeast`: what the authority asked for.
  */
 export function retryDelay(failures: number, random: number, atLeast = 0): number {
-  return Math.round(Math.max(pauseAfter(failures, RETRIES), atLeast) * (1 + random / 5))
+  return Math.round(Math.max(pauseAfter(failures, ATTEMPT_PAUSES), atLeast) * (1 + random / 5))
 }
 
 /** When to renew a certificate that has just come, and how many in a row were due at once, this one included. */

@@ -4,6 +4,7 @@ import {
   type CertificateWork,
   type ManagementStatus,
   type PendingChallenge,
+  type ProvisioningJob,
   REQUESTED_KEY,
   reservedDomain
 } from '../resources/domains.js'
@@ -98,7 +99,7 @@ export function stageOf(target: ManagedCertificate, now: number): Stage {
   const { keyType, status, work, certificate, names } = target
   if (keyType === null) return work === null ? NEVER : { is: 'detach' }
   const job = status?.provisioning_job ?? null
-  if (job !== null && job.error_code === 'DNS_ERROR') return NEVER
+  if (job !== null && job.error_code === 'DNS_ERROR') return afterRefusal(status?.renews_at ?? null, job, now)
   if (job !== null && job.error_code === 'INTERNAL_ERROR') {
     const moment = job.retries_at === null ? now : Date.parse(job.retries_at)
     return isRetryBeyond(moment, now) ? { is: 'begin', wrong: 'retries_at' } : at(moment, now)
@@ -110,6 +111,12 @@ export function stageOf(target: ManagedCertificate, now: number): Stage {
   if (status.renews_at === null) return { is: 'begin' }
   const due = dueOf(Date.parse(status.renews_at), issued.validity)
   return { ...at(due.at, now), ...(due.wrong ? { wrong: 'renews_at' as const } : {}) }
+}
+
+/** Only its user can go on, unless it was requested before its time: then that time is one more chance. */
+function afterRefusal(renewsAt: string | null, { started_at }: ProvisioningJob, now: number): Stage {
+  const due = Date.parse(renewsAt ?? '')
+  return Date.parse(started_at) < due ? at(due, now) : NEVER
 }
 
 function at(moment: number, now: number): Stage {

@@ -26,6 +26,7 @@ import { readTree } from '../policy/yaml-tree.js'
 import { resources } from '../resources/registry.js'
 import { openStore } from '../store/open-store.js'
 import type { Store } from '../store/store.js'
+import { failureText } from './failure.js'
 import { ExitCode } from './process.js'
 
 /** Characters of records that are read together: a tree of all of them takes fifty times the memory of their text. */
@@ -243,9 +244,7 @@ export function transferOptions(
 
 /** Prints an error that a user can cause and returns the exit code; throws a fault of the program. */
 export function explained(error: unknown, what: string): number {
-  if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
-  const hint = codeOf(error) === 'STORE_LOCKED' ? '; stop that process first' : ''
-  console.error(`${what}: ${error instanceof CodedError ? error.message : codeOf(error)}${hint}`)
+  console.error(`${what}: ${failureText(error)}`)
   return ExitCode.failure
 }
 

@@ -1,5 +1,5 @@
 import { createWriteStream } from 'node:fs'
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
@@ -8,7 +8,7 @@ import { commandErrors } from '../app/errors.js'
 import type { Adoption, LeftOut, NeededSecret } from '../control/declared/adoption-form.js'
 import { Records } from '../control/records.js'
 import { CodedError, codeOf } from '../lib/errors.js'
-import { replaceFile } from '../lib/files.js'
+import { makeFolder, replaceFile } from '../lib/files.js'
 import type { Store } from '../store/store.js'
 import { explained, openPlace, type StoreFlags, sealerOf, storePlace } from './account.js'
 import { type ApiAccess, apiAccess, askApi, sendTo, unusable } from './api-client.js'
@@ -116,7 +116,7 @@ async function writeFolder(folder: string, adoption: Adoption, values: ReadonlyM
 
   async function write(name: string, to: (path: string) => Promise<void>): Promise<void> {
     const path = join(folder, name)
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     await to(path)
   }
 }

@@ -3,9 +3,10 @@ import { dirname, resolve } from 'node:path'
 import { isMap, isScalar, LineCounter, type Node, parseDocument, type YAMLMap } from 'yaml'
 import type { PolicyText } from '../app/agent-plane.js'
 import { startErrors } from '../app/errors.js'
-import { CodedError, codeOf } from '../lib/errors.js'
+import { CodedError } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
 import type { NamesOptions } from '../lib/names/names.js'
+import { fileReason } from '../lib/system-errors.js'
 import { type AgentTunnel, type EndpointOffer, readTarget, type ServerAddress } from '../tunnel/client/visitors.js'
 
 /** What the command line says; each may be missing. */
@@ -276,7 +277,7 @@ async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    throw wrong(`${path} cannot be read: ${codeOf(error) ?? 'error'}`)
+    throw wrong(`${path} cannot be read: ${fileReason(error)}`)
   }
 }
 

@@ -1,6 +1,7 @@
 import { commandErrors } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
+import { systemReason } from '../lib/system-errors.js'
 
 const DEADLINE = 30_000
 
@@ -90,10 +91,15 @@ export async function sendTo(
       ...(body === undefined ? {} : { body: JSON.stringify(body) })
     })
   } catch (error) {
-    const why = codeOf((error as Error).cause) ?? (error as Error).name
-    throw unusable(access, `cannot be reached (${why})`, error)
+    const { name, cause } = error as Error
+    const why = codeOf(cause) ?? (cause instanceof Error ? cause.message : name)
+    throw unusable(access, `cannot be reached: ${systemReason(why) ?? why}`, error)
   }
-  if (answer.status === 401) throw unusable(access, 'does not accept the key in SLUICE_API_KEY')
+  if (answer.status === 401)
+    throw unusable(
+      access,
+      'does not accept the key in SLUICE_API_KEY; make another with "sluice api-key create" on its data folder'
+    )
   return answer
 }
 

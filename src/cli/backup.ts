@@ -1,10 +1,10 @@
 import { existsSync, statSync } from 'node:fs'
-import { mkdir, readdir, readFile, rename } from 'node:fs/promises'
+import { readdir, readFile, rename } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, resolve, sep } from 'node:path'
 import { commandErrors } from '../app/errors.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { CodedError, codeOf } from '../lib/errors.js'
-import { fileErrors, readPrivateFile, replaceFile } from '../lib/files.js'
+import { fileErrors, makeFolder, readPrivateFile, replaceFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
 import { storeErrors } from '../store/errors.js'
 import {
@@ -52,7 +52,7 @@ async function putKeyFiles(folder: string, files: readonly BackupFile[]): Promis
     const path = placeIn(folder, name)
     const there = await orAbsent(readFile(path))
     if (there?.equals(content) === true) continue
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     if (there !== undefined && name === SEAL_KEY) await rename(path, `${path}.${parseSealKey(there.toString()).id}`)
     await replaceFile(path, content)
   }

@@ -11,6 +11,7 @@ import { actions } from '../features/registry.js'
 import { systemClock } from '../lib/clock.js'
 import { SourceText } from '../lib/positions.js'
 import { Slices } from '../lib/slices.js'
+import { fileReason } from '../lib/system-errors.js'
 import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problems.js'
@@ -34,7 +35,7 @@ export async function checkFiles(
   const style = styleFor(out, environment)
   const findings: Finding[] = []
   for (const file of files) {
-    for (const finding of await checkFile(file, { input, services, environment })) {
+    for (const finding of (await checkDocument(file, { input, services, environment })).findings) {
       findings.push(finding)
       const lines = json ? [jsonFinding(finding)] : formatFinding(finding, style)
       for (const line of lines) out.write(`${line}\n`)
@@ -48,20 +49,31 @@ interface Checking extends Pick<CheckOptions, 'input' | 'environment'> {
   readonly services: PolicyServices
 }
 
+/** One file that is named, as `checkFiles` checks it. */
+export async function checkFile(file: string, environment: CheckOptions['environment']): Promise<Checked> {
+  return await checkDocument(file, { input: process.stdin, services: policyServices(offline(actions)), environment })
+}
+
+interface Checked {
+  readonly findings: readonly Finding[]
+  /** Absolute paths of the files that a site file names. */
+  readonly named: readonly string[]
+}
+
 /** The findings of one document; of a site file those of the policies that it names stand behind its own. */
-async function checkFile(file: string, { input, services, environment }: Checking): Promise<Finding[]> {
+async function checkDocument(file: string, { input, services, environment }: Checking): Promise<Checked> {
   let bytes: Uint8Array
   try {
     bytes = file === '-' ? await buffer(input) : await readFile(file)
   } catch (error) {
-    return [unreadable(file, READ_ERRORS[codeOf(error)] ?? `it cannot be read (${codeOf(error)})`)]
+    return { findings: [unreadable(file, fileReason(error))], named: [] }
   }
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
-    return [unreadable(file, 'it is no UTF-8 text')]
+    return { findings: [unreadable(file, 'it is no UTF-8 text')], named: [] }
   }
   if (looksLikeSiteFile(text)) return await checkSite(file, text, { services, environment })
   const source = new SourceText(text)
@@ -72,11 +84,11 @@ async function checkFile(file: string, { input, services, environment }: Checkin
     actions,
     unavailable: 'warn'
   })
-  return [{ file, problems, line: (number) => source.line(number) }]
+  return { findings: [{ file, problems, line: (number) => source.line(number) }], named: [] }
 }
 
-async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Finding[]> {
-  const { problems } = await readSiteFile({
+async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Checked> {
+  const { problems, files } = await readSiteFile({
     source: file,
     folder: file === '-' ? process.cwd() : dirname(resolve(file)),
     text,
@@ -93,24 +105,11 @@ async function checkSite(file: string, text: string, parts: Omit<Checking, 'inpu
     policed: new Set()
   })
   const own = problems.some(({ key }) => key === SITE_FILE) ? [] : [{ source: file, text, problems: [] }]
-  return [...own, ...problems].map((one) => {
+  const findings = [...own, ...problems].map((one) => {
     const source = new SourceText(one.text)
-    return { file: one.source, problems: one.problems, line: (number) => source.line(number) }
+    return { file: one.source, problems: one.problems, line: (number: number) => source.line(number) }
   })
-}
-
-const READ_ERRORS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a folder; name the files in it',
-  EACCES: 'reading it is not permitted',
-  EPERM: 'reading it is not permitted'
-}
-
-function codeOf(error: unknown): string {
-  const code = (error as NodeJS.ErrnoException).code
-  if (typeof code !== 'string') throw error
-  return code
+  return { findings, named: files }
 }
 
 function unreadable(file: string, reason: string): Finding {

@@ -12,9 +12,13 @@ Examples:
   sluice start sites.yaml --api 127.0.0.1:4040
   sluice start --config sluice.yaml
   SLUICE_LIMITS_HEADERS=100 sluice start --upstream http://127.0.0.1:3000 --data :memory:
+  sluice start --config sluice.yaml --take-over
 
 Flags win over environment variables, these over the options file. The policy is applied again when its file changes
-or on SIGHUP; one with errors is reported and changes nothing. SIGINT and SIGTERM finish what is under way.`
+or on SIGHUP; one with errors is reported and changes nothing. SIGINT and SIGTERM finish what is under way.
+
+--take-over starts a new process beside the one on the same data folder: it inherits the sockets, and then the store, tickets and
+counters of limits; the one before ends when its connections have. When the new one fails, the one before goes on. Linux only.`
 
 /** Flags that set an option: name, argument, path of the option, description. */
 const FLAGS = [
@@ -32,6 +36,7 @@ type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> 
   cache: boolean
   newSealKey?: boolean
   newStore?: boolean
+  takeOver?: boolean
 }
 
 /** `sluice start`: runs the proxy in the foreground until a signal ends it. */
@@ -46,6 +51,7 @@ export function startCommand(): Command {
     .option('--demo', 'without an upstream: start a small one, and serve config/demo.yaml')
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
+    .option('--take-over', 'take the place of the process that runs on the same data folder; it loses no request')
     .addHelpText('after', START_EXAMPLES)
     .action(async (siteFile: string | undefined, given: StartFlags) => {
       const { serve } = await import('./serve.js')
@@ -54,8 +60,39 @@ export function startCommand(): Command {
         demo: given.demo === true,
         newSealKey: given.newSealKey === true,
         newStore: given.newStore === true,
+        takeOver: given.takeOver === true,
         ...(given.config === undefined ? {} : { config: given.config })
       })
+    })
+}
+
+const DOCTOR_EXAMPLES = `
+Examples:
+  sluice doctor --config sluice.yaml
+  sluice doctor sites.yaml --data /var/lib/sluice
+  sluice doctor --json | jq '.findings[] | select(.status != "ok")'
+
+Looks at the data folder, the keys, the store, the ports, the upstream, certificates, the clock, the limits of the process and
+the site file, as the options name them, and says what to do about each finding. It changes nothing, and may run beside a
+process. Run it as the user of that process. Exit code 0: nothing is wrong; 1: something is; 2: the options cannot be read.`
+
+type DoctorFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & { json?: boolean }
+
+/** `sluice doctor`: looks at everything that a start needs. */
+export function doctorCommand(): Command {
+  const command = new Command('doctor')
+    .description('look at everything that a start needs, and say what to do')
+    .argument('[site-file]', 'the site file of the start')
+    .option('--config <file>', 'options file of the process')
+    .option('--json', 'one JSON object with every finding')
+  for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
+  return command
+    .addHelpText('after', DOCTOR_EXAMPLES)
+    .action(async (siteFile: string | undefined, { json, ...given }: DoctorFlags) => {
+      const { doctor } = await import('./doctor.js')
+      const flags = flagsOf({ ...given, cache: true }, siteFile)
+      const config = given.config === undefined ? {} : { config: given.config }
+      process.exitCode = await doctor({ flags, json: json === true, ...config })
     })
 }
 
@@ -331,65 +368,4 @@ export function agentCommand(): Command {
 /** Takes the values of a flag that may be repeated. */
 export function collect(value: string, values: readonly string[]): string[] {
   return [...values, value]
-}
-
-const API_KEY_EXAMPLES = `
-Examples:
-  sluice api-key create
-  sluice api-key create --data /var/lib/sluice
-
-The key is printed once, on standard output; only a hash of it is stored. A running process accepts it at once.`
-
-/** `sluice api-key create`: makes another key for the management API. */
-export function apiKeyCommand(): Command {
-  const create = new Command('create')
-    .description('make a key and print it once')
-    .option('--data <folder>', 'folder of the running process (default: ./data, or what the options say)')
-    .option('--config <file>', 'options file that names the folder')
-    .addHelpText('after', API_KEY_EXAMPLES)
-    .action(async ({ data, config }: { data?: string; config?: string }) => {
-      process.exitCode = await createApiKey(data, config)
-    })
-  return new Command('api-key').description('keys of the management API').addCommand(create)
-}
-
-async function createApiKey(data: string | undefined, config: string | undefined): Promise<number> {
-  const [
-    { loadOptions },
-    { formatOptionProblem },
-    { IN_MEMORY },
-    { createKey },
-    { CodedError, codeOf },
-    { systemClock }
-  ] = await Promise.all([
-    import('../options/load.js'),
-    import('../options/catalogue.js'),
-    import('../options/values.js'),
-    import('../control/operator-keys.js'),
-    import('../lib/errors.js'),
-    import('../lib/clock.js')
-  ])
-  const loaded = await loadOptions({
-    flags: data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }],
-    environment: process.env,
-    folder: process.cwd(),
-    ...(config === undefined ? {} : { config })
-  })
-  if (!loaded.ok) {
-    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
-    return ExitCode.usage
-  }
-  const folder = loaded.options.data
-  if (folder === IN_MEMORY) {
-    console.error('data is :memory:, so a key made here would be known to no other process; set SLUICE_API_KEY instead')
-    return ExitCode.usage
-  }
-  try {
-    console.log(await createKey(folder, systemClock))
-    return ExitCode.ok
-  } catch (error) {
-    if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
-    console.error(`no key was made in ${folder}: ${error instanceof CodedError ? error.message : codeOf(error)}`)
-    return ExitCode.failure
-  }
 }

@@ -6,6 +6,8 @@ export interface ProcessLog {
   readonly logger: Logger
   /** Where its lines go; what else the process writes to standard output goes there as well. */
   readonly output: LineOutput
+  /** Takes whole lines of a log, as another thread has made them. */
+  lines(text: string): void
   /** Writes what is still held back, for at most a second; call it before the process ends. */
   close(): Promise<void>
 }
@@ -39,6 +41,10 @@ export function createLog(
   return {
     logger,
     output,
+    lines(text) {
+      if (!stream.isTTY) output.write(text)
+      else for (const line of text.split('\n')) if (line !== '') write(line)
+    },
     async close() {
       await output.close(LAST_LINES)
       process.off('exit', ending)

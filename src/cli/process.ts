@@ -53,3 +53,14 @@ const PERCENT = 200
 export function giveHeapRoom(): void {
   setFlagsFromString(`--heap-growing-percent=${PERCENT}`)
 }
+
+/** What a shell reports of a program that SIGPIPE has ended: 128 and the number of the signal. */
+const NO_READER = 141
+
+/** Ends the process without a word when the reader of `output` has gone, as in `sluice schema | head`. */
+export function endWithItsReader(output: NodeJS.WritableStream): void {
+  output.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(NO_READER)
+    throw error
+  })
+}

@@ -1,9 +1,10 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/files.js'
+import { apiKeyCommand } from './api-key-commands.js'
 import {
   agentCommand,
-  apiKeyCommand,
   checkCommand,
+  doctorCommand,
   domainsCommand,
   exportCommand,
   importCommand,
@@ -12,7 +13,9 @@ import {
   startCommand
 } from './commands.js'
 import { logCommand, replayCommand } from './exchange-commands.js'
-import { ExitCode } from './process.js'
+import { failureText } from './failure.js'
+import { limitsCommand } from './limit-commands.js'
+import { ExitCode, endWithItsReader } from './process.js'
 import { shadowCommand } from './shadow-command.js'
 import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
@@ -104,12 +107,17 @@ export async function runProgram(words: readonly string[]): Promise<number> {
     await program.parseAsync([...words], { from: 'user' })
     return Number(process.exitCode ?? ExitCode.ok)
   } catch (error) {
-    if (!(error instanceof CommanderError)) throw error
-    return error.exitCode === 0 ? ExitCode.ok : ExitCode.usage
+    if (error instanceof CommanderError) return error.exitCode === 0 ? ExitCode.ok : ExitCode.usage
+    console.error(`error: ${failureText(error)}`)
+    return ExitCode.failure
   }
 }
 
-function createProgram(): Command {
+/** They go on when nothing reads what they print. */
+const LASTING = ['start', 'agent']
+
+/** All commands with their flags; nothing of their work is loaded. */
+export function createProgram(): Command {
   const program = new Command('sluice')
     .description('A traffic proxy that evaluates policies on every request and reconfigures live.')
     .version(packageVersion(), '-V, --version', 'print the version')
@@ -117,12 +125,14 @@ function createProgram(): Command {
     .addHelpText('after', EXAMPLES)
   const commands = [
     startCommand(),
+    doctorCommand(),
     checkCommand(),
     tryCommand(),
     testCommand(),
     logCommand(),
     replayCommand(),
     shadowCommand(),
+    limitsCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),
@@ -134,6 +144,9 @@ function createProgram(): Command {
   ]
   commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
+  program.hook('preAction', (_program, command) => {
+    if (!LASTING.includes(command.name())) endWithItsReader(process.stdout)
+  })
   return inherit(program)
 }
 

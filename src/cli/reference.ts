@@ -1,11 +1,13 @@
-import { errorGroups, languageCatalogue, metricEntries } from '../app/catalogue.js'
+import { errorGroups, metricEntries } from '../app/catalogue.js'
+import { languageCatalogue } from '../app/policy-language.js'
+import { EXAMPLE_FLOW } from '../expression/meanings/meaning.js'
 import { actions, features, moduleFields, modules } from '../features/registry.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { formatDuration, formatSize } from '../lib/units.js'
 import { optionEntries } from '../options/catalogue.js'
 import type { Action } from '../policy/action.js'
 import { resources } from '../resources/registry.js'
-import { EVENT_TYPES, type Resource } from '../resources/resource.js'
+import { EVENT_TYPES, eventMeaning, type Resource } from '../resources/resource.js'
 import type { Schema } from '../schema/schema.js'
 import { TRAFFIC_FIELDS } from '../telemetry/event-fields.js'
 
@@ -85,7 +87,7 @@ function actionsPage(): string[] {
 function actionLines(action: Action): string[] {
   const head = [`## ${action.type}`, '']
   if (action.availability === 'unsupported') return [...head, `Not supported: ${action.reason}.`, '']
-  const { summary, phases, config, configOptional, terminates, results } = action
+  const { summary, phases, config, configOptional, terminates, results, example } = action
   const ends = { always: 'It always ends the policy.', sometimes: 'It may end the policy.', never: '' }[terminates]
   const fields = fieldRows(config as Schema, '')
   const published = Object.entries(results?.fields ?? {})
@@ -99,11 +101,18 @@ function actionLines(action: Action): string[] {
     ...(published.length === 0
       ? []
       : table(
-          ['Result', 'Type'],
-          published.map(([name, type]) => [code(`actions.service.${results?.name}.${name}`), code(type)])
+          ['Result', 'Type', 'Meaning'],
+          published.map(([name, [type, text]]) => [code(`actions.service.${results?.name}.${name}`), code(type), text])
         )),
+    ...exampleLines(example),
     ...codesOf(action.type)
   ]
+}
+
+function exampleLines({ policy, request, status }: Extract<Action, { availability: 'ready' }>['example']): string[] {
+  const answer = status === 0 ? 'the connection is closed' : `the answer is ${status}`
+  const asked = request?.split('\n').map(code).join(', ')
+  return ['```yaml', policy.trimEnd(), '```', '', ...(status === undefined ? [] : [`${asked}: ${answer}.`, ''])]
 }
 
 /** The codes of the feature that has the action or module of this name. */
@@ -222,30 +231,44 @@ function expressions(): string[] {
     `### ${root}`,
     '',
     ...table(
-      ['Variable', 'Type', 'Where', 'Note'],
+      ['Variable', 'Type', 'Where', 'Meaning'],
       sorted
         .filter(({ path }) => rootOf(path) === root)
-        .map(({ path, type, phases, optional, missing }) => [
+        .map(({ path, type, phases, optional, missing, description }) => [
           code(path),
           code(type),
           phases === undefined ? 'everywhere' : WHERE[phases],
           [
-            ...(optional === true ? ['may be absent'] : []),
-            ...(missing === undefined ? [] : [`always empty: ${missing}`])
-          ].join('; ')
+            description,
+            ...(optional === true ? ['May be absent.'] : []),
+            ...(missing === undefined ? [] : [`Always empty without ${missing}.`])
+          ].join(' ')
         ])
     )
   ])
   const forms = functions.map((one) => {
     const phases = 'phases' in one ? one.phases : undefined
-    return [code(one.signature), phases === undefined ? 'everywhere' : WHERE[phases]]
+    const { signature, description, example, value } = one
+    const where = phases === undefined ? 'everywhere' : WHERE[phases]
+    return [code(signature), where, description, `${code(example)} is ${code(value)}`]
   })
   const intro =
     'Expressions are CEL (https://cel.dev). Reading a variable that may be absent is an error; `has()` asks for it.'
   const unique = [...new Map(forms.map((form) => [form[0], form])).values()].sort(([a = ''], [b = '']) =>
     a < b ? -1 : 1
   )
-  return [intro, '', '## Variables', '', ...lines, '## Functions', '', ...table(['Function', 'Where'], unique)]
+  return [
+    intro,
+    '',
+    '## Variables',
+    '',
+    ...lines,
+    '## Functions',
+    '',
+    EXAMPLE_FLOW,
+    '',
+    ...table(['Function', 'Where', 'Meaning', 'Example'], unique)
+  ]
 }
 
 function rootOf(path: string): string {
@@ -260,6 +283,8 @@ function resourcesPage(): string[] {
 
 function resourceLines({ name, description, path, operations, fields, modules: ofRecord, parts }: Resource): string[] {
   const rows = Object.entries(fields).flatMap(([field, { settable, required, request, response, requestName }]) => {
+    // What neither requests nor answers hold is kept for the process alone.
+    if (request === undefined && response === undefined) return []
     const schema = (request ?? response ?? {}) as Schema
     const given =
       request === undefined || settable === undefined ? 'answered' : settable === 'create' ? 'at creation' : 'always'
@@ -305,5 +330,6 @@ function events(): string[] {
         .map(([name, { type: of, description }]) => [code(name), code(of), description])
     )
   ])
-  return [intro, '', ...EVENT_TYPES.map((type) => `- ${code(type)}`), '', ...lines]
+  const types = EVENT_TYPES.map((type) => [code(type), eventMeaning(type)])
+  return [intro, '', ...table(['Type', 'When'], types), ...lines]
 }

@@ -1,10 +1,12 @@
 import { ConfigurationRefused } from '../app/files.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
+import { fileReason } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
 import { withoutText } from '../policy/warnings/codes.js'
+import { failureText } from './failure.js'
 
 /** What a report is written for. */
 export interface ReportStyle {
@@ -135,15 +137,12 @@ interface SystemError {
 export function explainStart(error: unknown, options: Options): string[] | undefined {
   if (error instanceof ConfigurationRefused)
     return formatProblems(forKeeping(error.problems, process.stderr), styleFor(process.stderr, process.env))
-  if (error instanceof CodedError) {
-    const cause = codeOf(error.cause)
-    return [`${error.message}${cause === undefined ? '' : ` (${cause})`}`]
-  }
+  if (error instanceof CodedError) return [failureText(error)]
   if (!isSystemError(error)) return undefined
   if (error.syscall === 'listen' || error.syscall === 'bind' || error.syscall === 'getaddrinfo')
     return [explainBind(error, options)]
   if (error.path !== undefined)
-    return [`${error.path}: ${error.syscall ?? 'access'} failed (${error.code}); the option data names the folder`]
+    return [`${error.path}: ${fileReason(error.code)}; the option data (--data, SLUICE_DATA) names the folder`]
   return undefined
 }
 

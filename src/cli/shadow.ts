@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
 import { type ApiAccess, askApi, openAccess, sendTo } from './api-client.js'
+import { failureText } from './failure.js'
 import { ExitCode } from './process.js'
 import { printable } from './report.js'
 
@@ -45,8 +45,7 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
     if (status !== 201) return fail(refusalText(file, shadow))
     return await follow(access, shadow, flags, interrupted.signal)
   } catch (error) {
-    if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
-    return fail((error as Error).message)
+    return fail(failureText(error))
   } finally {
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
   }

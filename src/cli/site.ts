@@ -9,9 +9,11 @@ import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { fileErrors } from '../lib/files.js'
 import { isObject } from '../lib/json.js'
+import { fileReason } from '../lib/system-errors.js'
 import { readListener } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
 import { type ApiAccess, type ApiAnswer, apiAccess, askApi, isExposed, unusable } from './api-client.js'
+import { failureText } from './failure.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
 import { printProblems } from './report.js'
@@ -97,7 +99,7 @@ async function explained(what: string, run: () => Promise<number>): Promise<numb
     return await run()
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
-    console.error(`${what}: ${error.message}`)
+    console.error(`${what}: ${failureText(error)}`)
     return ExitCode.failure
   }
 }
@@ -135,8 +137,7 @@ async function textOf(path: string): Promise<string> {
     if (error instanceof TypeError) throw new CodedError(fileErrors.FILE_UNREADABLE, `${path} is no UTF-8 text`)
     const code = codeOf(error)
     if (code === undefined) throw error
-    const why = code === 'ENOENT' ? 'there is no such file' : `it cannot be read (${code})`
-    throw new CodedError(fileErrors.FILE_UNREADABLE, `${path}: ${why}`)
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${path}: ${fileReason(code)}`)
   }
 }
 

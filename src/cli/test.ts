@@ -3,6 +3,7 @@ import { dirname, join, resolve } from 'node:path'
 import { PolicyBench } from '../app/lab.js'
 import { type Geo, openGeo } from '../lib/geo.js'
 import { SourceText } from '../lib/positions.js'
+import { fileReason } from '../lib/system-errors.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { readHar } from '../workbench/recorder/har.js'
 import { type Coverage, CoverageRecorder } from '../workbench/tests/coverage.js'
@@ -64,7 +65,7 @@ async function testFiles(places: readonly string[]): Promise<string[] | string> 
     try {
       folder = (await stat(place)).isDirectory()
     } catch (error) {
-      return `${place} cannot be read (${(error as NodeJS.ErrnoException).code})`
+      return `${place} cannot be read: ${fileReason(error)}`
     }
     if (!folder) {
       files.push(place)
@@ -96,7 +97,7 @@ async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportS
   try {
     policy = await readFile(path, 'utf8')
   } catch (error) {
-    return failed([`${file}: the policy ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`])
+    return failed([`${file}: the policy ${path} cannot be read: ${fileReason(error)}`])
   }
   const about = { ...surroundings(tests), geo, random: () => 0.5, reveal: true }
   const bench = new PolicyBench({ ...about, policy: { source: path, text: policy } })

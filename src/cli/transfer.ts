@@ -20,6 +20,7 @@ import { atMost } from '../lib/concurrency.js'
 import { CodedError } from '../lib/errors.js'
 import { fileErrors, replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
+import { fileReason } from '../lib/system-errors.js'
 import { resources } from '../resources/registry.js'
 import type { Store } from '../store/store.js'
 import {
@@ -272,12 +273,20 @@ async function attempt(
 }
 
 async function readText(file: string): Promise<AccountText> {
-  const bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+  const bytes = file === '-' ? await buffer(process.stdin) : await contentOf(file)
   try {
     return readAccountText(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
     throw new CodedError(fileErrors.FILE_UNREADABLE, `${file} is no UTF-8 text`)
+  }
+}
+
+async function contentOf(file: string): Promise<Uint8Array> {
+  try {
+    return await readFile(file)
+  } catch (error) {
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${file}: ${fileReason(error)}`)
   }
 }
 

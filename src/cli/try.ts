@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { PolicyBench } from '../app/lab.js'
 import { openGeo } from '../lib/geo.js'
 import { parseAddress } from '../lib/ip.js'
+import { fileReason } from '../lib/system-errors.js'
 import { parseDuration } from '../lib/units.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { ImaginedRequest } from '../workbench/imagined-exchange.js'
@@ -30,7 +31,7 @@ export async function tryPolicy(file: string, url: string, flags: TryFlags): Pro
   try {
     text = await readFile(file, 'utf8')
   } catch (error) {
-    process.stderr.write(`error: ${file} cannot be read (${(error as NodeJS.ErrnoException).code})\n`)
+    process.stderr.write(`error: ${file} cannot be read: ${fileReason(error)}\n`)
     return ExitCode.failure
   }
   const { now, request, repeat, every, stub } = read

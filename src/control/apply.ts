@@ -1,47 +1,25 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Mutex } from '../lib/concurrency.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import { Passes, type Slices, type Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
-import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
 import type { RouteUnit, SecretValues, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Change } from '../runtime/plan-changes.js'
-import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
-import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { PortProblem } from '../runtime/ports.js'
+import type { Replicas } from '../runtime/replicas/contract.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import { type ServingParts, type Staged, stage } from '../runtime/stage.js'
 import type { DeclaredSet } from './declared/declared-records.js'
+import { ControlError, controlErrors } from './errors.js'
 
 /** Units to put and to drop, and the values that those to put refer to. */
 export interface Units extends Pick<Change, 'put' | 'drop'> {
   readonly secrets: SecretValues
 }
 
-/**
- * A change that is compiled beside what runs. `swap` makes it serve, as the revision of the store that is given or else the one
- * that runs, and cannot fail; nothing else may change what runs until it has resolved. Instead, `abandon` undoes what was prepared.
- */
-export type Ready =
-  | {
-      readonly ok: true
-      /** What serves after `swap`. */
-      readonly snapshot: Snapshot
-      readonly warnings: readonly UnitProblems[]
-      /** Ports that are not open although a unit asks for them. */
-      readonly ports: readonly PortProblem[]
-      swap(revision?: number): Promise<void>
-      abandon(): void
-    }
-  | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
-
-interface LiveParts {
-  readonly holder: SnapshotHolder
-  readonly compile: CompileOptions
-  readonly ports: Ports
-  /** For one change: it is compiled beside traffic. */
-  readonly slices: () => Slices
-  /** Called after a new snapshot has been swapped in. Must not throw. */
-  readonly swapped: (snapshot: Snapshot) => void
-  /** What follows `swapped` beside traffic, and comes to its end before the next change. Must not throw. */
-  readonly settling: (snapshot: Snapshot) => Steps<void>
+interface LiveParts extends ServingParts {
+  /** The other threads that serve the plan. */
+  readonly replicas: Replicas
 }
 
 const NO_SECRETS: SecretValues = new Map()
@@ -69,28 +47,34 @@ export class Live {
     return this.#parts.ports.missing
   }
 
-  /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
-  async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
+  /**
+   * Compiles a change beside what runs, in every thread that serves it, and binds its ports. With `tolerant` neither a port that is
+   * taken nor another thread refuses the change. Fails with a ControlError `BUSY` when another thread cannot prepare it.
+   */
+  async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Staged> {
     const running = this.#running
     if (put.length === 0 && drop.length === 0) {
       return { ...NOTHING_TO_DO, snapshot: running, swap: async (revision) => this.#serves(revision) }
     }
     const { number } = running.plan
     const change = { from: number, to: number + 1, put, drop }
-    const prepared = await this.#parts.slices().run(preparing(running, change, secrets, this.#parts.compile))
-    if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
-    const bound = await this.#parts.ports.bind(running, prepared.snapshot)
-    if (bound.failed.length > 0 && !tolerant) {
-      bound.abandon()
-      return { ok: false, problems: [], ports: bound.failed }
+    const staged = await stage(this.#parts, change, secrets, tolerant)
+    if (!staged.ok) return staged
+    const elsewhere = await this.#parts.replicas.prepare({ change, secrets, tolerant })
+    if (!elsewhere.ok) {
+      staged.abandon()
+      const message = 'a thread that carries traffic could not prepare the change; nothing was changed, try again'
+      throw new ControlError(controlErrors.BUSY, message)
     }
     return {
-      ok: true,
-      snapshot: prepared.snapshot,
-      warnings: prepared.warnings,
-      ports: bound.failed,
-      swap: (revision) => this.#swap(prepared, bound, revision),
-      abandon: () => bound.abandon()
+      ...staged,
+      swap: async (revision = running.revision) => {
+        await Promise.all([staged.swap(revision), elsewhere.commit(staged.snapshot.at(revision))])
+      },
+      abandon: () => {
+        staged.abandon()
+        elsewhere.abandon()
+      }
     }
   }
 
@@ -155,19 +139,10 @@ export class Live {
 
   /** A revision that changes no unit serves once the snapshot has its number. */
   #serves(revision: number | undefined): void {
-    const { holder } = this.#parts
-    if (revision !== undefined) holder.swap(holder.current().at(revision))
-  }
-
-  async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts, revision?: number): Promise<void> {
-    const snapshot = revision === undefined ? prepared.snapshot : prepared.snapshot.at(revision)
-    const slices = this.#parts.slices()
-    await slices.run(prepared.taking())
-    this.#parts.holder.swap(snapshot)
-    bound.commit()
-    this.#parts.swapped(snapshot)
-    await slices.run(this.#parts.settling(snapshot))
-    await slices.run(prepared.sweeping())
+    if (revision === undefined) return
+    const { holder, replicas } = this.#parts
+    holder.swap(holder.current().at(revision))
+    replicas.serves(holder.current())
   }
 }
 
@@ -251,7 +226,7 @@ function membersOf(unit: UpstreamUnit): readonly string[] {
 
 /** What a process serves of a change that is committed already, and what it could not take. */
 interface Tolerated {
-  readonly ready: Ready & { readonly ok: true }
+  readonly ready: Staged & { readonly ok: true }
   readonly problems: readonly UnitProblems[]
 }
 

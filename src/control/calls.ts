@@ -14,6 +14,8 @@ export interface Principal {
   readonly subject: string
   /** The record of the API key that was used; null for the operator's own keys. */
   readonly key: string | null
+  /** Through which door it came, where that is not the API itself. */
+  readonly source?: 'Dashboard'
 }
 
 /** Id of the principal that writes what becomes of certificates. */
@@ -110,6 +112,23 @@ export interface ListRequest {
   readonly referring?: { readonly field: string; readonly kind: string; readonly id: string } | undefined
 }
 
+/** A thread that carries traffic. */
+export interface WorkerState {
+  /** From 1 on. */
+  readonly worker: number
+  /** `failing`: it takes no connection any more and ends when those that it has are over. */
+  readonly state: 'starting' | 'serving' | 'failing'
+  /** RFC 3339. */
+  readonly startedAt: string
+  readonly connections: number
+  /** Exchanges that it has ended. */
+  readonly requests: number
+  /** Milliseconds by which timers are late; null: it has not said yet. */
+  readonly loopDelay: { readonly p50: number; readonly p99: number; readonly max: number } | null
+  /** Bytes; null: it has not said yet. */
+  readonly memory: { readonly heapUsed: number; readonly heapLimit: number; readonly external: number } | null
+}
+
 /** What this and the other processes on the same store have applied. */
 export interface ProcessState {
   readonly id: string
@@ -127,6 +146,8 @@ export interface ProcessState {
   readonly goneSince: string | null
   /** Is it the one that answers? */
   readonly self: boolean
+  /** Its threads that carry traffic, none where one thread does everything; null: of another process that is not known. */
+  readonly workers: readonly WorkerState[] | null
 }
 
 /** What an event says of the change of one record. Holds no secret. */
@@ -152,7 +173,7 @@ export interface RecordEvent extends ChangeEvent {
 /** What one write did, as far as events show it. */
 export interface RecordedWrite {
   readonly call: Call
-  readonly events: readonly ChangeEvent[]
+  readonly events: readonly Pick<ChangeEvent, 'type' | 'object'>[]
   /** Every record that was put or deleted, those without events among them. */
   readonly touched: readonly { readonly kind: string; readonly id: string; readonly after: unknown }[]
 }

@@ -5,7 +5,7 @@ import type { SnapshotHolder } from '../runtime/snapshot.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
 import type { Applied, Live, OwnPart } from './apply.js'
-import type { ProcessState } from './calls.js'
+import type { ProcessState, WorkerState } from './calls.js'
 import type { ProcessReports } from './cluster/membership.js'
 import { clashesWithStore, type DeclaredRecords } from './declared/declared-records.js'
 import { orUnavailable } from './errors.js'
@@ -140,6 +140,8 @@ interface ConfigurationParts extends Pick<FollowerParts, 'latest' | 'store' | 'w
   readonly holder: SnapshotHolder
   /** What a site file of this process declares. */
   readonly declared: DeclaredRecords
+  /** The threads of this process that carry traffic; absent: there are none. */
+  readonly workers?: (() => Promise<readonly WorkerState[]>) | undefined
 }
 
 /** The configuration that serves in this process, and how it stands to the store. */
@@ -183,7 +185,8 @@ export class Configuration {
 
   /** What each process on the store has applied. Fails with `UNAVAILABLE`. */
   async processes(): Promise<ProcessState[]> {
-    return await orUnavailable(this.#parts.reports.list())
+    const [all, workers] = await Promise.all([orUnavailable(this.#parts.reports.list()), this.#parts.workers?.() ?? []])
+    return all.map((one) => ({ ...one, workers: one.self ? workers : null }))
   }
 
   /**

@@ -9,6 +9,7 @@ import { Endpoints } from './endpoints.js'
 import { Exchanges } from './exchanges.js'
 import { Explanations } from './explanations.js'
 import { GuardJudge } from './guard/guard-judge.js'
+import { Limits } from './limits.js'
 import {
   buildParts,
   type ControlOptions,
@@ -16,13 +17,16 @@ import {
   type ServiceAccount,
   type TestDestination
 } from './parts.js'
+import { Policies } from './policies.js'
 import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
 import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
+import { SESSION_LIFETIMES, Sessions } from './sessions.js'
 import { Rehearsal } from './shadow-changes.js'
 import { Shadows } from './shadows.js'
 import { Sites } from './sites.js'
+import { Traffic } from './traffic.js'
 import { Backups } from './transfer/backups.js'
 import { Exports } from './transfer/exports.js'
 
@@ -51,8 +55,16 @@ export interface ControlPlane {
   readonly explanations: Explanations
   /** What is recorded of traffic. */
   readonly exchanges: Exchanges
+  /** Limits that live. */
+  readonly limits: Limits
   /** Candidates that run beside traffic. */
   readonly shadows: Shadows
+  /** Traffic in numbers and as a map. */
+  readonly traffic: Traffic
+  /** Policies before they serve. */
+  readonly policies: Policies
+  /** Sessions of people who have signed in. */
+  readonly sessions: Sessions
   readonly serviceAccount: ServiceAccount
   /** What belongs to the process itself. */
   readonly own: OwnUnits
@@ -79,7 +91,7 @@ export async function openControl(
     await writer.alone(() => applied.load(store))
     const follower = new Follower({ latest, store, writer, applied, reports, log })
     reports.soon()
-    const configuration = new Configuration({ latest, holder, ...parts })
+    const configuration = new Configuration({ latest, holder, workers: options.workers, ...parts })
     const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
     const site = new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log })
     const callers = forCallers(options, sources, { ...parts, site })
@@ -95,6 +107,13 @@ export async function openControl(
       own,
       site,
       access: new Access({ store, principals, holder, log }),
+      sessions: new Sessions({
+        seal: options.seal,
+        principals,
+        clock,
+        lifetimes: options.sessionLifetimes ?? SESSION_LIFETIMES,
+        resources: options.resources
+      }),
       configuration,
       serviceAccount: parts,
       close: () => close(follower, judge, parts)
@@ -125,14 +144,25 @@ function forCallers(
   parts: ControlParts & { readonly site: Sites }
 ): Pick<
   ControlPlane,
-  'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges' | 'shadows'
+  | 'records'
+  | 'deadLetters'
+  | 'revisions'
+  | 'reverts'
+  | 'backups'
+  | 'exports'
+  | 'explanations'
+  | 'exchanges'
+  | 'limits'
+  | 'shadows'
+  | 'policies'
+  | 'traffic'
 > {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
   const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
-  const operations = { ...parts, compile, reads, test: testDestination }
+  const operations = { ...parts, compile, reads, test: testDestination, clock }
   const { run: rehearse } = new Rehearsal({ ...operations, resources: options.resources })
   return {
     records: new RecordOperations(operations),
@@ -141,8 +171,11 @@ function forCallers(
     reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
     exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
-    explanations: new Explanations(options.explain),
+    explanations: new Explanations(options.explain, () => options.holder.current()),
     exchanges: new Exchanges(options.exchanges, baseUrl),
+    traffic: new Traffic(options.trafficNumbers),
+    limits: new Limits({ source: options.limits, writer: parts.writer, log: options.log, baseUrl }),
+    policies: new Policies(options.policyLanguage),
     shadows: new Shadows({ runner: options.shadows, rehearse })
   }
 }

@@ -11,6 +11,11 @@ export const controlErrors = defineErrors({
     text: 'The owner of the key may not use the API.',
     help: 'Use the key of an active owner.'
   },
+  SESSION_KEY_INVALID: {
+    status: 401,
+    text: 'The API key that should open a session of the dashboard is not valid.',
+    help: 'Use a key that exists; sluice api-key create makes one.'
+  },
   ADMIN_REQUIRED: {
     status: 403,
     text: 'Only an administrator may do this.',
@@ -71,6 +76,16 @@ export const controlErrors = defineErrors({
     text: 'There are as many keys for explanations as there may be at once.',
     help: 'Wait until one of them has ended, or use one that you have.'
   },
+  LIMIT_KEYS_OFF: {
+    status: 409,
+    text: 'The process does not keep which keys its limits refuse.',
+    help: 'Set limiter.top_keys to on and start the process again; a bucket can be looked up by its key all the same.'
+  },
+  BUCKET_SHARED: {
+    status: 409,
+    text: 'The bucket cannot be emptied: the memory of the limiter is full, and what it counts is shared with other keys.',
+    help: 'Raise limiter.budget, or wait until the window has passed; retry_after_seconds of the bucket says how long.'
+  },
   REPLAY_IMPOSSIBLE: {
     status: 409,
     text: 'The request cannot be sent again as it was.',
@@ -81,6 +96,11 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep all that an export of a past revision needs, such as the fields of a very large import.',
     help: 'Name a revision after the one that the message names, or use a backup.'
   },
+  EXCHANGES_ELSEWHERE: {
+    status: 409,
+    text: 'Threads carry the traffic of this process, and what they serve cannot be followed, explained or shadowed.',
+    help: 'Set workers to 0 and start the process again.'
+  },
   SHADOWS_FULL: {
     status: 409,
     text: 'As many shadows run as may run at once.',
@@ -90,6 +110,16 @@ export const controlErrors = defineErrors({
     status: 409,
     text: 'The write would shut the caller out of the API.',
     help: 'Leave the address from which you write in the IP restriction of the API.'
+  },
+  CERTIFICATE_NOT_MANAGED: {
+    status: 409,
+    text: 'The certificate of the record is not a managed one, so there is nothing to renew.',
+    help: 'Upload a new certificate, or give the record a certificate_management_policy.'
+  },
+  RENEWAL_TOO_SOON: {
+    status: 409,
+    text: 'The certificate may not be requested again yet. Nothing was changed.',
+    help: 'Wait until the time that the details name; until then the certificate in use serves on.'
   },
   PORT_IN_USE: {
     status: 409,

@@ -43,6 +43,10 @@ export type StopFollowing = () => void
 export interface FollowOptions {
   /** Are requests explained while it follows? */
   readonly explain: boolean
+  /** Exchanges a second at most, of those that are meant; undefined: each one. */
+  readonly rate: number | undefined
+  /** Called for each exchange that is meant and not taken because of the rate. Does not throw. */
+  readonly leftOut: () => void
   /** Called with each exchange that is meant: all that is known of it. Does not throw. */
   readonly take: (exchange: Json) => void
   /** Called when nothing more comes, because the process stops. */

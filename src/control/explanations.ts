@@ -1,8 +1,12 @@
 import { parseAddress } from '../lib/ip.js'
 import { isObject, type Json } from '../lib/json.js'
+import { hashOf } from '../lib/seal.js'
 import { parseDuration } from '../lib/units.js'
+import { policyKey } from '../resources/units.js'
+import type { Snapshot } from '../runtime/snapshot.js'
 import type { Call } from './calls.js'
 import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from './candidate-policies.js'
+import { notFound } from './errors.js'
 import { countOf, fieldValuesOf, membersOf, methodOf, refused, textOf, urlOf, wordOf } from './request-body.js'
 import { mustHave } from './rights.js'
 
@@ -75,10 +79,20 @@ const KEYS = Object.keys(EXPLAIN_SCHEMA.properties)
 /** Says how imagined requests would be decided. */
 export class Explanations {
   readonly #explain: Explain | undefined
+  readonly #serving: () => Pick<Snapshot, 'policySource'>
 
   /** Undefined: this process explains nothing. */
-  constructor(explain: Explain | undefined) {
+  constructor(explain: Explain | undefined, serving: () => Pick<Snapshot, 'policySource'>) {
     this.#explain = explain
+    this.#serving = serving
+  }
+
+  /** The text of the policy that serves for an owner: the places in explanations are places in it. Fails with `NOT_FOUND`. */
+  policy(owner: string, { principal }: Call): Json {
+    mustHave(principal, 'explain')
+    const found = this.#serving().policySource(policyKey(owner))
+    if (found === undefined) throw notFound(`policy of ${owner}`)
+    return { owner, source: found.source, digest: hashOf(found.text), text: found.text }
   }
 
   /** One explanation for each request. Fails with a ControlError: `ADMIN_REQUIRED`, what is wrong with the body, or with a policy in it. */

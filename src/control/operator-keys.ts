@@ -1,10 +1,10 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import { mkdir, readFile, stat } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import { CodedError, codeOf, defineErrors } from '../lib/errors.js'
-import { replaceFile } from '../lib/files.js'
+import { makeFolder, replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
 
@@ -13,6 +13,14 @@ export const operatorKeyErrors = defineErrors({
   API_KEY_INVALID: {
     text: 'SLUICE_API_KEY has a form that no client could send.',
     help: 'Give 16 to 256 visible ASCII characters without spaces.'
+  },
+  API_KEY_NAME: {
+    text: 'The name of a key is too long or has characters that no terminal shows.',
+    help: 'Give at most 100 visible characters.'
+  },
+  API_KEY_UNKNOWN: {
+    text: 'The data folder has no such key.',
+    help: 'Look at the ids with "sluice api-key list".'
   },
   API_KEYS_UNREADABLE: {
     text: 'The file of the API keys cannot be read or understood.',
@@ -27,6 +35,8 @@ export const operatorKeyErrors = defineErrors({
 interface StoredKey {
   readonly id: string
   readonly created_at: string
+  /** What it is for, as its maker said. */
+  readonly name?: string
   readonly sha256: string
   readonly unused?: string
 }
@@ -41,6 +51,7 @@ interface UnusedKey {
 }
 
 const FILE = 'api-keys.json'
+const KEY_NAME = /^[^\p{C}\p{Z}](?:[^\p{C}\p{Zl}\p{Zp}]{0,99})$/u
 const KEY_FORM = /^[\x21-\x7e]{16,256}$/
 
 /** Hashes of the keys that open the API. Asking costs the same whether a key is unknown, wrong or right. */
@@ -54,15 +65,24 @@ export class ApiKeys {
 
   /** `folder` is where `api-keys.json` lies; undefined: in memory only. `unused` counts from now on, stored or not. */
   constructor(fixed: readonly string[], folder: string | undefined, unused?: UnusedKey) {
-    this.#fixed = [...fixed.map(hashOf), ...(unused === undefined ? [] : [unused.hash])]
+    this.#fixed = fixed.map(hashOf)
     this.#folder = folder
     this.#unused = unused
   }
 
-  /** Does `key` open the API? A key made by another process (`sluice api-key create`) counts at once. */
+  /**
+   * Does `key` open the API? A key that another process has made or revoked (`sluice api-key`) counts at once, or no more.
+   * While the file cannot be read, the keys that are known go on to count.
+   */
   async accepts(key: string): Promise<boolean> {
     const hash = hashOf(key)
-    if (!this.#matches(hash) && !((await this.refresh()) && this.#matches(hash))) return false
+    const known = this.#matches(hash)
+    try {
+      await this.refresh()
+    } catch (error) {
+      if (!known) throw error
+    }
+    if (!this.#matches(hash)) return false
     const unused = this.#unused
     if (unused !== undefined && !unused.used && unused.hash.equals(hash)) await this.#firstUse(unused)
     return true
@@ -104,7 +124,10 @@ export class ApiKeys {
     await this.#mutex.run(async () => {
       const { unused: sealed, ...entry } = unused.entry
       const path = join(folder, FILE)
-      const others = (await readKeys(path)).filter(({ id }) => id !== entry.id)
+      const there = await readKeys(path)
+      const others = there.filter(({ id }) => id !== entry.id)
+      // It was revoked.
+      if (unused.stored && others.length === there.length) return
       await writeKeys(path, [...others, unused.used ? entry : { ...entry, unused: sealed as string }])
       unused.stored = true
     })
@@ -112,7 +135,9 @@ export class ApiKeys {
 
   #matches(hash: Buffer): boolean {
     let found = false
-    for (const known of [...this.#fixed, ...this.#stored]) found = timingSafeEqual(known, hash) || found
+    // What the file holds may be revoked there.
+    const shown = this.#unused?.stored === false ? [this.#unused.hash] : []
+    for (const known of [...this.#fixed, ...shown, ...this.#stored]) found = timingSafeEqual(known, hash) || found
     return found
   }
 }
@@ -189,11 +214,48 @@ function storedKey(key: string, clock: Clock): StoredKey {
 }
 
 /** Makes a key, stores its hash in `folder` (made when absent) and returns the key, which is kept nowhere. */
-export async function createKey(folder: string, clock: Clock): Promise<string> {
+export async function createKey(folder: string, clock: Clock, name?: string): Promise<string> {
+  if (name !== undefined && !KEY_NAME.test(name)) {
+    throw new CodedError(operatorKeyErrors.API_KEY_NAME, 'a name has 1 to 100 visible characters')
+  }
   const path = join(folder, FILE)
   const key = makeKey()
-  await writeKeys(path, [...(await readKeys(path)), storedKey(key, clock)])
+  const named = name === undefined ? {} : { name }
+  await writeKeys(path, [...(await readKeys(path)), { ...storedKey(key, clock), ...named }])
   return key
+}
+
+/** A key as it may be shown: nothing of it leads back to the key. */
+export interface ListedKey {
+  readonly id: string
+  /** RFC 3339. */
+  readonly created_at: string
+  /** What it is for; null: none was given. */
+  readonly name: string | null
+  /** False: it was made by a start, and has opened nothing yet. */
+  readonly used: boolean
+}
+
+/** The keys of a folder, the oldest first; none where there is no file. Fails with a CodedError `API_KEYS_UNREADABLE`. */
+export async function listKeys(folder: string): Promise<ListedKey[]> {
+  const keys = await readKeys(join(folder, FILE))
+  return keys.map(({ id, created_at, name = null, unused }) => ({ id, created_at, name, used: unused === undefined }))
+}
+
+/**
+ * Removes the key of this id from `folder`: it opens nothing from then on, in running processes too. Resolves with how many
+ * keys are left. Fails with a CodedError `API_KEY_UNKNOWN` or `API_KEYS_UNREADABLE`.
+ */
+export async function revokeKey(folder: string, id: string): Promise<number> {
+  const path = join(folder, FILE)
+  const keys = await readKeys(path)
+  const left = keys.filter((key) => key.id !== id)
+  if (left.length === keys.length) {
+    const message = `${folder} has no key ${id}; "sluice api-key list" shows the ids`
+    throw new CodedError(operatorKeyErrors.API_KEY_UNKNOWN, message)
+  }
+  await writeKeys(path, left)
+  return left.length
 }
 
 function makeKey(): string {
@@ -253,6 +315,6 @@ function isStoredKey(value: unknown): value is StoredKey {
 }
 
 async function writeKeys(path: string, keys: readonly StoredKey[]): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
 }

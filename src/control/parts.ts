@@ -5,6 +5,7 @@ import { Slices, type Steps } from '../lib/slices.js'
 import type { Resource } from '../resources/resource.js'
 import type { CompileOptions } from '../runtime/compile.js'
 import { noPorts, type Ports } from '../runtime/ports.js'
+import { noReplicas, type Replicas } from '../runtime/replicas/contract.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { FileCheck, PolicyCheck } from '../schema/field.js'
 import type { Store, StoreLog } from '../store/store.js'
@@ -12,7 +13,7 @@ import type { Principals } from './access.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
 import { Live } from './apply.js'
-import type { EventRecorder, RecordEvent } from './calls.js'
+import type { EventRecorder, RecordEvent, WorkerState } from './calls.js'
 import { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
@@ -25,9 +26,13 @@ import type { Explain } from './explanations.js'
 import type { ChangedDecisions } from './guard/changed-decisions.js'
 import type { EndedGuard } from './guard/guard-judge.js'
 import { type CountedTraffic, GuardedWrites } from './guard/guarded-writes.js'
+import type { LimitSource } from './limits.js'
+import type { PolicyLanguage } from './policies.js'
 import type { PolicyTesting } from './policy-tests.js'
 import { Catalogue, Records } from './records.js'
+import type { SessionLifetimes } from './sessions.js'
 import type { ShadowRunner } from './shadow-runner.js'
+import type { TrafficSource } from './traffic.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */
@@ -49,6 +54,10 @@ export interface ControlOptions {
   readonly checkPolicy: PolicyCheck
   /** Runs the tests that policies are stored with. Absent: records with tests cannot be written. */
   readonly testPolicy?: PolicyTesting
+  /** Traffic in numbers; absent: this process has none. */
+  readonly trafficNumbers?: TrafficSource
+  /** The language of policies; absent: none are checked or tested before a write. */
+  readonly policyLanguage?: PolicyLanguage
   /** Reads site files that come by the API; absent: none come. */
   readonly siteReading?: SiteReading
   /** Absent: destinations refuse by themselves what they may not write. */
@@ -57,12 +66,16 @@ export interface ControlOptions {
   readonly compile: CompileOptions
   /** Opens what the configuration listens on; absent: nothing. */
   readonly ports?: Ports
+  /** The other threads that serve the plan; absent: there are none. */
+  readonly replicas?: Replicas
   /** Called after a new snapshot has been swapped in. Must not throw. */
   readonly swapped?: (snapshot: Snapshot) => void
   /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
   readonly settling?: (snapshot: Snapshot) => Steps<void>
   /** Keys of the operator, outside of the store: they are the administrator's. */
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+  /** How long sessions of the dashboard last; absent: `SESSION_LIFETIMES`. */
+  readonly sessionLifetimes?: SessionLifetimes
   /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
   readonly baseUrl: () => string
   readonly zone: string
@@ -80,6 +93,8 @@ export interface ControlOptions {
   readonly explain?: Explain
   /** Absent: nothing is recorded of traffic. */
   readonly exchanges?: ExchangeSource
+  /** Absent: there is no traffic to limit. */
+  readonly limits?: LimitSource
   /** Absent: nothing runs beside traffic. */
   readonly shadows?: ShadowRunner
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
@@ -102,6 +117,8 @@ export interface ControlOptions {
   readonly slices?: () => Slices
   /** Milliseconds between reports to the other processes on the store; absent: there are none. */
   readonly reportEvery?: number
+  /** The threads that carry traffic; absent: there are none. */
+  readonly workers?: () => Promise<readonly WorkerState[]>
 }
 
 /** What the readers and writers of records share. */
@@ -131,14 +148,14 @@ export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' |
 export function buildParts(options: ControlOptions, sources: LiveSources, principals: Principals): ControlParts {
   const { store, seal, clock, log, holder, compile, checkPolicy, zone, published, events, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
-  const { settling = settleNothing } = options
+  const { settling = settleNothing, replicas = noReplicas } = options
   // The first load has no traffic beside it.
   const besideTraffic = (): Slices => (applied.revision > 0 ? Slices.besideTraffic() : new Slices())
   const { slices = besideTraffic } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const declared = new DeclaredRecords()
-  const live = new Live({ holder, compile, ports, slices, swapped, settling })
+  const live = new Live({ holder, compile, ports, replicas, slices, swapped, settling })
   const { traffic, changedDecisions } = options
   const guarded = new GuardedWrites({ catalogue, clock, log, traffic, changedDecisions })
   const followed = (revision: number) => {

@@ -1,3 +1,4 @@
+import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { credential } from '../resources/identities.js'
@@ -23,6 +24,7 @@ import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './
 import type { ControlOptions, ControlParts, TestDestination } from './parts.js'
 import type { Reads } from './reads.js'
 import { mayUseVaults } from './record-rules.js'
+import { withRenewal } from './renewal.js'
 import { mayCommand, mayOperate, mayTouch } from './rights.js'
 import type { Draft } from './transaction.js'
 import type { Writer } from './writer.js'
@@ -41,6 +43,7 @@ export interface RecordOperationsParts
   readonly writer: Pick<Writer, 'write'>
   readonly reads: Reads
   readonly test: TestDestination
+  readonly clock: Clock
 }
 
 /**
@@ -147,6 +150,21 @@ export class RecordOperations {
       return written.record
     }
     return await this.#update(resource, request, call, edit, async () => null)
+  }
+
+  /**
+   * Requests the managed certificate of a record anew, before its time; does nothing while it is being requested. Fails with
+   * `CERTIFICATE_NOT_MANAGED`, with `RENEWAL_TOO_SOON`, and as `update` does.
+   */
+  async renewCertificate(resource: Resource, request: RecordPath & WriteMode, call: Call): Promise<Written> {
+    const { answers, clock } = this.#parts
+    return await this.#update(
+      resource,
+      request,
+      call,
+      async (_draft, current) => withRenewal(current, clock.wall()),
+      (record, reader) => answers.one(reader, resource, record, call.principal)
+    )
   }
 
   /** The entries of a list in a record. */

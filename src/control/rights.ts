@@ -1,3 +1,4 @@
+import type { Json } from '../lib/json.js'
 import { botUser } from '../resources/identities.js'
 import { adminFields, type Operation, type Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -66,6 +67,15 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   endpoint: ADMINISTERED
 }
 
+const EVERYTHING: Rights = {
+  read: 'any',
+  create: 'any',
+  update: 'any',
+  delete: 'any',
+  secrets: 'any',
+  command: 'any'
+}
+
 const NOTHING: Rights = {
   read: 'none',
   create: 'none',
@@ -85,6 +95,7 @@ export const ACCOUNT_RIGHTS = {
   dead_letters: { member: false, refusal: 'only an administrator may see, deliver again or drop dead letters' },
   explain: { member: false, refusal: 'only an administrator may explain requests' },
   exchanges: { member: false, refusal: 'only an administrator may see, follow or replay exchanges' },
+  limits: { member: false, refusal: 'only an administrator may see limits of traffic or empty their buckets' },
   shadow: { member: false, refusal: 'only an administrator may run, see or end shadows' },
   site_file: { member: false, refusal: 'only an administrator may see, apply or remove the site file' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
@@ -96,6 +107,21 @@ const RIGHTS: Readonly<Record<Operation, Right>> = {
   create: 'create',
   update: 'update',
   delete: 'delete'
+}
+
+/** What a caller may do: each right of the account, and of each resource the extent of each right. */
+export function rightsOf({ role }: Principal, resources: readonly Pick<Resource, 'name'>[]): Json {
+  const administrator = role === 'administrator'
+  const extents = (of: Rights) => {
+    const { read, create, update, delete: remove, command } = of
+    return { read, create, update, delete: remove, command }
+  }
+  return {
+    ...Object.fromEntries(Object.entries(ACCOUNT_RIGHTS).map(([name, { member }]) => [name, administrator || member])),
+    resources: Object.fromEntries(
+      resources.map((resource) => [resource.name, extents(administrator ? EVERYTHING : memberRights(resource))])
+    )
+  }
 }
 
 /** What members may do to a resource. */

@@ -1,7 +1,6 @@
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CodedError, defineErrors } from '../lib/errors.js'
-import { createFile, readPrivateFile } from '../lib/files.js'
+import { createFile, makeFolder, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
 import type { SealedRecord } from '../store/records.js'
 import type { Store, StoreLog } from '../store/store.js'
@@ -110,7 +109,7 @@ async function readKey(path: string): Promise<SealKey | undefined> {
 }
 
 async function makeKey(folder: string, path: string): Promise<SealKey> {
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder)
   await createFile(path, `${newSealKey()}\n`)
   const key = await readKey(path)
   if (key === undefined) throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `the sealing key ${path} has gone`)

@@ -126,6 +126,8 @@ export class Draft {
   reason: string | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined
+  /** Events of commands. */
+  readonly commands: Pick<ChangeEvent, 'type' | 'object'>[] = []
   readonly #parts: DraftParts
   #redelivered = 0
 
@@ -136,7 +138,7 @@ export class Draft {
 
   /** Is there something to commit? */
   get wrote(): boolean {
-    return this.touched.length > 0 || this.#redelivered > 0
+    return this.touched.length > 0 || this.commands.length > 0 || this.#redelivered > 0
   }
 
   /** Gives one dead letter of an event destination, or all, back to its outbox; answers how many. */
@@ -144,6 +146,13 @@ export class Draft {
     const redelivered = await this.tx.redeliver(destination, letter)
     this.#redelivered += redelivered
     return redelivered
+  }
+
+  /** Remembers a command that changes no record. Where a subscription takes its event, the write becomes a revision without changes. */
+  async commanded(type: string, object: Json): Promise<void> {
+    if (!(await this.#parts.eventful(this.tx, { kind: '', type }))) return
+    this.commands.push({ type, object })
+    this.tx.revise()
   }
 
   /** Remembers the change of what is no record of a resource, and has been written by `tx`. `object`: as the API shows it. */

@@ -3,10 +3,11 @@ import type { Slices } from '../lib/slices.js'
 import { loggedWarning } from '../policy/warnings/codes.js'
 import { refuses, sameAddressRules, sameRestriction } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { Staged as StagedChange } from '../runtime/stage.js'
 import { type Outcome, type Store, type StoreLog, type StoreTransaction, samePlace } from '../store/store.js'
 import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
-import { type Live, type Ready, touchedRoutes } from './apply.js'
+import { type Live, touchedRoutes } from './apply.js'
 import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
 import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
@@ -59,7 +60,7 @@ interface Staged<T> {
   readonly value: T
   readonly draft: Draft
   readonly derived: Derived
-  readonly ready: Ready & { readonly ok: true }
+  readonly ready: StagedChange & { readonly ok: true }
   readonly opening: OpeningGuard | undefined
   readonly note: RevisionNote
   readonly warnings: readonly FoundWarning[]
@@ -162,7 +163,8 @@ export class Writer {
   async #stage<T>(draft: Draft, call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<Staged<T>> {
     const value = await work(draft)
     const { live, holder, recorder } = this.#parts
-    await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
+    const events = [...draft.events, ...draft.commands]
+    await recorder?.record(draft.tx, { call, events, touched: draft.touched })
     const derived = await this.#parts.slices().run(deriving(live.units, draft.touched))
     const units = draft.own === undefined ? derived : await live.withOwn(derived, draft.own)
     const ready = await live.ready(units)

@@ -8,12 +8,13 @@ import { eventSubscription } from '../resources/event-subscriptions.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { DeadLetterBounds, DeliveryReport, NewDeadLetter } from '../store/outbox.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
+import type { Subscribed } from '../telemetry/traffic-events.js'
 import { type DeliveryAnswer, DeliveryState } from './delivery-state.js'
 import { Destination } from './destination.js'
 import { type Way, wayTo } from './destinations/registry.js'
 import type { SenderParts, SendFailure } from './destinations/sender.js'
 import { REFUSAL_RULE, type RefusalRule } from './sources.js'
-import { readSubscriptions, type Subscribed } from './subscriptions.js'
+import { readSubscriptions } from './subscriptions.js'
 
 export interface DeliveriesParts extends SenderParts {
   readonly clock: Clock

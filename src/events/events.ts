@@ -8,11 +8,11 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import { apiKey } from '../resources/identities.js'
 import type { Posted, Store, StoreLog, StoreTransaction } from '../store/store.js'
+import { type Subscribed, TrafficEventQueue } from '../telemetry/traffic-events.js'
 import { Deliveries, type DeliveriesParts } from './deliveries.js'
 import type { DeliveryAnswer } from './delivery-state.js'
 import type { EventFolders } from './destinations/folders.js'
-import { type EventPrincipal, envelope, readSubscriptions, type Subscribed } from './subscriptions.js'
-import { TrafficEventQueue } from './traffic.js'
+import { type EventPrincipal, envelope, readSubscriptions } from './subscriptions.js'
 
 interface RecorderParts {
   readonly clock: Clock
@@ -49,15 +49,20 @@ class Recorder implements EventRecorder {
     }
     if (events.length === 0) return
     const table = await this.#table(tx)
-    const { id, subject, key } = call.principal
+    const { id, subject, key, source = 'API' } = call.principal
     const credential = key === null ? null : { id: key, uri: `${this.#parts.baseUrl()}${apiKey.path}/${key}` }
-    const principal: EventPrincipal = { id, subject, source: 'API', credential }
+    const principal: EventPrincipal = { id, subject, source, credential }
     const posted = events.flatMap((event) => this.#posts(event, table, principal, tx.at))
     if (posted.length > 0) await tx.post(posted)
   }
 
   /** Once to each destination, however many subscriptions lead there. */
-  #posts({ type, object }: ChangeEvent, table: Table, principal: EventPrincipal, at: number): Posted[] {
+  #posts(
+    { type, object }: Pick<ChangeEvent, 'type' | 'object'>,
+    table: Table,
+    principal: EventPrincipal,
+    at: number
+  ): Posted[] {
     const subscribed = type === null ? undefined : table.get(type)
     if (type === null || subscribed === undefined) return []
     const { account, clock } = this.#parts
@@ -105,6 +110,9 @@ type TestAnswer = {
   readonly duration_ms: number
 }
 
+/** Learns the account and what is subscribed. Must not throw. */
+type TrafficSubscriber = (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
+
 /** Events from their cause to their destinations. */
 export class Events implements EventRecorder {
   /** Where traffic and agents say what happens. */
@@ -113,6 +121,8 @@ export class Events implements EventRecorder {
   readonly #recorder: Recorder
   #account = ''
   #store: Store | undefined
+  #subscriptions: ReadonlyMap<string, readonly Subscribed[]> = new Map()
+  readonly #followers = new Set<TrafficSubscriber>()
   #deliveries: Deliveries | undefined
 
   constructor(options: EventsOptions) {
@@ -132,18 +142,40 @@ export class Events implements EventRecorder {
     return store
   }
 
-  /** Begins to deliver what waits in the store. */
+  /** Begins to deliver what waits in the store; after `handOver`, anew. */
   async start(): Promise<void> {
     const { seal, ...options } = this.#options
+    const before = this.#deliveries
     if (this.#store === undefined) throw new TypeError('start before attach')
     const deliveries = new Deliveries({
       ...options,
       store: this.#store,
       records: new Records(seal),
-      subscribed: (subscriptions) => this.traffic.follow(subscriptions)
+      subscribed: (subscriptions) => {
+        this.traffic.follow(subscriptions)
+        this.#subscriptions = subscriptions
+        for (const follower of this.#followers) follower(this.#account, subscriptions)
+      }
     })
     this.#deliveries = deliveries
     await deliveries.start()
+    // What is on its way still arrives.
+    void before?.stop()
+  }
+
+  /**
+   * For another thread that writes events of traffic: calls `follower` with what is subscribed, now and whenever that changes.
+   * Answers the way to end it. What the thread has written goes to `written`.
+   */
+  subscribe(follower: TrafficSubscriber): () => void {
+    this.#followers.add(follower)
+    follower(this.#account, this.#subscriptions)
+    return () => this.#followers.delete(follower)
+  }
+
+  /** Takes an event of traffic for a destination. Does not throw or block. */
+  written(destination: string, event: string): void {
+    this.#deliveries?.put(destination, event)
   }
 
   async wants(tx: StoreTransaction, record: { kind: string; type: string | null }): Promise<boolean> {

@@ -4,19 +4,9 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import type { RecordOf } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
+import type { Subscribed } from '../telemetry/traffic-events.js'
 import type { EventFolders } from './destinations/folders.js'
 import { unsupported } from './destinations/registry.js'
-
-/** One type that one subscription names, with where it goes. */
-export interface Subscribed {
-  readonly type: string
-  /** Names of the fields of a traffic event; all of them when absent. */
-  readonly fields?: readonly string[] | undefined
-  /** CEL over `ev`; absent: every event. */
-  readonly filter?: string | undefined
-  /** Ids. */
-  readonly destinations: readonly string[]
-}
 
 type Body = RecordOf<typeof eventSubscription>['body']
 
@@ -62,7 +52,7 @@ async function servedDestinations(
 export type EventPrincipal = {
   readonly id: string
   readonly subject: string
-  readonly source: 'API'
+  readonly source: 'API' | 'Dashboard'
   /** The API key that was used; null for keys of the operator. */
   readonly credential: { readonly id: string; readonly uri: string } | null
 }

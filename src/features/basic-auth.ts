@@ -169,6 +169,18 @@ const fields = object(
 const action = defineAction({
   type: 'basic-auth',
   summary: 'Asks for a user name and a password (RFC 7617).',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/admin')"]
+    actions:
+      - type: basic-auth
+        config:
+          realm: staff
+          credentials: ['anna:correct-horse-battery']
+`,
+    request: 'GET /admin',
+    status: 401
+  },
   phases: ['on_http_request'],
   config: config({
     credentials: list(
@@ -194,7 +206,11 @@ const action = defineAction({
   denies: ({ enforce = true }) => enforce,
   results: {
     name: 'basic_auth',
-    fields: { 'credentials.presented': 'bool', 'credentials.username': 'string', 'credentials.authorized': 'bool' }
+    fields: {
+      'credentials.presented': ['bool', 'Did the request bring a user name and a password?'],
+      'credentials.username': ['string', 'The user name that it brought, right or wrong.'],
+      'credentials.authorized': ['bool', 'May the user pass?']
+    }
   },
   compile({ credentials, realm = 'sluice', enforce = true }, scope) {
     if (!PRINTABLE.test(realm))

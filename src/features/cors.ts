@@ -54,6 +54,18 @@ const words = (description: string, item: string, max: number) =>
 const action = defineAction({
   type: 'cors',
   summary: 'Answers preflight requests and lets pages of other origins read responses.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: cors
+        config:
+          origins: ['https://app.example.com']
+          credentials: true
+          max_age: 10m
+`,
+    request: 'OPTIONS /\norigin: https://app.example.com\naccess-control-request-method: GET',
+    status: 204
+  },
   phases: ['on_http_request'],
   config: config({
     origins: list(
@@ -81,7 +93,14 @@ const action = defineAction({
   }),
   configOptional: false,
   terminates: 'sometimes',
-  results: { name: 'cors', fields: { origin: 'string', allowed: 'bool', preflight: 'bool' } },
+  results: {
+    name: 'cors',
+    fields: {
+      origin: ['string', 'The origin that the browser names; empty without one.'],
+      allowed: ['bool', 'May a page of this origin make the request?'],
+      preflight: ['bool', 'Was it the question of a browser before the request itself?']
+    }
+  },
   compile({ origins, methods = [], headers = [], expose_headers = [], credentials = false, max_age }, scope) {
     const config = {
       origins,

@@ -3,7 +3,7 @@ import { type Flow, isInternal } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineErrors, messageOf } from '../lib/errors.js'
 import { outboundErrors } from '../lib/http-client/answer.js'
-import { defineAction } from '../policy/action.js'
+import { defineAction, ERROR_RESULTS } from '../policy/action.js'
 import { config } from '../policy/fields.js'
 import { checkUrl } from '../policy/values.js'
 import { anyCase, valueLike } from '../schema/editor.js'
@@ -45,6 +45,15 @@ interface Place {
 const action = defineAction({
   type: 'forward-internal',
   summary: 'Hands the request or connection to an internal endpoint.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/api/')"]
+    actions:
+      - type: forward-internal
+        config:
+          url: https://api.internal
+`
+  },
   confined: { guest: 'the policy of an agent does not lead to internal endpoints' },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
@@ -68,7 +77,10 @@ const action = defineAction({
   alwaysEnds: ({ on_error = 'halt' }) => on_error === 'halt',
   // It publishes failures alone.
   leaves: () => [],
-  results: { name: 'forward_internal', fields: { url: 'string', 'error.code': 'string', 'error.message': 'string' } },
+  results: {
+    name: 'forward_internal',
+    fields: { url: ['string', 'Where the request or connection was handed to.'], ...ERROR_RESULTS }
+  },
   compile({ url, on_error = 'halt' }, scope) {
     const layer = scope.phase === 'on_tcp_connect' ? 'tcp' : 'http'
     checkUrl(url, ENDPOINT, EXPECTED, ['url'], scope)

@@ -46,6 +46,17 @@ const ONCE = new Set([
 const addHeaders = defineAction({
   type: 'add-headers',
   summary: 'Adds header fields.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: add-headers
+        config:
+          headers:
+            x-client-address: \${conn.client_ip}
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: headerMap({
@@ -58,7 +69,7 @@ const addHeaders = defineAction({
   configOptional: false,
   terminates: 'never',
   edits: ({ headers }) => ({ add: headers }),
-  results: { name: 'add_headers', fields: { headers_added: 'map<string, string>' } },
+  results: { name: 'add_headers', fields: { headers_added: ['map<string, string>', 'The fields that were added.'] } },
   compile({ headers }, scope) {
     const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
     const answering = scope.phase === 'on_http_response'
@@ -103,6 +114,16 @@ function overrideHost(fields: HeaderFields, value: string): void {
 const removeHeaders = defineAction({
   type: 'remove-headers',
   summary: 'Removes header fields.',
+  example: {
+    policy: `on_http_response:
+  - actions:
+      - type: remove-headers
+        config:
+          headers: [server, x-powered-by]
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: list(
@@ -117,7 +138,10 @@ const removeHeaders = defineAction({
   configOptional: false,
   terminates: 'never',
   edits: ({ headers }) => ({ remove: headers }),
-  results: { name: 'remove_headers', fields: { headers_removed: 'list<string>' } },
+  results: {
+    name: 'remove_headers',
+    fields: { headers_removed: ['list<string>', 'The names of the fields that were removed.'] }
+  },
   compile({ headers }, scope) {
     for (const [i, name] of headers.entries()) {
       const refusal =

@@ -4,7 +4,7 @@ import type { Flow } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import { defineErrors } from '../lib/errors.js'
 import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
-import { type ConfinedCheck, defineAction, type Scope } from '../policy/action.js'
+import { type ConfinedCheck, defineAction, ERROR_RESULTS, type Scope } from '../policy/action.js'
 import { config, enforce } from '../policy/fields.js'
 import { type NodePath, policyErrors } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
@@ -156,6 +156,17 @@ function addresses(description: string) {
 const restrictIps = defineAction({
   type: 'restrict-ips',
   summary: 'Refuses addresses by lists and IP policies.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: restrict-ips
+        config:
+          allow: ['10.0.0.0/8']
+          deny: ['10.9.0.0/16']
+`,
+    request: 'GET /',
+    status: 403
+  },
   misnamed: ['ip-restriction'],
   confined: {
     guest: withoutIpPolicies('the policy of an agent does not use IP policies'),
@@ -183,7 +194,11 @@ const restrictIps = defineAction({
   denies: ({ enforce = true }) => enforce,
   results: {
     name: 'restrict_ips',
-    fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
+    fields: {
+      action: ['string', 'allow or deny.'],
+      matched_cidr: ['string', 'The network that decided; empty when none did.'],
+      ...ERROR_RESULTS
+    }
   },
   compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
     if (allow.length === 0 && ip_policies.length === 0)

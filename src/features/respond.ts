@@ -24,6 +24,17 @@ const respondErrors = defineErrors({
 const deny = defineAction({
   type: 'deny',
   summary: 'Refuses the request or closes the connection.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/internal/')"]
+    actions:
+      - type: deny
+        config:
+          status_code: 404
+`,
+    request: 'GET /internal/metrics',
+    status: 404
+  },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     status_code: optional(
@@ -50,6 +61,15 @@ const deny = defineAction({
 const closeConnectionAction = defineAction({
   type: 'close-connection',
   summary: 'Closes the connection without an answer.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/wp-')"]
+    actions:
+      - type: close-connection
+`,
+    request: 'GET /wp-login.php',
+    status: 0
+  },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({}),
   configOptional: true,
@@ -73,6 +93,20 @@ const ONE_BODY = {
 const customResponse = defineAction({
   type: 'custom-response',
   summary: 'Answers with a status, header fields and a body of its own.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/shop')"]
+    actions:
+      - type: custom-response
+        config:
+          status_code: 503
+          headers:
+            retry-after: '600'
+          body: Back in ten minutes, \${conn.client_ip}.
+`,
+    request: 'GET /shop/cart',
+    status: 503
+  },
   phases: ['on_http_request', 'on_http_response'],
   config: config(
     {

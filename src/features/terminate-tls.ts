@@ -1,10 +1,11 @@
 import type { Template } from '../expression/expression.js'
+import { certificateMeaning } from '../expression/meanings/connection.js'
 import { NAME_ATTRIBUTES, parseCertificate } from '../expression/variables/certificate.js'
 import { type Flow, type Termination, takeTermination } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
 import { type Coded, defineErrors } from '../lib/errors.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
-import { defineAction, type Scope } from '../policy/action.js'
+import { defineAction, ERROR_RESULTS, type ResultFields, type Scope } from '../policy/action.js'
 import { config } from '../policy/fields.js'
 import { type NodePath, policyErrors } from '../policy/problems.js'
 import { isPlaceholderWord } from '../policy/values.js'
@@ -88,6 +89,14 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
 const action = defineAction({
   type: 'terminate-tls',
   summary: 'Ends TLS on a connection to a TCP edge, with client certificates if asked for.',
+  example: {
+    policy: `on_tcp_connect:
+  - actions:
+      - type: terminate-tls
+        config:
+          min_version: '1.3'
+`
+  },
   confined: { guest: ownCertificates },
   phases: ['on_tcp_connect'],
   config: config(
@@ -115,15 +124,14 @@ const action = defineAction({
   results: {
     name: RESULT,
     fields: {
-      cipher_suite: 'string',
-      sni: 'string',
-      version: 'string',
-      warnings: 'list<string>',
-      'error.code': 'string',
-      'error.message': 'string',
-      error_code: 'string',
-      error_message: 'string',
-      'client.pem': 'string',
+      cipher_suite: ['string', 'Cipher suite of the connection.'],
+      sni: ['string', 'Name that the client gave in its handshake.'],
+      version: ['string', 'Version of TLS, 1.2 or 1.3.'],
+      warnings: ['list<string>', 'What is remarkable about the handshake.'],
+      ...ERROR_RESULTS,
+      error_code: ['string', 'As error.code.'],
+      error_message: ['string', 'As error.message.'],
+      'client.pem': ['string', 'The certificate that the client showed, as PEM; empty without one.'],
       ...certificateFields('client'),
       ...certificateFields('server')
     }
@@ -315,22 +323,25 @@ function certificateValues(side: string, der: Uint8Array | undefined): Record<st
   return values
 }
 
-function certificateFields(side: string): Record<string, string> {
-  const fields: Record<string, string> = {
-    [`${side}.extensions`]: 'list<dyn>',
-    [`${side}.serial_number`]: 'string',
-    [`${side}.signature_algorithm`]: 'string',
-    [`${side}.validity.not_before`]: 'timestamp',
-    [`${side}.validity.not_after`]: 'timestamp',
-    [`${side}.san`]: 'string'
+function certificateFields(side: string): ResultFields {
+  const types: Record<string, string> = {
+    extensions: 'list<dyn>',
+    serial_number: 'string',
+    signature_algorithm: 'string',
+    'validity.not_before': 'timestamp',
+    'validity.not_after': 'timestamp',
+    san: 'string'
   }
-  for (const names of ['dns_names', 'email_addresses', 'ip_addresses', 'uris'])
-    fields[`${side}.san.${names}`] = 'list<string>'
+  for (const names of ['dns_names', 'email_addresses', 'ip_addresses', 'uris']) types[`san.${names}`] = 'list<string>'
   for (const name of ['issuer', 'subject']) {
-    fields[`${side}.${name}`] = 'string'
-    for (const [field, type] of Object.entries(NAME_FIELDS)) fields[`${side}.${name}.${field}`] = type
+    types[name] = 'string'
+    for (const [field, type] of Object.entries(NAME_FIELDS)) types[`${name}.${field}`] = type
   }
-  return fields
+  const fields = Object.entries(types).map(([member, type]) => [
+    `${side}.${member}`,
+    [type, certificateMeaning(member) ?? '']
+  ])
+  return Object.fromEntries(fields)
 }
 
 function ownCertificates(config: Readonly<Record<string, unknown>>, scope: Scope): void {

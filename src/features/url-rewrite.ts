@@ -4,13 +4,20 @@ import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { respond } from '../flow/verdict.js'
 import { type Regex, RegexTooSlow } from '../lib/regex.js'
-import { defineAction, type Scope } from '../policy/action.js'
+import { defineAction, ERROR_RESULTS, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
 import { compileHeaders, compilePattern, headerList } from '../policy/values.js'
 import { implies } from '../schema/editor.js'
 import { choice, optional, regex, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
+
+/** What actions that rewrite a URL publish. */
+const MATCHED = {
+  matches: ['list<string>', 'The text that matched and its groups; empty when nothing did.'],
+  url: ['string', 'The URL that came of it.'],
+  ...ERROR_RESULTS
+} as const
 
 /** Names that other proxies give in replacements, and what says the same here. */
 const SUBSTITUTES: Readonly<Record<string, string>> = {
@@ -128,6 +135,18 @@ const RESERVED = { location: '"location" is what to says; it cannot be given as 
 const redirect = defineAction({
   type: 'redirect',
   summary: 'Answers with a redirect to another URL.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: redirect
+        config:
+          from: ^http://([^/]+)/old/(.*)$
+          to: https://$1/new/$2
+          status_code: 301
+`,
+    request: 'GET /old/page',
+    status: 301
+  },
   phases: ['on_http_request'],
   config: config(
     {
@@ -149,7 +168,7 @@ const redirect = defineAction({
   replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
   results: {
     name: 'redirect',
-    fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
+    fields: MATCHED
   },
   compile({ from, to, status_code: status = 302, headers = {} }, scope) {
     const replacing = compileReplacing(from, to, 'first', scope)
@@ -190,6 +209,17 @@ function locationOf(text: string, otherHost: boolean): string {
 const action = defineAction({
   type: 'url-rewrite',
   summary: 'Changes the URL that the upstream sees.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: url-rewrite
+        config:
+          from: /v1/
+          to: /
+`,
+    request: 'GET /v1/users',
+    status: 200
+  },
   misnamed: ['rewrite-url'],
   phases: ['on_http_request'],
   config: config(
@@ -208,7 +238,7 @@ const action = defineAction({
   replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
   results: {
     name: 'url_rewrite',
-    fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
+    fields: MATCHED
   },
   compile({ from, to }, scope) {
     const replacing = compileReplacing(from, to, 'all', scope)

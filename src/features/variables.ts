@@ -30,6 +30,21 @@ function assigned(vars: unknown): (readonly [string, unknown])[] {
 const setVars = defineAction({
   type: 'set-vars',
   summary: 'Sets variables for later expressions: vars.name.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: set-vars
+        config:
+          vars:
+            - tier: "\${hasReqHeader('x-key') ? 'known' : 'unknown'}"
+      - type: add-headers
+        config:
+          headers:
+            x-tier: \${vars.tier}
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     vars: either(
@@ -84,6 +99,18 @@ function compileEntry(
 const log = defineAction({
   type: 'log',
   summary: 'Records values in the log and in traffic events.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path.startsWith('/login')"]
+    actions:
+      - type: log
+        config:
+          metadata:
+            attempt: \${req.method} \${req.url.path}
+`,
+    request: 'GET /login',
+    status: 200
+  },
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     metadata: optional(
@@ -94,7 +121,7 @@ const log = defineAction({
   }),
   configOptional: true,
   terminates: 'never',
-  results: { name: 'log', fields: { metadata: 'map<string, dyn>' } },
+  results: { name: 'log', fields: { metadata: ['map<string, dyn>', 'What was written to the log.'] } },
   compile({ metadata = {} }, scope) {
     warnOfSecrets(metadata, ['metadata'], scope)
     const value = compileValue(metadata, ['metadata'], scope)

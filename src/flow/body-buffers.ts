@@ -8,6 +8,41 @@ import type { Body, Failure, Outgoing } from './exchange.js'
 import type { Flow, FlowResponse } from './flow.js'
 import { refuse, type Verdict } from './verdict.js'
 
+/** What buffered bodies hold: all of them together, and those of each client. */
+export interface Holdings {
+  /** Bytes of all of this thread. */
+  readonly bytes: number
+  /** Takes `bytes` for a client (a `clientKey`), or answers which limit they would exceed; then nothing is taken. */
+  take(
+    client: string,
+    bytes: number,
+    most: { readonly total: number; readonly perClient: number }
+  ): 'total' | 'client' | undefined
+  /** Gives back what was taken. */
+  give(client: string, bytes: number): void
+}
+
+/** What the bodies of one thread hold. */
+class OwnHoldings implements Holdings {
+  bytes = 0
+  #most = 0
+  readonly #shares = new ClientShares(() => this.#most)
+
+  take(client: string, bytes: number, { total, perClient }: { total: number; perClient: number }) {
+    if (this.bytes + bytes > total) return 'total'
+    this.#most = perClient
+    if (this.#shares.exceeds(client, bytes)) return 'client'
+    this.bytes += bytes
+    this.#shares.count(client, bytes)
+    return undefined
+  }
+
+  give(client: string, bytes: number): void {
+    this.bytes -= bytes
+    this.#shares.count(client, -bytes)
+  }
+}
+
 interface BodyLimits {
   /** Bytes that all buffered bodies of the process may hold together. */
   readonly total: number
@@ -32,6 +67,8 @@ export interface BodyBuffersParts extends BodyLimits {
   readonly broken: (failure: Failure) => Verdict
   /** Absent: as long as the engine lets it. */
   readonly pace?: BodyPace
+  /** What the bodies of the process hold; absent: those of this thread are all. */
+  readonly holdings?: Holdings
 }
 
 /** How often slow bodies are looked for, and what each gets before its rate counts. Milliseconds. */
@@ -53,19 +90,18 @@ const EMPTY = new Uint8Array(0)
 export class BodyBuffers {
   readonly #parts: BodyBuffersParts
   readonly #holdings = new WeakMap<Flow, Holding>()
-  readonly #shares: ClientShares
+  readonly #held: Holdings
   readonly #slow: DeadlineTimer | undefined
-  #held = 0
 
   constructor(parts: BodyBuffersParts) {
     this.#parts = parts
-    this.#shares = new ClientShares(() => parts.perClient ?? parts.total)
+    this.#held = parts.holdings ?? new OwnHoldings()
     this.#slow = parts.pace === undefined ? undefined : new DeadlineTimer(parts.pace.clock, PERIOD)
   }
 
   /** Bytes held now. */
   get held(): number {
-    return this.#held
+    return this.#held.bytes
   }
 
   get each(): number {
@@ -115,38 +151,36 @@ export class BodyBuffers {
    * counted, and the verdict says whether the budget is full (503 `BODY_BUDGET`) or the share of the client (429 `BODY_SHARE`).
    */
   reserve(flow: Flow, bytes: number): Verdict | undefined {
-    if (this.#held + bytes > this.#parts.total) return NO_ROOM
-    const holding = this.#holdings.get(flow)
-    const client = holding?.client ?? clientKey(flow.clientAddress)
-    if (this.#shares.exceeds(client, bytes)) return NO_SHARE
-    this.#count(flow, bytes, client)
+    const { total, perClient = total } = this.#parts
+    const known = this.#holdings.get(flow)
+    const client = known?.client ?? clientKey(flow.clientAddress)
+    const full = this.#held.take(client, bytes, { total, perClient })
+    if (full !== undefined) return full === 'total' ? NO_ROOM : NO_SHARE
+    const holding = known ?? this.#begin(flow, client)
+    // After the end of the exchange nothing would give it back.
+    if (this.#holdings.get(flow) === holding) holding.bytes += bytes
+    else this.#held.give(client, bytes)
     return undefined
   }
 
   /** Gives back before the end what the flow holds no longer; at most what was counted for it. */
   release(flow: Flow, bytes: number): void {
     const holding = this.#holdings.get(flow)
-    if (holding !== undefined) this.#count(flow, -Math.min(bytes, holding.bytes), holding.client)
+    if (holding === undefined) return
+    const given = Math.min(bytes, holding.bytes)
+    holding.bytes -= given
+    this.#held.give(holding.client, given)
   }
 
-  #count(flow: Flow, bytes: number, client: string): void {
-    let holding = this.#holdings.get(flow)
-    if (holding === undefined) {
-      const first: Holding = { bytes: 0, client }
-      this.#holdings.set(flow, first)
-      flow.onEnd(() => {
-        this.#holdings.delete(flow)
-        this.#held -= first.bytes
-        this.#shares.count(client, -first.bytes)
-        first.bytes = 0
-      })
-      holding = first
-    }
-    // After the end of the exchange nothing would give it back.
-    if (this.#holdings.get(flow) !== holding) return
-    holding.bytes += bytes
-    this.#held += bytes
-    this.#shares.count(client, bytes)
+  #begin(flow: Flow, client: string): Holding {
+    const holding: Holding = { bytes: 0, client }
+    this.#holdings.set(flow, holding)
+    flow.onEnd(() => {
+      this.#holdings.delete(flow)
+      this.#held.give(client, holding.bytes)
+      holding.bytes = 0
+    })
+    return holding
   }
 
   async #gather(

@@ -1,12 +1,14 @@
 import type { Duplex } from 'node:stream'
 import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/http-client/answer.js'
 import type { AddressRules } from '../lib/ip.js'
+import { UuidSource } from '../lib/uuid.js'
 import type { InternalRequestError } from './error-codes.js'
 import type { EventStreamMessage } from './event-stream.js'
 import type { AbortSignalLike, Body, ConnectionFacts, Outgoing, RequestHead, Version } from './exchange.js'
 import type { Explainer } from './explainer.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import type { PathForm, RequestTarget } from './target.js'
+import type { FlowTrace } from './trace.js'
 import type { Verdict } from './verdict.js'
 
 /** What a flow may look up in the configuration that it is pinned to. */
@@ -119,6 +121,17 @@ export function flowSlot<T>(name: string): FlowSlot<T> {
   return { name }
 }
 
+/** The field that carries the id of a request from hop to hop. */
+export const REQUEST_ID = 'x-request-id'
+/** As others write them: UUIDs, KSUIDs, hexadecimal numbers, with a prefix or without. Nothing that a log or a header could be cut by. */
+const GIVEN_ID = /^[\w.:+/=@-]{1,128}$/
+const uuids = new UuidSource()
+
+function idOf(request: FlowRequest | undefined): string {
+  const given = request?.headers.get(REQUEST_ID)
+  return given !== undefined && GIVEN_ID.test(given) ? given : uuids.make(request?.receivedAt ?? Date.now())
+}
+
 /** Abort signal that never fires; the default of a flow. */
 const NEVER: AbortSignalLike = { aborted: undefined, onAbort: () => () => undefined }
 
@@ -169,8 +182,11 @@ export class Flow {
   secretsRead: Set<string> | undefined = undefined
   /** Takes down how the exchange is decided, where that is wanted. */
   explainer: Explainer<Flow> | undefined = undefined
+  /** The trace that it belongs to, where traces are made. */
+  trace: FlowTrace | undefined = undefined
   /** Slots and their values by turns. A flow fills a handful, so that a scan is faster than a map. */
   #slots: unknown[] | undefined
+  #requestId: string | undefined
   #recorded: (() => Readonly<Record<string, unknown>>)[] | undefined
   #ends: (() => void)[] | undefined
   #forwards: (() => void)[] | undefined
@@ -182,6 +198,15 @@ export class Flow {
     this.endpoint = entry
     this.clientAddress = clientAddress
     this.clientPort = clientPort
+  }
+
+  /**
+   * What tells the request from all others, in logs here and at the upstream: `x-request-id` as a trusted peer or a policy has set it,
+   * else a UUID of version 7. Made when it is read first.
+   */
+  get requestId(): string {
+    this.#requestId ??= idOf(this.request)
+    return this.#requestId
   }
 
   /** The value of a slot; undefined when there is none. */

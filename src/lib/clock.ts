@@ -11,11 +11,27 @@ export interface Clock {
   wall(): number
 }
 
-/** The global name is an accessor, which costs as much as the reading. */
-const machine = performance
+const { hrtime } = process
 
-/** The clocks of this machine. */
+/**
+ * The clocks of this machine. The monotonic one is the same for all threads and processes of the machine, and does not go
+ * back from one to another; `performance.now()` begins anew in each thread.
+ */
 export const systemClock: Clock = {
-  monotonic: () => machine.now(),
+  monotonic: () => {
+    const time = hrtime()
+    return time[0] * 1e3 + time[1] / 1e6
+  },
   wall: () => Date.now()
+}
+
+/** Where a monotonic clock begins, on the one that all processes of the machine share: 0 for `systemClock`. Milliseconds. */
+export function clockOrigin(clock: Pick<Clock, 'monotonic'> = systemClock): number {
+  return clock === systemClock ? 0 : systemClock.monotonic() - clock.monotonic()
+}
+
+/** The clocks of this machine, such that the monotonic one reads the same as another one whose `clockOrigin` is `origin`. */
+export function clockFrom(origin: number): Clock {
+  if (origin === 0) return systemClock
+  return { monotonic: () => systemClock.monotonic() - origin, wall: () => Date.now() }
 }

@@ -1,16 +1,25 @@
 /** Anything that carries a code: a row of a table, or an error whose code goes on under another message. */
 export interface Coded {
   readonly code: string
+  /** What the reader of the code can do. */
+  readonly help?: string | undefined
 }
 
 /** An error that programs tell apart by `code`; `message` is for people and holds no secret. */
 export class CodedError extends Error {
   readonly code: string
+  readonly #help: string | undefined
 
-  constructor({ code }: Coded, message: string, options?: ErrorOptions) {
+  constructor({ code, help }: Coded, message: string, options?: ErrorOptions) {
     super(message, options)
     this.name = 'CodedError'
     this.code = code
+    this.#help = help
+  }
+
+  /** What its reader can do, of the table that its code stands in; undefined: the code stands in none. No field that logs show. */
+  get help(): string | undefined {
+    return this.#help
   }
 }
 

@@ -1,9 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { existsSync, type FSWatcher, readdirSync, readFileSync, rmSync, watch } from 'node:fs'
+import { existsSync, type FSWatcher, mkdirSync, readdirSync, readFileSync, rmSync, statSync, watch } from 'node:fs'
 import { link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { Worker } from 'node:worker_threads'
+import { type ResourceLimits, Worker } from 'node:worker_threads'
 import { CodedError, codeOf, defineErrors } from './errors.js'
 
 /** The error of a file that an option or a command names. */
@@ -13,6 +14,23 @@ export const fileErrors = defineErrors({
     help: 'Correct the path, or let the user of the process read the file.'
   }
 })
+
+/**
+ * Makes a folder for this user alone, with those above it; one that is there stays as it is. Throws the system's error. Node's own
+ * option `recursive` never returns where folders cannot be made, such as in /proc.
+ */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 })
+  } catch (error) {
+    const code = codeOf(error)
+    if (code === 'EEXIST' && statSync(path).isDirectory()) return
+    const parent = dirname(path)
+    if (code !== 'ENOENT' || existsSync(parent)) throw error
+    makeFolder(parent)
+    makeFolder(path)
+  }
+}
 
 export interface ContentWatchOptions {
   /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
@@ -281,6 +299,15 @@ export function packageRoot(): string {
   return folder
 }
 
+/**
+ * The path of a file that a page needs: `name` beside the file `library` that a package exports. The build puts it below `assets`,
+ * beside the bundle; from sources it is in the package. `from`: the URL of the module that asks. Throws where it is in neither.
+ */
+export function shippedFile(from: string, library: string, name: string): string {
+  const bundled = join(dirname(fileURLToPath(from)), 'assets', library, name)
+  return existsSync(bundled) ? bundled : join(dirname(createRequire(from).resolve(library)), name)
+}
+
 /** The version of the installed program. */
 export function packageVersion(): string {
   const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
@@ -288,9 +315,14 @@ export function packageVersion(): string {
 }
 
 /** Starts the thread `name` that lies beside the file `from` (its `import.meta.url`), in the same language: a loader may run the sources as they are. */
-export function threadBeside(from: string, name: string, workerData: unknown): Worker {
+export function threadBeside(
+  from: string,
+  name: string,
+  workerData: unknown,
+  resourceLimits: ResourceLimits = {}
+): Worker {
   const extension = from.slice(from.lastIndexOf('.'))
-  return new Worker(new URL(`./${name}${extension}`, from), { workerData })
+  return new Worker(new URL(`./${name}${extension}`, from), { workerData, resourceLimits })
 }
 
 /** The text of a file that an option names. Fails with `FILE_UNREADABLE`, which names both. */

@@ -82,6 +82,11 @@ export class LineOutput {
     return this.#lost === 0 ? undefined : this.#lostWhy
   }
 
+  /** Lines were dropped before they came here. */
+  lost(lines: number): void {
+    for (let i = 0; i < lines; i++) this.#drop(undefined)
+  }
+
   /** `text` is one or more whole lines. `settled` is called once, when they are written or dropped. */
   write(text: string, settled?: Settled): boolean {
     const bytes = Buffer.byteLength(text) + OVERHEAD

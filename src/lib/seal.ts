@@ -138,7 +138,7 @@ function bound(head: Uint8Array, owner: string): Uint8Array {
   return Buffer.concat([head, Buffer.from(owner)])
 }
 
-/** Hash under which a token is kept and found: hex of SHA-256. Tokens are random enough for a plain hash. */
+/** Hex of SHA-256: by it texts are compared, and tokens kept and found, which are random enough for a plain hash. */
 export function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex')
 }

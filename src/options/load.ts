@@ -3,6 +3,8 @@ import { dirname, resolve } from 'node:path'
 import { isAlias, isMap, isScalar, LineCounter, type Node, type Pair, parseDocument } from 'yaml'
 import { formatAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
+import { fileReason } from '../lib/system-errors.js'
+import { yamlMistake } from '../lib/yaml-mistakes.js'
 import {
   formatOrigin,
   isOption,
@@ -14,6 +16,7 @@ import {
   optionTree
 } from './catalogue.js'
 import type { Options } from './options.js'
+import { otelEnvironment } from './otel-environment.js'
 import { readOption } from './read.js'
 import type { ListenAddress } from './values.js'
 
@@ -35,8 +38,7 @@ async function readOptionsFile(path: string, name: string, tree: OptionTree): Pr
   try {
     text = await readFile(path, 'utf8')
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? 'unknown error'
-    const why = code === 'ENOENT' ? 'there is no such file' : `the file cannot be read (${code})`
+    const why = fileReason(error)
     return {
       options: [],
       problems: [
@@ -51,17 +53,24 @@ class FileReader {
   readonly #lines = new LineCounter()
   readonly #document
   readonly #name: string
+  readonly #text: string
   readonly #options: WrittenOption[] = []
   readonly #problems: OptionProblem[] = []
 
   constructor(text: string, name: string) {
     this.#name = name
+    this.#text = text
     this.#document = parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
   }
 
   read(tree: OptionTree): OptionsFile {
+    let reported = 0
     for (const error of [...this.#document.errors, ...this.#document.warnings]) {
-      this.#problem('', `this is not valid YAML: ${error.message}`, error.pos[0])
+      // One mistake makes several on its line.
+      const { line } = this.#lines.linePos(error.pos[0])
+      if (line === reported) continue
+      reported = line
+      this.#problem('', `this is not valid YAML: ${yamlMistake(error, this.#text)}`, error.pos[0])
     }
     if (this.#problems.length === 0) this.#section(this.#document.contents, tree, '')
     return { options: this.#options, problems: this.#problems }
@@ -150,6 +159,9 @@ export type LoadResult =
 /** The option whose default is the folder of the options file; without one it is empty. */
 const KEY_FOLDERS = 'jwt.key_folders'
 
+/** The option whose values are secrets. */
+const SECRET_FIELDS = 'otlp.headers'
+
 /** Variables that are no option of the file. */
 const OTHER_VARIABLES = [
   'SLUICE_CONFIG',
@@ -179,7 +191,8 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
       values.set(entry.path, reading.value)
       origins.set(entry.path, origin)
     } else {
-      const message = `${quote(written)} is not allowed; give ${reading.refused}`
+      const shown = entry.path === SECRET_FIELDS ? 'what is given' : quote(written)
+      const message = `${shown} is not allowed; give ${reading.refused}`
       problems.push({ severity: 'error', option: entry.path, message, origin })
     }
   }
@@ -189,6 +202,7 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
     problems.push(...content.problems)
     for (const option of content.options) take(option, dirname(file))
   }
+  for (const option of otelOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
   // The author of policies is not necessarily allowed to read files of this machine.
@@ -227,6 +241,22 @@ function* environmentOf(
       const message = `no option has this variable${didYouMean(variable, [...byVariable.keys(), ...OTHER_VARIABLES])}`
       problems.push({ severity: 'warning', option: '', message, origin })
     } else if (text !== undefined) yield { entry, written: text, origin }
+  }
+}
+
+/** Variables of OpenTelemetry have the same meaning as options; those of Sluice win over them. */
+function* otelOf(
+  environment: LoadInput['environment'],
+  entries: readonly OptionEntry[],
+  problems: OptionProblem[]
+): Iterable<WrittenOption> {
+  const otel = otelEnvironment(environment)
+  for (const { severity, variable, option, message } of otel.problems)
+    problems.push({ severity, option, message, origin: { kind: 'environment', variable } })
+  for (const { variable, option, text } of otel.options) {
+    const entry = entries.find(({ path }) => path === option)
+    if (entry === undefined) throw new RangeError(`${variable} sets ${option}, which is no option`)
+    yield { entry, written: text, origin: { kind: 'environment', variable } }
   }
 }
 
@@ -289,6 +319,13 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
     add('error', 'upstream_ca', 'needs an upstream that begins with https://')
   }
   found.push(...hstsContradictions(options, origins))
+  if (options.access_log_file !== undefined && options.access_log_syslog !== undefined)
+    add('error', 'access_log_syslog', 'is given beside access_log_file; the access log goes to one of them')
+  if (options.access_log_fields !== undefined && options.access_log_format !== 'json')
+    add('error', 'access_log_fields', 'belongs to access_log_format: json; combined has fields of its own')
+  const { otlp } = options
+  if (otlp.metrics && otlp.endpoint === undefined && otlp.metrics_endpoint === undefined)
+    add('error', 'otlp.metrics', 'needs otlp.endpoint or otlp.metrics_endpoint')
   if (policy !== undefined && upstream === undefined) {
     add('warning', 'policy', 'is used only together with upstream')
   }

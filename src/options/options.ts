@@ -1,14 +1,18 @@
 import Type from 'typebox'
 import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
-import { choice, duration, fraction, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
+import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
+import { accessLog } from './access-log.js'
 import { limits, timeouts } from './limits.js'
+import { otlp, traces } from './otlp.js'
 import { recorder } from './recorder.js'
 import * as option from './values.js'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
-const HOUR = 3_600_000
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
 
 /**
  * Every option of the process: the schema of the options file, of the environment and of the flags. An option's
@@ -117,6 +121,22 @@ export const optionsSchema = Type.Object(
         cors_origins: option.origins({
           description: 'Origins of foreign pages that may use the API with a key.',
           default: []
+        }),
+        dashboard: option.switched({
+          description: 'Serve the dashboard at / of this listener? People sign in there with an API key.',
+          default: 'on'
+        }),
+        session_idle: duration({
+          description: 'A session of the dashboard without a call ends after this time.',
+          default: '30m',
+          min: MINUTE,
+          max: DAY
+        }),
+        session_longest: duration({
+          description: 'A session of the dashboard ends after this time in any case.',
+          default: '12h',
+          min: MINUTE,
+          max: 30 * DAY
         })
       },
       { description: 'The management listener.' }
@@ -222,11 +242,7 @@ export const optionsSchema = Type.Object(
     }),
     limits,
     timeouts,
-    access_log: option.switched({ description: 'One line on standard output for each exchange.', default: 'on' }),
-    access_log_sample: fraction({
-      description: 'Which share of the exchanges is logged, 0 to 1.',
-      default: 1
-    }),
+    ...accessLog,
     log: object(
       {
         level: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
@@ -244,6 +260,8 @@ export const optionsSchema = Type.Object(
       { description: 'The log on standard output.' }
     ),
     recorder,
+    otlp,
+    traces,
     rate_limit_headers: choice(['none', 'draft'], {
       description: '"draft" adds RateLimit and RateLimit-Policy (IETF draft 10) to answers of rate-limited routes.',
       default: 'none'
@@ -255,6 +273,12 @@ export const optionsSchema = Type.Object(
           default: '1GiB',
           min: MIB,
           max: 4 * GIB
+        }),
+        top_keys: option.switched({
+          description:
+            'Are the keys that limits refuse most kept for five minutes, as text in memory? off: where keys are personal data that ' +
+            'must not be; then GET /limits/{id}/top is refused.',
+          default: 'on'
         })
       },
       { description: 'The table of the rate limiter.' }
@@ -331,6 +355,12 @@ export const optionsSchema = Type.Object(
     engine: choice(['codec', 'http-proxy'], {
       description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',
       default: 'codec'
+    }),
+    workers: option.workers({
+      description:
+        'Threads that carry traffic (Node 24 and newer). 0: the thread that also answers the API carries it. auto: as many as ' +
+        'processors that the process may use, its quota counted. Limits are exact over all of them.',
+      default: 0
     }),
     metrics: option.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
   },

@@ -34,6 +34,8 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   listeners: (written) => readList(written, readListener),
   upstream: (written) => readUpstream(written),
   origin: (written) => readOrigin(written),
+  url: (written) => readWholeUrl(written),
+  pairs: (written) => readPairs(written),
   file: (written, _, base) => readPath(written, base),
   directories: (written, _, base) => readList(written, (item) => readPath(item, base)),
   directory: (written, _, base) => (written === IN_MEMORY ? ok(IN_MEMORY) : readPath(written, base)),
@@ -46,6 +48,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   names: (written) => readNames(written),
   rate: (written) => readRate(written),
   ports: (written) => readPorts(written),
+  workers: (written) => readWorkers(written),
   size: (written, schema) => bounded(written, schema, formatSize, 'a size such as 64KiB or 1GiB'),
   duration: (written, schema) => bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s'),
   integer: (written, schema) => bounded(numberOf(written, /^\d{1,15}$/), schema, String, 'a whole number'),
@@ -66,6 +69,16 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
     const { value, findings } = checkScalar(schema, written)
     return findings.length === 0 ? ok(value) : refuse('text')
   }
+}
+
+/** Threads that may be asked for. */
+const MOST_WORKERS = 48
+
+function readWorkers(written: unknown): Reading {
+  if (written === 'auto') return ok('auto')
+  const count = numberOf(written, /^\d{1,15}$/)
+  if (typeof count === 'number' && Number.isInteger(count) && count >= 0 && count <= MOST_WORKERS) return ok(count)
+  return refuse(`auto, or a whole number from 0 to ${MOST_WORKERS}`)
 }
 
 /** Variables and flags are texts. */
@@ -92,7 +105,7 @@ function readPorts(written: unknown): Reading {
 function readUpstream(written: unknown): Reading {
   const allowed = 'http://host:port or https://host:port'
   const url = readUrl(written)
-  if (url === undefined) return refuse(allowed)
+  if (url === undefined) return refuse(`${allowed}${whatIsWrong(written)}`)
   if (url.username !== '' || url.password !== '') return refuse(`${allowed}, without user name and password`)
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '') {
     return refuse(
@@ -104,6 +117,18 @@ function readUpstream(written: unknown): Reading {
   if (port === 0) return refuse(`${allowed}, with a port from 1 to 65535`)
   return ok({ protocol, host: url.hostname.replace(/^\[|\]$/g, ''), port })
 }
+
+/** Why a text is no URL, as far as it is known: after the semicolon of a message. */
+function whatIsWrong(written: unknown): string {
+  if (typeof written !== 'string') return ''
+  const [, scheme, rest = ''] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(.*)$/i.exec(written) ?? []
+  const port = /:(\d+)(?:[/?#]|$)/.exec(rest)?.[1]
+  if (port !== undefined && Number(port) > HIGHEST_PORT) return `; ${port} is no port, the highest is ${HIGHEST_PORT}`
+  if (scheme === undefined) return written === '' ? '' : `; the beginning is missing, such as http://${written}`
+  return /^https?$/i.test(scheme) ? '' : `; ${scheme}:// is none of the two`
+}
+
+const HIGHEST_PORT = 65_535
 
 function readOrigin(written: unknown): Reading {
   const url = readUrl(written)
@@ -117,6 +142,43 @@ function readOrigin(written: unknown): Reading {
     return refuse('http://host or https://host, with a port if needed and without a path')
   }
   return ok(url.origin)
+}
+
+function readWholeUrl(written: unknown): Reading {
+  const url = readUrl(written)
+  return url === undefined || url.username !== '' || url.password !== '' || url.hash !== ''
+    ? refuse('http://host or https://host, with a port and a path if needed, without user name and password')
+    : ok(url.href)
+}
+
+const PAIRS = 'a map of names and texts, or name=value with commas between, values percent-encoded'
+/** A token (RFC 9110 5.6.2) and the signs that names of resources have. */
+const PAIR_NAME = /^[!#$%&'*+\-.^_`|~/0-9A-Za-z]+$/
+
+/** A map, or the W3C Baggage form without properties. Values are visible ASCII and spaces, or any text where it is encoded. */
+function readPairs(written: unknown): Reading {
+  const pairs: Record<string, string> = {}
+  const entries: (readonly [string, unknown])[] = []
+  if (typeof written === 'string') {
+    for (const part of written.split(',')) {
+      if (part.trim() === '') continue
+      const equals = part.indexOf('=')
+      if (equals === -1) return refuse(PAIRS)
+      try {
+        entries.push([part.slice(0, equals).trim(), decodeURIComponent(part.slice(equals + 1).trim())])
+      } catch {
+        return refuse(PAIRS)
+      }
+    }
+  } else if (typeof written === 'object' && written !== null && !Array.isArray(written)) {
+    entries.push(...Object.entries(written))
+  } else return refuse(PAIRS)
+  for (const [name, value] of entries) {
+    if (!PAIR_NAME.test(name) || !['string', 'number', 'boolean'].includes(typeof value)) return refuse(PAIRS)
+    if (name === '__proto__') return refuse(PAIRS)
+    pairs[name] = String(value)
+  }
+  return ok(pairs)
 }
 
 function readUrl(written: unknown): URL | undefined {

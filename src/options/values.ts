@@ -14,6 +14,8 @@ type OwnKind =
   | 'listeners'
   | 'upstream'
   | 'origin'
+  | 'url'
+  | 'pairs'
   | 'file'
   | 'directories'
   | 'directory'
@@ -27,6 +29,7 @@ type OwnKind =
   | 'rate'
   | 'ports'
   | 'switch'
+  | 'workers'
 
 export type OptionKind = OwnKind | 'size' | 'duration' | 'integer' | 'fraction' | 'choice' | 'text'
 
@@ -115,6 +118,11 @@ export const listeners = (about: OptionText) =>
 export const upstream = (about: OptionText) => own<UpstreamAddress>('upstream', ONE, about)
 /** `http(s)://host[:port]`. */
 export const origin = (about: OptionText) => own<string>('origin', ONE, about)
+/** `http(s)://host[:port][/path][?query]`, without user name and password. */
+export const url = (about: OptionText) => own<string>('url', ONE, about)
+/** Names and values: a map, or a list with commas between. `name=value`, whose values are percent-encoded. */
+export const pairs = (about: OptionText) =>
+  own<Readonly<Record<string, string>>>('pairs', { type: ['object', 'string'] }, about)
 /** An absolute path; relative ones start at the folder of the file that names them, or at the working directory. */
 export const file = (about: OptionText) => own<string>('file', ONE, about)
 /** As `file`, or `:memory:`. */
@@ -132,6 +140,8 @@ export const names = (about: OptionText) =>
   own<readonly string[]>('names', { ...several('Lower-case letters, digits and hyphens.'), minItems: 1 }, about)
 /** `<requests>/<duration>`; `off` is undefined. */
 export const rate = (about: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, about)
+/** `auto`, or a number of threads. */
+export const workers = (about: OptionText) => own<'auto' | number>('workers', { type: ['string', 'integer'] }, about)
 /** `<first>-<last>`. */
 export const ports = (about: OptionText) => own<PortRange>('ports', ONE, about)
 export const hosts = (about: OptionText) =>

@@ -5,6 +5,7 @@ import type { Flow, Phase } from '../flow/flow.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Coded } from '../lib/errors.js'
 import type { Regex } from '../lib/regex.js'
+import type { LiveLimit } from './live-limit.js'
 import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
 import type { PolicyServices, ServiceKey } from './services.js'
@@ -47,6 +48,8 @@ export interface Scope {
   unavailable(at: NodePath, message: string, error?: Coded): void
   /** The config names something of the configuration around the document; its author is warned when that does not exist. */
   names(unit: UnitName, at: NodePath): void
+  /** The action limits how often something happens: people see it, and can empty its buckets. */
+  limit(limit: LiveLimit): void
   /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */
   login(gate: LoginGate): void
   /**
@@ -69,11 +72,22 @@ export interface Replacing {
   readonly at: NodePath
 }
 
+/** How an action is used. */
+interface ActionExample {
+  /** A policy that runs it, YAML. */
+  readonly policy: string
+  /** A request that comes to it: method and path, then a line for each header field. Absent: it needs another server or a connection. */
+  readonly request?: string
+  /** What the request is answered with; an upstream that is reached answers 200. 0: the connection is closed. */
+  readonly status?: number
+}
+
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
   /** One sentence: what it does. */
   readonly summary: string
+  readonly example: ActionExample
   /** Wrong names that it is known to be called by: refused, with its right name. */
   readonly misnamed?: readonly string[]
   readonly phases: readonly Phase[]
@@ -109,8 +123,8 @@ interface ActionBase<S extends TSchema> {
   assigns?(config: Static<S>): readonly (readonly [name: string, value: unknown])[]
   /** Where it is refused, with the reason, or asks for less, with a check. */
   readonly confined?: Readonly<Partial<Record<Confinement, string | ConfinedCheck>>>
-  /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
-  readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
+  /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted. */
+  readonly results?: { readonly name: string; readonly fields: ResultFields }
 }
 
 /** An action that runs. */
@@ -156,6 +170,34 @@ export function confinedActions(actions: readonly Action[], confinement: Confine
   })
 }
 
+/** Fields of a result by their paths: the CEL type of each and what it holds. */
+export type ResultFields = Readonly<Record<string, readonly [type: string, meaning: string]>>
+
+/** Why an action that can fail did, for results. */
+export const ERROR_RESULTS = {
+  'error.code': ['string', 'Code of what went wrong; empty when nothing did.'],
+  'error.message': ['string', 'The same for people.']
+} as const satisfies ResultFields
+
+/** What each variable below `actions.service` holds, the objects above the fields included. */
+export function resultMeanings(actions: readonly Action[]): ReadonlyMap<string, string> {
+  const meanings = new Map<string, string>()
+  for (const action of actions) {
+    if (action.availability === 'unsupported' || action.results === undefined) continue
+    const root = `actions.service.${action.results.name}`
+    meanings.set(root, `What the last run of ${action.type} left.`)
+    for (const [field, [, meaning]] of Object.entries(action.results.fields)) {
+      const names = field.split('.')
+      for (let depth = 1; depth < names.length; depth++) {
+        const above = `${root}.${names.slice(0, depth).join('.')}`
+        if (!meanings.has(above)) meanings.set(above, 'What is below it, as a map.')
+      }
+      meanings.set(`${root}.${field}`, meaning)
+    }
+  }
+  return meanings
+}
+
 /** What actions publish, by result name: `actions.service.<name>.<field>` with the CEL type of each field. */
 export function resultsOf(actions: readonly Action[]): Readonly<Record<string, Readonly<Record<string, string>>>> {
   const results: Record<string, Record<string, string>> = {}
@@ -163,7 +205,8 @@ export function resultsOf(actions: readonly Action[]): Readonly<Record<string, R
     if (action.availability === 'unsupported' || action.results === undefined) continue
     const { name, fields } = action.results
     // Two actions may share a name: an alias publishes what its original does.
-    results[name] = { ...results[name], ...fields }
+    const types = Object.entries(fields).map(([field, [type]]) => [field, type])
+    results[name] = { ...results[name], ...Object.fromEntries(types) }
   }
   return results
 }

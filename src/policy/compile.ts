@@ -7,6 +7,7 @@ import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
+import type { PolicyLimit } from './live-limit.js'
 import type { LoginGate } from './login-gate.js'
 import { type Problem, policyErrors, Reporter } from './problems.js'
 import { type CompiledAction, CompiledPhase, type CompiledRule } from './run.js'
@@ -27,6 +28,8 @@ export interface CompiledPolicy {
   readonly named: readonly NamedUnit[]
   /** The logins that its actions ask for, in the order of the document. */
   readonly logins: readonly PolicyLogin[]
+  /** The limits of its actions, in the order of the document. */
+  readonly limits: readonly PolicyLimit[]
 }
 
 /** A login that an action asks for, with what is written down when it answers a path of its own. */
@@ -78,7 +81,8 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
-  return { policy: { owner: options.owner, phases, named, reads, logins: compiler.logins }, problems: found }
+  const { logins, limits } = compiler
+  return { policy: { owner: options.owner, phases, named, reads, logins, limits }, problems: found }
 }
 
 function readingOf(phases: CompiledPolicy['phases'], actions: readonly Action[]): ResponseReading | undefined {
@@ -110,6 +114,7 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 
 class PolicyCompiler {
   readonly logins: PolicyLogin[] = []
+  readonly limits: PolicyLimit[] = []
   readonly #rules: RuleFacts[] = []
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
@@ -186,7 +191,10 @@ class PolicyCompiler {
     const run = action.compile(config, scope)
     facts.push({ node, action, config })
     if (scope.gate !== undefined) this.#login({ gate: scope.gate, decidedBy, decided }, scope)
-    return { type, run, decidedBy, decided, place: this.#document.source.place(typeNode.span.start) }
+    const place = this.#document.source.place(typeNode.span.start)
+    for (const limit of scope.limits)
+      this.limits.push({ limit, phase, rule: rule.name, ruleIndex: Number(rule.path.at(-1)), place })
+    return { type, run, decidedBy, decided, place }
   }
 
   #login(login: PolicyLogin, scope: ActionScope): void {

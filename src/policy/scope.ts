@@ -4,6 +4,7 @@ import type { Coded } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import type { Scope, UnitName } from './action.js'
+import type { LiveLimit } from './live-limit.js'
 import type { LoginGate } from './login-gate.js'
 import { type NodePath, type Problem, policyErrors, type Reporter } from './problems.js'
 import { scalarOffsets } from './scalar-offsets.js'
@@ -44,6 +45,8 @@ export class ActionScope implements Scope {
   readonly rule: string
   /** What the action has said by `login`. */
   gate: LoginGate | undefined = undefined
+  /** What the action has said by `limit`. */
+  readonly limits: LiveLimit[] = []
   readonly #document: DocumentScope
   readonly #anchor: Anchor
 
@@ -113,6 +116,10 @@ export class ActionScope implements Scope {
 
   names(unit: UnitName, at: NodePath): void {
     noteName(this.#document, unit, { path: [...this.#anchor.path, ...at], node: this.#find(at, false).node })
+  }
+
+  limit(limit: LiveLimit): void {
+    this.limits.push(limit)
   }
 
   login(gate: LoginGate): void {

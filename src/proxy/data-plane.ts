@@ -1,26 +1,29 @@
 import type { Exchange } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
-import { AddressCounts, type TurnedAway } from '../lib/client-limits.js'
+import type { TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { AddressFilter } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
-import { AccessLog, ConnectionLog, type LineWriter } from '../telemetry/access-log.js'
+import { AccessLog, type AccessSample, ConnectionLog, type LineWriter } from '../telemetry/access-log.js'
 import { type EventSink, TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { Tracer } from '../telemetry/traces/tracer.js'
 import type { ClientTransport, ListenLimits, ServerTransport, SharedPortHandler } from '../transport/contract.js'
 import { READ_BYTES } from '../transport/http1/wire.js'
 import { Admission } from './admission.js'
 import type { ClientAddress } from './client-address.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
-import { openHttpListener } from './http-listener.js'
+import { type HttpListenerParts, openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
 import type { Observers } from './observers.js'
 import { Pipeline } from './pipeline.js'
-import { type Address, ProcessPorts } from './ports.js'
-import { TcpListener } from './tcp-listener.js'
-import { ListenerTls, type ServerIdentity, TcpTermination, TlsContexts } from './tls.js'
+import { type Address, type PortsParts, ProcessPorts } from './ports.js'
+import { TcpConnections, TcpListener, type TcpListenerParts } from './tcp-listener.js'
+import { OwnTerminationPlaces, TcpTermination, type TerminationPlaces } from './tcp-termination.js'
+import type { TicketKeys } from './ticket-keys.js'
+import { ListenerTls, type ServerIdentity, TlsContexts } from './tls.js'
 import type { Upstreams } from './upstreams.js'
 
 /** What listeners and pipelines are made of. */
@@ -32,6 +35,8 @@ export interface TrafficParts {
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** See `PipelineParts`. */
   readonly observers: Observers
+  /** Makes traces; absent: there are none. */
+  readonly tracer?: Tracer
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly kinds: HeaderKinds
@@ -43,8 +48,8 @@ export interface TrafficParts {
   }
   /** Takes the lines of the access log, which has a switch of its own. */
   readonly lines: LineWriter
-  /** Share of the exchanges that get a line; undefined: no access log. */
-  readonly accessLog: number | undefined
+  /** Which exchanges get a line; undefined: no access log. */
+  readonly accessLog: AccessSample | undefined
   /** Called with what went through. */
   readonly events: EventSink
   readonly region: string
@@ -59,6 +64,17 @@ export interface TrafficParts {
   readonly beside?: { readonly at: Address; readonly handler: SharedPortHandler }
   /** What the process itself listens on: see `PortsParts`. */
   readonly reserved: readonly Address[]
+  readonly ticketKeys: TicketKeys
+  /** The handshakes of TCP edges; absent: this thread alone has some. */
+  readonly terminations?: TerminationPlaces
+  /** How ports are opened; absent: sockets that this thread accepts and serves. */
+  readonly sockets?: (parts: SocketParts) => Pick<PortsParts, 'openHttp' | 'openTcp'>
+}
+
+/** What serves the connections of a port. */
+export interface SocketParts {
+  readonly http: HttpListenerParts
+  readonly tcp: TcpListenerParts
 }
 
 /** What carries traffic, put together. */
@@ -77,7 +93,7 @@ export interface Traffic {
 /** Composes the data plane above the engine. Opens nothing: the ports do when a configuration asks for it. */
 export function createTraffic(parts: TrafficParts): Traffic {
   const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
-  const contexts = new TlsContexts({ clock })
+  const contexts = new TlsContexts({ clock, ticketKeys: parts.ticketKeys })
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
   const endpoints = new AddressFilter('endpoints', { log: lines, refused: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEventSource(parts.events)
@@ -94,6 +110,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       log
     }),
     observers: parts.observers,
+    tracer: parts.tracer,
     clock,
     metrics,
     challenge: parts.challenge,
@@ -127,13 +144,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     termination: new TcpTermination({
       contexts,
       listeners: tls,
-      get handshakes() {
-        return limits.handshakes ?? Number.POSITIVE_INFINITY
-      },
-      ofAddress: new AddressCounts(
-        () => limits.handshakesPerAddress ?? 0,
-        (peer) => forwarding.isTrusted(unmapIpv4(peer))
-      ),
+      places: parts.terminations ?? new OwnTerminationPlaces(limits, (peer) => forwarding.isTrusted(unmapIpv4(peer))),
       turnedAway: parts.turnedAway,
       log
     }),
@@ -149,8 +160,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     region
   }
   const ports: ProcessPorts = new ProcessPorts({
-    openHttp: (unit) => openHttpListener(unit, http),
-    openTcp: (edge, at, address) => TcpListener.open(edge, at, address, tcp),
+    ...(parts.sockets ?? ownSockets)({ http, tcp }),
     tcpHost: parts.tcp.host,
     reserved: parts.reserved,
     timeouts,
@@ -167,5 +177,12 @@ export function createTraffic(parts: TrafficParts): Traffic {
       tls.ahead(snapshot)
     },
     stop: () => contexts.stop()
+  }
+}
+
+function ownSockets({ http, tcp }: SocketParts): Pick<PortsParts, 'openHttp' | 'openTcp'> {
+  return {
+    openHttp: (unit) => openHttpListener(unit, http),
+    openTcp: (edge, at, address) => TcpListener.open(edge, new TcpConnections(edge, at, tcp), address, tcp)
   }
 }

@@ -1,6 +1,7 @@
 import type { Sent } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
-import type { RateOutcome, TrafficRates } from '../telemetry/traffic-rates.js'
+import type { Metrics } from '../telemetry/metrics.js'
+import type { RateOutcome } from '../telemetry/traffic-rates.js'
 
 /** What the pipeline knows of an exchange for rates. */
 interface CountedExchange {
@@ -18,9 +19,15 @@ interface CountedExchange {
   readonly own: boolean
 }
 
-/** Counts an exchange that has ended at `at` (monotonic milliseconds). */
-export function countExchange(rates: TrafficRates, exchange: CountedExchange, sent: Sent, at: number): void {
-  const { snapshot, route, edge, inner, inside, flow } = exchange
+/** Counts an exchange that has ended at `at` (monotonic milliseconds) and took `duration` (milliseconds). */
+export function countExchange(
+  { rates, meter }: Pick<Metrics, 'rates' | 'meter'>,
+  exchange: CountedExchange,
+  sent: Sent,
+  { at, duration }: { readonly at: number; readonly duration: number }
+): void {
+  const { snapshot, route, edge, inner, inside, flow, status } = exchange
+  if (inside === undefined) meter.count(status, duration, sent.bytesIn, sent.bytesOut)
   rates.count({
     route: route?.id,
     edge,

@@ -1,8 +1,9 @@
 import { fieldsForReading } from '../flow/content-coding.js'
 import { FAILURES } from '../flow/error-codes.js'
 import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
-import type { Flow, FlowRequest, FlowResponse } from '../flow/flow.js'
+import { type Flow, type FlowRequest, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
+import type { FlowTrace } from '../flow/trace.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
@@ -154,6 +155,12 @@ export class Forwarding {
       status: failed ? undefined : answer.head.status,
       failure: failed ? answer.failure : undefined
     })
+    this.#flow.trace?.answered({
+      at: this.#begun + this.#duration,
+      server: server.name,
+      status: failed ? undefined : answer.head.status,
+      failure: failed ? answer.failure : undefined
+    })
     if (!failed && !isRefusal(answer, server, retriesOf(server))) return this.#forwarded(answer)
     return this.#again(answer, target)
   }
@@ -164,9 +171,11 @@ export class Forwarding {
     const { server } = target
     this.#target = target
     if (this.#attempt === 1 && this.#budget === undefined && server.settings.retries !== undefined) {
-      this.#budget = upstreams.retryBudget(this.#units, this.#key as string)
+      this.#budget = upstreams.retryBudget(this.#key as string)
       this.#budget.earn(retriesOf(server))
     }
+    const { trace, speaksBytes } = this.#flow
+    if (trace !== undefined) this.#write(trace)
     this.#options ??= this.#made()
     let options = this.#options
     if (this.#tries !== undefined) {
@@ -174,7 +183,6 @@ export class Forwarding {
       this.#connect = undefined
       options = { ...options, onConnected: () => (this.#connect = clock.monotonic() - from) }
     }
-    const { speaksBytes } = this.#flow
     this.#end = server.begin()
     return speaksBytes === undefined
       ? clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server))
@@ -255,9 +263,22 @@ export class Forwarding {
     return { response, duration, reusedConnection }
   }
 
+  /** The upstream learns which span its request belongs to: each try is one. */
+  #write(trace: FlowTrace): void {
+    trace.sends(this.#flow.request.headers, this.#begun + this.#duration)
+    if (this.#options === undefined || !trace.sampled) return
+    this.#options = { ...this.#options, head: { ...this.#options.head, headers: this.#fields() } }
+  }
+
+  #fields(): HeaderList {
+    const { request, reads } = this.#flow
+    return reads === undefined ? request.headers.list : fieldsForReading(request.headers, reads)
+  }
+
   #made(): ForwardOptions {
     const { timeouts, kinds } = this.#parts
-    const { request, reads } = this.#flow
+    const { request, requestId } = this.#flow
+    if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
     return {
       head: {
         method: request.method,
@@ -265,7 +286,7 @@ export class Forwarding {
         authority: request.head.authority,
         scheme: request.head.scheme,
         version: '1.1',
-        headers: reads === undefined ? request.headers.list : fieldsForReading(request.headers, reads)
+        headers: this.#fields()
       },
       body: request.body,
       connectTimeout: timeouts.connect,

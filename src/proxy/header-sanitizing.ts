@@ -40,6 +40,7 @@ const BY_NAME: Readonly<Record<string, HeaderKind>> = {
   'content-length': KIND.fixed,
   forwarded: KIND.forwarded,
   'x-real-ip': KIND.forwarded,
+  'x-request-id': KIND.forwarded,
   'sluice-error-code': KIND.errorCode
 }
 
@@ -49,11 +50,24 @@ const REMEMBERED = 2_048
 /** Name as it stands on the wire → kind, remembered so that the usual names cost one lookup and no lower-casing. */
 export class HeaderKinds {
   readonly #kinds = new Map<string, HeaderKind>()
+  readonly #more: Readonly<Record<string, HeaderKind>>
+
+  /** `trusted`: lower-case names of further fields that are believed only from trusted peers. `never`: of those that never pass. */
+  constructor({
+    trusted = [],
+    never = []
+  }: { readonly trusted?: readonly string[]; readonly never?: readonly string[] } = {}) {
+    this.#more = Object.fromEntries([
+      ...trusted.map((name) => [name, KIND.forwarded] as const),
+      ...never.map((name) => [name, KIND.hop] as const)
+    ])
+  }
 
   of(name: string): HeaderKind {
     const known = this.#kinds.get(name)
     if (known !== undefined) return known
-    const kind = classify(name.toLowerCase())
+    const lower = name.toLowerCase()
+    const kind = Object.hasOwn(this.#more, lower) ? (this.#more[lower] as HeaderKind) : classify(lower)
     if (this.#kinds.size < REMEMBERED) this.#kinds.set(name, kind)
     return kind
   }

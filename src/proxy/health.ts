@@ -18,20 +18,67 @@ export interface HealthCheckParts {
   readonly clock: Clock
   /** From 0 to below 1; absent: `Math.random`. */
   readonly random?: () => number
+  /** Called with what checks have decided, and with undefined when a server is checked no more. Must not throw. */
+  readonly decided?: (check: string, found: Found | undefined) => void
 }
 
 /** What one check found. */
-interface Found {
+export interface Found {
   readonly ok: boolean
   /** For people. */
   readonly reason: string
+}
+
+/** Keeps checking servers. */
+export interface ServerChecks {
+  /** The server is checked from now on, if its unit wants that. */
+  begin(server: Server): void
+  /** It is checked no more. */
+  end(server: Server): void
+}
+
+/** Names a check: servers of equal names are checked alike. */
+function checkOf(server: Server): string {
+  return `${server.place} ${JSON.stringify(server.settings.health ?? null)}`
+}
+
+/** In a thread that checks nothing: what another one has found. */
+export class LearntChecks implements ServerChecks {
+  readonly #found = new Map<string, Found>()
+  readonly #servers = new Map<string, Set<Server>>()
+
+  begin(server: Server): void {
+    if (server.settings.health === undefined) return
+    const check = checkOf(server)
+    const servers = this.#servers.get(check) ?? new Set()
+    this.#servers.set(check, servers.add(server))
+    const found = this.#found.get(check)
+    if (found !== undefined) server.decided(found.ok, found.reason)
+  }
+
+  end(server: Server): void {
+    const check = checkOf(server)
+    const servers = this.#servers.get(check)
+    servers?.delete(server)
+    if (servers?.size === 0) this.#servers.delete(check)
+  }
+
+  /** What checks have decided; undefined: nothing is checked any more. */
+  learn(check: string, found: Found | undefined): void {
+    if (found === undefined) {
+      this.#found.delete(check)
+      return
+    }
+    this.#found.set(check, found)
+    for (const server of this.#servers.get(check) ?? []) server.decided(found.ok, found.reason)
+  }
 }
 
 /**
  * Asks servers whether they work, each at the pace of its unit and spread in time. A check never outlives the unit: it ends with
  * `end`. Its connections are those of traffic, so that what it finds is what a request would.
  */
-export class HealthChecks {
+export class HealthChecks implements ServerChecks {
   readonly #parts: HealthCheckParts
   readonly #running = new Map<Server, Check>()
 
@@ -49,7 +96,7 @@ export class HealthChecks {
   /** Asks the server no more. */
   end(server: Server): void {
     this.#running.get(server)?.stop()
-    this.#running.delete(server)
+    if (this.#running.delete(server)) this.#parts.decided?.(checkOf(server), undefined)
   }
 
   stop(): void {
@@ -90,7 +137,10 @@ class Check {
   async #check(): Promise<void> {
     const { ok, reason } = await this.#ask()
     if (this.#stopped) return
-    this.#server.checked(ok, reason)
+    const server = this.#server
+    const before = server.found
+    server.checked(ok, reason)
+    if (server.found !== before) this.#parts.decided?.(checkOf(server), { ok, reason })
     this.#timer = this.#after(this.#settings.interval * (1 + SPREAD * (2 * this.#random() - 1)))
   }
 

@@ -84,7 +84,7 @@ class ConnectionPolicy {
   }
 }
 
-interface HttpListenerParts extends ConnectionPolicyParts {
+export interface HttpListenerParts extends ConnectionPolicyParts {
   readonly serverTransport: ServerTransport
   readonly pipeline: Pipeline
   readonly tls: ListenerTls
@@ -98,11 +98,18 @@ interface HttpListenerParts extends ConnectionPolicyParts {
   readonly logRefused: boolean
 }
 
-/**
- * Opens a listening socket and hands its connections to the policy and its exchanges to the pipeline. Until `accept` its
- * connections are closed unread. Rejects with the system's error.
- */
-export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
+/** What a listener does with its connections, and how it reads them. */
+export interface HttpService {
+  readonly options: ListenOptions
+  readonly handler: Handler
+  /** Connections are served from now on; before, they wait. */
+  accept(): void
+  /** Those that still wait are closed. */
+  close(): void
+}
+
+/** Hands the connections of a listener to the policy and its exchanges to the pipeline. */
+export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpService {
   const { name, host, port, tls, publicPort, proxyProtocol, pathForm } = unit
   const protocol = tls ? 'https' : 'http'
   const entry: EntryFacts = {
@@ -120,9 +127,12 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
     const client = unmapIpv4(facts.peer.address)
     parts.log.info({ connection: facts.id, listener: facts.listener, client, ...fields }, message)
   }
-  let accepting = false
+  let open: (served: boolean) => void = () => undefined
+  const opened = new Promise<boolean>((resolve) => {
+    open = resolve
+  })
   const handler: Handler = {
-    connection: (facts) => accepting && policy.admit(facts),
+    connection: (facts) => policy.admit(facts),
     closed: (facts) => policy.closed(facts),
     exchange: (exchange) => parts.pipeline.serve(exchange, entry, policy.results(exchange.connection.id)),
     refused(facts, status, why) {
@@ -139,6 +149,7 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
   const options: ListenOptions = {
     name,
     limits: parts.limits,
+    opened,
     exempt: (address) => parts.forwarding.isTrusted(unmapIpv4(address)),
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
     ...(tls && beside !== undefined ? { beside } : {}),
@@ -146,12 +157,29 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
       ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(unmapIpv4(address)) } }
       : {})
   }
+  return {
+    options,
+    handler,
+    accept() {
+      open(true)
+    },
+    close() {
+      open(false)
+    }
+  }
+}
+
+/** Opens a listening socket that serves its connections itself. Rejects with the system's error. */
+export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
+  const { host, port } = unit
+  const { options, handler, accept, close } = httpService(unit, parts)
   const listening = await parts.serverTransport.listen({ host, port }, options, handler)
   return {
     address: listening.address,
-    accept() {
-      accepting = true
-    },
-    drain: (deadline) => listening.drain(deadline)
+    accept,
+    drain(deadline) {
+      close()
+      return listening.drain(deadline)
+    }
   }
 }

@@ -6,8 +6,11 @@ import type { AdmittedFlow } from './admission.js'
 
 /** Looks at exchanges of clients. Its methods do not throw. */
 export interface ExchangeObserver {
-  /** An exchange is admitted and no step has run. Answers what takes down how it is decided, if anything does. */
-  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
+  /**
+   * An exchange is admitted and no step has run. Answers what takes down how it is decided, if anything does, or that it is passed
+   * over: then it is asked again only when the exchange has ended.
+   */
+  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | 'passed-over' | undefined
   /** The request is about to be forwarded as the flow has it. `upstream`: key of the unit; undefined: the route has none. */
   forwards?(flow: Flow, upstream: string | undefined): void
   /** The head of the answer is final, as `flow.response` has it. `code`: of the error that it is, if it is one. */
@@ -33,14 +36,19 @@ export class Observers {
     }
   }
 
-  /** An exchange begins. The first explainer that an observer answers takes it down; the later ones are not used. */
-  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined {
-    let explainer: Explainer<Flow> | undefined
+  /**
+   * An exchange begins. The first explainer that an observer answers takes it down; the later ones are not used. Is it looked at
+   * before it ends?
+   */
+  begins(exchange: Exchange, flow: AdmittedFlow): boolean {
+    let observed = false
     for (const observer of this.#list) {
       const own = observer.begins(exchange, flow)
-      explainer ??= own
+      if (own === 'passed-over') continue
+      observed = true
+      flow.explainer ??= own
     }
-    return explainer
+    return observed
   }
 
   forwards(flow: Flow, upstream: string | undefined): void {

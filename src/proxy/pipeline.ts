@@ -9,6 +9,7 @@ import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { Tracer } from '../telemetry/traces/tracer.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
 import { countExchange } from './exchange-rates.js'
@@ -16,7 +17,7 @@ import type { Forwarded, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
-import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
+import { discard, failureResponse, localResponse, nameTo, responseOf, send } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
 
 /** What a pipeline is made of, and where it reports to. */
@@ -26,6 +27,8 @@ export interface PipelineParts {
   readonly forwarder: Forwards
   /** What looks at exchanges of clients. */
   readonly observers: Observers
+  /** Absent: no traces are made. */
+  readonly tracer?: Tracer | undefined
   readonly clock: Clock
   readonly metrics: Metrics
   /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
@@ -67,6 +70,8 @@ interface RequestContext extends RoutePlace {
   reusedConnection: boolean | undefined
   /** Made when the request is forwarded and a log or an event shows it. */
   tries: UpstreamTries | undefined
+  /** Does an observer look at it before it ends? */
+  observed: boolean
   /** Value of Strict-Transport-Security in the answer. */
   hsts: string | undefined
 }
@@ -120,6 +125,7 @@ export class Pipeline {
       upstreamDuration: undefined,
       reusedConnection: undefined,
       tries: undefined,
+      observed: false,
       hsts: undefined
     }
     metrics.inFlight.inc()
@@ -163,7 +169,7 @@ export class Pipeline {
   /** The steps up to the first that waits run at once. */
   #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Sent | Promise<Sent> {
     const { exchange, snapshot, inside } = context
-    const { admission } = this.#parts
+    const { admission, observers, tracer } = this.#parts
     const asked = admission.target(exchange)
     if ('status' in asked) return this.#refuse(context, asked)
     const found =
@@ -174,7 +180,10 @@ export class Pipeline {
     flow.signal = exchange.signal
     context.flow = flow
     if (inside !== undefined) flow.depth = inside.depth
-    else if (this.#parts.observers.list.length > 0) flow.explainer = this.#parts.observers.begins(exchange, flow)
+    else {
+      if (observers.list.length > 0) context.observed = observers.begins(exchange, flow)
+      if (tracer !== undefined) flow.trace = tracer.begins(flow, context.begun)
+    }
     const { host, path } = flow.request.target
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
     const proof = this.#parts.challenge(host, path)
@@ -226,9 +235,8 @@ export class Pipeline {
   async #forward(context: RequestContext, flow: AdmittedFlow): Promise<Sent> {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder, observers } = this.#parts
-    if (accessLog !== undefined || events.wantsExchanges || observers.list.length > 0)
-      context.tries = new UpstreamTries()
-    if (observers.list.length > 0 && context.inside === undefined) observers.forwards(flow, route?.upstream)
+    if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
+    if (context.observed) observers.forwards(flow, route?.upstream)
     const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
     let forwarded = forwarding.start()
     while (forwarded instanceof Promise) forwarded = forwarding.answered(await forwarded)
@@ -290,7 +298,9 @@ export class Pipeline {
     context.status = response.status
     context.own = response.local
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
-    if (observers.list.length > 0 && context.inside === undefined) observers.answers(flow, context.status, context.code)
+    if (context.observed) observers.answers(flow, context.status, context.code)
+    // After those who compare what policies decide: two tries of one request have two ids.
+    if (context.code !== undefined) nameTo(response, flow)
     if (response === forwarded.response && forwarded.pipe !== undefined)
       return splice(exchange, response, forwarded.pipe)
     const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
@@ -303,6 +313,7 @@ export class Pipeline {
     context.own = true
     context.code = answer.code
     const response = failureResponse(answer)
+    if (context.flow !== undefined) nameTo(response, context.flow)
     addTo(response, context.flow?.responseFields, context.hsts)
     const own = isGrpc(context.exchange.request.headers) ? grpcRefusal(response) : response
     return send(context.exchange, own, answer.close)
@@ -332,7 +343,7 @@ export class Pipeline {
     if (route !== undefined) metrics.routeEnded(route.id, duration)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
-    countExchange(metrics.rates, context, sent, at)
+    countExchange(metrics, context, sent, { at, duration })
     const record = {
       connection: exchange.connection,
       request: exchange.request,
@@ -349,7 +360,9 @@ export class Pipeline {
     }
     accessLog?.write(record)
     events.exchange(record)
-    if (context.inside === undefined && this.#parts.observers.list.length > 0) this.#parts.observers.ended(record)
+    if (context.inside !== undefined) return
+    this.#parts.tracer?.ended(record, context.begun)
+    if (this.#parts.observers.list.length > 0) this.#parts.observers.ended(record)
   }
 }
 

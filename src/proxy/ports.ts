@@ -14,11 +14,13 @@ import {
   type MissingPortsLog
 } from './port-changes.js'
 
+/** A listening address. */
 export interface Address {
   readonly host: string
   readonly port: number
 }
 
+/** How many connections ended by themselves in a drain, and how many were cut. */
 export interface Drained {
   readonly ended: number
   readonly cut: number
@@ -39,6 +41,7 @@ export interface OpenTcpPort extends OpenPort {
   hand(edge: string, at: HostPort): void
 }
 
+/** What opens ports, and what they are held to. */
 export interface PortsParts {
   /** Both bind and reject with the system's error. */
   readonly openHttp: (unit: ListenerUnit) => Promise<OpenPort>

@@ -2,8 +2,9 @@ import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FailureAnswer } from '../flow/error-codes.js'
 import type { Exchange, Outgoing, Sent } from '../flow/exchange.js'
-import type { FlowResponse } from '../flow/flow.js'
+import { type Flow, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields } from '../flow/headers.js'
+import { TRACE_ID } from '../flow/trace.js'
 import type { Verdict } from '../flow/verdict.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>
@@ -31,6 +32,12 @@ export function localResponse(status: number, headers: string[], body?: Uint8Arr
     transforms: [],
     trailers: undefined
   }
+}
+
+/** An answer that is an error says by which names logs and traces know the exchange. */
+export function nameTo({ headers }: FlowResponse, { requestId, trace }: Flow): void {
+  headers.set(REQUEST_ID, requestId)
+  if (trace !== undefined) headers.set(TRACE_ID, trace.traceId)
 }
 
 /** Sends a response with its body through the transforms that were asked for. */

@@ -1,6 +1,7 @@
 import { UNREACHED } from '../flow/error-codes.js'
 import type { FlowRequest } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
+import { ownRecords, SharedRecord } from '../lib/shared-records.js'
 import type { Retries, RetryCondition } from '../runtime/plan.js'
 import type { Answer } from '../transport/contract.js'
 import { isIn, type Server } from './server.js'
@@ -71,41 +72,74 @@ function conditionOf(answer: Extract<Answer, { kind: 'failed' }>): RetryConditio
   return retry === 'safe' ? 'refused_stream' : 'closed'
 }
 
+/** What is gone of the reserve, when the present second began (+ 1; 0: none has), and retries in it. */
+const GONE = 0
+const SECOND = 1
+const IN_SECOND = 2
+/** How many numbers the record of a budget has. */
+export const BUDGET_NUMBERS = 3
+
+/** Name of the record with the budget of a unit. */
+export function budgetName(key: string): string {
+  return `retries ${key}`
+}
+
 /**
  * Bounds the retries of one backend, all requests of the process together, so that an outage is not made worse by them. In any stretch
  * of time there are no more of them than the share of its requests and ten, and no more in a second than `perSecond`.
  */
 export class RetryBudget {
   readonly #clock: Clock
-  #earned = RESERVE
-  #second = Number.NEGATIVE_INFINITY
-  #inSecond = 0
+  #record: SharedRecord | undefined
 
-  constructor(clock: Clock) {
+  /** `record`: has `BUDGET_NUMBERS`; where it is still on its way there is no retry that a bound counts. */
+  constructor(clock: Clock, record: SharedRecord | Promise<SharedRecord> = ownRecords.of('', BUDGET_NUMBERS)) {
     this.#clock = clock
+    if (record instanceof SharedRecord) this.#record = record
+    // What never comes leaves the backend without such retries.
+    else
+      record.then(
+        (come) => {
+          this.#record = come
+        },
+        () => undefined
+      )
   }
 
   /** A request came, which is no retry. */
   earn({ share }: Retries): void {
-    if (share !== undefined) this.#earned = Math.min(RESERVE, this.#earned + share)
+    const record = this.#record
+    if (share === undefined || record === undefined) return
+    // Read beside the lock: where nothing is gone nothing can be earned, and that is nearly always so.
+    if (record.numbers[GONE] === 0 || !record.lock()) return
+    record.numbers[GONE] = Math.max(0, (record.numbers[GONE] as number) - share)
+    record.unlock()
   }
 
   /** Takes a retry out of the budget; false when there is none left. */
   take({ share, perSecond }: Retries): boolean {
-    if (share !== undefined && this.#earned < 1) return false
-    if (perSecond !== undefined && !this.#takeInSecond(perSecond)) return false
-    if (share !== undefined) this.#earned--
-    return true
+    if (share === undefined && perSecond === undefined) return true
+    const record = this.#record
+    if (record === undefined || !record.lock()) return false
+    try {
+      const gone = record.numbers[GONE] as number
+      if (share !== undefined && RESERVE - gone < 1) return false
+      if (perSecond !== undefined && !this.#takeInSecond(record.numbers, perSecond)) return false
+      if (share !== undefined) record.numbers[GONE] = gone + 1
+      return true
+    } finally {
+      record.unlock()
+    }
   }
 
-  #takeInSecond(most: number): boolean {
-    const now = this.#clock.monotonic()
-    if (now - this.#second >= 1_000) {
-      this.#second = now
-      this.#inSecond = 0
+  #takeInSecond(numbers: Float64Array, most: number): boolean {
+    const now = this.#clock.monotonic() + 1
+    if (numbers[SECOND] === 0 || now - (numbers[SECOND] as number) >= 1_000) {
+      numbers[IN_SECOND] = 0
+      numbers[SECOND] = now
     }
-    if (this.#inSecond >= most) return false
-    this.#inSecond++
+    if ((numbers[IN_SECOND] as number) >= most) return false
+    numbers[IN_SECOND] = (numbers[IN_SECOND] as number) + 1
     return true
   }
 }

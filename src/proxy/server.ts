@@ -33,6 +33,22 @@ export type Observer = 'check' | 'traffic'
 /** What a unit says of the health of its server. */
 type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
 
+/** What traffic has found of a place. Plain data. */
+export interface OutageState {
+  /** Failures in a row. */
+  readonly failures: number
+  /** Monotonic milliseconds; 0: traffic has nothing against it. */
+  readonly downUntil: number
+  readonly reason: string
+}
+
+/** Where what traffic finds of places is judged, for the threads that only serve. */
+export interface OutageJudge {
+  /** `tolerated`: failures in a row, after a connection was there, until it is taken for down. */
+  failed(place: string, how: { readonly unreached: boolean; readonly reason: string; readonly tolerated: number }): void
+  answered(place: string): void
+}
+
 /**
  * What traffic has found of one place, where several backends name it: it fails for all of them. Each backend has its own server
  * for that, because what they ask of it differs.
@@ -40,17 +56,82 @@ type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retrie
 export class Outage {
   /** Those that it is about. */
   readonly servers = new Set<Server>()
-  /** Failures in a row. */
-  failures = 0
-  readonly backoff = new Backoff(AVOIDED)
-  /** Monotonic milliseconds; 0: traffic has nothing against it. */
-  downUntil = 0
-  reason = ''
+  readonly #clock: Clock
+  readonly #backoff = new Backoff(AVOIDED)
+  /** Called after each change. Must not throw. */
+  changed: ((state: OutageState) => void) | undefined = undefined
+  /** Judges in the place of this one, with the name of the place there. */
+  judge: { readonly by: OutageJudge; readonly place: string } | undefined = undefined
+  #failures = 0
+  #downUntil = 0
+  #reason = ''
 
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  get state(): OutageState {
+    return { failures: this.#failures, downUntil: this.#downUntil, reason: this.#reason }
+  }
+
+  get downUntil(): number {
+    return this.#downUntil
+  }
+
+  get reason(): string {
+    return this.#reason
+  }
+
+  /** Is there nothing to be remembered? */
+  get isOver(): boolean {
+    return this.#failures === 0 && this.#downUntil === 0
+  }
+
+  /** `unreached`: no connection came about. `tolerated`: see `OutageJudge`. */
+  failed(how: { readonly unreached: boolean; readonly reason: string; readonly tolerated: number }): void {
+    if (this.judge !== undefined) {
+      this.judge.by.failed(this.judge.place, how)
+      return
+    }
+    const { unreached, reason, tolerated } = how
+    this.#failures++
+    if (unreached || this.#failures >= tolerated) {
+      this.#downUntil = this.#clock.monotonic() + this.#backoff.next()
+      this.#failures = 0
+      this.#reason = reason
+      for (const server of this.servers) server.isAvoided(reason)
+    }
+    this.changed?.(this.state)
+  }
+
+  succeeded(): void {
+    if (this.isOver) return
+    if (this.judge !== undefined) {
+      this.judge.by.answered(this.judge.place)
+      return
+    }
+    const down = this.#downUntil > 0
+    this.over()
+    if (down) for (const server of this.servers) server.returned()
+  }
+
+  /** A check found it up; what traffic found is older. */
   over(): void {
-    this.failures = 0
-    this.downUntil = 0
-    this.backoff.reset()
+    if (this.isOver) return
+    this.#failures = 0
+    this.#downUntil = 0
+    this.#backoff.reset()
+    this.changed?.(this.state)
+  }
+
+  /** What was judged elsewhere. */
+  learn({ failures, downUntil, reason }: OutageState): void {
+    const before = this.#downUntil
+    this.#failures = failures
+    this.#downUntil = downUntil
+    this.#reason = reason
+    if (downUntil > before) for (const server of this.servers) server.isAvoided(reason)
+    else if (before > 0 && downUntil === 0) for (const server of this.servers) server.returned()
   }
 }
 
@@ -76,7 +157,7 @@ export class Server {
   /** Dials of it under way that others have outrun. */
   #outrun = 0
   #active = 0
-  #outage = new Outage()
+  #outage: Outage
   /** What checks found; undefined before the first. */
   #checked: boolean | undefined
   /** Checks in a row that contradict `#checked`. */
@@ -93,6 +174,7 @@ export class Server {
     this.settings = unit ?? {}
     this.scheme = unit?.protocol ?? 'http'
     this.address = unit === undefined ? '' : authorityOf(unit)
+    this.#outage = new Outage(clock)
     this.#outage.servers.add(this)
   }
 
@@ -169,11 +251,7 @@ export class Server {
 
   /** It answered. */
   succeeded(): void {
-    const outage = this.#outage
-    outage.failures = 0
-    if (outage.downUntil === 0) return
-    outage.over()
-    for (const server of outage.servers) server.#returned()
+    this.#outage.succeeded()
   }
 
   /** What ended the attempt; what the client did says nothing of the server. */
@@ -187,6 +265,11 @@ export class Server {
     this.#failure(false, `status ${status}`)
   }
 
+  /** What checks have decided so far; undefined: nothing. */
+  get found(): boolean | undefined {
+    return this.#checked
+  }
+
   /** What a check found. */
   checked(ok: boolean, reason: string): void {
     const { rise = 1, fall = 1 } = this.settings.health ?? {}
@@ -197,6 +280,12 @@ export class Server {
     this.#contrary++
     // The first check decides at once: before it nothing is known.
     if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return
+    this.decided(ok, reason)
+  }
+
+  /** What checks have decided, here or in another thread. */
+  decided(ok: boolean, reason: string): void {
+    if (this.#checked === ok) return
     const first = this.#checked === undefined
     this.#checked = ok
     this.#contrary = 0
@@ -204,27 +293,28 @@ export class Server {
       // What traffic found before is older.
       const outage = this.#outage
       const down = outage.downUntil > 0
-      outage.over()
-      for (const server of outage.servers) if (down && server !== this) server.#returned()
+      if (outage.judge === undefined) outage.over()
+      for (const server of outage.servers) if (down && server !== this) server.returned()
       if (!first) this.#upSince = this.#clock.monotonic()
     }
     this.#sees(ok ? 'up' : 'down', reason, 'check')
   }
 
-  #failure(unreached: boolean, reason: string): void {
-    this.failures++
-    const outage = this.#outage
-    outage.failures++
-    if (!unreached && outage.failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
-    outage.downUntil = this.#clock.monotonic() + outage.backoff.next()
-    outage.failures = 0
-    outage.reason = reason
-    for (const server of outage.servers) if (server.#checked !== false) server.#sees('down', reason, 'traffic')
+  /** Called by the outage: traffic has found it down. */
+  isAvoided(reason: string): void {
+    if (this.#checked !== false) this.#sees('down', reason, 'traffic')
   }
 
-  #returned(): void {
+  /** Called by the outage: traffic has found it up again. */
+  returned(): void {
     this.#upSince = this.#clock.monotonic()
     if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
+  }
+
+  #failure(unreached: boolean, reason: string): void {
+    this.failures++
+    const tolerated = this.settings.passiveHealth?.failures ?? TOLERATED
+    this.#outage.failed({ unreached, reason, tolerated })
   }
 
   #sees(state: 'up' | 'down', reason: string, by: Observer): void {

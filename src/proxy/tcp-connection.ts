@@ -20,7 +20,7 @@ import { AbortList } from '../transport/deadlines.js'
 import { cut, ignore } from '../transport/pipes.js'
 import type { Server } from './server.js'
 import { type PipeEnd, TcpPipe } from './tcp-pipe.js'
-import type { TcpTermination } from './tls.js'
+import type { TcpTermination } from './tcp-termination.js'
 import { absence, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
 export interface TcpConnectionParts {

@@ -1,12 +1,14 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import type { EntryFacts } from '../flow/flow.js'
-import { AddressCounts, type Crowding, type TurnedAway } from '../lib/client-limits.js'
+import type { Crowding, TurnedAway } from '../lib/client-limits.js'
 import { DeadlineTimer } from '../lib/deadline-timer.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { HostPort } from '../runtime/plan.js'
+import { bind } from '../transport/bind.js'
 import { SocketFacts } from '../transport/connection-facts.js'
-import { bind } from '../transport/listener.js'
+import type { ListenLimits, Place } from '../transport/contract.js'
 import { ignore } from '../transport/pipes.js'
+import { ListenerPlaces } from '../transport/places.js'
 import { readProxyHeader } from '../transport/proxy-protocol.js'
 import type { ClientAddress } from './client-address.js'
 import type { Address, Drained, OpenTcpPort } from './ports.js'
@@ -17,7 +19,7 @@ export interface TcpListenerParts extends TcpConnectionParts {
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean
   /** Most connections of one listener at a time, and of one address; 0: no limit. Trusted peers are exempt. */
-  readonly limits: { readonly connections: number; readonly connectionsPerAddress?: number }
+  readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
   readonly region: string
 }
@@ -25,55 +27,55 @@ export interface TcpListenerParts extends TcpConnectionParts {
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1_000
 
-/**
- * A listening socket of a TCP edge and its connections. Until `accept` connections wait unread. Which edge serves here may
- * change; a connection keeps the one that it came to.
- */
-export class TcpListener implements OpenTcpPort {
-  readonly address: Address
-  readonly #server: Server
+/** What serves the connections of one port of TCP edges, wherever they were accepted. */
+export interface TcpServing {
+  /** Serves a socket that has not been read. `place`: among the limits, which the accepting side holds. */
+  adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
+  /** Connections are those of `edge` from now on. Those of another edge drain. */
+  hand(edge: string, at: HostPort): void
+  /** Those that are open have `deadline` milliseconds. Never rejects. */
+  drain(deadline: number): Promise<Drained>
+}
+
+/** The connections of one port of TCP edges. Which edge serves there may change; a connection keeps the one that it came to. */
+export class TcpConnections implements TcpServing {
   readonly #parts: TcpListenerParts
   readonly #deadlineTimer: DeadlineTimer
   readonly #connections = new Set<TcpConnection>()
-  /** At their PROXY header. */
+  /** At their PROXY header, or before it is known whether their address has a place. */
   readonly #arriving = new Set<Socket>()
-  readonly #ofAddress: AddressCounts
-  /** Those that came before `accept`. */
-  #early: Socket[] | undefined = []
   #edge: string
   #entry: EntryFacts
-  #count = 0
+  /** What those have that come after the drain has begun: they were on their way. Milliseconds. */
+  #deadline: number | undefined
 
-  private constructor(edge: string, at: HostPort, address: Address, server: Server, parts: TcpListenerParts) {
-    this.address = address
-    this.#server = server
+  constructor(edge: string, at: HostPort, parts: TcpListenerParts) {
     this.#parts = parts
     this.#edge = edge
     this.#entry = entryOf(edge, at, parts.region)
     this.#deadlineTimer = new DeadlineTimer(parts.clock, checkPeriod(parts.timeouts.idle))
-    const trusted = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
-    this.#ofAddress = new AddressCounts(() => parts.limits.connectionsPerAddress ?? 0, trusted)
   }
 
-  /** Binds. Rejects with the system's error. */
-  static async open(edge: string, at: HostPort, address: Address, parts: TcpListenerParts): Promise<TcpListener> {
-    const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
-    // Connections may come in the same turn as the bind's answer.
-    let listener: TcpListener | undefined
-    const before: Socket[] = []
-    server.on('connection', (socket) => {
-      if (listener === undefined) before.push(socket)
-      else listener.#arrive(socket)
+  adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
+    const { metrics, forwarding, proxyProtocol, timeouts } = this.#parts
+    const facts = new SocketFacts(id, this.#entry.id, socket, startedAt)
+    if (!proxyProtocol || !forwarding.isTrusted(unmapIpv4(facts.peer.address))) {
+      this.#admit(socket, facts, place)
+      return
+    }
+    this.#arriving.add(socket)
+    const giveUp = readProxyHeader(socket, { trusted: true }, (result) => {
+      clearTimeout(timer)
+      this.#arriving.delete(socket)
+      if (result.kind === 'failed') {
+        place.left()
+        metrics.handshakeFailed(result.why)
+        return
+      }
+      if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
+      this.#admit(socket, facts, place)
     })
-    listener = new TcpListener(edge, at, await bind(server, address), server, parts)
-    for (const socket of before) listener.#arrive(socket)
-    return listener
-  }
-
-  accept(): void {
-    const early = this.#early ?? []
-    this.#early = undefined
-    for (const socket of early) this.#arrive(socket)
+    const timer = timeouts.headers > 0 ? setTimeout(() => giveUp('timeout'), timeouts.headers) : undefined
   }
 
   hand(edge: string, at: HostPort): void {
@@ -83,9 +85,8 @@ export class TcpListener implements OpenTcpPort {
   }
 
   async drain(deadline: number): Promise<Drained> {
-    this.#server.close()
-    for (const socket of [...(this.#early ?? []), ...this.#arriving]) socket.destroy()
-    this.#early = undefined
+    this.#deadline = deadline
+    for (const socket of this.#arriving) socket.destroy()
     return await this.#end([...this.#connections], deadline)
   }
 
@@ -110,53 +111,131 @@ export class TcpListener implements OpenTcpPort {
     return { ended: total - cut, cut }
   }
 
+  /** Takes the place of its address, which may take a moment. */
+  #admit(socket: Socket, facts: SocketFacts, place: Place): void {
+    const full = place.of(facts.peer.address)
+    if (!(full instanceof Promise)) {
+      this.#admitted(socket, facts, place, full)
+      return
+    }
+    this.#arriving.add(socket)
+    socket.on('error', ignore)
+    void full.then((why) => {
+      this.#arriving.delete(socket)
+      if (socket.destroyed) place.left()
+      else this.#admitted(socket, facts, place, why)
+    })
+  }
+
+  #admitted(socket: Socket, facts: SocketFacts, place: Place, full: Crowding | undefined): void {
+    if (full === undefined) {
+      this.#serve(socket, facts, place)
+      return
+    }
+    place.left()
+    turnAwayFromEdge(socket, { edge: this.#entry.id, peer: facts.peer.address }, full, this.#parts)
+  }
+
+  #serve(socket: Socket, facts: SocketFacts, place: Place): void {
+    const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#deadlineTimer, this.#parts)
+    this.#connections.add(connection)
+    void connection.ended.then(() => {
+      place.left()
+      this.#connections.delete(connection)
+    })
+    if (this.#deadline !== undefined) void this.#end([connection], this.#deadline)
+  }
+}
+
+/** What accepts connections of TCP edges. */
+export interface TcpAcceptingParts
+  extends Pick<TcpListenerParts, 'clock' | 'metrics' | 'forwarding' | 'limits' | 'turnedAway'> {}
+
+/** A listening socket of TCP edges. Until `accept` connections wait unread. */
+export class TcpListener implements OpenTcpPort {
+  readonly address: Address
+  readonly #server: Server
+  readonly #serving: TcpServing
+  readonly #parts: TcpAcceptingParts
+  readonly #places: ListenerPlaces
+  /** Those that came before `accept`. */
+  #early: Socket[] | undefined = []
+  #edge: string
+  #count = 0
+
+  private constructor(edge: string, serving: TcpServing, address: Address, server: Server, parts: TcpAcceptingParts) {
+    this.address = address
+    this.#server = server
+    this.#serving = serving
+    this.#parts = parts
+    this.#edge = edge
+    const exempt = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
+    this.#places = ListenerPlaces.of({ limits: parts.limits, exempt })
+  }
+
+  /** Binds. Rejects with the system's error. */
+  static async open(
+    edge: string,
+    serving: TcpServing,
+    address: Address,
+    parts: TcpAcceptingParts
+  ): Promise<TcpListener> {
+    const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
+    // Connections may come in the same turn as the bind's answer.
+    let listener: TcpListener | undefined
+    const before: Socket[] = []
+    server.on('connection', (socket) => {
+      if (listener === undefined) before.push(socket)
+      else listener.#arrive(socket)
+    })
+    listener = new TcpListener(edge, serving, await bind(server, address), server, parts)
+    for (const socket of before) listener.#arrive(socket)
+    return listener
+  }
+
+  accept(): void {
+    const early = this.#early ?? []
+    this.#early = undefined
+    for (const socket of early) this.#arrive(socket)
+  }
+
+  hand(edge: string, at: HostPort): void {
+    this.#edge = edge
+    this.#serving.hand(edge, at)
+  }
+
+  async drain(deadline: number): Promise<Drained> {
+    this.#server.close()
+    for (const socket of this.#early ?? []) socket.destroy()
+    this.#early = undefined
+    return await this.#serving.drain(deadline)
+  }
+
   #arrive(socket: Socket): void {
     if (this.#early !== undefined) {
       socket.on('error', ignore)
       this.#early.push(socket)
       return
     }
-    const { limits, clock, metrics, forwarding, proxyProtocol, timeouts } = this.#parts
-    const facts = new SocketFacts(++this.#count, this.#entry.id, socket, clock.wall())
-    if (this.#connections.size + this.#arriving.size >= limits.connections) {
-      this.#turnAway(socket, facts, 'connections')
-    } else if (proxyProtocol && forwarding.isTrusted(unmapIpv4(facts.peer.address))) {
-      this.#arriving.add(socket)
-      const giveUp = readProxyHeader(socket, { trusted: true }, (result) => {
-        clearTimeout(timer)
-        this.#arriving.delete(socket)
-        if (result.kind === 'failed') {
-          metrics.handshakeFailed(result.why)
-          return
-        }
-        if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
-        this.#serve(socket, facts)
-      })
-      const timer = timeouts.headers > 0 ? setTimeout(() => giveUp('timeout'), timeouts.headers) : undefined
-    } else this.#serve(socket, facts)
+    const id = ++this.#count
+    const place = this.#places.enter()
+    const peer = socket.remoteAddress ?? ''
+    if (typeof place === 'string') turnAwayFromEdge(socket, { edge: this.#edge, peer }, place, this.#parts)
+    else this.#serving.adopt(socket, { id, startedAt: this.#parts.clock.wall() }, place)
   }
+}
 
-  #turnAway(socket: Socket, { peer }: SocketFacts, why: Crowding): void {
-    const { metrics, turnedAway } = this.#parts
-    socket.on('error', ignore)
-    socket.destroy()
-    metrics.malformed(503, 'overloaded')
-    turnedAway.report(this.#entry.id, why, unmapIpv4(peer.address))
-  }
-
-  #serve(socket: Socket, facts: SocketFacts): void {
-    const leave = this.#ofAddress.enter(facts.peer.address)
-    if (leave === undefined) {
-      this.#turnAway(socket, facts, 'address-connections')
-      return
-    }
-    const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#deadlineTimer, this.#parts)
-    this.#connections.add(connection)
-    void connection.ended.then(() => {
-      leave()
-      this.#connections.delete(connection)
-    })
-  }
+/** Closes a connection that has no place, and counts it. */
+export function turnAwayFromEdge(
+  socket: Socket,
+  { edge, peer }: { readonly edge: string; readonly peer: string },
+  why: Crowding,
+  { metrics, turnedAway }: Pick<TcpAcceptingParts, 'metrics' | 'turnedAway'>
+): void {
+  socket.on('error', ignore)
+  socket.destroy()
+  metrics.malformed(503, 'overloaded')
+  turnedAway.report(edge, why, unmapIpv4(peer))
 }
 
 function entryOf(edge: string, { host, port }: HostPort, region: string): EntryFacts {

@@ -1,16 +1,15 @@
-import { randomBytes, X509Certificate } from 'node:crypto'
-import type { Socket } from 'node:net'
+import { X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { ConnectionFacts } from '../flow/exchange.js'
-import type { EntryFacts, Termination } from '../flow/flow.js'
-import type { AddressCounts, TurnedAway } from '../lib/client-limits.js'
+import type { EntryFacts } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
-import { ClientAuthority, isRevoked } from '../lib/crl.js'
+import { type ClientAuthority, isRevoked } from '../lib/crl.js'
 import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { TlsEntry, TlsTable } from '../transport/contract.js'
-import { type ServerContextOptions, serverContext, type Terminated, terminateTls } from '../transport/tls/terminate.js'
+import { type ServerContextOptions, serverContext } from '../transport/tls/terminate.js'
+import type { TicketKeys } from './ticket-keys.js'
 
 /** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */
 export interface ServerIdentity {
@@ -20,7 +19,7 @@ export interface ServerIdentity {
 }
 
 /** What is asked of a handshake. */
-interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
+export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
   /** Those that may vouch for clients. */
   readonly authorities?: readonly ClientAuthority[]
 }
@@ -30,6 +29,7 @@ type ServerContext = Required<Pick<TlsEntry, 'context' | 'certificate'>>
 
 interface TlsContextsParts {
   readonly clock: Clock
+  readonly ticketKeys: TicketKeys
   /** Most contexts that are kept. */
   readonly most?: number
 }
@@ -39,28 +39,24 @@ const MOST = 10_000
 const MADE_AHEAD = 1_000
 /** Milliseconds of one step of making ahead. */
 const STEP = 2
-/** How long the keys of session tickets live. Milliseconds. */
-const TICKET_KEYS_LIFE = 12 * 3_600_000
-const TICKET_KEY_BYTES = 48
 const NO_DEMAND: TlsDemand = {}
 
-/**
- * The secure contexts of the process: one for each certificate and demand, kept while they are used. Their ticket keys
- * are made at the start and again twice a day; a client with an older ticket does a full handshake.
- */
+/** The secure contexts: one for each certificate and demand, kept while they are used and their ticket keys are the same. */
 export class TlsContexts {
   readonly #clock: Clock
   readonly #contexts: LRUCache<string, ServerContext>
   readonly #numbers = new WeakMap<ServerIdentity, number>()
   #count = 0
-  #ticketKeys = randomBytes(TICKET_KEY_BYTES)
-  #renewsAt: number
+  readonly #ticketKeys: TicketKeys
+  /** Those of the contexts that are kept. */
+  #keys: Buffer
   #ahead: NodeJS.Immediate | undefined
 
-  constructor({ clock, most = MOST }: TlsContextsParts) {
+  constructor({ clock, ticketKeys, most = MOST }: TlsContextsParts) {
     this.#clock = clock
     this.#contexts = new LRUCache({ max: most })
-    this.#renewsAt = clock.monotonic() + TICKET_KEYS_LIFE
+    this.#ticketKeys = ticketKeys
+    this.#keys = ticketKeys.current()
   }
 
   /** Throws when certificate, key or authorities cannot be used. */
@@ -110,7 +106,7 @@ export class TlsContexts {
     const context = serverContext({
       cert: chain,
       key: privateKey,
-      ticketKeys: this.#ticketKeys,
+      ticketKeys: this.#keys,
       ...demand,
       ...(authorities === undefined ? {} : { ca: authorities.map(({ pem }) => pem) }),
       ...(hasLists(authorities) ? { revocations: listsOf(authorities).join() } : {})
@@ -131,10 +127,9 @@ export class TlsContexts {
   }
 
   #renew(): void {
-    const now = this.#clock.monotonic()
-    if (now < this.#renewsAt) return
-    this.#renewsAt = now + TICKET_KEYS_LIFE
-    this.#ticketKeys = randomBytes(TICKET_KEY_BYTES)
+    const keys = this.#ticketKeys.current()
+    if (keys === this.#keys) return
+    this.#keys = keys
     this.#contexts.clear()
   }
 }
@@ -307,90 +302,6 @@ function hasLists(authorities: Authorities): authorities is readonly ClientAutho
 }
 
 /** What an entry says of revocation; nothing where no authority has a list. */
-function revocationsOf(authorities: readonly ClientAuthority[]): Pick<TlsEntry, 'revoked'> {
+export function revocationsOf(authorities: readonly ClientAuthority[]): Pick<TlsEntry, 'revoked'> {
   return hasLists(authorities) ? { revoked: (shown) => isRevoked(authorities, shown) } : {}
-}
-
-interface TcpTerminationParts {
-  readonly contexts: TlsContexts
-  readonly listeners: ListenerTls
-  /** Most handshakes at a time. */
-  readonly handshakes: number
-  /** Those of each address. */
-  readonly ofAddress: AddressCounts
-  readonly turnedAway: TurnedAway
-  readonly log: { warn(fields: object, message: string): void }
-}
-
-/** Ends TLS on connections of TCP edges, as their policies say. */
-export class TcpTermination {
-  readonly #parts: TcpTerminationParts
-  #running = 0
-
-  constructor(parts: TcpTerminationParts) {
-    this.#parts = parts
-  }
-
-  /** After a failure the socket is destroyed. `timeout`: milliseconds; 0: no limit. */
-  end(
-    socket: Socket,
-    { local, listener, peer }: ConnectionFacts,
-    how: Termination,
-    snapshot: Snapshot,
-    timeout: number
-  ): Promise<Terminated> {
-    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, snapshot) }
-    const full = this.#running >= this.#parts.handshakes
-    const shaken = full ? undefined : this.#parts.ofAddress.enter(peer.address)
-    if (shaken === undefined) {
-      socket.destroy()
-      this.#parts.turnedAway.report(listener, full ? 'handshakes' : 'address-handshakes', peer.address)
-      return Promise.resolve({ kind: 'failed', why: 'overloaded' })
-    }
-    this.#running++
-    return new Promise((resolve) => {
-      const giveUp = terminateTls(socket, { table, local }, (result) => {
-        clearTimeout(timer)
-        this.#running--
-        shaken()
-        if (result.kind === 'secure' && how.clients?.must === 'any' && result.tls.clientCertificate === undefined) {
-          result.secure.destroy()
-          resolve({ kind: 'failed', why: 'certificate-missing' })
-        } else resolve(result)
-      })
-      const timer = timeout > 0 ? setTimeout(() => giveUp('timeout'), timeout) : undefined
-    })
-  }
-
-  #entry(how: Termination, sni: string | undefined, snapshot: Snapshot): TlsEntry | undefined {
-    const { contexts, listeners, log } = this.#parts
-    const { clients, minVersion, maxVersion } = how
-    const asked = clients === undefined ? undefined : clients.must === 'verified' ? 'require' : 'request'
-    const vouching = clients === undefined ? [] : authorities(clients.authorities, snapshot)
-    const demand: TlsDemand = {
-      minVersion,
-      maxVersion,
-      ...(asked === undefined ? {} : { clientCertificates: asked, authorities: vouching })
-    }
-    try {
-      const context = contexts.of(how.identity ?? listeners.identityFor(sni), demand)
-      const asks = asked === undefined ? {} : { clientCertificates: asked, ...revocationsOf(vouching) }
-      return { ...context, alpn: [], ...asks }
-    } catch (error) {
-      log.warn(
-        { err: error, name: sni },
-        'a certificate or the authorities of a policy cannot be used; the client is refused'
-      )
-      return undefined
-    }
-  }
-}
-
-/** PEM texts as they are, ids by what they name. */
-function authorities(given: readonly string[], { tables }: Snapshot): ClientAuthority[] {
-  return given.flatMap((one) =>
-    one.includes('-----BEGIN')
-      ? new ClientAuthority(one)
-      : (tables.certificates.authority(`authority:${one.trim()}`) ?? [])
-  )
 }

@@ -4,9 +4,18 @@ import type { Steps } from '../lib/slices.js'
 import type { AddressUpstream, TunnelUpstream, UpstreamUnit } from '../runtime/plan.js'
 import type { Dialer, UpstreamKeys } from '../transport/contract.js'
 import { Balancer } from './balance.js'
-import type { HealthChecks } from './health.js'
+import type { ServerChecks } from './health.js'
 import { isNamed, type Member, NamedServers, type NameState } from './named-servers.js'
-import { type Observer, type Outage, Server, type ServerState, type Surroundings, serverOf } from './server.js'
+import {
+  type Observer,
+  Outage,
+  type OutageJudge,
+  type OutageState,
+  Server,
+  type ServerState,
+  type Surroundings,
+  serverOf
+} from './server.js'
 
 /** Stands in the key of a pool between the key of a group and what is of one tunnel. */
 const OF_TUNNEL = '\n'
@@ -21,7 +30,7 @@ export interface LiveTunnel {
 }
 
 /** The live tunnels of groups. */
-interface TunnelGroups {
+export interface TunnelGroups {
   /** The tunnels that carry the labels; the same list as long as they are the same. */
   members(labels: TunnelUpstream['labels']): readonly LiveTunnel[]
   /** Opens pipes through the tunnel; what it turns away unread goes to another one that carries the labels. `key`: of the pool. */
@@ -56,11 +65,15 @@ export interface UnitServersParts extends Surroundings {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
   /** Asks the servers whose units want it; absent: traffic alone tells. */
-  readonly checks?: HealthChecks
+  readonly checks?: ServerChecks
   /** Called at each change. Must not throw. */
   readonly changed?: (change: ServerChange) => void
   /** Called when what is known of a name has changed. Must not throw. */
   readonly named?: (change: NameChange) => void
+  /** Called when what traffic has found of a place has changed. Must not throw. */
+  readonly outage?: (place: string, state: OutageState) => void
+  /** Judges what traffic finds of places, in another thread; absent: this one does. */
+  readonly judge?: OutageJudge
   /** Called when the servers of a name have changed: connections with other keys are of no use. Must not throw. */
   readonly retain?: (keys: UpstreamKeys) => void
 }
@@ -80,7 +93,7 @@ export class UnitServers {
   readonly #clock: Clock
   readonly #tunnels: TunnelGroups | undefined
   readonly #around: Surroundings
-  readonly #checks: HealthChecks | undefined
+  readonly #checks: ServerChecks | undefined
   readonly #changed: UnitServersParts['changed']
   readonly #nameChanged: UnitServersParts['named']
   readonly #retain: UnitServersParts['retain']
@@ -93,12 +106,18 @@ export class UnitServers {
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   /** What several servers share, by their place. */
   readonly #outages = new Map<string, Outage>()
+  readonly #outageChanged: UnitServersParts['outage']
+  readonly #judge: OutageJudge | undefined
+  /** Of places that have no server here yet, or none any more. */
+  readonly #known = new Map<string, OutageState>()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
   #keys: UpstreamKeys = new Set<string>()
   #tunnelNumber = 0
 
-  constructor({ clock, tunnels, checks, changed, named, retain, ...around }: UnitServersParts) {
+  constructor({ clock, tunnels, checks, changed, named, outage, judge, retain, ...around }: UnitServersParts) {
+    this.#outageChanged = outage
+    this.#judge = judge
     this.#clock = clock
     this.#tunnels = tunnels
     this.#around = around
@@ -133,6 +152,11 @@ export class UnitServers {
     return this.tunnelsOf(unit).servers.map(({ tunnel, server }) => [tunnel.id, server.state] as const)
   }
 
+  /** Does the unit serve? */
+  follows(key: string): boolean {
+    return this.#followed.get(key) !== undefined
+  }
+
   /** The servers of the units that serve, with the key of their unit; the tunnels of a group stand together. */
   *servers(): Generator<readonly [key: string, unit: UpstreamUnit, servers: readonly Server[]]> {
     for (const [key, unit] of this.#followed) {
@@ -143,18 +167,23 @@ export class UnitServers {
 
   /**
    * Keys of pools that are in use once `units` serve, in steps that cost what has changed since the last call. `added` is called
-   * with each unit that is new or another. Must come to its end
+   * with each unit that is new or another, `dropped` with the key of each that is there no more. Must come to its end
    * before it begins again.
    */
-  *following(units: ShardedMap<UpstreamUnit>, added: (unit: UpstreamUnit) => void): Steps<UpstreamKeys> {
+  *following(
+    units: ShardedMap<UpstreamUnit>,
+    { added, dropped }: { added(key: string, unit: UpstreamUnit): void; dropped(key: string): void }
+  ): Steps<UpstreamKeys> {
     let changed = false
-    for (const { key, before, after } of units.since(this.#followed)) {
-      yield
-      if (after !== undefined) added(after)
-      changed = this.#count(key, after, 1) || changed
-      changed = this.#count(key, before, -1) || changed
-    }
+    const before = this.#followed
     this.#followed = units
+    for (const { key, before: former, after } of units.since(before)) {
+      yield
+      if (after !== undefined) added(key, after)
+      else dropped(key)
+      changed = this.#count(key, after, 1) || changed
+      changed = this.#count(key, former, -1) || changed
+    }
     if (changed) this.#keys = withTunnels(new Set(this.#uses.keys()))
     return this.#keys
   }
@@ -244,20 +273,50 @@ export class UnitServers {
     } else {
       server.onChange = undefined
       server.leave()
-      if (this.#outages.get(server.place)?.servers.size === 0) this.#outages.delete(server.place)
+      const outage = this.#outages.get(server.place)
+      if (outage?.servers.size === 0) {
+        this.#outages.delete(server.place)
+        outage.changed = undefined
+      }
       this.#checks?.end(server)
     }
     return this.#counted(server.dialer.key, by)
   }
 
+  /** Another thread has seen how a place does. */
+  reported(place: string, how: Parameters<Outage['failed']>[0] | 'answered'): void {
+    const outage = this.#outages.get(place) ?? this.#outageAt(place, new Outage(this.#clock))
+    if (how === 'answered') outage.succeeded()
+    else outage.failed(how)
+    // A place of which only another thread has servers is remembered as long as there is something against it.
+    if (outage.isOver && outage.servers.size === 0) this.#outages.delete(place)
+  }
+
+  /** What another thread has judged of a place. */
+  learn(place: string, state: OutageState): void {
+    if (state.failures === 0 && state.downUntil === 0) this.#known.delete(place)
+    else this.#known.set(place, state)
+    this.#outages.get(place)?.learn(state)
+  }
+
+  /** What traffic has against places. */
+  *outages(): Generator<readonly [place: string, state: OutageState]> {
+    for (const [place, outage] of this.#outages) if (!outage.isOver) yield [place, outage.state]
+  }
+
   #share(server: Server): void {
     const { place } = server
-    let outage = this.#outages.get(place)
-    if (outage === undefined) {
-      outage = server.outage
-      this.#outages.set(place, outage)
-    }
+    const outage = this.#outages.get(place) ?? this.#outageAt(place, server.outage)
     server.join(outage)
+  }
+
+  #outageAt(place: string, outage: Outage): Outage {
+    this.#outages.set(place, outage)
+    if (this.#judge !== undefined) outage.judge = { by: this.#judge, place }
+    const known = this.#known.get(place)
+    if (known !== undefined) outage.learn(known)
+    outage.changed = (state) => this.#outageChanged?.(place, state)
+    return outage
   }
 
   #counted(key: string, by: 1 | -1): boolean {

@@ -2,6 +2,7 @@ import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes
 import type { Flow } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
+import type { SharedRecord } from '../lib/shared-records.js'
 import type { Steps } from '../lib/slices.js'
 import type {
   AddressUpstream,
@@ -41,6 +42,14 @@ export interface UpstreamLookup {
   upstream(key: string): UpstreamUnit | undefined
 }
 
+/** Where the retry budget of a unit is kept. */
+type BudgetRecord = (key: string) => SharedRecord | Promise<SharedRecord>
+
+interface UpstreamsParts extends UnitServersParts {
+  /** Absent: each budget is of this thread alone. */
+  readonly budgetRecord?: BudgetRecord
+}
+
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
 type State = 'up' | 'down' | 'none'
 
@@ -58,13 +67,16 @@ export class Upstreams {
   readonly #clock: Clock
   readonly #turns = new WeakMap<readonly Member[], WeightedChoice>()
   readonly #balancers = new WeakMap<WeightedUpstream, Balancer>()
-  readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
+  /** By the key of the unit. */
+  readonly #budgets = new Map<string, RetryBudget>()
+  readonly #budgetRecord: BudgetRecord | undefined
   /** The servers behind the units, with what is known of them. */
   readonly servers: UnitServers
   readonly cookies: StickyCookies
 
-  constructor(parts: UnitServersParts) {
+  constructor({ budgetRecord, ...parts }: UpstreamsParts) {
     this.#clock = parts.clock
+    this.#budgetRecord = budgetRecord
     this.servers = new UnitServers(parts)
     this.cookies = new StickyCookies(parts.clock)
   }
@@ -78,20 +90,25 @@ export class Upstreams {
   }
 
   /** What bounds the retries of a backend: one for all requests to it, whichever route they took. */
-  retryBudget(units: UpstreamLookup, key: string): RetryBudget {
-    const unit = units.upstream(key)
-    let budget = unit === undefined ? undefined : this.#budgets.get(unit)
+  retryBudget(key: string): RetryBudget {
+    let budget = this.#budgets.get(key)
     if (budget === undefined) {
-      budget = new RetryBudget(this.#clock)
-      if (unit !== undefined) this.#budgets.set(unit, budget)
+      budget = new RetryBudget(this.#clock, this.#budgetRecord?.(key))
+      // A request that began before its backend was dropped leaves nothing behind.
+      if (this.servers.follows(key)) this.#budgets.set(key, budget)
     }
     return budget
   }
 
-  /** As `UnitServers.following`; what weighted units need for choosing is compiled at once. */
+  /** As `UnitServers.following`; what units need for choosing is made at once. */
   following(units: ShardedMap<UpstreamUnit>): Steps<UpstreamKeys> {
-    return this.servers.following(units, (unit) => {
-      if (unit.form === 'weighted') this.#balancer(unit)
+    return this.servers.following(units, {
+      added: (key, unit) => {
+        if (unit.form === 'weighted') this.#balancer(unit)
+        // Threads that have it together get it before the first request.
+        if (this.#budgetRecord !== undefined && mayBound(unit)) this.retryBudget(key)
+      },
+      dropped: (key) => this.#budgets.delete(key)
     })
   }
 
@@ -257,6 +274,12 @@ export class Upstreams {
     const index = turn.take(shares.map(({ index, weight, server }) => ({ index, weight, load: server.active })))
     return index === undefined ? undefined : members[index]?.server
   }
+}
+
+/** May retries of what goes to the unit be bounded? Those of a group are by its members. */
+function mayBound(unit: UpstreamUnit): boolean {
+  if (unit.form !== 'address') return unit.form === 'failover' || unit.form === 'weighted'
+  return unit.retries?.share !== undefined || unit.retries?.perSecond !== undefined
 }
 
 /** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */

@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import type { BackoffRange } from '../lib/concurrency.js'
 import { defineErrors } from '../lib/errors.js'
 import type { Unit } from '../runtime/plan.js'
 import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
@@ -48,6 +49,9 @@ async function unfit(certificate: string, domain: string, { find, clock }: Maker
   return Date.parse(from) > now ? `is not valid before ${from}` : undefined
 }
 
+/** Pauses after attempts that failed: from a minute on twice as long each time, half a day at most. Milliseconds. */
+export const ATTEMPT_PAUSES: BackoffRange = { first: 60_000, longest: 12 * 3_600_000 }
+
 /** The automated authorities that certificates may come from. */
 const ACME_AUTHORITIES = ['letsencrypt'] as const
 
@@ -82,9 +86,9 @@ export type CertificateWork = {
   } | null
   /** Certificates in a row that were due for renewal when they came. */
   readonly repeats?: number
-  /** Certificates in a row whose suggested time of renewal was past when it was learned. */
+  /** Certificates in a row that were wanted at once: their suggested time was past when it was learned, or a user asked. */
   readonly hurried?: number
-  /** No suggestion of the authority brings the renewal forward beyond this. Milliseconds since the Unix epoch. */
+  /** No suggestion of the authority and no user brings the renewal forward beyond this. Milliseconds since the Unix epoch. */
   readonly earliest?: number
 }
 

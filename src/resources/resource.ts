@@ -86,49 +86,60 @@ export function defineResource<const F extends Fields>(definition: ResourceDefin
   }
 }
 
-/** Nouns of the events about a created, changed or deleted record. They are older than the names of the resources. */
-export const EVENT_NOUNS = [
-  'agent_ingress',
-  'api_key',
-  'backend',
-  'bot_user',
-  'certificate_authority',
-  'domain',
-  'edge_https',
-  'edge_https_route',
-  'edge_tcp',
-  'event_destination',
-  'event_subscription',
-  'ip_policy',
-  'ip_policy_rule',
-  'ip_restriction',
-  'secret',
-  'site_file',
-  'ssh_certificate_authority',
-  'ssh_host_certificate',
-  'ssh_user_certificate',
-  'tls_certificate',
-  'tunnel_credential',
-  'vault'
-] as const
+/** Nouns of the events about a created, changed or deleted record, with what each is. They are older than the names of the resources. */
+const NOUNS = {
+  agent_ingress: 'An agent ingress',
+  api_key: 'An API key',
+  backend: 'A backend',
+  bot_user: 'A bot user',
+  certificate_authority: 'A certificate authority',
+  domain: 'A reserved domain',
+  edge_https: 'An HTTPS edge',
+  edge_https_route: 'A route of an HTTPS edge',
+  edge_tcp: 'A TCP edge',
+  event_destination: 'An event destination',
+  event_subscription: 'An event subscription',
+  ip_policy: 'An IP policy',
+  ip_policy_rule: 'A rule of an IP policy',
+  ip_restriction: 'An IP restriction',
+  secret: 'A secret of a vault',
+  site_file: 'The site file',
+  ssh_certificate_authority: 'An SSH certificate authority',
+  ssh_host_certificate: 'An SSH host certificate',
+  ssh_user_certificate: 'An SSH user certificate',
+  tls_certificate: 'A TLS certificate',
+  tunnel_credential: 'A tunnel credential',
+  vault: 'A vault'
+} as const
+
+/** The nouns by themselves. */
+export const EVENT_NOUNS = Object.keys(NOUNS) as EventNoun[]
 
 /** First part of the type of an audit event, as in `vault_created.v0`. */
-export type EventNoun = (typeof EVENT_NOUNS)[number]
+export type EventNoun = keyof typeof NOUNS
 
 /** Nouns of events that others know and nothing here can cause: there are no such resources. */
 const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
 
 /** Events of traffic, of agents, of servers of backends and of guards of writes, which no resource makes. */
-const TRAFFIC = [
-  'agent_session_start',
-  'agent_session_stop',
-  'backend_server_down',
-  'backend_server_up',
-  'guard_broken',
-  'guard_ended',
-  'http_request_complete',
-  'tcp_connection_closed'
-] as const
+const TRAFFIC: Readonly<Record<string, string>> = {
+  agent_session_start: 'An agent has connected and authenticated.',
+  agent_session_stop: 'The connection of an agent has ended.',
+  backend_server_down: 'A server of a backend is judged to be down and gets no more requests.',
+  backend_server_up: 'A server of a backend answers again and gets requests.',
+  guard_broken: 'Traffic broke the guard of a write, which was taken back.',
+  guard_ended: 'The time of the guard of a write is over, and the write stays.',
+  http_request_complete: 'An exchange has ended: answered, refused or broken.',
+  tcp_connection_closed: 'A connection through a TCP edge has ended.'
+}
+
+/** Events of commands, which change no record. */
+const COMMANDS = { limit_bucket_reset: 'A bucket of a limit was reset by hand.' } as const
+
+/** The type of the event of a command. */
+export function commandEventType(command: keyof typeof COMMANDS): string {
+  return `${command}.v0`
+}
 
 const CHANGES = ['created', 'updated', 'deleted'] as const
 
@@ -147,8 +158,21 @@ export function absentNoun(type: string): string | undefined {
 /** Every type that a subscription may name, sorted. */
 export const EVENT_TYPES: readonly string[] = [
   ...EVENT_NOUNS.flatMap((noun) => CHANGES.map((change) => eventType(noun, change))),
-  ...TRAFFIC.map((name) => `${name}.v0`)
+  ...Object.keys(COMMANDS).map((name) => `${name}.v0`),
+  ...Object.keys(TRAFFIC).map((name) => `${name}.v0`)
 ].sort()
+
+const MEANINGS: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(NOUNS).flatMap(([noun, text]) =>
+    CHANGES.map((change) => [eventType(noun as EventNoun, change), `${text} was ${change}.`] as const)
+  ),
+  ...Object.entries({ ...COMMANDS, ...TRAFFIC }).map(([name, text]) => [`${name}.v0`, text] as const)
+])
+
+/** When an event of this type is published; empty for a type that there is not. */
+export function eventMeaning(type: string): string {
+  return MEANINGS.get(type) ?? ''
+}
 
 /** A value that only one record may have in its space. */
 interface Claim {

@@ -19,7 +19,12 @@ export class SecretTable {
 
   get(vault: string, name: string): string | undefined {
     const id = this.#vaults.get(vault)
-    return id === undefined ? undefined : this.#values.get(placeOf(id, name))
+    return id === undefined ? undefined : this.at(id, name)
+  }
+
+  /** By the id of the vault. */
+  at(vault: string, name: string): string | undefined {
+    return this.#values.get(placeOf(vault, name))
   }
 
   *editing(changes: readonly UnitChange[], values: SecretValues): Steps<SecretTable> {

@@ -57,6 +57,12 @@ function placesOf(route: Route, units: ModuleUnits): RoutedLogin[] {
   return (modules ?? []).flatMap(({ logins }) => (logins?.(units) ?? []).map((gate) => ({ gate, route, path })))
 }
 
+/** The text of a policy. `source`: a file name or a URI, for people. */
+export interface PolicySource {
+  readonly text: string
+  readonly source: string
+}
+
 /** What a plan is compiled to. Each table is immutable and shared with the snapshot before where nothing changed. */
 interface Tables {
   readonly policies: ShardedMap<CompiledPolicy>
@@ -111,6 +117,12 @@ export class Snapshot implements ModuleUnits {
 
   policy(key: string): CompiledPolicy | undefined {
     return this.tables.policies.get(key)
+  }
+
+  /** The text of a policy, as it was compiled, and where it comes from. */
+  policySource(key: string): PolicySource | undefined {
+    const unit = this.plan.units.get(key)
+    return unit?.kind === 'policy' ? { text: unit.text, source: unit.source } : undefined
   }
 
   upstream(key: string): UpstreamUnit | undefined {

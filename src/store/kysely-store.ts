@@ -13,7 +13,17 @@ import type { DeadLetters, Outbox } from './outbox.js'
 import { printable, Queries } from './queries.js'
 import type { Change, RecordKey, SealedRecord, WholeRecord, WholeRequest } from './records.js'
 import { wholeRecords } from './references.js'
-import type { HistoryRequest, Outcome, Place, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
+import { undoNewerSchema } from './sqlite-backup.js'
+import type {
+  GivenAway,
+  HistoryRequest,
+  Outcome,
+  Place,
+  RevisionEntry,
+  Store,
+  StoreLog,
+  StoreTransaction
+} from './store.js'
 import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
 import { amendNote, KyselyTransaction } from './transaction.js'
@@ -96,6 +106,8 @@ export class KyselyStore extends Queries implements Store {
   readonly #outcomes: Outcomes
   readonly #mutex = new Mutex()
   #closed: Promise<void> | undefined
+  /** Another process has it. */
+  #away = false
   /** Id of the key that this handle writes under; undefined: any. */
   #sealKey: string | undefined
 
@@ -258,8 +270,25 @@ export class KyselyStore extends Queries implements Store {
     await this.#database.copy(path)
   }
 
+  async giveAway(): Promise<GivenAway> {
+    this.#mustBeOpen()
+    const { away, name } = this.#database
+    if (away === undefined) return { back: () => Promise.resolve() }
+    await away.give()
+    this.#away = true
+    return {
+      back: async (undo) => {
+        if (undo !== undefined) await undoNewerSchema(name, undo)
+        await away.take()
+        this.#away = false
+      }
+    }
+  }
+
   async close(): Promise<void> {
     this.#parts.health?.probeWith(undefined)
+    // What waits for its return would be waited for.
+    if (this.#away) await this.#database.close()
     this.#closed ??= this.#mutex.run(async () => {
       await this.#parts.onClose()
       await this.#database.close()

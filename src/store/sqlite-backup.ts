@@ -1,7 +1,7 @@
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { codeOf } from '../lib/errors.js'
-import { partialFor } from '../lib/files.js'
+import { makeFolder, partialFor } from '../lib/files.js'
 import { StoreError } from './errors.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'
@@ -40,15 +40,44 @@ export function backUpSqlite(from: string, to: string, files: readonly BackupFil
       const facts = checkBackup(partial, from)
       take(partial, to)
       return facts
+    } catch (error) {
+      const failure = failureOf(error)
+      // What cannot be read is the store, not the file that is written.
+      throw error instanceof StoreError || !DAMAGE.test(failure.code) ? error : errorOf(from, failure)
     } finally {
       rmSync(partial, { force: true })
     }
   })
 }
 
+const DAMAGE = /^SQLITE_(CORRUPT|NOTADB)/
+
+const NO_FAILURE = { code: '' }
+
+/** How reading a database fails at its first page. */
+function unreadable(path: string): { readonly code: string } {
+  try {
+    const database = openToRead(path)
+    try {
+      database.prepare('select count(*) from sqlite_master').all([])
+      return NO_FAILURE
+    } finally {
+      database.close()
+    }
+  } catch (error) {
+    return failureOf(error)
+  }
+}
+
 /** What a backup holds. `name` is what it is called in errors. Fails with a `StoreError` when it is damaged, none, or of a newer version. */
 export function checkBackup(path: string, name = path): BackupFacts {
   return withFileErrors(name, () => {
+    // The store itself is known by its name; a backup has no backup of its own.
+    const { code } = name === path ? unreadable(path) : NO_FAILURE
+    if (DAMAGE.test(code)) {
+      const message = `${name} is damaged, or no backup (${code}); name a file that "sluice backup" or GET /backup has written`
+      throw new StoreError('STORE_FAILED', message)
+    }
     const database = openToRead(path)
     try {
       const rows = database.pragma('integrity_check') as { readonly integrity_check: string }[]
@@ -73,7 +102,7 @@ export function checkBackup(path: string, name = path): BackupFacts {
  * `STORE_LOCKED`.
  */
 export async function whileUnused<T>(path: string, run: () => Promise<T>): Promise<T> {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   const lock = withFileErrors(path, () => lockSqlite(path))
   try {
     return await run()
@@ -106,6 +135,25 @@ export function restoreSqlite(backup: string, path: string): void {
     } finally {
       rmSync(partial, { force: true })
     }
+  })
+}
+
+/**
+ * Puts a copy from before in the place of the store `path` when that has a schema which only a newer version knows; otherwise nothing
+ * changes. Fails with `STORE_LOCKED`.
+ */
+export async function undoNewerSchema(path: string, copy: string): Promise<void> {
+  await whileUnused(path, async () => {
+    const isNewer = withFileErrors(path, () => {
+      const database = openToRead(path)
+      try {
+        const rows = database.prepare('select schema_version as version from meta').all([])
+        return (rows as { readonly version: number }[]).some(({ version }) => version > SCHEMA_VERSION)
+      } finally {
+        database.close()
+      }
+    })
+    if (isNewer) restoreSqlite(copy, path)
   })
 }
 

@@ -1,7 +1,9 @@
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, realpathSync, statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { codeOf } from '../lib/errors.js'
+import { makeFolder } from '../lib/files.js'
+import { systemReason } from '../lib/system-errors.js'
 import { StoreError, type StoreErrorCode, type StoreTrouble } from './errors.js'
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from './sqlite-driver.js'
 import {
@@ -77,7 +79,10 @@ function giveUp(lock: SqliteDatabase): void {
 }
 
 function locked(path: string, lock: SqliteDatabase): StoreError {
-  return new StoreError('STORE_LOCKED', `${path} is in use by ${holderOf(lock)}; one SQLite file serves one process`)
+  return new StoreError(
+    'STORE_LOCKED',
+    `${path} is in use by ${holderOf(lock)}; end that process first: one SQLite file serves one process`
+  )
 }
 
 function holderOf(lock: SqliteDatabase): string {
@@ -117,7 +122,7 @@ export class SqliteFile {
       const only = new Connection(path)
       return new SqliteFile(only, only)
     }
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     // The lock follows the file, which has to be there. One that is there is not touched: closing it here would end the
     // locks that SQLite holds on it in this process (fcntl).
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
@@ -224,7 +229,8 @@ export function failureOf(error: unknown): SqliteFailure {
 export function errorOf(name: string, { code, message }: SqliteFailure): StoreError {
   const ours = OURS.find((known) => known === code)
   if (ours !== undefined) return new StoreError(ours, message)
-  return new StoreError(PASSING.test(code) ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${message} (${code})`, {
+  const why = systemReason(code) ?? `${message} (${code})`
+  return new StoreError(PASSING.test(code) ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${why}`, {
     trouble: TROUBLES.find(([pattern]) => pattern.test(code))?.[1]
   })
 }

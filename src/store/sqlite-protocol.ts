@@ -28,6 +28,16 @@ export interface SqliteExecutor {
   copy(to: string): Promise<void>
   /** Resolves once the file is closed and its lock free. */
   close(): Promise<void>
+  /** Absent: no other process can use what it has open. */
+  readonly away?: SqliteAway
+}
+
+/** Lets another process have the file for a while. */
+export interface SqliteAway {
+  /** Resolves once the file is closed and its lock free. Commands wait from then on, and fail when it is closed instead. */
+  give(): Promise<void>
+  /** Opens the file again. Fails as the first opening does, and then the file is away as before. */
+  take(): Promise<void>
 }
 
 /** An error as data: an `Error` loses its code between threads. */

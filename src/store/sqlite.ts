@@ -17,6 +17,7 @@ import { errorOf, failureOf, SqliteFile } from './sqlite-file.js'
 import {
   type Channel,
   IN_MEMORY,
+  type SqliteAway,
   type SqliteCommand,
   type SqliteCopyData,
   type SqliteExecutor,
@@ -42,44 +43,54 @@ async function copyBeside(from: string, to: string): Promise<void> {
   if (!done.opened) throw errorOf(to, done.failure)
 }
 
+/** Starts the store thread, which opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. */
+async function openThread(path: string): Promise<Worker> {
+  const workerData: SqliteThreadData = { path }
+  const worker = threadBeside(import.meta.url, 'sqlite-worker', workerData)
+  const opening = await new Promise<SqliteOpening>((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+  if (!opening.opened) throw errorOf(path, opening.failure)
+  return worker
+}
+
+/** While another process has the file: what waits for its return, and who ends that. */
+interface Absence {
+  readonly over: Promise<void>
+  end(): void
+}
+
 /** The main thread's end of the store thread. */
 class SqliteClient implements SqliteExecutor {
-  readonly #worker: Worker
+  readonly away: SqliteAway = { give: () => this.#give(), take: () => this.#take() }
   readonly #waiting = new Map<number, Waiting>()
   readonly #name: string
-  readonly #exited: Promise<void>
   readonly #failed: (error: unknown) => void
+  #worker: Worker
+  #exited: Promise<void>
   #number = 0
   #gone: StoreError | undefined
+  #absence: Absence | undefined
 
   private constructor(name: string, worker: Worker, failed: (error: unknown) => void) {
     this.#name = name
-    this.#worker = worker
     this.#failed = failed
-    this.#exited = new Promise((resolve) => worker.once('exit', () => resolve()))
-    worker.on('message', (reply: SqliteReply) => this.#settle(reply))
-    worker.on('error', (error) =>
-      this.#lose(new StoreError('STORE_UNAVAILABLE', `${name}: ${error.message}`, { trouble: 'unreachable' }))
-    )
-    worker.on('exit', () => this.#lose(new StoreError('STORE_CLOSED', `${name} is closed`)))
+    this.#worker = worker
+    this.#exited = this.#attach(worker)
   }
 
-  /**
-   * Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. `failed`
-   * is called with each statement that fails later.
-   */
+  /** Opens the file. Fails as `openThread` does. `failed` is called with each statement that fails later. */
   static async open(path: string, failed: (error: unknown) => void = () => undefined): Promise<SqliteClient> {
-    const workerData: SqliteThreadData = { path }
-    const worker = threadBeside(import.meta.url, 'sqlite-worker', workerData)
-    const opening = await new Promise<SqliteOpening>((resolve, reject) => {
-      worker.once('message', resolve)
-      worker.once('error', reject)
-    })
-    if (!opening.opened) throw errorOf(path, opening.failure)
-    return new SqliteClient(path, worker, failed)
+    return new SqliteClient(path, await openThread(path), failed)
   }
 
   async execute(command: SqliteCommand): Promise<SqliteResult> {
+    await this.#absence?.over
+    return await this.#post(command)
+  }
+
+  async #post(command: SqliteCommand): Promise<SqliteResult> {
     if (this.#gone !== undefined) throw this.#gone
     const number = ++this.#number
     return await new Promise((resolve, reject) => {
@@ -90,14 +101,53 @@ class SqliteClient implements SqliteExecutor {
 
   /** In a thread and on a connection of its own, so that reads and writes go on meanwhile. */
   async copy(to: string): Promise<void> {
+    await this.#absence?.over
     if (this.#gone !== undefined) throw this.#gone
     await copyBeside(this.#name, to)
   }
 
   /** Resolves once the file is closed, its lock free and the thread gone. */
   async close(): Promise<void> {
-    if (this.#gone === undefined) await this.execute({ type: 'close' })
+    if (this.#absence !== undefined) {
+      this.#gone ??= new StoreError('STORE_CLOSED', `${this.#name} is closed: another process has it`)
+      this.#absence.end()
+      this.#absence = undefined
+    }
+    if (this.#gone === undefined) await this.#post({ type: 'close' })
     await this.#exited
+  }
+
+  async #give(): Promise<void> {
+    const closed = this.#post({ type: 'close' })
+    let end: () => void = () => undefined
+    const over = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    this.#absence = { over, end }
+    await closed
+    await this.#exited
+  }
+
+  async #take(): Promise<void> {
+    const worker = await openThread(this.#name)
+    this.#worker = worker
+    this.#exited = this.#attach(worker)
+    this.#absence?.end()
+    this.#absence = undefined
+  }
+
+  /** Resolves when the thread has ended. */
+  #attach(worker: Worker): Promise<void> {
+    worker.on('message', (reply: SqliteReply) => this.#settle(reply))
+    worker.on('error', (error) =>
+      this.#lose(new StoreError('STORE_UNAVAILABLE', `${this.#name}: ${error.message}`, { trouble: 'unreachable' }))
+    )
+    return new Promise((resolve) => {
+      worker.once('exit', () => {
+        if (this.#absence === undefined) this.#lose(new StoreError('STORE_CLOSED', `${this.#name} is closed`))
+        resolve()
+      })
+    })
   }
 
   #settle(reply: SqliteReply): void {
@@ -127,7 +177,10 @@ export async function openSqlite(path: string, failed?: (error: unknown) => void
 
 /** A SQLite database that is open already, a file or memory. */
 export function sqliteDatabase(path: string, executor: SqliteExecutor): Database {
-  const writes = new Kysely<Tables>({ dialect: dialectOf(new WriterDriver(executor)) })
+  const writer = new WriterDriver(executor)
+  const writes = new Kysely<Tables>({ dialect: dialectOf(writer) })
+  const { away } = executor
+  let letWrite: () => void = () => undefined
   const reads = path === IN_MEMORY ? writes : new Kysely<Tables>({ dialect: dialectOf(new ReaderDriver(executor)) })
   return {
     name: path,
@@ -141,7 +194,24 @@ export function sqliteDatabase(path: string, executor: SqliteExecutor): Database
     announce: () => Promise.resolve(),
     wake: () => Promise.resolve(),
     copy: (to) => executor.copy(to),
-    close: () => executor.close()
+    ...(away === undefined
+      ? {}
+      : {
+          away: {
+            async give() {
+              letWrite = await writer.hold()
+              await away.give()
+            },
+            async take() {
+              await away.take()
+              letWrite()
+            }
+          }
+        }),
+    async close() {
+      await executor.close()
+      letWrite()
+    }
   }
 }
 
@@ -179,6 +249,11 @@ class WriterDriver implements Driver {
   }
 
   async init(): Promise<void> {}
+
+  /** Resolves when nothing writes, with what lets writers go on. */
+  async hold(): Promise<() => void> {
+    return await this.#mutex.acquire()
+  }
 
   async acquireConnection(): Promise<DatabaseConnection> {
     this.#release = await this.#mutex.acquire()

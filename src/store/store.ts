@@ -180,6 +180,8 @@ export interface StoreTransaction extends StoreReader {
   redeliver(destination: string, letter?: number): Promise<number>
   /** From this revision on secrets are sealed by this key: processes that have another one write nothing any more. */
   sealUnder(key: string): Promise<void>
+  /** The transaction becomes a revision also without changes: what it has posted is kept. */
+  revise(): void
   /** What the history shall say about this revision; holds no secret. */
   note(detail: Json): void
   /** As `Store.amend`, within the transaction. */
@@ -245,8 +247,22 @@ export interface Store extends StoreReader {
    * Fails with `STORE_NO_COPY` when the store is no SQLite database: its own tools copy it.
    */
   copyTo(path: string): Promise<void>
+  /**
+   * Lets another process have a store that only one may have, after the write that runs: whatever needs it waits until it is back, and
+   * fails when it is closed instead. A store that processes share stays open. Undefined: it cannot be taken back.
+   */
+  giveAway(): Promise<GivenAway | undefined>
   /** Waits for the transaction that runs, then lets go of everything. */
   close(): Promise<void>
+}
+
+/** A store that another process has, or had. */
+export interface GivenAway {
+  /**
+   * Opens it again. Where a newer version has changed its schema, `undo`, a copy from before, takes its place. Fails as opening does;
+   * then it is away as before.
+   */
+  back(undo?: string): Promise<void>
 }
 
 /** The part of a logger that the store uses. */

@@ -1,5 +1,6 @@
 import type { ColumnDataType, ColumnType, Generated, Kysely, Transaction } from 'kysely'
 import type { Operation } from './records.js'
+import type { SqliteAway } from './sqlite-protocol.js'
 
 /** The tables as both databases have them. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
 export interface Tables {
@@ -195,5 +196,7 @@ export interface Database {
   wake(transaction: Transaction<Tables>, process: string): Promise<void>
   /** Writes what is committed, as of one moment, into a new SQLite file that only this user reads. */
   copy(to: string): Promise<void>
+  /** Lets another process have it for a while. Absent: processes share it, or no other one can have it. */
+  readonly away?: SqliteAway
   close(): Promise<void>
 }

@@ -303,6 +303,10 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     await trx.updateTable('meta').set({ seal_key: key }).execute()
   }
 
+  revise(): void {
+    this.#touched = true
+  }
+
   note(detail: Json): void {
     this.#detail = detail
   }

@@ -7,7 +7,48 @@ import type { UpstreamTries } from './upstream-tries.js'
 /** The part of a pino logger that the access log needs. */
 export interface LineWriter {
   info(fields: object, message: string): void
+  /** An exchange with its request, where the line needs more of it than the fields. Left out: `info` takes it. */
+  exchange?(fields: ExchangeFields, request: RequestHead): void
 }
+
+/** Fields of a line about an exchange, by name. */
+export type ExchangeFields = Readonly<Record<string, unknown>>
+
+/** Which exchanges get a line. */
+export interface AccessSample {
+  /** The share, 0 to 1. */
+  readonly share: number
+  /** Says of an exchange that has ended whether it is meant; undefined: all are. */
+  readonly where: ((flow: Flow) => boolean) | undefined
+}
+
+/** The names of the fields of a line about an exchange, as `access_log_fields` may choose them. */
+export const ACCESS_FIELDS = [
+  'time',
+  'request_id',
+  'trace_id',
+  'connection',
+  'listener',
+  'client',
+  'method',
+  'host',
+  'path',
+  'query',
+  'status',
+  'code',
+  'failure',
+  'edge',
+  'route',
+  'rule',
+  'action',
+  'bytes_in',
+  'bytes_out',
+  'duration_ms',
+  'upstream_ms',
+  'upstream',
+  'revision',
+  'logs'
+] as const
 
 /** Everything that one line of the access log holds. Times in milliseconds. */
 export interface ExchangeRecord {
@@ -15,7 +56,9 @@ export interface ExchangeRecord {
   readonly request: RequestHead
   readonly flow: Flow | undefined
   /** Ids of the route and its edge; undefined when no route was found. */
-  readonly route: { readonly edge: string; readonly id: string } | undefined
+  readonly route:
+    | { readonly edge: string; readonly id: string; readonly path?: string; readonly match?: 'exact' | 'prefix' }
+    | undefined
   readonly revision: number
   /** 0 when there was no answer. */
   readonly status: number
@@ -35,11 +78,11 @@ export interface ExchangeRecord {
  */
 export class AccessLog {
   readonly #log: LineWriter
-  readonly #sample: number
+  readonly #sample: AccessSample
   #credit = 0
 
-  /** `sample`: the share of exchanges that get a line, 0 to 1. Failed ones (status 0 or from 500) always do. */
-  constructor(log: LineWriter, sample: number) {
+  /** `sample` is read at each exchange. Failed ones (status 0 or from 500) always get a line. */
+  constructor(log: LineWriter, sample: AccessSample) {
     this.#log = log
     this.#sample = sample
   }
@@ -49,39 +92,41 @@ export class AccessLog {
     const { connection, request, flow, route, sent } = record
     const target = flow?.request?.target
     const query = shownQuery(flow)
-    this.#log.info(
-      {
-        connection: connection.id,
-        listener: connection.listener,
-        client: flow?.clientAddress ?? connection.peer.address,
-        method: request.method,
-        host: request.authority,
-        path: target?.path ?? pathOnly(request.target),
-        ...(query === undefined ? undefined : { query }),
-        status: record.status,
-        ...(record.code === undefined ? undefined : { code: record.code }),
-        ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
-        edge: route?.edge,
-        route: route?.id,
-        rule: flow?.decidedBy?.rule,
-        action: flow?.decidedBy?.action,
-        bytes_in: sent.bytesIn,
-        bytes_out: sent.bytesOut,
-        duration_ms: toMicroseconds(record.duration),
-        ...(record.upstreamDuration === undefined
-          ? undefined
-          : { upstream_ms: toMicroseconds(record.upstreamDuration) }),
-        ...upstreamOf(record.tries),
-        revision: record.revision,
-        ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
-      },
-      'exchange'
-    )
+    const fields = {
+      ...(flow === undefined ? undefined : { request_id: flow.requestId }),
+      ...(flow?.trace === undefined ? undefined : { trace_id: flow.trace.traceId }),
+      connection: connection.id,
+      listener: connection.listener,
+      client: flow?.clientAddress ?? connection.peer.address,
+      method: request.method,
+      host: request.authority,
+      path: target?.path ?? pathOnly(request.target),
+      ...(query === undefined ? undefined : { query }),
+      status: record.status,
+      ...(record.code === undefined ? undefined : { code: record.code }),
+      ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
+      edge: route?.edge,
+      route: route?.id,
+      rule: flow?.decidedBy?.rule,
+      action: flow?.decidedBy?.action,
+      bytes_in: sent.bytesIn,
+      bytes_out: sent.bytesOut,
+      duration_ms: toMicroseconds(record.duration),
+      ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: toMicroseconds(record.upstreamDuration) }),
+      ...upstreamOf(record.tries),
+      revision: record.revision,
+      ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
+    }
+    if (this.#log.exchange === undefined) this.#log.info(fields, 'exchange')
+    else this.#log.exchange(fields, request)
   }
 
   #chosen(record: ExchangeRecord): boolean {
-    if (this.#sample >= 1 || record.status === 0 || record.status >= 500) return true
-    this.#credit += this.#sample
+    if (record.status === 0 || record.status >= 500) return true
+    const { share, where } = this.#sample
+    if (where !== undefined && record.flow !== undefined && !where(record.flow)) return false
+    if (share >= 1) return true
+    this.#credit += share
     if (this.#credit < 1) return false
     this.#credit -= 1
     return true

@@ -18,18 +18,38 @@ interface Description {
 
 type Labels = Readonly<Record<string, string>>
 
+/** What a metric has counted since it was last asked, by its labels as one text: a number, or the numbers of a distribution. */
+export type CountedNumbers = ReadonlyMap<string, number | Float64Array>
+
+/** A metric that several threads count, each by itself, and one shows. */
+export interface Relayed {
+  readonly name: string
+  /** What was counted since the last call. */
+  counted(): CountedNumbers
+  /** Counts what another thread has counted. */
+  add(numbers: CountedNumbers): void
+}
+
+/** Of a metric without labels. */
+const UNLABELLED = ''
+const NOTHING: CountedNumbers = new Map()
+
 /** The count of one set of labels. */
 interface Cell {
   readonly labels: Labels
   value: number
+  /** The part of it that `counted` has answered. */
+  reported: number
 }
 
 /** Counts of one name, by labels. A set of labels is shown from its first count on. */
-export class Counters<L extends string> {
+export class Counters<L extends string> implements Relayed {
+  readonly name: string
   readonly #names: readonly L[]
   readonly #cells = new Map<string, Cell>()
 
   constructor({ labelNames, ...about }: Description & { readonly labelNames: readonly L[] }) {
+    this.name = about.name
     this.#names = labelNames
     const cells = this.#cells
     new CounterMetric<string>({
@@ -47,9 +67,33 @@ export class Counters<L extends string> {
     return new Counter(() => this.#cell(labels))
   }
 
+  /** Every set of labels with its count. */
+  *read(): Generator<readonly [labels: Labels, count: number]> {
+    for (const { labels, value } of this.#cells.values()) yield [labels, value]
+  }
+
   /** Counts one, where the labels are known only now. */
   count(labels: Readonly<Record<L, string>>): void {
     this.#cell(labels).value++
+  }
+
+  counted(): CountedNumbers {
+    const numbers = new Map<string, number>()
+    for (const [key, cell] of this.#cells) {
+      if (cell.value === cell.reported) continue
+      numbers.set(key, cell.value - cell.reported)
+      cell.reported = cell.value
+    }
+    return numbers
+  }
+
+  add(numbers: CountedNumbers): void {
+    for (const [key, value] of numbers) if (typeof value === 'number') this.#cell(this.#labels(key)).value += value
+  }
+
+  #labels(key: string): Readonly<Record<L, string>> {
+    const values: readonly string[] = this.#names.length === 1 ? [key] : JSON.parse(key)
+    return Object.fromEntries(this.#names.map((name, place) => [name, values[place] ?? ''])) as Record<L, string>
   }
 
   #cell(labels: Readonly<Record<L, string>>): Cell {
@@ -57,7 +101,7 @@ export class Counters<L extends string> {
     const key = this.#names.length === 1 ? labels[first as L] : JSON.stringify(this.#names.map((name) => labels[name]))
     let cell = this.#cells.get(key)
     if (cell === undefined) {
-      cell = { labels: { ...labels }, value: 0 }
+      cell = { labels: { ...labels }, value: 0, reported: 0 }
       this.#cells.set(key, cell)
     }
     return cell
@@ -83,10 +127,13 @@ class Counter {
 export type { Counter }
 
 /** One count, shown from the start. */
-export class Total {
+export class Total implements Relayed {
+  readonly name: string
   #value = 0
+  #reported = 0
 
   constructor(about: Description) {
+    this.name = about.name
     const read = () => this.#value
     new CounterMetric({
       ...about,
@@ -100,13 +147,31 @@ export class Total {
   inc(): void {
     this.#value++
   }
+
+  counted(): CountedNumbers {
+    const since = this.#value - this.#reported
+    this.#reported = this.#value
+    return since === 0 ? NOTHING : new Map([[UNLABELLED, since]])
+  }
+
+  add(numbers: CountedNumbers): void {
+    const value = numbers.get(UNLABELLED)
+    if (typeof value === 'number') this.#value += value
+  }
 }
 
 /** How many there are now. */
-export class Level {
+export class Level implements Relayed {
+  readonly name: string
   #value = 0
+  #reported = 0
+
+  get value(): number {
+    return this.#value
+  }
 
   constructor(about: Description) {
+    this.name = about.name
     const read = () => this.#value
     new GaugeMetric({
       ...about,
@@ -123,6 +188,17 @@ export class Level {
   dec(): void {
     this.#value--
   }
+
+  counted(): CountedNumbers {
+    const since = this.#value - this.#reported
+    this.#reported = this.#value
+    return since === 0 ? NOTHING : new Map([[UNLABELLED, since]])
+  }
+
+  add(numbers: CountedNumbers): void {
+    const value = numbers.get(UNLABELLED)
+    if (typeof value === 'number') this.#value += value
+  }
 }
 
 /** How values are spread over ranges with upper bounds, in ascending order. */
@@ -131,6 +207,8 @@ class Distribution {
   /** Values in each range; the last are those above all bounds. */
   readonly #counts: number[]
   #sum = 0
+  /** Counts and sum as `counted` has answered them. */
+  #reported: Float64Array | undefined
 
   constructor(bounds: readonly number[]) {
     this.#bounds = bounds
@@ -143,6 +221,21 @@ class Distribution {
     while (at < bounds.length && value > (bounds[at] as number)) at++
     this.#counts[at] = (this.#counts[at] as number) + 1
     this.#sum += value
+  }
+
+  /** What was observed since the last call: the counts, then their sum; undefined: nothing. */
+  counted(): Float64Array | undefined {
+    const now = new Float64Array([...this.#counts, this.#sum])
+    const before = this.#reported
+    this.#reported = now
+    const since = before === undefined ? now : now.map((value, place) => value - (before[place] as number))
+    return since.some((value) => value !== 0) ? since : undefined
+  }
+
+  add(numbers: Float64Array): void {
+    const { length } = this.#counts
+    for (let i = 0; i < length; i++) this.#counts[i] = (this.#counts[i] as number) + (numbers[i] ?? 0)
+    this.#sum += numbers[length] ?? 0
   }
 
   values(name: string, labels: Labels): SeriesValue[] {
@@ -173,10 +266,12 @@ function registerHistogram(
 }
 
 /** One distribution, shown from the start. */
-export class Spread {
+export class Spread implements Relayed {
+  readonly name: string
   readonly #values: Distribution
 
   constructor(about: SpreadDescription) {
+    this.name = about.name
     const values = new Distribution(about.buckets)
     this.#values = values
     registerHistogram(about, () => values.values(about.name, {}))
@@ -184,6 +279,16 @@ export class Spread {
 
   observe(value: number): void {
     this.#values.observe(value)
+  }
+
+  counted(): CountedNumbers {
+    const since = this.#values.counted()
+    return since === undefined ? NOTHING : new Map([[UNLABELLED, since]])
+  }
+
+  add(numbers: CountedNumbers): void {
+    const values = numbers.get(UNLABELLED)
+    if (values instanceof Float64Array) this.#values.add(values)
   }
 }
 
@@ -194,7 +299,8 @@ const OTHER = 'other'
  * Distributions of one name by one label. What has gone from the configuration is shown no more. At most `most` values of the label
  * have a distribution of their own; what comes beyond counts as `other` until one of them has gone.
  */
-export class Spreads {
+export class Spreads implements Relayed {
+  readonly name: string
   readonly #bounds: readonly number[]
   readonly #most: number
   readonly #exists: (value: string) => boolean
@@ -216,6 +322,7 @@ export class Spreads {
     this.#most = most
     this.#exists = exists
     const { name } = about
+    this.name = name
     registerHistogram({ ...about, labelNames: [label] }, () => {
       this.#forget()
       const shown = [...this.#cells].flatMap(([value, cell]) => cell.values(name, { [label]: value }))
@@ -228,16 +335,35 @@ export class Spreads {
     cell.observe(value)
   }
 
+  counted(): CountedNumbers {
+    const numbers = new Map<string, Float64Array>()
+    for (const [label, cell] of [...this.#cells, [OTHER, this.#other] as const]) {
+      const since = cell?.counted()
+      if (since !== undefined) numbers.set(label, since)
+    }
+    return numbers
+  }
+
+  add(numbers: CountedNumbers): void {
+    for (const [label, values] of numbers) {
+      if (!(values instanceof Float64Array)) continue
+      const cell = label === OTHER ? this.#rest() : (this.#cells.get(label) ?? this.#begin(label))
+      cell.add(values)
+    }
+  }
+
   #begin(label: string): Distribution {
     // No scrape may have come for long.
     if (this.#cells.size >= this.#most && this.#other === undefined) this.#forget()
-    if (this.#cells.size >= this.#most) {
-      this.#other ??= new Distribution(this.#bounds)
-      return this.#other
-    }
+    if (this.#cells.size >= this.#most) return this.#rest()
     const cell = new Distribution(this.#bounds)
     this.#cells.set(label, cell)
     return cell
+  }
+
+  #rest(): Distribution {
+    this.#other ??= new Distribution(this.#bounds)
+    return this.#other
   }
 
   #forget(): void {

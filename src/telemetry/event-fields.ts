@@ -95,6 +95,11 @@ const HTTP_FIELDS: EventFields<ExchangeRecord> = {
     'Fields as the client sent them, by lower-case name; the values of those that sound like secrets are replaced.',
     ({ request }) => fieldsOf(request.headers)
   ),
+  'http.request.id': field(
+    'string',
+    'x-request-id towards the upstream, in the log and in error answers; null for a request that was not admitted.',
+    ({ flow }) => flow?.requestId ?? null
+  ),
   'http.request.method': field('string', 'As the client sent it.', ({ request }) => request.method),
   'http.request.url.host': field(
     'string',

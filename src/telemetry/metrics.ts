@@ -3,7 +3,8 @@ import { features } from '../features/registry.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
-import { type Counter as CounterOf, Counters, Level, Spread, Spreads, Total } from './counters.js'
+import { type Counter as CounterOf, Counters, Level, type Relayed, Spread, Spreads, Total } from './counters.js'
+import { TrafficMeter } from './traffic-meter.js'
 import { TrafficRates } from './traffic-rates.js'
 
 const featureMetrics = features.flatMap(({ metrics = [] }) => metrics)
@@ -20,7 +21,9 @@ const MOST_LABELLED = 1_000
 export class Metrics {
   readonly registry = new Registry()
   /** How much of the traffic of the last minutes failed or was refused. */
-  readonly rates = new TrafficRates()
+  readonly rates: TrafficRates
+  /** What all exchanges of clients came to. */
+  readonly meter = new TrafficMeter()
   readonly connections: Level
   readonly inFlight: Level
   readonly #requests: Counters<'edge' | 'status'>
@@ -44,9 +47,12 @@ export class Metrics {
   readonly #revision: Gauge
   readonly #shadows: Counters<'old' | 'new'>
   readonly policy: PolicyMeter
+  /** Those that carrying traffic counts, in whichever thread. */
+  readonly relayed: readonly Relayed[]
 
   /** `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. */
-  constructor(hasUnit: (key: string) => boolean = () => true) {
+  constructor(hasUnit: (key: string) => boolean = () => true, rates = new TrafficRates()) {
+    this.rates = rates
     const registers = [this.registry]
     this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', registers })
     this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
@@ -164,7 +170,19 @@ export class Metrics {
       registers
     })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
-    this.policy = policyMeter(registers)
+    const { meter, relayed } = policyMeter(registers)
+    this.policy = meter
+    this.relayed = [
+      ...relayed,
+      ...[this.connections, this.inFlight, this.#requests, bytes, this.#failures, this.#refused, this.#handshakes],
+      ...[this.#turnedAway, this.#restricted, this.#tcp, this.#retries, this.#retriesRefused],
+      ...[this.#duration, this.#upstreamDuration, this.#routeDuration, this.#backendDuration, this.#tcpDuration]
+    ]
+  }
+
+  /** Exchanges that failed or were refused since the start, by code. */
+  failuresByCode(): ReadonlyMap<string, number> {
+    return new Map([...this.#failures.read()].map(([{ code = '' }, count]) => [code, count]))
   }
 
   /** One exchange with a route ended. */
@@ -309,7 +327,7 @@ export class Metrics {
   }
 }
 
-function policyMeter(registers: Registry[]): PolicyMeter {
+function policyMeter(registers: Registry[]): { readonly meter: PolicyMeter; readonly relayed: readonly Relayed[] } {
   const rule = ['owner', 'phase', 'rule'] as const
   const matched = new Counters({
     name: 'sluice_policy_rule_matches_total',
@@ -341,7 +359,7 @@ function policyMeter(registers: Registry[]): PolicyMeter {
     labelNames: ['owner', 'module', 'decision'],
     registers
   })
-  return {
+  const meter: PolicyMeter = {
     matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),
     decided: (owner, phase, name, action) => decided.labels({ owner, phase, rule: name, action }),
     failed: (owner, phase, name, kind) => failed.labels({ owner, phase, rule: name, kind }),
@@ -355,4 +373,5 @@ function policyMeter(registers: Registry[]): PolicyMeter {
         decisions.map((decision) => [decision, moduleDecisions.labels({ owner, module, decision })])
       ) as Record<D, CounterOf>
   }
+  return { meter, relayed: [matched, decided, failed, moduleDecisions, ...declared.values()] }
 }

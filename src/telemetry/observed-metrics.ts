@@ -26,6 +26,19 @@ interface DeliveryCounts {
   readonly dead_letters_dropped: number
 }
 
+/** How a thread that carries traffic is. */
+export interface WorkerCounts {
+  /** Its number, from 1 on. */
+  readonly worker: number
+  readonly connections: number
+  readonly requests: number
+  /** Seconds; undefined: not known yet. */
+  readonly loop?: { readonly p50: number; readonly p99: number; readonly max: number }
+  /** Bytes. */
+  readonly heapUsed?: number
+  readonly heapLimit?: number
+}
+
 /** What is known of one server. */
 export interface UpstreamState {
   /** Id of the backend, or the name of the option that says it. */
@@ -142,6 +155,27 @@ export function observeRestrictions(registry: Registry, read: () => Readonly<Rec
   })
 }
 
+/** Reads at each scrape how the threads are that carry traffic. `ended`: those that have ended since the start. */
+export function observeWorkers(registry: Registry, read: () => Iterable<WorkerCounts>, ended: () => number): void {
+  const { counter, gauge } = seriesOf(registry, ['worker'], read, ({ worker }) => ({ worker: String(worker) }))
+  gauge('sluice_worker_connections', 'Client connections that the thread has now.', ({ connections }) => connections)
+  counter('sluice_worker_requests_total', 'Exchanges that the thread has ended.', ({ requests }) => requests)
+  gauge('sluice_worker_eventloop_lag_p99_seconds', 'How late timers of the thread run: 99th percentile.', (one) => {
+    return one.loop?.p99 ?? 0
+  })
+  gauge('sluice_worker_heap_used_bytes', 'JavaScript heap of the thread in use.', ({ heapUsed = 0 }) => heapUsed)
+  gauge('sluice_worker_heap_limit_bytes', 'Most that the heap of the thread may be.', ({ heapLimit = 0 }) => heapLimit)
+  new Counter({
+    name: 'sluice_worker_exits_total',
+    help: 'Threads that carried traffic and have ended; others took their place.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(ended())
+    }
+  })
+}
+
 /** Reads at each scrape how events are delivered; `read` gives the counts with the id of each destination. */
 export function observeDeliveries(
   registry: Registry,
@@ -194,6 +228,20 @@ export function observeLog(registry: Registry, dropped: () => number): void {
     collect() {
       this.reset()
       this.inc(dropped())
+    }
+  })
+}
+
+/** Reads at each scrape what became of spans, by result. */
+export function observeSpans(registry: Registry, read: () => Readonly<Record<string, number>>): void {
+  new Counter({
+    name: 'sluice_spans_total',
+    help: 'Spans of traces, by what became of them: exported, or dropped (queue_full, refused, unreachable, stopped).',
+    labelNames: ['result'],
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const [result, count] of Object.entries(read())) this.inc({ result }, count)
     }
   })
 }

@@ -87,7 +87,7 @@ const RESOLUTION = 20
 const WINDOW = 15_000
 
 /** How late the event loop was. Seconds. */
-interface LoopDelays {
+export interface LoopDelays {
   readonly p50: number
   readonly p99: number
   readonly max: number

@@ -89,6 +89,11 @@ export function shownQuery(flow: Flow | undefined): string | undefined {
   return query === undefined ? undefined : redactQuery(query, flow?.reservedPath !== undefined)
 }
 
+/** A query as `shownQuery` shows it. `own`: of a path of logins. */
+export function shownQueryOf(query: string, own: boolean): string {
+  return redactQuery(query, own)
+}
+
 /** A text with a URL in it, such as that of `Referer` or `Location`, without the secrets of its query and fragment. */
 export function redactUrl(text: string): string {
   const mark = text.search(/[?#]/)

@@ -106,7 +106,7 @@ class Ring {
     this.#counts = new Uint32Array(length * FIELDS)
   }
 
-  add(step: number, places: readonly number[]): void {
+  add(step: number, places: readonly number[], times: number): void {
     const slot = step % this.#steps.length
     const at = slot * FIELDS
     if (this.#steps[slot] !== step) {
@@ -116,7 +116,7 @@ class Ring {
       this.#counts.fill(0, at, at + FIELDS)
       if (step > this.last) this.last = step
     }
-    for (const place of places) this.#counts[at + place] = (this.#counts[at + place] as number) + 1
+    for (const place of places) this.#counts[at + place] = (this.#counts[at + place] as number) + times
   }
 
   at(step: number): Tally | undefined {
@@ -146,9 +146,9 @@ class Watch implements RateWatch {
     this.#ended = ended
   }
 
-  add(at: number, places: readonly number[]): void {
-    this.#ring.add(Math.max(0, Math.floor((at - this.#begun) / 1_000)), places)
-    for (const place of places) this.#total[place] = (this.#total[place] as number) + 1
+  add(at: number, places: readonly number[], times: number): void {
+    this.#ring.add(Math.max(0, Math.floor((at - this.#begun) / 1_000)), places, times)
+    for (const place of places) this.#total[place] = (this.#total[place] as number) + times
   }
 
   seconds(): readonly Tally[] {
@@ -174,6 +174,8 @@ class Watch implements RateWatch {
  * changes by itself. A watch counts by seconds what one revision and those after it serve.
  */
 export class TrafficRates {
+  /** Of all exchanges of clients since the start, by the places of outcomes: requests, failed, refused, errors of clients. */
+  readonly totals = new Float64Array(FIELDS)
   readonly #routes = new Map<string, Ring>()
   readonly #edges = new Map<string, Ring>()
   readonly #all = new Ring(BLOCKS)
@@ -183,10 +185,12 @@ export class TrafficRates {
   #begun: readonly { readonly revision: number; readonly block: number }[] = []
   #newest = -1
 
-  count(record: RateRecord): void {
+  /** `times`: how many such there were. */
+  count(record: RateRecord, times = 1): void {
     const places = PLACES[record.outcome]
+    if (!record.inside) for (const place of places) this.totals[place] = (this.totals[place] as number) + times
     for (const watch of this.#watches) {
-      if (record.revision >= watch.revision && concerns(watch.scope, record)) watch.add(record.at, places)
+      if (record.revision >= watch.revision && concerns(watch.scope, record)) watch.add(record.at, places, times)
     }
     const { revision } = record
     if (this.#spoilt.some(({ from, to }) => revision >= from && revision < to)) return
@@ -196,10 +200,10 @@ export class TrafficRates {
       this.#newest = revision
       this.#begun = [...this.#begun, { revision, block }].slice(-MOST_BEGUN)
     }
-    if (route !== undefined) this.#ringOf(this.#routes, route, block)?.add(block, places)
-    if (edge !== undefined) this.#ringOf(this.#edges, edge, block)?.add(block, places)
-    if (edge !== undefined && !inside) this.#all.add(block, places)
-    if (inner !== undefined) for (const id of inner) this.#ringOf(this.#routes, id, block)?.add(block, places)
+    if (route !== undefined) this.#ringOf(this.#routes, route, block)?.add(block, places, times)
+    if (edge !== undefined) this.#ringOf(this.#edges, edge, block)?.add(block, places, times)
+    if (edge !== undefined && !inside) this.#all.add(block, places, times)
+    if (inner !== undefined) for (const id of inner) this.#ringOf(this.#routes, id, block)?.add(block, places, times)
   }
 
   /**
@@ -216,6 +220,13 @@ export class TrafficRates {
       sumOf(rings.flatMap((ring) => ring.at(last - BLOCKS + 1 + i) ?? []))
     )
     return blocks.filter(({ requests }) => requests > 0)
+  }
+
+  /** What was counted of a route or an edge in the last minute before `now`, to within a block. */
+  lastMinute(kind: 'route' | 'edge', id: string, now: number): Tally {
+    const ring = (kind === 'route' ? this.#routes : this.#edges).get(id)
+    const last = Math.floor(now / (BLOCK * 1_000))
+    return sumOf(Array.from({ length: 60 / BLOCK }, (_, i) => ring?.at(last - i) ?? NOTHING))
   }
 
   /** Counts what `revision` and later ones serve of a scope from now on. */

@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
 import type {
@@ -133,6 +134,26 @@ export interface ListenOptions {
   /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
   readonly exempt?: (address: string) => boolean
   readonly limits: ListenLimits
+  /**
+   * Connections that arrive before it resolves wait, as many as may be open; false closes them. A socket that a service manager holds
+   * may have some before anything serves. Left out: none waits. Never rejects.
+   */
+  readonly opened?: Promise<boolean>
+}
+
+/** What a connection has of the limits of its listener. It is given back once, whatever is called how often. */
+export interface Place {
+  /**
+   * Whose connection it is: takes the places of that address, among its connections and, where a handshake follows, among its handshakes.
+   * Answers what is full; then the connection is closed. Called once, before `shaken`.
+   */
+  of(address: string): Crowding | undefined | Promise<Crowding | undefined>
+  /** Its PROXY header and its handshake are over. */
+  shaken(): void
+  /** It has ended. */
+  left(): void
+  /** It is no connection of the listener any more, and counts as one of its address until the answer is called. */
+  handedOn(): () => void
 }
 
 /** A bound listener. */
@@ -155,6 +176,18 @@ export interface ServerTransport {
     options: ListenOptions,
     handler: Handler
   ): Promise<Listening>
+}
+
+/** What serves connections that were accepted elsewhere, as though it had accepted them at `address`. */
+export interface AdoptingListener extends Listening {
+  /** Serves a socket that has not been read. `place`: among the limits, which the accepting side holds. */
+  adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
+}
+
+/** A server transport of sockets. */
+export interface SocketTransport extends ServerTransport {
+  /** Binds nothing. */
+  adopting(address: Listening['address'], options: ListenOptions, handler: Handler): AdoptingListener
 }
 
 /** Opens connections to one upstream: TCP, TLS, unix socket, tunnel. No HTTP inside. */

@@ -1,39 +1,24 @@
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../flow/exchange.js'
-import { AddressCounts, type Crowding } from '../lib/client-limits.js'
+import type { Crowding } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
+import { bind, EarlySockets } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
 import type {
+  AdoptingListener,
   Handler,
   HandshakeFailure,
-  Listening,
   ListenLimits,
   ListenOptions,
+  Place,
   SharedPortHandler
 } from './contract.js'
 import { ignore } from './pipes.js'
+import { ListenerPlaces, turnAway } from './places.js'
 import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
 import { terminateTls } from './tls/terminate.js'
-
-/** Binds a server and listens; answers the address it got. Rejects with the system's error. */
-export async function bind(
-  server: Server,
-  at: { fd: number } | { host: string; port: number }
-): Promise<{ host: string; port: number }> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(at, () => {
-      server.removeListener('error', reject)
-      // accept() can fail (descriptors used up); the listener goes on.
-      server.on('error', ignore)
-      resolve()
-    })
-  })
-  const { address, port } = server.address() as AddressInfo
-  return { host: address, port }
-}
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
@@ -42,7 +27,6 @@ const PIPE_GRACE = 1000
  * answered (RFC 9112 9.6). At most half of the time that a drain may take, so that the other half is left for the answer.
  */
 const LAST_REQUEST = 1000
-const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
 
 /** A connection that speaks HTTP, as its listener knows it. */
 export interface Served extends DeadlineOwner {
@@ -81,7 +65,7 @@ interface Protocols {
  * One listening address and its connections, from accepting them over PROXY header and TLS handshake to the protocol that
  * serves them.
  */
-export class ClientListener implements Listening, ServingHost {
+export class ClientListener implements AdoptingListener, ServingHost {
   readonly clock: Clock
   readonly limits: ListenLimits
   readonly handler: Handler
@@ -93,13 +77,13 @@ export class ClientListener implements Listening, ServingHost {
   readonly #arriving = new Set<Arrival>()
   readonly #connections = new Set<Served>()
   readonly #emptied: (() => void)[] = []
-  readonly #ofAddress: AddressCounts
-  readonly #handshakesOfAddress: AddressCounts
-  /** The places that connections have among those of their address. */
-  readonly #places = new Map<ConnectionFacts, () => void>()
+  readonly #limited: ListenerPlaces
+  readonly #places = new Map<ConnectionFacts, Place>()
   /** Of idle connections, once the listener drains. */
   #grace: number | undefined = undefined
   #count = 0
+  /** What holds sockets until the listener is open; undefined: it is open at once. */
+  readonly #early: EarlySockets | undefined
   address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
 
   private constructor(
@@ -112,11 +96,11 @@ export class ClientListener implements Listening, ServingHost {
     this.limits = options.limits
     this.handler = handler
     this.#options = options
-    const { limits, exempt } = options
-    this.#ofAddress = new AddressCounts(() => limits.connectionsPerAddress ?? 0, exempt)
-    this.#handshakesOfAddress = new AddressCounts(() => limits.handshakesPerAddress ?? 0, exempt)
+    this.#limited = ListenerPlaces.of(options)
     this.#deadlineTimer = new DeadlineTimer(clock, checkPeriod(options.limits))
     this.#protocols = protocols(this)
+    if (options.opened !== undefined)
+      this.#early = new EarlySockets(options.opened, this.limits, (socket) => this.#accept(socket))
     // Paused: the socket is not read before it has its owner.
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
       this.#accept(socket)
@@ -136,7 +120,7 @@ export class ClientListener implements Listening, ServingHost {
     return listener
   }
 
-  /** Listens nowhere: connections are given to `take`. */
+  /** Listens nowhere: connections are given to `take` and `adopt`. */
   static unbound(
     clock: Clock,
     address: ClientListener['address'],
@@ -149,13 +133,17 @@ export class ClientListener implements Listening, ServingHost {
     return listener
   }
 
-  /** Serves a connection from `peer` that was accepted elsewhere: it has not been read, and counts bytes as a socket does. */
+  /** Serves a connection from `peer` that is no socket: it has not been read, and counts bytes as a socket does. */
   take(pipe: Socket, peer: ConnectionFacts['peer']): void {
     const facts = new SocketFacts(++this.#count, this.#options.name, pipe, this.clock.wall())
     facts.peer = peer
-    const { host, port } = this.address
-    facts.local = { address: host, port }
+    facts.local = { address: this.address.host, port: this.address.port }
+    this.#places.set(facts, this.#limited.beyond())
     this.#admit(facts, pipe)
+  }
+
+  adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
+    this.#begin(new SocketFacts(id, this.#options.name, socket, startedAt), socket, place)
   }
 
   get open(): number {
@@ -202,69 +190,77 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   #accept(socket: Socket): void {
-    const { tls, proxyProtocol } = this.#options
-    const { connections, handshakes = 0 } = this.limits
-    const facts = new SocketFacts(++this.#count, this.#options.name, socket, this.clock.wall())
-    if (connections > 0 && this.open >= connections) {
-      this.#turnAway(facts, socket, 'connections', tls === undefined && proxyProtocol === undefined)
-    } else if (tls === undefined && proxyProtocol === undefined) this.#admit(facts, socket)
-    else if (handshakes > 0 && this.#arriving.size >= handshakes) {
-      this.#turnAway(facts, socket, 'handshakes', false)
-    } else if (proxyProtocol === undefined) this.#admit(facts, socket)
+    if (this.#early?.holds(socket) === true) return
+    const { name, tls, proxyProtocol } = this.#options
+    const facts = new SocketFacts(++this.#count, name, socket, this.clock.wall())
+    const place = this.#limited.enter()
+    if (typeof place !== 'string') this.#begin(facts, socket, place)
     else {
-      const trusted = proxyProtocol.trusted(facts.peer.address)
-      const arrival = this.#arrives()
-      arrival.giveUp = readProxyHeader(socket, { trusted }, (result) => {
-        this.#arrived(arrival)
-        if (result.kind === 'failed') {
-          this.handler.handshakeFailed?.(facts, result.why)
-          this.#left(facts)
-          return
-        }
-        if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
-        this.#admit(facts, socket)
-      })
+      const plain = place === 'connections' && tls === undefined && proxyProtocol === undefined
+      this.#turnAway(facts, socket, place, plain)
     }
   }
 
-  /** Before a handshake there is no way to say it. */
+  #begin(facts: SocketFacts, socket: Socket, place: Place): void {
+    const { proxyProtocol } = this.#options
+    this.#places.set(facts, place)
+    if (proxyProtocol === undefined) {
+      this.#admit(facts, socket)
+      return
+    }
+    const trusted = proxyProtocol.trusted(facts.peer.address)
+    const arrival = this.#arrives()
+    arrival.giveUp = readProxyHeader(socket, { trusted }, (result) => {
+      this.#arrived(arrival)
+      if (result.kind === 'failed') {
+        this.handler.handshakeFailed?.(facts, result.why)
+        this.#left(facts)
+        return
+      }
+      if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
+      this.#admit(facts, socket)
+    })
+  }
+
   #turnAway(facts: SocketFacts, socket: Socket, why: Crowding, plain: boolean): void {
-    socket.on('error', ignore)
-    if (plain) socket.end(OVERLOADED, () => socket.destroy())
-    else socket.destroy()
+    turnAway(socket, plain)
     if (why === 'handshakes' || why === 'address-handshakes') this.handler.handshakeFailed?.(facts, 'overloaded')
     else this.handler.refused(facts, 503, 'overloaded')
     this.handler.turnedAway?.(facts, why)
   }
 
-  /** Takes the places of its address; undefined when one is not to be had. The way to say that the handshake is over. */
-  #enter(facts: SocketFacts, socket: Socket): (() => void) | undefined {
-    const { address } = facts.peer
-    const leave = this.#ofAddress.enter(address)
-    if (leave === undefined) {
-      this.#turnAway(facts, socket, 'address-connections', this.#options.tls === undefined)
-      return undefined
+  /** Takes the places of its address, which may take a moment. */
+  #admit(facts: SocketFacts, socket: Socket): void {
+    const full = this.#places.get(facts)?.of(facts.peer.address)
+    if (!(full instanceof Promise)) {
+      this.#admitted(facts, socket, full)
+      return
     }
-    const shaken = this.#options.tls === undefined ? ignore : this.#handshakesOfAddress.enter(address)
-    if (shaken === undefined) {
-      leave()
-      this.#turnAway(facts, socket, 'address-handshakes', false)
-    } else this.#places.set(facts, leave)
-    return shaken
+    const arrival = this.#arrives()
+    arrival.giveUp = () => socket.destroy()
+    socket.on('error', ignore)
+    void full.then((why) => {
+      this.#arrived(arrival)
+      if (!socket.destroyed) this.#admitted(facts, socket, why)
+      else {
+        this.handler.handshakeFailed?.(facts, 'client-gone')
+        this.#left(facts)
+      }
+    })
   }
 
-  #admit(facts: SocketFacts, socket: Socket): void {
+  #admitted(facts: SocketFacts, socket: Socket, full: Crowding | undefined): void {
     const { tls, beside } = this.#options
-    const shaken = this.#enter(facts, socket)
-    if (shaken === undefined) this.#left(facts)
-    else if (!this.handler.connection(facts)) {
-      shaken()
+    if (full !== undefined) {
+      this.#turnAway(facts, socket, full, full === 'address-connections' && tls === undefined)
+      this.#left(facts)
+    } else if (!this.handler.connection(facts)) {
       socket.on('error', ignore)
       socket.destroy()
       this.#left(facts)
     } else if (tls === undefined) this.#serve(this.#protocols.http1, facts, socket)
     else {
-      const arrival = this.#arrives(shaken)
+      const arrival = this.#arrives()
       const shared = beside && new SharedTable(tls, beside)
       arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
         if (result.kind === 'secure' && shared?.undecided === true) {
@@ -292,7 +288,7 @@ export class ClientListener implements Listening, ServingHost {
       else {
         this.handler.closed?.(facts)
         // An agent counts on as a connection of its address.
-        const leave = this.#places.get(facts)
+        const leave = this.#places.get(facts)?.handedOn()
         this.#places.delete(facts)
         if (leave !== undefined) secure.once('close', leave)
         this.#left(facts)
@@ -301,8 +297,8 @@ export class ClientListener implements Listening, ServingHost {
     })
   }
 
-  #arrives(shaken: () => void = ignore): Arrival {
-    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout, shaken)
+  #arrives(): Arrival {
+    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout)
     this.#arriving.add(arrival)
     this.#deadlineTimer.add(arrival)
     return arrival
@@ -311,7 +307,6 @@ export class ClientListener implements Listening, ServingHost {
   #arrived(arrival: Arrival): void {
     this.#arriving.delete(arrival)
     this.#deadlineTimer.delete(arrival)
-    arrival.shaken()
   }
 
   #failed(facts: ConnectionFacts, why: HandshakeFailure): void {
@@ -321,6 +316,7 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
+    this.#places.get(facts)?.shaken()
     this.#keep(protocol.serve(facts, socket))
   }
 
@@ -331,7 +327,7 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   #left(facts: ConnectionFacts): void {
-    this.#places.get(facts)?.()
+    this.#places.get(facts)?.left()
     this.#places.delete(facts)
     if (this.open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
   }
@@ -341,14 +337,11 @@ export class ClientListener implements Listening, ServingHost {
 class Arrival implements DeadlineOwner {
   place = -1
   giveUp: (why: HandshakeFailure) => void = ignore
-  /** Gives its place among the handshakes of its address back. */
-  readonly shaken: () => void
   readonly #since: number
   readonly #allowed: number
 
   /** `allowed` in milliseconds; 0: for ever. */
-  constructor(since: number, allowed: number, shaken: () => void) {
-    this.shaken = shaken
+  constructor(since: number, allowed: number) {
     this.#since = since
     this.#allowed = allowed
   }

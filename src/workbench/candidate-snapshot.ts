@@ -3,14 +3,14 @@ import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { PolicyUnit } from '../runtime/plan.js'
-import { Snapshot } from '../runtime/snapshot.js'
+import { type PolicySource, Snapshot } from '../runtime/snapshot.js'
 
 /** What the policies of an imagined exchange are compiled with. */
 export interface CandidateParts {
   readonly services: PolicyServices
   readonly actions: readonly Action[]
   /** Texts of policies instead of those that run, by the keys of their units. */
-  readonly instead?: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly instead?: ReadonlyMap<string, PolicySource>
   /** State that outlives the snapshot, by its identity; absent: it has its own. */
   readonly kept?: Map<string, unknown>
 }
@@ -35,6 +35,10 @@ export class CandidateSnapshot extends Snapshot {
   override policy(key: string): CompiledPolicy | undefined {
     if (!this.#compiled.has(key)) this.#compiled.set(key, this.#compile(key).policy)
     return this.#compiled.get(key)
+  }
+
+  override policySource(key: string): PolicySource | undefined {
+    return this.#parts.instead?.get(key) ?? super.policySource(key)
   }
 
   override secret(vault: string, name: string): string | undefined {

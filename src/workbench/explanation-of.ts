@@ -1,5 +1,7 @@
 import type { EntryFacts, Flow } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
+import { hashOf } from '../lib/seal.js'
+import { policyKey } from '../resources/units.js'
 import type { Route } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ExchangeRecord } from '../telemetry/access-log.js'
@@ -45,6 +47,8 @@ export interface Explanation {
   readonly route: { readonly id: string; readonly path: string; readonly match: 'exact' | 'prefix' } | null
   readonly other_routes: readonly PassedRoute[]
   readonly steps: readonly ExplainedStep[]
+  /** The policies that ran. `source`: where the text is, for people; `digest`: its SHA-256, hex. */
+  readonly policies: readonly { readonly owner: string; readonly source: string; readonly digest: string }[]
   readonly decision: {
     readonly outcome: 'forwarded' | 'answered' | 'closed'
     /** 0: no answer. */
@@ -114,6 +118,7 @@ export function explanationOf(found: Found): Explanation {
     edge: edgeOf(record, flow),
     ...routesOf(record, flow, snapshot),
     steps: recorder.steps,
+    policies: policiesOf(recorder, snapshot),
     decision: {
       outcome: sent === undefined ? (answer === undefined ? 'closed' : 'answered') : 'forwarded',
       status: answer?.status ?? 0,
@@ -127,6 +132,14 @@ export function explanationOf(found: Found): Explanation {
     response: answer === undefined ? null : { ...answer, headers: shown(answer.headers), body: bodyText(answer.body) },
     omitted: recorder.omitted
   }
+}
+
+function policiesOf({ steps }: ExplanationRecorder, snapshot: Snapshot): Explanation['policies'] {
+  const owners = new Set(steps.flatMap(({ phases }) => phases.map(({ owner }) => owner)))
+  return [...owners].flatMap((owner) => {
+    const found = snapshot.policySource(policyKey(owner))
+    return found === undefined ? [] : [{ owner, source: found.source, digest: hashOf(found.text) }]
+  })
 }
 
 function edgeOf(record: ExchangeRecord | undefined, flow: Flow | undefined): Explanation['edge'] {

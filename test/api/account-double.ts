@@ -58,6 +58,7 @@ export class AccountDouble implements Account {
   remove = this.#answer('remove', done)
   getModule = this.#answer('getModule', shown)
   replaceModule = this.#answer('replaceModule', written)
+  renewCertificate = this.#answer('renewCertificate', written)
   removeModule = this.#answer('removeModule', done)
   getParts = this.#partAnswer('getParts', shown)
   getPart = this.#partAnswer('getPart', shown)
@@ -133,6 +134,10 @@ export class AccountDouble implements Account {
     explain: async (body: unknown) => {
       this.#note('explain', 'explanation', { body })
       return []
+    },
+    policy: (owner: string) => {
+      this.#note('policy', 'explanation', { owner })
+      return { owner, source: 's', digest: 'd', text: 't' }
     }
   }
 
@@ -150,6 +155,14 @@ export class AccountDouble implements Account {
     compare: async (body: unknown) => this.#noted('compare', { body })
   }
 
+  readonly limits = {
+    list: async (query: object) => this.#noted('list', { query }),
+    get: async (id: string) => this.#noted('get', { id }),
+    bucket: async (id: string, query: object) => this.#noted('bucket', { id, query }),
+    reset: async (id: string, query: object) => this.#noted('reset', { id, query }),
+    top: async (id: string, most: number) => this.#noted('top', { id, most })
+  }
+
   readonly shadows = {
     create: async (body: unknown) => {
       this.#note('create', 'shadow', { body })
@@ -161,6 +174,29 @@ export class AccountDouble implements Account {
       return { id }
     },
     remove: (id: string) => this.#note('remove', 'shadow', { id })
+  }
+
+  readonly traffic = {
+    history: (seconds: number) => this.#noted('history', { seconds }),
+    follow: () => () => undefined,
+    map: () => this.#noted('map', {})
+  }
+
+  readonly policies = {
+    check: (body: unknown) => this.#noted('check', { body }),
+    describe: () => this.#noted('describe', {}),
+    test: async (body: unknown) => this.#noted('test', { body })
+  }
+
+  readonly sessions = {
+    name: 'sluice.dashboard.session.sl000000000000',
+    open: async (body: unknown) => {
+      this.#note('open', 'session', { body })
+      return { principal: this.principal, cookie: 'sealed', remaining: 60_000 }
+    },
+    resume: async (cookie: string) =>
+      cookie === 'sealed' ? { principal: this.principal, cookie: undefined, remaining: 60_000 } : undefined,
+    shown: ({ id }: Principal) => ({ principal: { id } })
   }
 
   readonly site = {
@@ -198,7 +234,8 @@ export class AccountDouble implements Account {
         divergedAt: null,
         seenAt: '2026-01-01T00:00:00Z',
         goneSince: null,
-        self: true
+        self: true,
+        workers: []
       }
     ]
   }

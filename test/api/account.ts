@@ -27,11 +27,21 @@ interface AccountOptions extends Partial<ApiOptions> {
   /** What lives beside the records. */
   readonly sources?: LiveSources
   readonly reasons?: NonNullable<ApiOptions['account']>['reasons'] & object
+  readonly dashboard?: boolean
 }
 
 /** The API over a real control plane. */
 export async function openAccount(t: Test, options: AccountOptions = {}) {
-  const { address = ':memory:', ownBase = false, reportEvery, sources, clock = systemClock, reasons, ...api } = options
+  const {
+    address = ':memory:',
+    ownBase = false,
+    reportEvery,
+    sources,
+    clock = systemClock,
+    reasons,
+    dashboard,
+    ...api
+  } = options
   let base = BASE
   const baseUrl = () => base
   const logged: { readonly fields: object; readonly message: string }[] = []
@@ -65,7 +75,14 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const listening = await listen(t, {
     clock,
     keys,
-    account: { control, resources, baseUrl, version: '0.0.0', ...(reasons === undefined ? {} : { reasons }) },
+    account: {
+      control,
+      resources,
+      baseUrl,
+      version: '0.0.0',
+      ...(reasons === undefined ? {} : { reasons }),
+      ...(dashboard === undefined ? {} : { dashboard })
+    },
     ...api
   })
   if (ownBase) base = `http://${listening.host}:${listening.port}`

@@ -20,7 +20,7 @@ export interface Asked {
   readonly headers?: Readonly<Record<string, string>>
   /** An object is sent as JSON, a text or bytes as they are. */
   readonly body?: unknown
-  readonly key?: string | undefined
+  readonly key?: string | null | undefined
 }
 
 export type Ask = (path: string, asked?: Asked) => Promise<Answer>
@@ -54,7 +54,7 @@ export function asker(host: string, port: number): Ask {
           method,
           agent: false,
           headers: {
-            authorization: `Bearer ${key}`,
+            ...(key === null ? {} : { authorization: `Bearer ${key}` }),
             'service-version': '2',
             ...(bytes === undefined
               ? {}

@@ -507,7 +507,8 @@ t.test('processes show what they serve', async (t) => {
         diverged_at: null,
         seen_at: '2026-01-01T00:00:00Z',
         gone_since: null,
-        self: true
+        self: true,
+        workers: []
       }
     ],
     uri: 'http://api.test/processes',

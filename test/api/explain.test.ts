@@ -81,3 +81,24 @@ t.test('what is wrong with the question is said with its field', async (t) => {
   }
   t.equal((await ask('/explain', { method: 'POST', body: { url }, key: 'another' })).status, 401)
 })
+
+t.test('an explanation names the text of its policy, and whether it is still the one that serves', async (t) => {
+  const sluice = await startSluice(t, { upstream: { port: 9 }, policy: POLICY })
+  const ask = asker('127.0.0.1', sluice.apiPort)
+  const { apiKey: key } = sluice
+  const explain = async (body: object = {}) => {
+    const answer = await ask('/explain', { method: 'POST', body: { url: 'http://shop.example.com/', ...body }, key })
+    return answer.json.explanations[0].policies
+  }
+  const serving = async () => (await ask('/explain/policies/default', { key })).json
+  const policies = await explain()
+  const first = await serving()
+  t.match(first, { owner: 'default', text: POLICY, source: /policy\.yaml$/ })
+  t.same(policies, [{ owner: 'default', source: first.source, digest: first.digest }])
+  const text = 'on_http_request: [{ actions: [{ type: deny }] }]'
+  const [tried] = await explain({ policies: [{ route: 'default', text }] })
+  t.not(tried.digest, first.digest, 'another text was tried')
+  await sluice.reload(text)
+  t.match(await serving(), { text, digest: tried.digest })
+  t.match((await ask('/explain/policies/none', { key })).json, { status_code: 404 })
+})

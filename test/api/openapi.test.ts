@@ -26,9 +26,13 @@ const degradation = { reasons: ['store_full'], revisionsBehind: 0 }
 let state: Readiness = 'degraded'
 /** Queries of paths that are no lists of pages. */
 const OTHER_QUERIES: Readonly<Record<string, readonly string[]>> = {
-  '/exchanges/stream': ['explain'],
+  '/exchanges/stream': ['explain', 'rate'],
   '/exchanges/har': ['limit'],
-  '/revisions/{id}/diff': ['from']
+  '/limits': ['order', 'limit', 'before_id'],
+  '/limits/{id}/buckets': ['key', 'values', 'bucket'],
+  '/limits/{id}/top': ['limit'],
+  '/revisions/{id}/diff': ['from'],
+  '/traffic': ['seconds']
 }
 
 const { ask } = await openAccount(t, {

@@ -1,8 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import 'reflect-metadata'
 import * as library from '@peculiar/x509'
+import type { Clock } from '../../src/lib/clock.js'
 import { makeAuthority, readSigningKey } from '../../src/lib/self-signed.js'
-import type { ManualClock } from '../helpers/clock.js'
 
 interface Test {
   teardown(run: () => Promise<void> | void): void
@@ -17,6 +17,8 @@ export interface Renewals {
   offered: boolean
   /** Kind of the problem that an order with `replaces` gets; undefined: it is accepted. */
   refusesReplaces: string | undefined
+  /** Kind of the problem that every order gets; undefined: it is accepted. */
+  refusesOrders: string | undefined
 }
 
 const ECDSA = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
@@ -25,11 +27,18 @@ const ECDSA = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
  * An authority that proves nothing and issues at once, by the clock of the test, certificates of `life` milliseconds, and suggests when
  * to renew them as the test says (RFC 9773). It believes every signature.
  */
-export async function startIssuingAuthority(t: Test, clock: ManualClock, life: number) {
+export async function startIssuingAuthority(t: Test, clock: Pick<Clock, 'wall'>, life: number) {
   const { cert, key } = await makeAuthority('CN=Test CA', { now: clock.wall(), life: 10 * 365 * 86_400_000 })
   const issuer = new library.X509Certificate(cert)
   const signingKey = await readSigningKey(key)
-  const renewals: Renewals = { status: 200, headers: {}, content: {}, offered: true, refusesReplaces: undefined }
+  const renewals: Renewals = {
+    status: 200,
+    headers: {},
+    content: {},
+    offered: true,
+    refusesReplaces: undefined,
+    refusesOrders: undefined
+  }
   /** What orders said, and which certificates were asked about. */
   const orders: { replaces?: string; identifiers: { value: string }[] }[] = []
   const asked: string[] = []
@@ -73,6 +82,8 @@ export async function startIssuingAuthority(t: Test, clock: ManualClock, life: n
       case 'account':
         return [201, { status: 'valid' }]
       case 'orders': {
+        if (renewals.refusesOrders !== undefined)
+          return [403, { type: `urn:ietf:params:acme:error:${renewals.refusesOrders}` }]
         orders.push(payload as (typeof orders)[number])
         if (payload.replaces === undefined || renewals.refusesReplaces === undefined)
           return [201, order(orders.length - 1)]

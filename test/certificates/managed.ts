@@ -117,23 +117,23 @@ export class Managed {
   /** As a user writes it by the API. */
   async create(kind: string, body: object): Promise<ResourceRecord> {
     const { edits, store, writer } = this.control
-    const { record } = await edits.make(store, resourceOf(kind), {}, body, call())
-    await writer.write(call(), {}, (draft) => draft.insert(resourceOf(kind), record))
+    const { record } = await edits.make(store, resourceOf(kind), {}, body, asUser())
+    await writer.write(asUser(), {}, (draft) => draft.insert(resourceOf(kind), record))
     return record
   }
 
   async update(kind: string, id: string, body: object): Promise<void> {
     const { edits, writer } = this.control
     const resource = resourceOf(kind)
-    await writer.write(call(), {}, async (draft) => {
+    await writer.write(asUser(), {}, async (draft) => {
       const current = await edits.find(draft.tx, resource, { id })
       const read = readUpdate(resource, current.record, body, edits.readOptions({ id }))
-      await draft.update(resource, current, await edits.change(draft.tx, resource, current.record, read, call()))
+      await draft.update(resource, current, await edits.change(draft.tx, resource, current.record, read, asUser()))
     })
   }
 
   async remove(kind: string, id: string): Promise<void> {
-    await this.control.writer.write(call(), {}, async (draft) => draft.remove(await this.get(kind, id)))
+    await this.control.writer.write(asUser(), {}, async (draft) => draft.remove(await this.get(kind, id)))
   }
 
   async get(kind: string, id: string): Promise<ResourceRecord> {
@@ -181,7 +181,8 @@ function resourceOf(kind: string): Resource {
   return found
 }
 
-function call(): Call {
+/** A call of a user of the account. */
+export function asUser(): Call {
   const principal = { id: 'usr_test', role: 'administrator' as const, subject: 'test', key: null }
   return { principal, address: undefined, operationId: operation() }
 }

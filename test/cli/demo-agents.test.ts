@@ -66,5 +66,5 @@ t.test('an address of agents that something else has is told in one line', async
   const words = ['start', ...FREE, '--data', ':memory:', '--agents', `127.0.0.1:${port}`]
   const { code, err } = await new SluiceProcess(t, words, { cwd: t.testdir(), env }).ended()
   t.equal(code, 1)
-  t.match(err, new RegExp(`^agents: cannot listen on 127\\.0\\.0\\.1:${port} \\(EADDRINUSE\\)$`))
+  t.match(err, new RegExp(`^agents: cannot listen on 127\\.0\\.0\\.1:${port}: EADDRINUSE; choose a free address`))
 })

@@ -38,7 +38,10 @@ t.test('an account moves with its secrets from a file to PostgreSQL and back, by
   const wrong = await sluice(t, cwd, ['import', first, '--yes', '--data', back], { SLUICE_PASSPHRASE: 'not the one' })
   t.same(
     [wrong.code, wrong.err],
-    [1, 'nothing was imported: the passphrase does not open the secrets of this document']
+    [
+      1,
+      'nothing was imported: the passphrase does not open the secrets of this document; give the passphrase of the export'
+    ]
   )
   await run(['import', first, '--yes', '--store', url, '--data', join(cwd, 'pg')])
   await run(['export', '--with-secrets', '--output', second, '--store', url, '--data', join(cwd, 'pg')])

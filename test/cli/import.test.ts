@@ -59,7 +59,10 @@ t.test('what cannot be imported is told with its place in the file', async (t) =
     t.match(err, /nothing was imported$/, name)
   }
   const none = await sluice(t, cwd, ['import', 'nowhere.yaml', '--yes', '--data', data])
-  t.same([none.code, none.err], [1, 'nothing was imported: ENOENT'])
+  t.same(
+    [none.code, none.err],
+    [1, 'nothing was imported: nowhere.yaml: there is no such file (ENOENT); correct the path']
+  )
 })
 
 t.test('a store in a file that a process has open is left alone', async (t) => {

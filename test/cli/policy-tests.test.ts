@@ -118,7 +118,7 @@ t.test('a file that is wrong has a place, and nothing runs', async (t) => {
       one('{ steps: [{ wait: 1s }], expect: { status: 1 } }').replace('- name: x\n    {', '- { name: x,'),
       /either `steps`/
     ],
-    ['policy: nowhere.yaml\ncases: [{ name: x }]', /nowhere\.yaml cannot be read \(ENOENT\)/],
+    ['policy: nowhere.yaml\ncases: [{ name: x }]', /nowhere\.yaml cannot be read: there is no such file \(ENOENT\)/],
     ['policy: b.yaml\ncases: [{ name: x }]', /b\.yaml:1:\d+: error ACTION_UNKNOWN/]
   ] as const) {
     await writeFile(join(folder, 'a.test.yaml'), text)
@@ -126,6 +126,9 @@ t.test('a file that is wrong has a place, and nothing runs', async (t) => {
     t.equal(ended.code, 1, text)
     t.match(ended.out, message, text)
   }
-  t.match(await sluice(folder, 'test', 'nothing'), { code: 2, err: /nothing cannot be read \(ENOENT\)/ })
+  t.match(await sluice(folder, 'test', 'nothing'), {
+    code: 2,
+    err: /nothing cannot be read: there is no such file \(ENOENT\)/
+  })
   t.match(await sluice(t.testdir({ empty: {} }), 'test', 'empty'), { code: 1, err: /no file \*\.test\.yaml/ })
 })

@@ -165,12 +165,12 @@ t.test('what a user did wrong is told in one line each, without a stack', async 
       new RegExp(`^api\\.listen: ${address} is in use .*--api, SLUICE_API_LISTEN`)
     ],
     [[...FREE, ...memory], { SLUICE_API_KEY: 'short' }, 1, /^SLUICE_API_KEY must have 16 to 256/],
-    [[...FREE, '--data', 'file/x'], {}, 1, /the option data names the folder$/],
+    [[...FREE, '--data', 'file/x'], {}, 1, /the option data \(--data, SLUICE_DATA\) names the folder$/],
     [
       [...FREE, ...memory, '--upstream', 'http://127.0.0.1:1', '--policy', 'none.yaml'],
       {},
       1,
-      /^policy: cannot read .*none\.yaml \(ENOENT\)$/
+      /^policy: cannot read .*none\.yaml: there is no such file \(ENOENT\); correct the path$/
     ],
     [
       [...FREE, ...memory, '--upstream', 'http://127.0.0.1:1', '--policy', 'bad.yaml'],

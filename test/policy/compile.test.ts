@@ -14,6 +14,7 @@ import { compile, compileValid, phaseOf, short } from './stand.js'
 const all = ['on_tcp_connect', 'on_http_request', 'on_http_response'] as const
 const never = {
   summary: 'Does nothing.',
+  example: { policy: '' },
   phases: all,
   configOptional: true,
   terminates: 'never'

@@ -61,7 +61,7 @@ t.test('removing a header of a request takes its other spellings with it', async
 
 t.test('what we publish neither fails open nor lets a client forge', async (t) => {
   const root = process.cwd()
-  const readme = readFileSync(join(root, 'README.md'), 'utf8')
+  const readme = readFileSync(join(root, 'docs', 'policies.md'), 'utf8')
   const examples = [...readme.matchAll(/```yaml\n(on_[\s\S]*?)```/g)].map(([, text]) => text as string)
   const folder = join(root, 'config', 'policies')
   const files = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8'))

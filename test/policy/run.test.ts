@@ -42,6 +42,7 @@ function actionsOf(trail: string[]): readonly Action[] {
   return Object.entries(runs).map(([type, run]) =>
     defineAction({
       summary: 'Ends the phase as its rule says.',
+      example: { policy: '' },
       type,
       phases: ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'],
       config: config({}),

@@ -89,9 +89,9 @@ interface Row {
   readonly cells: readonly boolean[]
 }
 
-/** The rows of the table in README.md. */
+/** The rows of the table in docs/balancing.md. */
 function rows(): Row[] {
-  const text = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8')
+  const text = readFileSync(new URL('../../../docs/balancing.md', import.meta.url), 'utf8')
   const [, table = ''] = text.split('| what happened | GET, HEAD, OPTIONS |')
   const found: Row[] = []
   for (const line of table.split('\n').slice(2)) {
@@ -114,7 +114,7 @@ async function again(t: Test, sluice: RunningSluice, host: string, method: strin
   }
 }
 
-t.test('what README.md says of retries is what happens', async (t) => {
+t.test('what docs/balancing.md says of retries is what happens', async (t) => {
   const table = rows()
   const http1 = table.filter(({ name }) => !name.startsWith('HTTP/2'))
   t.same(

@@ -1,8 +1,11 @@
 import 'reflect-metadata'
 import t from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
+import { OwnTicketKeys } from '../../src/proxy/ticket-keys.js'
 import { type ServerIdentity, TlsContexts } from '../../src/proxy/tls.js'
 import { authority } from './tls-client.js'
+
+const ticketKeys = new OwnTicketKeys(systemClock)
 
 /** A certificate that counts how often a context is made of it. */
 class Counted implements ServerIdentity {
@@ -37,7 +40,7 @@ t.test(
   'contexts of the first 1,000 certificates are made ahead, of others on their first use; each once',
   async (t) => {
     const all = await certificates(1_010)
-    const contexts = new TlsContexts({ clock: systemClock })
+    const contexts = new TlsContexts({ clock: systemClock, ticketKeys })
     const made = () => all.reduce((sum, one) => sum + one.made, 0)
     contexts.ahead(all, () => t.fail('each can be used'))
     t.equal(made(), 0, 'whoever serves the configuration does not wait')
@@ -59,7 +62,7 @@ t.test(
   'a configuration that follows at once is made ahead instead, and what both have is not made again',
   async (t) => {
     const all = await certificates(40)
-    const contexts = new TlsContexts({ clock: systemClock })
+    const contexts = new TlsContexts({ clock: systemClock, ticketKeys })
     contexts.ahead(all.slice(0, 30), () => t.fail('each can be used'))
     await turns(() => (all[5] as Counted).made > 0)
     contexts.ahead(all.slice(5), () => t.fail('each can be used'))
@@ -71,7 +74,7 @@ t.test(
 t.test('one that cannot be used is told, and those behind it are made', async (t) => {
   const [good, bad, other] = (await certificates(3)) as [Counted, Counted, Counted]
   const broken: ServerIdentity = { chain: bad.chain, privateKey: 'no key' }
-  const contexts = new TlsContexts({ clock: systemClock })
+  const contexts = new TlsContexts({ clock: systemClock, ticketKeys })
   const told: ServerIdentity[] = []
   contexts.ahead([good, broken, other], (identity) => told.push(identity))
   await turns(() => other.made > 0)
@@ -80,7 +83,7 @@ t.test('one that cannot be used is told, and those behind it are made', async (t
 
 t.test('beyond the most that are kept, the one that was used longest ago is made anew', async (t) => {
   const [a, b, c] = (await certificates(3)) as [Counted, Counted, Counted]
-  const contexts = new TlsContexts({ clock: systemClock, most: 2 })
+  const contexts = new TlsContexts({ clock: systemClock, ticketKeys, most: 2 })
   for (const one of [a, b, a, c]) contexts.of(one)
   contexts.of(a)
   t.equal(a.made, 1)

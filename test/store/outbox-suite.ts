@@ -34,6 +34,12 @@ export function outboxSuite(t: TapTest, fresh: () => Promise<Opened>): void {
     t.same([[...all.destinations].sort(), all.revision], [['a', 'b'], 3])
     t.same(await outbox.postedAfter(2), { destinations: ['a'], revision: 3 })
     t.same(await outbox.postedAfter(3), { destinations: [], revision: 3 })
+    const kept = await store.transact(operation(), async (transaction) => {
+      await transaction.post([{ destination: 'c', body: 'a command' }])
+      transaction.revise()
+    })
+    t.match(kept, { committed: true, revision: 4 }, 'unless it says so')
+    t.same(await outbox.next('c', 9), [{ revision: 4, position: 0, body: 'a command' }])
   })
 
   t.test('what was delivered goes, up to its place, together with the report', async (t) => {

@@ -99,7 +99,7 @@ t.test('what commands print and end with', async (t) => {
     ['import', 'gone.yaml', '--data', 'gone'],
     ['backup', 'copy.db', '--data', 'gone'],
     ['restore', 'gone.db', '--data', 'gone'],
-    ['api-key', 'list', '--data', 'gone'],
+    ['api-key', 'show', '--data', 'gone'],
     ['agent']
   ]
   for (const words of cases) {

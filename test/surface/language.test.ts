@@ -21,7 +21,7 @@ t.test('actions: phases, whether they end a rule, results', async (t) => {
     if (action.availability === 'unsupported') return [`${action.type} unsupported: ${action.reason}`]
     const { type, availability, phases, configOptional, terminates, results } = action
     const config = configOptional ? 'config optional' : 'config required'
-    const fields = Object.entries(results?.fields ?? {}).map(([name, of]) => `  ${results?.name}.${name} ${of}`)
+    const fields = Object.entries(results?.fields ?? {}).map(([name, [of]]) => `  ${results?.name}.${name} ${of}`)
     return [`${type} ${availability}, ${phases.join(' ')}, ${config}, terminates ${terminates}`, ...fields]
   })
   await sameAsRecorded(t, 'actions', lines)

@@ -8,6 +8,7 @@ import { systemClock } from '../../src/lib/clock.js'
 import { noGeo } from '../../src/lib/geo.js'
 import { UserAgents } from '../../src/lib/user-agent.js'
 import { optionEntries } from '../../src/options/catalogue.js'
+import { resultsOf } from '../../src/policy/action.js'
 import { resources } from '../../src/resources/registry.js'
 import { EVENT_TYPES } from '../../src/resources/resource.js'
 import { TRAFFIC_FIELDS } from '../../src/telemetry/event-fields.js'
@@ -25,13 +26,7 @@ export function apiStatusOf(code: string): number | undefined {
 
 /** What expressions can name, as it is documented. */
 export function languageCatalogue() {
-  const results = Object.fromEntries(
-    actions.flatMap((action) =>
-      action.availability === 'unsupported' || action.results === undefined
-        ? []
-        : [[action.results.name, action.results.fields]]
-    )
-  )
+  const results = resultsOf(actions)
   return {
     variables: documentedVariables({ results, clock: systemClock, geo: noGeo, userAgent: new UserAgents() }),
     functions: documentedFunctions({ random: () => 0 })

@@ -83,7 +83,10 @@ t.test('refusals are said in words, with an exit code', async (t) => {
   t.equal(await attempt({}, {}), '2 the token is missing: set SLUICE_TOKEN, or give --token')
   t.match(await attempt({ ca: undefined }), /^1 .*the authority of the server is not trusted; name its certificate/)
   t.match(await attempt({ serverName: 'other.example' }), /^1 .*the certificate is for another name/)
-  t.match(await attempt({ ca: '/nowhere' }), '2 /nowhere cannot be read: ENOENT')
+  t.match(
+    await attempt({ ca: '/nowhere' }),
+    /^2 \/nowhere cannot be read: there is no such file \(ENOENT\); correct the path/
+  )
   t.match(await attempt({ server: 'nowhere' }), '2 "nowhere" is no host:port of a server')
   t.match(await attempt({ label: ['app'] }), '2 --label app: must be key=value')
   t.match(await attempt({ forward: 'ftp://x:1' }), '2 tunnel: cannot forward to "ftp://x:1"')

@@ -193,7 +193,10 @@ t.test('what is wrong is said before anything connects, as sluice check says it'
     await attempt(rule('{type: deny, config: {}}'), { label: [], tcp: true, forward: '9' }),
     '2 tunnel: P has rules of on_http_request, and the visitors of this tunnel speak no HTTP\n'
   )
-  t.match(await attempt('', { policy: '/nowhere' }), '2 /nowhere cannot be read: ENOENT')
+  t.match(
+    await attempt('', { policy: '/nowhere' }),
+    /^2 \/nowhere cannot be read: there is no such file \(ENOENT\); correct the path/
+  )
   t.match(await attempt('', { policy: undefined, endpointPolicy: file('policy.yaml') }), /^2 .*belongs to an endpoint/)
   t.equal(server.attempts, 0)
 })

@@ -210,7 +210,8 @@ export function runAgentSuite(kind: AgentKind): void {
     const server = await AgentServer.start(t)
     const upstream = await Upstream.start(t)
     const agent = await kind.start(server, TOKEN, { endpoint: 'https', target: upstream.port })
-    t.teardown(() => agent.close())
+    // The SDK may be about to connect anew when the test ends, and calls that an error of its close.
+    t.teardown(() => agent.close().catch(() => undefined))
     server.cut()
     await server.until(() => server.tunnelIds().length === 0)
     await server.until(() => server.tunnelIds().length === 1)

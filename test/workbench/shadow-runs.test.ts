@@ -4,7 +4,8 @@ import { RunningShadows } from '../../src/app/shadows.js'
 import { ChallengeTable } from '../../src/certificates/certificates.js'
 import { fileUnits } from '../../src/control/file-units.js'
 import type { ShadowSettings } from '../../src/control/shadow-runner.js'
-import { type Limiter, LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
+import type { Limiter } from '../../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
 import { actions } from '../../src/features/registry.js'
 import { noGeo } from '../../src/lib/geo.js'
 import { Admission } from '../../src/proxy/admission.js'
@@ -110,7 +111,8 @@ function stand(text: string) {
     challenges: new ChallengeTable(),
     rateLimitHeaders: 'none',
     geo: noGeo,
-    recorder: { attends: () => nothing, shadowed: nothing }
+    recorder: { attends: () => nothing, shadowed: nothing },
+    elsewhere: false
   })
   const entry = { id: 'default', protocol: 'http', host: '127.0.0.1', port: 80, region: '' } as const
   const send = (path: string, clientAddress = '192.0.2.1', method = 'GET') => {

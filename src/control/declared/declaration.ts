@@ -4,6 +4,7 @@ import type { Clock } from '../../lib/clock.js'
 import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
 import { didYouMean } from '../../lib/suggest.js'
+import { fileReason } from '../../lib/system-errors.js'
 import { formatPath, type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
 import { isNull, type MapEntry, type MapNode, nameOf, type TreeNode } from '../../policy/tree.js'
 import { createRecord, readCreate } from '../../resources/read.js'
@@ -261,7 +262,7 @@ export class Declaration {
     } catch (error) {
       const code = codeOf(error)
       if (code === undefined) throw error
-      this.error(at, siteErrors.FILE_UNREADABLE, `${what} "${name}" cannot be read: ${READ_ERRORS[code] ?? code}`)
+      this.error(at, siteErrors.FILE_UNREADABLE, `${what} "${name}" cannot be read: ${fileReason(code)}`)
       return undefined
     }
   }
@@ -389,12 +390,4 @@ export class Declaration {
       find: async (kind, id) => this.records.find(({ record }) => record.kind === kind && record.id === id)?.record
     }
   }
-}
-
-const READ_ERRORS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a folder',
-  EACCES: 'reading it is not permitted',
-  EPERM: 'reading it is not permitted'
 }

@@ -1,8 +1,8 @@
-import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
-import { syncFolder } from '../../lib/files.js'
+import { makeFolder, syncFolder } from '../../lib/files.js'
 import { newId } from '../../lib/id.js'
 import { keyIdOf, type Sealer } from '../../lib/seal.js'
 import type { RecordKey } from '../../store/records.js'
@@ -110,7 +110,7 @@ export async function changeKeyFile(folder: string): Promise<KeyChange> {
   }
   const resumed = await isThere(join(beside, FILE))
   const old = await openSealer({ given: undefined, folder, lasting: true })
-  await mkdir(beside, { recursive: true, mode: 0o700 })
+  makeFolder(beside)
   const next = await openSealer({ given: undefined, folder: beside, lasting: true })
   await syncFolder(beside)
   await syncFolder(folder)

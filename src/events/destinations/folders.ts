@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { codeOf } from '../../lib/errors.js'
+import { makeFolder } from '../../lib/files.js'
 
 interface EventFoldersParts {
   /** Absolute folders below which files of events may lie. */
@@ -47,7 +47,7 @@ export class EventFolders {
   /** Makes the named folder that holds `path` when it is missing. Rejects as `mkdir` does. */
   async make(path: string): Promise<void> {
     const folder = this.#parts.folders.find((one) => liesBelow(one, path))
-    if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
+    if (folder !== undefined) makeFolder(folder)
   }
 
   #isOwn(path: string, form: (path: string) => string): boolean {

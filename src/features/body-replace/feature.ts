@@ -18,6 +18,14 @@ import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, replacements, replacing } from './replacements.js'
 import { type ReplacedText, replaceText, replaceThreads } from './replacing.js'
 
+/** What the actions that replace publish. */
+const REPLACED = {
+  replacements: [
+    'list<dyn>',
+    'The replacements that found something: replacement_index, from 0, and matched_content, the first match.'
+  ]
+} as const
+
 /** Codes of the actions that replace text in bodies. */
 const bodyReplaceErrors = defineErrors({
   BODY_ENCODING: {
@@ -136,12 +144,24 @@ const requestErrors = {
 const requestBodyFindReplace = defineAction({
   type: 'request-body-find-replace',
   summary: 'Replaces text in the bodies of requests.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: request-body-find-replace
+        config:
+          replacements:
+            - from: "password=[^&]*"
+              to: password=removed
+`,
+    request: 'POST /',
+    status: 200
+  },
   phases: ['on_http_request'],
   config: config({ replacements: replacements() }),
   configOptional: false,
   terminates: 'never',
   replaces: replacing,
-  results: { name: 'request_body_find_replace', fields: { replacements: 'list<dyn>' } },
+  results: { name: 'request_body_find_replace', fields: REPLACED },
   compile({ replacements: list }, scope) {
     const replacing = compileContentReplacing(list, scope, requestErrors)
     const { bodies } = scope.services
@@ -174,13 +194,25 @@ const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
 const responseBodyFindReplace = defineAction({
   type: 'response-body-find-replace',
   summary: 'Replaces text in the bodies of responses.',
+  example: {
+    policy: `on_http_response:
+  - actions:
+      - type: response-body-find-replace
+        config:
+          replacements:
+            - from: http://intranet[.]example[.]com
+              to: https://www.example.com
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_http_response'],
   config: config({ replacements: replacements() }),
   configOptional: false,
   terminates: 'never',
   replaces: replacing,
   readsResponse: 'whole',
-  results: { name: 'response_body_find_replace', fields: { replacements: 'list<dyn>' } },
+  results: { name: 'response_body_find_replace', fields: REPLACED },
   compile({ replacements: list }, scope) {
     const replacing = compileContentReplacing(list, scope, responseErrors)
     const { bodies } = scope.services
@@ -223,6 +255,17 @@ type Field = keyof EventStreamMessage
 const sseFindReplace = defineAction({
   type: 'sse-find-replace',
   summary: 'Replaces text in the messages of a stream of server-sent events.',
+  example: {
+    policy: `on_event_stream_message:
+  - actions:
+      - type: sse-find-replace
+        config:
+          replacements:
+            - field: data
+              from: "[0-9]{16}"
+              to: "****"
+`
+  },
   phases: ['on_event_stream_message'],
   config: config({
     replacements: replacements({
@@ -237,7 +280,7 @@ const sseFindReplace = defineAction({
   configOptional: false,
   terminates: 'never',
   replaces: replacing,
-  results: { name: 'sse_find_replace', fields: { replacements: 'list<dyn>' } },
+  results: { name: 'sse_find_replace', fields: REPLACED },
   compile({ replacements: list }, scope) {
     const entries = list.map((entry, i) => {
       const at = ['replacements', i]

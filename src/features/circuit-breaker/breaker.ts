@@ -1,4 +1,10 @@
 import type { Clock } from '../../lib/clock.js'
+import { ownRecords, type SharedRecord } from '../../lib/shared-records.js'
+
+/** Numbers of the record before those of the buckets: when it opened or its probe began, and the number of the newest bucket on the grid. */
+const SINCE = 0
+const NEWEST = 1
+const COUNTS = 2
 
 /**
  * Events and failures of a window that rolls in steps of one bucket. Buckets lie on a fixed grid of time; the window is
@@ -7,61 +13,60 @@ import type { Clock } from '../../lib/clock.js'
  */
 class RollingCounts {
   readonly #bucket: number
+  readonly #numbers: Float64Array
   readonly #all: Float64Array
   readonly #failed: Float64Array
-  /** Number of the newest bucket on the grid. */
-  #newest = Number.NEGATIVE_INFINITY
-  #sumAll = 0
-  #sumFailed = 0
 
-  /** `window`: milliseconds. */
-  constructor(window: number, buckets: number) {
+  /** `window`: milliseconds. `numbers`: where it counts, 0 as long as nothing is. */
+  constructor(window: number, buckets: number, numbers: Float64Array) {
     this.#bucket = window / buckets
-    this.#all = new Float64Array(buckets)
-    this.#failed = new Float64Array(buckets)
+    this.#numbers = numbers
+    this.#all = numbers.subarray(COUNTS, COUNTS + buckets)
+    this.#failed = numbers.subarray(COUNTS + buckets, COUNTS + 2 * buckets)
   }
 
   /** Of the window that ends at the last `add`. */
   get all(): number {
-    return this.#sumAll
+    return sumOf(this.#all)
   }
 
   get failed(): number {
-    return this.#sumFailed
+    return sumOf(this.#failed)
   }
 
   /** One event at `now`, monotonic milliseconds. */
   add(now: number, failed: boolean): void {
     this.#roll(Math.floor(now / this.#bucket))
-    const slot = this.#newest % this.#all.length
+    const slot = (this.#numbers[NEWEST] as number) % this.#all.length
     this.#all[slot] = (this.#all[slot] as number) + 1
-    this.#sumAll++
-    if (!failed) return
-    this.#failed[slot] = (this.#failed[slot] as number) + 1
-    this.#sumFailed++
+    if (failed) this.#failed[slot] = (this.#failed[slot] as number) + 1
   }
 
   clear(): void {
     this.#all.fill(0)
     this.#failed.fill(0)
-    this.#sumAll = 0
-    this.#sumFailed = 0
   }
 
   /** Makes `number` the newest bucket; what lies a window before it is forgotten. */
   #roll(number: number): void {
-    if (number - this.#newest >= this.#all.length) this.clear()
+    const newest = this.#numbers[NEWEST] as number
+    if (number <= newest) return
+    if (number - newest >= this.#all.length) this.clear()
     else {
-      for (let i = this.#newest + 1; i <= number; i++) {
+      for (let i = newest + 1; i <= number; i++) {
         const slot = i % this.#all.length
-        this.#sumAll -= this.#all[slot] as number
-        this.#sumFailed -= this.#failed[slot] as number
         this.#all[slot] = 0
         this.#failed[slot] = 0
       }
     }
-    if (number > this.#newest) this.#newest = number
+    this.#numbers[NEWEST] = number
   }
+}
+
+function sumOf(counts: Float64Array): number {
+  let sum = 0
+  for (let i = 0; i < counts.length; i++) sum += counts[i] as number
+  return sum
 }
 
 /** When a breaker opens and for how long. May differ from call to call: a change of configuration applies at once. */
@@ -111,57 +116,93 @@ type Transition = 'opened' | 'closed' | undefined
  *
  * Every transition begins a new turn, and so does every probe. An outcome counts only in the turn in which its request was
  * admitted: answers that come late neither open, nor close, nor fill the window of a later turn.
+ *
+ * Threads that have its record together have one breaker: state and turn are one word, which is read alone where requests pass, and
+ * a thread that changes anything has the lock. What a thread leaves half done that ends inside costs at most one count, or the counts
+ * before a transition.
  */
 export class Breaker {
   readonly #clock: Clock
+  readonly #record: SharedRecord
   readonly #counts: RollingCounts
-  #state: 'closed' | 'open' | 'half-open' = 'closed'
-  #turn = 0
-  /** When it opened or, half-open, when the probe began. Monotonic milliseconds. */
-  #since = 0
 
-  /** `window`: milliseconds, in `buckets` parts. */
-  constructor({ clock, window, buckets }: { clock: Clock; window: number; buckets: number }) {
+  /** `window`: milliseconds, in `buckets` parts. `record`: has `numbersOf(buckets)` numbers. */
+  constructor({
+    clock,
+    window,
+    buckets,
+    record = ownRecords.of('', Breaker.numbersOf(buckets))
+  }: {
+    clock: Clock
+    window: number
+    buckets: number
+    record?: SharedRecord
+  }) {
     this.#clock = clock
-    this.#counts = new RollingCounts(window, buckets)
+    this.#record = record
+    this.#counts = new RollingCounts(window, buckets, record.numbers)
+  }
+
+  static numbersOf(buckets: number): number {
+    return COUNTS + 2 * buckets
   }
 
   /** A caller that is not blocked reports the outcome with `settle`. */
   admit({ tripped }: BreakerSettings): Admission {
-    if (this.#state === 'closed') return this.#admission('allow', 0)
-    const now = this.#clock.monotonic()
-    const rest = this.#since + tripped - now
-    if (rest > 0) return this.#admission('block', this.#worthAfter(rest))
-    this.#enter('half-open', now)
-    return this.#admission('allow_while_open', 0)
+    const { mark } = this.#record
+    if (stateOf(mark) === CLOSED) return admission('allow', 0, turnOf(mark))
+    if (!this.#record.lock()) return admission('block', 1, turnOf(mark))
+    try {
+      return this.#admit(tripped)
+    } finally {
+      this.#record.unlock()
+    }
   }
 
   /** The outcome of a request that was admitted; the first report counts. */
   settle(admission: Admission, outcome: Outcome, settings: BreakerSettings): Transition {
     if (admission.settled) return undefined
     admission.settled = true
-    if (admission.turn !== this.#turn || admission.decision === 'block') return undefined
+    if (admission.decision === 'block') return undefined
+    const { mark } = this.#record
+    if (admission.turn !== turnOf(mark) || (outcome === 'unknown' && stateOf(mark) === CLOSED)) return undefined
+    if (!this.#record.lock()) return undefined
+    try {
+      return admission.turn === this.#turn ? this.#settled(outcome, settings) : undefined
+    } finally {
+      this.#record.unlock()
+    }
+  }
+
+  #admit(tripped: number): Admission {
+    const state = stateOf(this.#record.mark)
+    if (state === CLOSED) return admission('allow', 0, this.#turn)
     const now = this.#clock.monotonic()
-    if (this.#state === 'half-open') return this.#probed(outcome, now, settings)
+    const rest = (this.#record.numbers[SINCE] as number) + tripped - now
+    // A probe may be over at any moment.
+    if (rest > 0) return admission('block', state === HALF_OPEN ? 1 : Math.ceil(rest / 1_000), this.#turn)
+    this.#enter(HALF_OPEN, now)
+    return admission('allow_while_open', 0, this.#turn)
+  }
+
+  #settled(outcome: Outcome, settings: BreakerSettings): Transition {
+    const now = this.#clock.monotonic()
+    const state = stateOf(this.#record.mark)
+    if (state === HALF_OPEN) return this.#probed(outcome, now, settings)
     if (outcome === 'unknown') return undefined
     this.#counts.add(now, outcome === 'failed')
-    return this.#overThreshold(settings) ? this.#enter('open', now) : undefined
+    return this.#overThreshold(settings) ? this.#enter(OPEN, now) : undefined
   }
 
-  #admission(decision: BreakerDecision, retryAfter: number): Admission {
-    return { decision, retryAfter, turn: this.#turn, settled: false }
-  }
-
-  /** A probe may be over at any moment. */
-  #worthAfter(rest: number): number {
-    return this.#state === 'half-open' ? 1 : Math.ceil(rest / 1_000)
+  get #turn(): number {
+    return turnOf(this.#record.mark)
   }
 
   #probed(outcome: Outcome, now: number, { tripped }: BreakerSettings): Transition {
-    if (outcome === 'succeeded') return this.#enter('closed', now)
-    if (outcome === 'failed') return this.#enter('open', now)
+    if (outcome === 'succeeded') return this.#enter(CLOSED, now)
+    if (outcome === 'failed') return this.#enter(OPEN, now)
     // Open, with its time over: the next request is the probe.
-    this.#enter('open', now - tripped)
+    this.#enter(OPEN, now - tripped)
     return undefined
   }
 
@@ -171,11 +212,30 @@ export class Breaker {
     return failed > 0 && all >= volume && failed / all >= threshold
   }
 
-  #enter(state: 'closed' | 'open' | 'half-open', since: number): Transition {
-    this.#state = state
-    this.#turn++
-    this.#since = since
+  #enter(state: State, since: number): Transition {
     this.#counts.clear()
-    return state === 'closed' ? 'closed' : state === 'open' ? 'opened' : undefined
+    this.#record.numbers[SINCE] = since
+    this.#record.mark = ((this.#turn + 1) << STATE_BITS) | state
+    return state === CLOSED ? 'closed' : state === OPEN ? 'opened' : undefined
   }
+}
+
+function admission(decision: BreakerDecision, retryAfter: number, turn: number): Admission {
+  return { decision, retryAfter, turn, settled: false }
+}
+
+const CLOSED = 0
+const OPEN = 1
+const HALF_OPEN = 2
+type State = typeof CLOSED | typeof OPEN | typeof HALF_OPEN
+/** Of the word that has the state, and above it the turn. */
+const STATE_BITS = 2
+const STATE_MASK = (1 << STATE_BITS) - 1
+
+function stateOf(mark: number): State {
+  return (mark & STATE_MASK) as State
+}
+
+function turnOf(mark: number): number {
+  return mark >> STATE_BITS
 }

@@ -2,7 +2,8 @@ import { FAILURES, flowErrors, UNREACHED } from '../../flow/error-codes.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
-import { decisionCounters, type KeptStateDraft, type PolicyServices } from '../../policy/services.js'
+import { ownRecords, type SharedRecords } from '../../lib/shared-records.js'
+import { decisionCounters, type KeptStateDraft, type PolicyServices, serviceKey } from '../../policy/services.js'
 import { type Admission, Breaker, type BreakerDecision, type BreakerSettings, type Outcome } from './breaker.js'
 
 /** Codes of the circuit breaker. */
@@ -13,6 +14,9 @@ export const circuitErrors = defineErrors({
     help: 'Wait as many seconds as retry-after says; find out why the upstream fails.'
   }
 })
+
+/** Where breakers are kept that all threads of the process share. */
+export const breakerRecords = serviceKey<SharedRecords>('breaker_records', () => ownRecords)
 
 /** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
 const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
@@ -37,7 +41,10 @@ function upstreamOutcome({ response }: Flow): Outcome {
 const DECISIONS = ['allow', 'block', 'allow_while_open', 'opened', 'closed'] as const
 
 /** What is published as `actions.service.circuit_breaker.*`. */
-export const CIRCUIT_RESULTS = { name: 'circuit_breaker', fields: { decision: 'string' } } as const
+export const CIRCUIT_RESULTS = {
+  name: 'circuit_breaker',
+  fields: { decision: ['string', 'allow, block, or allow_while_open where it is not enforced.'] }
+} as const
 const PUBLISHED: Readonly<Record<BreakerDecision, { readonly decision: BreakerDecision }>> = {
   allow: { decision: 'allow' },
   block: { decision: 'block' },
@@ -72,10 +79,10 @@ export class Circuit {
   constructor(options: CircuitOptions, scope: CircuitScope) {
     const { window, buckets, identity } = options
     const { owner, services } = scope
-    this.#breaker = scope.keep(
-      ['circuit-breaker', ...identity, window, buckets],
-      () => new Breaker({ clock: services.clock, window, buckets })
-    )
+    this.#breaker = scope.keep(['circuit-breaker', ...identity, window, buckets], (name) => {
+      const record = services.service(breakerRecords).of(name, Breaker.numbersOf(buckets))
+      return new Breaker({ clock: services.clock, window, buckets, record })
+    })
     this.#options = options
     this.#scope = scope
     this.#counters = decisionCounters(services.meter, owner, 'circuit_breaker', DECISIONS)

@@ -18,6 +18,18 @@ const span = (description: string) =>
 const action = defineAction({
   type: 'circuit-breaker',
   summary: 'Refuses requests while the upstream fails too often.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: circuit-breaker
+        config:
+          error_threshold: 0.3
+          volume_threshold: 20
+          tripped_duration: 30s
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_http_request'],
   config: config({
     error_threshold: optional(

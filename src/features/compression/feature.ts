@@ -27,6 +27,16 @@ const WITHOUT_COOKIES =
 const compressResponse = defineAction({
   type: 'compress-response',
   summary: 'Compresses the bodies of responses.',
+  example: {
+    policy: `on_http_response:
+  - actions:
+      - type: compress-response
+        config:
+          algorithms: [br, gzip]
+`,
+    request: 'GET /',
+    status: 200
+  },
   misnamed: ['compression'],
   phases: ['on_http_response'],
   config: config({
@@ -41,7 +51,13 @@ const compressResponse = defineAction({
   }),
   configOptional: true,
   terminates: 'never',
-  results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
+  results: {
+    name: 'compress',
+    fields: {
+      already_compressed: ['bool', 'Did the response come with a content coding?'],
+      negotiated_algorithm: ['string', 'The content coding that the response got; empty when it got none.']
+    }
+  },
   compile({ algorithms }, scope) {
     if (algorithms === undefined) scope.warn([], compressionProblems.COOKIES_UNCOMPRESSED, WITHOUT_COOKIES)
     const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)

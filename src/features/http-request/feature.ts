@@ -6,7 +6,7 @@ import { NEVER_WRITTEN } from '../../flow/headers.js'
 import { refuse } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
-import { defineAction, type Scope } from '../../policy/action.js'
+import { defineAction, ERROR_RESULTS, type Scope } from '../../policy/action.js'
 import { config, headerMap } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { serviceKey } from '../../policy/services.js'
@@ -65,6 +65,18 @@ const parameter = object(
 const action = defineAction({
   type: 'http-request',
   summary: 'Makes an HTTP request and publishes its answer for later rules.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: http-request
+        config:
+          url: https://auth.example.com/check
+          headers:
+            authorization: \${getReqHeader('authorization')[0]}
+          timeout: 2s
+          on_error: halt
+`
+  },
   confined: { guest: noInternalHost },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
@@ -92,18 +104,20 @@ const action = defineAction({
   results: {
     name: 'http_request',
     fields: {
-      'error.code': 'string',
-      'error.message': 'string',
-      attempts: 'list<dyn>',
-      'req.method': 'string',
-      'req.url': 'string',
-      'req.header': HEADERS,
-      'req.body': 'string',
-      'res.resolved_ip': 'string',
-      'res.status_code': 'int',
-      'res.time_ms': 'int',
-      'res.header': HEADERS,
-      'res.body': 'string'
+      ...ERROR_RESULTS,
+      attempts: [
+        'list<dyn>',
+        'The attempts: resolved_ip, response_status_code, response_time_ms, response_header and error_code of each.'
+      ],
+      'req.method': ['string', 'Method of the request that was sent.'],
+      'req.url': ['string', 'URL of the request that was sent.'],
+      'req.header': [HEADERS, 'Its header fields by lower-case name.'],
+      'req.body': ['string', 'Its body as text.'],
+      'res.resolved_ip': ['string', 'Address that the answer came from.'],
+      'res.status_code': ['int', 'Status of the answer.'],
+      'res.time_ms': ['int', 'Milliseconds until the answer was there.'],
+      'res.header': [HEADERS, 'Header fields of the answer by lower-case name.'],
+      'res.body': ['string', 'Body of the answer as text.']
     }
   },
   compile(settings, scope) {

@@ -2,7 +2,7 @@ import type { Flow } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
 import { messageOf } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
-import { defineAction, type Scope } from '../../policy/action.js'
+import { defineAction, ERROR_RESULTS, type Scope } from '../../policy/action.js'
 import { policyErrors } from '../../policy/problems.js'
 import { type Counter, decisionCounters } from '../../policy/services.js'
 import { defineFeature } from '../contract.js'
@@ -25,6 +25,24 @@ import { SignatureMemory, TokenVerifier } from './verifier.js'
 const action = defineAction({
   type: 'jwt-validation',
   summary: 'Refuses requests without a valid JSON Web Token.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: jwt-validation
+        config:
+          issuer:
+            allow_list: [{ value: https://issuer.example.com/ }]
+          http:
+            tokens: [{ type: jwt, method: header, name: Authorization, prefix: "Bearer " }]
+          jws:
+            allowed_algorithms: [RS256]
+            keys:
+              sources:
+                additional_jkus: ['https://issuer.example.com/jwks.json']
+`,
+    request: 'GET /',
+    status: 401
+  },
   misnamed: ['jwt'],
   phases: ['on_http_request'],
   config: jwtConfig,
@@ -40,7 +58,13 @@ const action = defineAction({
   },
   results: {
     name: 'jwt_validation',
-    fields: { tokens: 'list<dyn>', 'error.code': 'string', 'error.message': 'string' }
+    fields: {
+      tokens: [
+        'list<dyn>',
+        'The tokens that were found: header, payload, signature, location, location_property, and whether they are verified.'
+      ],
+      ...ERROR_RESULTS
+    }
   },
   compile(config, scope) {
     const { services, owner } = scope

@@ -3,7 +3,7 @@ import type { Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
-import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
+import { type ActionRun, defineAction, ERROR_RESULTS, type ResultFields, type Scope } from '../../policy/action.js'
 import { config } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
@@ -87,23 +87,29 @@ const sharedFields = config(loginFields)
 type LoginConfig = Static<typeof sharedFields>
 
 /** What such an action publishes besides `identity.<more>`. */
-function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+function loginExample(type: string, config: string) {
+  return { policy: `on_http_request:\n  - actions:\n      - type: ${type}\n        config: { ${config} }\n` }
+}
+
+const OPENID =
+  "issuer_url: https://accounts.example.com, client_id: sluice, client_secret: \"${secrets.get('main', 'sluice')}\""
+
+function loginResults(more: ResultFields): ResultFields {
   return {
-    'identity.id': 'string',
-    'identity.email': 'string',
-    'identity.email_verified': 'bool',
-    'profile.emails': 'list<string>',
-    'identity.name': 'string',
-    'identity.provider_user_id': 'string',
-    access_token: 'string',
-    refresh_token: 'string',
-    expires_at: 'timestamp',
-    session_timed_out: 'bool',
-    session_max_duration_reached: 'bool',
-    userinfo_refreshed: 'bool',
-    user_info_refreshed: 'bool',
-    'error.code': 'string',
-    'error.message': 'string',
+    'identity.id': ['string', 'Id of the user here: the same at each login with this provider.'],
+    'identity.email': ['string', 'E-mail address of the user.'],
+    'identity.email_verified': ['bool', 'Does the provider say that the address is the one of the user?'],
+    'profile.emails': ['list<string>', 'All addresses that the provider knows.'],
+    'identity.name': ['string', 'Name of the user.'],
+    'identity.provider_user_id': ['string', 'Id that the provider gives to the user.'],
+    access_token: ['string', 'The access token of the provider.'],
+    refresh_token: ['string', 'The refresh token of the provider; empty when it gave none.'],
+    expires_at: ['timestamp', 'When the access token ends.'],
+    session_timed_out: ['bool', 'Has the last session ended because it was not used?'],
+    session_max_duration_reached: ['bool', 'Has the last session ended because it had lasted as long as it may?'],
+    userinfo_refreshed: ['bool', 'Was the provider asked about the user for this request?'],
+    user_info_refreshed: ['bool', 'As userinfo_refreshed.'],
+    ...ERROR_RESULTS,
     ...more
   }
 }
@@ -233,6 +239,7 @@ const entries = (description: string) => optional(list(text({ description: 'An e
 export const oauth = defineAction({
   type: 'oauth',
   summary: 'Lets users pass who have logged in at an OAuth provider such as GitHub.',
+  example: loginExample('oauth', "provider: github, email_domains: ['example.com']"),
   phases: ['on_http_request'],
   config: config(
     {
@@ -247,7 +254,12 @@ export const oauth = defineAction({
   terminates: 'sometimes',
   denies: true,
   leaves: (settings) => leftByLogin('oauth', settings),
-  results: { name: 'oauth', fields: loginResults({ 'identity.current_provider_session_id': 'string' }) },
+  results: {
+    name: 'oauth',
+    fields: loginResults({
+      'identity.current_provider_session_id': ['string', 'Id of the session here.']
+    })
+  },
   compile(settings, scope) {
     const {
       client_id,
@@ -317,7 +329,13 @@ const shared = {
   terminates: 'sometimes',
   denies: true,
   leaves: (settings: Static<typeof fields>) => leftByLogin('oidc', settings),
-  results: { name: 'oidc', fields: loginResults({ 'identity.current_session_id': 'string', identity_token: 'string' }) }
+  results: {
+    name: 'oidc',
+    fields: loginResults({
+      'identity.current_session_id': ['string', 'Id of the session here.'],
+      identity_token: ['string', 'The ID token of the provider.']
+    })
+  }
 } as const
 
 /**
@@ -328,6 +346,7 @@ export const openidConnect = defineAction({
   ...shared,
   type: 'openid-connect',
   summary: 'Lets users pass who have logged in at a provider of OpenID Connect.',
+  example: loginExample('openid-connect', OPENID),
   compile
 })
 
@@ -336,6 +355,7 @@ export const oidc = defineAction({
   ...shared,
   type: 'oidc',
   summary: 'Older name of openid-connect.',
+  example: loginExample('oidc', OPENID),
   compile(settings, scope) {
     scope.warn([], policyErrors.ACTION_RENAMED, 'oidc is called openid-connect; the old name is accepted')
     return compile(settings, scope)

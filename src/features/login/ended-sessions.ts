@@ -2,7 +2,16 @@ import type { Clock } from '../../lib/clock.js'
 import { Mutex } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt-state.js'
 
-type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
+/** A session that has ended, and when what it left can be forgotten. */
+export type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
+
+/** What another thread of the process learns of logouts. Times: wall clock, milliseconds. */
+export interface EndedNews {
+  readonly sessions: readonly Ended[]
+  /** Sessions that were begun before count as ended. */
+  readonly before: number
+  readonly blindBefore: number
+}
 
 /** Where logouts outlive the process and reach the others. */
 export interface EndedStore {
@@ -35,7 +44,9 @@ export class EndedSessions {
   /** While it is not known which sessions were ended: those that were begun before this process are held to be. */
   #blindBefore = 0
   #number = 0
-  #store: EndedStore | undefined
+  #store: Pick<EndedStore, 'add' | 'forget'> | undefined
+  #shared: EndedStore | undefined
+  readonly #followers = new Set<(news: EndedNews) => void>()
   readonly #mutex = new Mutex()
   #following: Promise<void> | undefined
 
@@ -50,7 +61,27 @@ export class EndedSessions {
    */
   async attach(store: EndedStore): Promise<void> {
     this.#store = store
+    this.#shared = store
     await this.follow()
+  }
+
+  /** In a thread that learns of logouts from another one: `keep` tells that one, which keeps them. */
+  relay(add: EndedStore['add']): void {
+    this.#store = { add, forget: async () => undefined }
+  }
+
+  /** Calls `follower` with what is known, now and whenever that is more. It must not throw. Answers the way to end it. */
+  onNews(follower: (news: EndedNews) => void): () => void {
+    this.#followers.add(follower)
+    follower(this.#news([...this.#known.values()]))
+    return () => this.#followers.delete(follower)
+  }
+
+  /** What the other thread knows. */
+  learn({ sessions, before, blindBefore }: EndedNews): void {
+    for (const session of sessions) this.#known.set(session.id, session)
+    this.#before = Math.max(this.#before, before)
+    this.#blindBefore = blindBefore
   }
 
   has({ id, begun }: Pick<Ended, 'id' | 'begun'>): boolean {
@@ -63,6 +94,7 @@ export class EndedSessions {
     const ended = { id, begun, ends }
     this.#known.set(id, ended)
     this.#waiting.push(ended)
+    this.#report([ended])
   }
 
   /** Writes what is not in the store yet. Fails with the store's error; then it is written by the next call. */
@@ -98,9 +130,20 @@ export class EndedSessions {
       if (ends < now || begun < this.#before) this.#known.delete(id)
   }
 
+  #news(sessions: readonly Ended[]): EndedNews {
+    return { sessions, before: this.#before, blindBefore: this.#blindBefore }
+  }
+
+  #report(sessions: readonly Ended[]): void {
+    for (const follower of this.#followers) follower(this.#news(sessions))
+  }
+
   async #follow(): Promise<void> {
     await this.keep()
-    await this.#turn(async (store) => {
+    const store = this.#shared
+    if (store === undefined) return
+    await this.#mutex.run(async () => {
+      const known = this.#news([])
       let since = await store.since(this.#number)
       if (since.number < this.#number) {
         // A backup was put in its place: it lacks what happened since.
@@ -113,10 +156,12 @@ export class EndedSessions {
       for (const session of sessions) this.#known.set(session.id, session)
       this.#number = number
       this.#before = Math.max(this.#before, before)
+      if (sessions.length > 0 || known.before !== this.#before || known.blindBefore !== this.#blindBefore)
+        this.#report(sessions)
     })
   }
 
-  #turn(work: (store: EndedStore) => Promise<void>): Promise<void> {
+  #turn(work: (store: Pick<EndedStore, 'add' | 'forget'>) => Promise<void>): Promise<void> {
     const store = this.#store
     if (store === undefined) return Promise.resolve()
     return this.#mutex.run(() => work(store))

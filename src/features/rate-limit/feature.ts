@@ -3,13 +3,18 @@ import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
-import { defineAction } from '../../policy/action.js'
+import { defineAction, ERROR_RESULTS } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
 import { type CounterDefinition, serviceKey } from '../../policy/services.js'
 import { choice, duration, expression, integer, list, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
+import { limitRelay } from './elsewhere.js'
+import type { Decision } from './limiter/decision.js'
 import { encodeKey } from './limiter/layout.js'
-import type { Decision, Limiter, LimiterStatistics } from './limiter/table.js'
+import type { Limiter } from './limiter/sliding-window.js'
+import type { LimiterStatistics } from './limiter/statistics.js'
+import { KEY_MARKS, LimitState, RunningLimit } from './limits.js'
+import { refusedKeys } from './refused-keys.js'
 
 /** Codes of the action rate-limit. */
 const rateLimitErrors = defineErrors({
@@ -30,7 +35,7 @@ const rateLimitErrors = defineErrors({
 
 /** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
 export const limiter = serviceKey<Limiter>('limiter', () => ({
-  window: () => ({ take: notCounted }),
+  window: () => ({ take: notCounted, peek: notCounted, forget: notCounted }),
   statistics: notCounted
 }))
 
@@ -95,6 +100,20 @@ const gauge = (name: string, help: string, member: keyof LimiterStatistics) =>
 const action = defineAction({
   type: 'rate-limit',
   summary: 'Refuses requests beyond a number within a sliding window.',
+  example: {
+    policy: `on_http_request:
+  - actions:
+      - type: rate-limit
+        config:
+          name: each-client
+          algorithm: sliding_window
+          capacity: 100
+          rate: 60s
+          bucket_key: ['conn.client_ip']
+`,
+    request: 'GET /',
+    status: 200
+  },
   phases: ['on_http_request'],
   config: config({
     name: text({
@@ -124,35 +143,42 @@ const action = defineAction({
   results: {
     name: 'rate_limit',
     fields: {
-      bucket_key: 'string',
-      limited: 'bool',
-      remaining: 'int',
-      reset_seconds: 'int',
-      'error.code': 'string',
-      'error.message': 'string'
+      bucket_key: ['string', 'The bucket that the request counted in.'],
+      limited: ['bool', 'Was it over the limit?'],
+      remaining: ['int', 'How many more the bucket would admit now.'],
+      reset_seconds: ['int', 'Seconds until the bucket admits as many as it can hold.'],
+      ...ERROR_RESULTS
     }
   },
-  compile({ name, enforce = true, capacity, rate, bucket_key }, scope) {
+  compile({ name, algorithm, enforce = true, capacity, rate, bucket_key }, scope) {
     const { services, owner } = scope
     const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
     const seconds = (parseDuration(rate) ?? DAY) / SECOND
-    const table = scope.service(limiter)
-    const window = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) =>
-      table.window(identity, seconds)
-    )
+    const [table, memory, relay] = [scope.service(limiter), scope.service(refusedKeys), scope.service(limitRelay)]
+    const kept = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) => {
+      const window = table.window(identity, seconds)
+      return { identity, state: new LimitState({ window, seconds, memory, identity, relay }) }
+    })
+    const { state } = kept
+    const { window } = state
+    const bucketKey = keys.map(({ source, type }) => ({ source, type }))
+    const about = { name, algorithm, enforced: enforce, capacity, seconds, bucketKey }
+    scope.limit(new RunningLimit({ ...about, ...kept, clock: services.clock }))
     const counted = (result: string) => services.meter.counter(decisions, { owner, name, result })
     const [admitted, refused, wouldRefuse] = [counted('admitted'), counted('refused'), counted('would_refuse')]
     const fields =
       enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
     return (flow) => {
-      const bucket = bucketOf(keys, flow, services.expressions)
+      const bucket = new BucketOfRequest(keys, flow, services.expressions)
       const decision = window.take(bucket.key, capacity)
       fields?.(flow, decision.remaining, decision.resetSeconds)
       flow.publish('rate_limit', new Results(bucket, decision, services.expressions))
       if (decision.admitted) {
+        state.admits(decision, capacity)
         admitted.inc()
         return undefined
       }
+      state.refuses(decision, capacity, enforce, bucket)
       if (!enforce) {
         wouldRefuse.inc()
         return undefined
@@ -176,7 +202,7 @@ class Results {
   readonly #expressions: Expressions
 
   constructor(
-    { values, errorCode, errorMessage }: Bucket,
+    { values, errorCode, errorMessage }: BucketOfRequest,
     { at, admitted, remaining, resetSeconds }: Decision,
     expressions: Expressions
   ) {
@@ -204,42 +230,53 @@ export function limitedAt(flow: Flow): number | undefined {
   return Results.timeOf(lastResults(flow, 'rate_limit'))
 }
 
-interface Bucket {
+/** The bucket of one request. */
+class BucketOfRequest {
   readonly key: string
   /** The values of the tuple; one that failed is undefined. */
   readonly values: readonly unknown[]
   readonly errorCode: string
   readonly errorMessage: string
-}
+  readonly #expressions: Expressions
 
-function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressions): Bucket {
-  const parts: string[] = []
-  const values: unknown[] = []
-  let errorCode = ''
-  let errorMessage = ''
-  for (let i = 0; i < keys.length; i++) {
-    const value = (keys[i] as Expression).outcome(flow)
-    const part = value instanceof EvaluationError ? value : partOf(value, expressions)
-    if (typeof part === 'string') {
-      parts.push(part)
-      values.push(value)
-      continue
+  constructor(keys: readonly Expression[], flow: Flow, expressions: Expressions) {
+    const parts: string[] = []
+    const values: unknown[] = []
+    let errorCode = ''
+    let errorMessage = ''
+    for (let i = 0; i < keys.length; i++) {
+      const value = (keys[i] as Expression).outcome(flow)
+      const part = value instanceof EvaluationError ? value : partOf(value, expressions)
+      if (typeof part === 'string') {
+        parts.push(part)
+        values.push(value)
+        continue
+      }
+      parts.push(KEY_MARKS.failed)
+      values.push(undefined)
+      if (errorCode === '') {
+        const error = part.kind === 'absent' ? rateLimitErrors.BUCKET_KEY_ABSENT : rateLimitErrors.BUCKET_KEY_FAILED
+        errorCode = error.code
+        errorMessage = `bucket_key[${i}]: ${part.message}`
+      }
     }
-    parts.push('e')
-    values.push(undefined)
-    if (errorCode === '') {
-      errorCode = (part.kind === 'absent' ? rateLimitErrors.BUCKET_KEY_ABSENT : rateLimitErrors.BUCKET_KEY_FAILED).code
-      errorMessage = `bucket_key[${i}]: ${part.message}`
-    }
+    this.key = encodeKey(parts)
+    this.values = values
+    this.errorCode = errorCode
+    this.errorMessage = errorMessage
+    this.#expressions = expressions
   }
-  return { key: encodeKey(parts), values, errorCode, errorMessage }
+
+  /** The values as a JSON list; null for one that failed. */
+  text(): string {
+    return JSON.stringify(this.values.map((value) => (value === undefined ? null : this.#expressions.dataOf(value))))
+  }
 }
 
-/** Marked by kind: bytes are written as text in JSON, and must not meet a string that reads the same. */
 function partOf(value: unknown, expressions: Expressions): string | EvaluationError {
-  if (typeof value === 'string') return `s${value}`
+  if (typeof value === 'string') return `${KEY_MARKS.text}${value}`
   try {
-    return `j${JSON.stringify(expressions.dataOf(value))}`
+    return `${KEY_MARKS.data}${JSON.stringify(expressions.dataOf(value))}`
   } catch (error) {
     if (error instanceof EvaluationError) return error
     throw error

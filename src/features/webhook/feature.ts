@@ -1,7 +1,7 @@
 import { refuse } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
 import { didYouMean } from '../../lib/suggest.js'
-import { defineAction, type Scope } from '../../policy/action.js'
+import { defineAction, ERROR_RESULTS, type Scope } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { decisionCounters } from '../../policy/services.js'
@@ -42,6 +42,17 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
 const verifyWebhook = defineAction({
   type: 'verify-webhook',
   summary: 'Refuses requests that are not signed by the sender of a webhook.',
+  example: {
+    policy: `on_http_request:
+  - expressions: ["req.url.path == '/hooks/github'"]
+    actions:
+      - type: verify-webhook
+        config:
+          provider: github
+          secret: \${secrets.get('main', 'webhook')}
+`,
+    request: 'POST /hooks/github'
+  },
   misnamed: ['webhook-validation', 'webhook-verification'],
   phases: ['on_http_request'],
   config: config(
@@ -62,7 +73,7 @@ const verifyWebhook = defineAction({
   denies: ({ enforce = true }) => enforce,
   results: {
     name: 'verify_webhook',
-    fields: { verified: 'bool', 'error.code': 'string', 'error.message': 'string' }
+    fields: { verified: ['bool', 'Was the signature right?'], ...ERROR_RESULTS }
   },
   compile({ provider: name, secret: source, enforce = true }, scope) {
     const provider = providerCalled(name, scope) ?? UNKNOWN

@@ -6,6 +6,7 @@ import { defineErrors, messageOf } from '../../lib/errors.js'
 import type { KeptStateDraft, PolicyServices } from '../../policy/services.js'
 import { SenderCertificates } from './certificates.js'
 import type { Provider } from './providers.js'
+import { type ReplayMemory, replays } from './replays.js'
 import { type Failure, type Finding, type Verify, type WebhookRequest, webhookFailures } from './scheme.js'
 
 /** Codes of answers to webhooks that are not let through. */
@@ -76,40 +77,6 @@ function rawTarget({ head }: FlowRequest): string {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** Deliveries remembered by one owner; beyond it the oldest are forgotten. */
-const MAX_REMEMBERED = 65_536
-
-/**
- * Which deliveries have come, by what their sender gives to one attempt only, for as long as their timestamps would let
- * them pass. Each thread remembers its own.
- */
-export class Replays {
-  readonly #until = new Map<string, number>()
-
-  /** True when it is new; from now on it is not. `lasting`: milliseconds. */
-  admit(once: string, now: number, lasting: number): boolean {
-    this.#forget(now)
-    const until = this.#until.get(once)
-    if (until !== undefined && now < until) return false
-    this.#until.delete(once)
-    this.#until.set(once, now + lasting)
-    return true
-  }
-
-  /** It may come again: the upstream did not take it. */
-  release(once: string): void {
-    this.#until.delete(once)
-  }
-
-  /** They stand in the order in which they came, which is that of their ends. */
-  #forget(now: number): void {
-    for (const [once, until] of this.#until) {
-      if (now < until && this.#until.size <= MAX_REMEMBERED) return
-      this.#until.delete(once)
-    }
-  }
-}
-
 /** How a request was found. */
 export type Outcome =
   | { readonly kind: 'verified' }
@@ -133,7 +100,7 @@ export class Verification {
   readonly #clock: Clock
   readonly #bodies: BodyBuffers
   readonly #certificates: SenderCertificates
-  readonly #replays: Replays
+  readonly #replays: ReplayMemory
   #prepared: { readonly secret: string; readonly verify: Verify | undefined } | undefined
 
   /** `name`: the sender's; part of the identity of what is remembered of it. */
@@ -142,7 +109,7 @@ export class Verification {
     this.#clock = services.clock
     this.#bodies = services.bodies
     this.#certificates = kept.keep(['webhook-certificates', name], () => new SenderCertificates(services.outbound))
-    this.#replays = kept.keep(['webhook-replays', name], () => new Replays())
+    this.#replays = kept.keep(['webhook-replays', name], (identity) => services.service(replays).of(identity))
   }
 
   /** `secret`: what is shared with the sender now; '' for a sender without. */
@@ -158,7 +125,7 @@ export class Verification {
     const answer = await unsigned?.(seen, secret)
     if (answer !== undefined) return { kind: 'answered', verdict: answer }
     const found = verify(seen, this.#certificates)
-    const finding = this.#fresh(found instanceof Promise ? await found : found, flow, seen.now)
+    const finding = await this.#fresh(found instanceof Promise ? await found : found, flow, seen.now)
     if (typeof finding === 'string') return this.#unverified(finding)
     const reply = await signed?.(seen, secret)
     return reply === undefined ? { kind: 'verified' } : { kind: 'answered', verdict: reply }
@@ -187,13 +154,13 @@ export class Verification {
   }
 
   /** An attempt counts once, unless the upstream did not take it. */
-  #fresh(finding: Finding, flow: Flow, now: number): Finding {
+  async #fresh(finding: Finding, flow: Flow, now: number): Promise<Finding> {
     if (typeof finding === 'string' || finding.once === undefined) return finding
     const { once } = finding
-    const replays = this.#replays
-    if (!replays.admit(once, now, REMEMBERED)) return 'REPLAYED'
+    const memory = this.#replays
+    if (!(await memory.admit(once, now, REMEMBERED))) return 'REPLAYED'
     flow.onEnd(() => {
-      if ((flow.response?.status ?? SERVER_ERROR) >= SERVER_ERROR) replays.release(once)
+      if ((flow.response?.status ?? SERVER_ERROR) >= SERVER_ERROR) memory.release(once)
     })
     return finding
   }

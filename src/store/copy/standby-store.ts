@@ -24,6 +24,7 @@ import type {
 } from '../records.js'
 import type {
   ChangeFeed,
+  GivenAway,
   HistoryRequest,
   Outcome,
   Page,
@@ -250,6 +251,11 @@ export class StandbyStore implements Store {
 
   async forgetHistory(revision: number): Promise<void> {
     await this.#writable().forgetHistory(revision)
+  }
+
+  /** A copy cannot be given away: the attempts to reach the store go on behind it. */
+  async giveAway(): Promise<GivenAway | undefined> {
+    return this.degraded === null ? await this.#current.giveAway() : undefined
   }
 
   async close(): Promise<void> {

@@ -7,7 +7,7 @@ import {
 import type { Socket } from 'node:net'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
-import type { ListenLimits, ServerTransport } from '../contract.js'
+import type { ListenLimits, SocketTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
 import { ClientConnection } from './server-connection.js'
@@ -77,12 +77,14 @@ function responseFor(message: IncomingMessage, socket: Socket): ServerResponse {
 }
 
 /** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS, or begin with it where there is none. */
-export function nodeServerTransport({ clock }: { clock: Clock }): ServerTransport {
+export function nodeServerTransport({ clock }: { clock: Clock }): SocketTransport {
   return {
-    listen: (at, options, handler) =>
-      ClientListener.open(clock, at, options, handler, (host) => {
-        const h2 = new Http2Protocol(host)
-        return { http1: new HttpProtocol(host, h2), h2 }
-      })
+    listen: (at, options, handler) => ClientListener.open(clock, at, options, handler, protocols),
+    adopting: (address, options, handler) => ClientListener.unbound(clock, address, options, handler, protocols)
   }
+}
+
+function protocols(host: ServingHost): { http1: Protocol; h2: Protocol } {
+  const h2 = new Http2Protocol(host)
+  return { http1: new HttpProtocol(host, h2), h2 }
 }

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { SocketFacts } from '../connection-facts.js'
-import type { Handler, Listening, ListenOptions, ServerTransport } from '../contract.js'
+import type { Handler, Listening, ListenOptions, ServerTransport, SocketTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
@@ -12,8 +12,11 @@ import { DateLine, FieldNames, Serialiser } from './serialise.js'
 import { READ_BYTES, type WireOwner } from './wire.js'
 
 /** HTTP/1.x for clients, on raw sockets; HTTP/2 for those that choose it over TLS, or begin with it where there is none. */
-export function codecServerTransport({ clock }: { clock: Clock }): ServerTransport {
-  return { listen: (at, options, handler) => ClientListener.open(clock, at, options, handler, protocols) }
+export function codecServerTransport({ clock }: { clock: Clock }): SocketTransport {
+  return {
+    listen: (at, options, handler) => ClientListener.open(clock, at, options, handler, protocols),
+    adopting: (address, options, handler) => ClientListener.unbound(clock, address, options, handler, protocols)
+  }
 }
 
 function protocols(host: ServingHost): { http1: Protocol; h2: Protocol } {

@@ -26,6 +26,11 @@ interface Log {
   error(fields: object, message: string): void
 }
 
+interface Place {
+  readonly host: string
+  readonly port: number
+}
+
 export interface AgentsParts {
   readonly holder: SnapshotHolder
   readonly clock: Clock
@@ -34,6 +39,8 @@ export interface AgentsParts {
   readonly regions: readonly string[]
   readonly requireReserved: boolean
   readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
+  /** What to listen on for an address: itself, or a socket that is open already. */
+  readonly socketAt: (at: Place) => Place | { readonly fd: number }
   /** Of this program; agents show it. */
   readonly version: string
   /** Where what must outlive the process lies; undefined: nowhere. */
@@ -96,7 +103,18 @@ export class Agents {
   constructor(parts: AgentsParts) {
     const { holder, regions, log, watch } = parts
     this.#parts = parts
-    this.#registry = new Registry(watching({ log, watch, changed: (...change) => this.live.changed(...change) }))
+    const watched = watching({ log, watch, changed: (...change) => this.live.changed(...change) })
+    this.#registry = new Registry({
+      ...watched,
+      tunnelStarted: (tunnel) => {
+        this.groups.began(tunnel)
+        watched.tunnelStarted?.(tunnel)
+      },
+      tunnelEnded: (tunnel) => {
+        this.groups.ended(tunnel)
+        watched.tunnelEnded?.(tunnel)
+      }
+    })
     this.#addresses = new AddressFilter('agent', { log })
     this.groups = new LiveTunnelGroups(
       this.#registry,
@@ -180,7 +198,7 @@ export class Agents {
       const admits = (address: string) => this.#addresses.admits(holder.current(), address)
       const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
       if (shared) this.shared.open({ ...parts, address: at })
-      const handler = shared ? this.shared : await AgentListener.open(at, parts)
+      const handler = shared ? this.shared : await AgentListener.open(this.#parts.socketAt(at), parts)
       this.#serving = { handler, listener, identity, watch, endpoints }
       const { host, port } = handler.address
       // Writes since the start was read have notified no subscriber yet.

@@ -8,7 +8,7 @@ import type { CompiledEdge } from '../../runtime/http-edges.js'
 import type { Unit } from '../../runtime/plan.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { StoreReader } from '../../store/store.js'
-import { bind } from '../../transport/listener.js'
+import { bind } from '../../transport/bind.js'
 import { type BindDenied, type CredentialGrant, isBindDenied } from '../server/authority.js'
 import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../server/binding.js'
 import { endpointLabels, type LiveTunnelGroups } from './tunnel-groups.js'
@@ -129,22 +129,22 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   ): Promise<OpenEndpoint | BindDenied | PortDenied> {
     const { own, groups, failed } = this.#parts
     const { dialer } = wish
-    groups.addEndpoint(id, dialer)
+    groups.addEndpoint(id, url, dialer)
     try {
       const applied = await own.put(id, units)
       if (!applied.ok) {
-        groups.removeEndpoint(id, dialer)
+        groups.removeEndpoint(id, url, dialer)
         return refusalOf(applied)
       }
     } catch (error) {
-      groups.removeEndpoint(id, dialer)
+      groups.removeEndpoint(id, url, dialer)
       throw error
     }
     this.#open.set(id, wish)
     const close = async () => {
       try {
         if (this.#open.get(id) === wish) this.#open.delete(id)
-        groups.removeEndpoint(id, dialer)
+        groups.removeEndpoint(id, url, dialer)
         await own.drop(id)
       } catch (error) {
         failed(error)

@@ -1,11 +1,11 @@
 import { randomBytes, X509Certificate } from 'node:crypto'
-import { mkdir, readFile, stat } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
-import { createFile, fileErrors, readPrivateFile, replaceFile } from '../../lib/files.js'
+import { createFile, fileErrors, makeFolder, readPrivateFile, replaceFile } from '../../lib/files.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../../lib/self-signed.js'
 import type { Certificate } from '../../runtime/certificates.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
@@ -60,7 +60,7 @@ export async function openAgentsIdentity(
   clock: Clock
 ): Promise<AgentsIdentity> {
   const now = clock.wall()
-  if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
+  if (folder !== undefined) makeFolder(folder)
   const known = await readPair(folder, 'ca')
   const authority = known ?? (await makeAuthority(SUBJECT, { now, life: CA_LIFE }))
   if (known === undefined) await writePair(folder, 'ca', authority)
@@ -301,7 +301,7 @@ const BYTES = 32
  */
 export async function openNamesSecret(folder: string | undefined): Promise<Uint8Array> {
   if (folder === undefined) return randomBytes(BYTES)
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder)
   const path = join(folder, FILE)
   return (await readSecret(path)) ?? (await makeSecret(path))
 }

@@ -4,9 +4,9 @@ import type { ConnectionFacts } from '../../flow/exchange.js'
 import { AddressCounts, type TurnedAway } from '../../lib/client-limits.js'
 import type { Clock } from '../../lib/clock.js'
 import { unmapIpv4 } from '../../lib/ip.js'
+import { bind } from '../../transport/bind.js'
 import { SocketFacts } from '../../transport/connection-facts.js'
 import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../../transport/contract.js'
-import { bind } from '../../transport/listener.js'
 import { ignore } from '../../transport/pipes.js'
 import { terminateTls } from '../../transport/tls/terminate.js'
 import { beginsSession } from '../protocol/frame.js'
@@ -76,7 +76,10 @@ export class AgentListener {
   }
 
   /** Binds. Rejects with the system's error. */
-  static async open(at: AgentListener['address'], parts: AgentListenerParts): Promise<AgentListener> {
+  static async open(
+    at: AgentListener['address'] | { readonly fd: number },
+    parts: AgentListenerParts
+  ): Promise<AgentListener> {
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
     let opened: AgentListener | undefined
     const before: Socket[] = []

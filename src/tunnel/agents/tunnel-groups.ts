@@ -21,6 +21,12 @@ export function isEndpoint(labels: Labels): boolean {
 /** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
 export type IsTcp = (visitor: ConnectionFacts) => boolean
 
+/** Learns which tunnels there are; `labels` select the tunnel. Must not throw. */
+interface TunnelFollower {
+  begins(tunnel: Tunnel, labels: Labels): void
+  ends(tunnel: Tunnel): void
+}
+
 const NO_TUNNELS: readonly Tunnel[] = []
 
 /** The live tunnels as the upstreams of routes and edges use them. */
@@ -28,6 +34,9 @@ export class LiveTunnelGroups {
   readonly #registry: Registry<CredentialGrant>
   readonly #isTcp: IsTcp
   readonly #endpoints = new Map<string, EndpointDialer>()
+  /** URL of an endpoint → its id. */
+  readonly #urls = new Map<string, string>()
+  #follower: TunnelFollower | undefined
   /** What was found for labels, as long as the registry has this version; for endpoints, as long as they are the same. */
   readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
 
@@ -66,13 +75,34 @@ export class LiveTunnelGroups {
     return { key, reusable: true, http2: tunnel.http2, open }
   }
 
-  addEndpoint(id: string, dialer: EndpointDialer): void {
+  addEndpoint(id: string, url: string, dialer: EndpointDialer): void {
     this.#endpoints.set(id, dialer)
+    this.#urls.set(url, id)
+  }
+
+  /** From now on `follower` learns which tunnels begin and end, at once those that are there. */
+  follow(follower: TunnelFollower): void {
+    this.#follower = follower
+    for (const tunnel of this.#registry.tunnels()) this.began(tunnel)
+  }
+
+  /** Called for each tunnel that visitors may come through from now on. */
+  began(tunnel: Tunnel): void {
+    const endpoint = this.#urls.get(tunnel.url)
+    const labels = tunnel.labels ?? (endpoint === undefined ? undefined : endpointLabels(endpoint))
+    if (labels !== undefined) this.#follower?.begins(tunnel, labels)
+  }
+
+  /** Called for each tunnel that has begun and is over. */
+  ended(tunnel: Tunnel): void {
+    this.#follower?.ends(tunnel)
   }
 
   /** `dialer`: the one that was added; an endpoint that was opened anew since then keeps its own. */
-  removeEndpoint(id: string, dialer: Dialer): void {
-    if (this.#endpoints.get(id) === dialer) this.#endpoints.delete(id)
+  removeEndpoint(id: string, url: string, dialer: Dialer): void {
+    if (this.#endpoints.get(id) !== dialer) return
+    this.#endpoints.delete(id)
+    this.#urls.delete(url)
   }
 }
 

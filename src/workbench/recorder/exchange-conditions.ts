@@ -2,6 +2,7 @@ import type { Expression, ExpressionProblem, Expressions } from '../../expressio
 import { ofInteger, type VariableDefinition } from '../../expression/variables/definition.js'
 import type { Flow } from '../../flow/flow.js'
 import { CidrSet, parseCidr } from '../../lib/ip.js'
+import type { AdmittedFlow } from '../../proxy/admission.js'
 import { decisionText } from '../explanation-of.js'
 import { flowOf, type RecordedExchange, recordedSlot, shownExchange, urlOf } from './recorded-exchange.js'
 
@@ -36,6 +37,9 @@ const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
 
 /** Says of an exchange that has ended whether it is meant. What cannot be evaluated is not. */
 export type ExchangeCondition = (recorded: RecordedExchange) => boolean
+
+/** Says of a request that begins whether an exchange of its kind may be meant. */
+export type RequestFilter = (flow: AdmittedFlow) => boolean
 
 type Compiled<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly message: string }
 
@@ -117,6 +121,18 @@ export function exchangeFilter(
     else return { ok: false, field, message: made.message }
   }
   return { ok: true, filter: (recorded) => conditions.every((holds) => holds(recorded)) }
+}
+
+/**
+ * What a query that has been compiled says of requests that begin, as far as their heads decide it; undefined: any may be meant.
+ */
+export function requestFilter({ method, client }: ExchangeQuery): RequestFilter | undefined {
+  const network = client === undefined ? undefined : parseCidr(client)
+  if (method === undefined && network === undefined) return undefined
+  const networks = network === undefined ? undefined : new CidrSet([network])
+  return ({ request, clientAddress }) =>
+    (method === undefined || request.method === method.toUpperCase()) &&
+    (networks === undefined || networks.match(clientAddress) !== undefined)
 }
 
 /** A condition, or what the value must be. */

@@ -1,12 +1,11 @@
 import type { Expressions } from '../../expression/expression.js'
 import type { Exchange } from '../../flow/exchange.js'
-import type { Explainer } from '../../flow/explainer.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, defineErrors } from '../../lib/errors.js'
 import { newId } from '../../lib/id.js'
 import type { AdmittedFlow } from '../../proxy/admission.js'
-import type { Observers } from '../../proxy/observers.js'
+import type { ExchangeObserver, Observers } from '../../proxy/observers.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { ExplanationRecorder } from '../explanation.js'
 import { type ExchangeCondition, exchangeCondition, requestCondition } from './exchange-conditions.js'
@@ -44,8 +43,12 @@ export const recorderErrors = defineErrors({
 export interface ExchangeFollower {
   /** Undefined: all. */
   readonly where: ExchangeCondition | undefined
-  /** Are all requests explained for it? */
-  readonly explain: boolean
+  /** What it wants of an exchange that begins. */
+  readonly begins: (flow: AdmittedFlow) => 'explained' | 'noted' | 'passed-over'
+  /** Is there room for one more that it means? It is asked once for each of them. */
+  readonly admits: (facts: { readonly begun: boolean; readonly hasExplanation: boolean }) => boolean
+  /** Called when it means all, and an exchange was passed over that began for it. */
+  readonly leftOut: () => void
   /** Called with each exchange that is meant. Does not throw. */
   readonly take: (recorded: RecordedExchange) => void
   /** Called when nothing more comes. Does not throw. */
@@ -67,7 +70,7 @@ interface Repeating {
   readonly made: (recorded: RecordedExchange) => void
 }
 
-const notes = flowSlot<Noted>('recorder')
+const notes = flowSlot<Noted | 'passed-over'>('recorder')
 
 /**
  * Records exchanges with exactly what policies can read of them, and how they were decided. Where nothing is recorded, followed or
@@ -150,13 +153,18 @@ export class ExchangeRecorder {
   }
 
   /** An exchange is admitted. Answers what takes down how it is decided, if that is wanted. */
-  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined {
+  begins(exchange: Exchange, flow: AdmittedFlow): ReturnType<ExchangeObserver['begins']> {
     const { request } = flow
     // A list of fields is never changed: what steps change of the request is in other lists.
     const fields = request.headers.list
     const keyed = this.#isKeyed(flow)
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
-    const explained = keyed || this.#explainsAll || repeats !== null || this.#explain?.(flow) === true
+    const followed = this.#followed(flow)
+    const explained = keyed || followed === 'explained' || repeats !== null || this.#explain?.(flow) === true
+    if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0) {
+      flow.set(notes, 'passed-over')
+      return 'passed-over'
+    }
     const explainer = explained ? new ExplanationRecorder({ reveal: false, imagined: false }) : undefined
     const id = keyed ? newId('exch', this.#parts.clock.wall()) : undefined
     const noted: Noted = {
@@ -190,11 +198,19 @@ export class ExchangeRecorder {
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void {
     const noted = record.flow?.get(notes)
+    if (noted === 'passed-over') {
+      for (const follower of this.#followers) if (follower.where === undefined) follower.leftOut()
+      return
+    }
     if (noted !== undefined) noted.record = record
     const always = noted !== undefined && this.#mustBeKept(noted)
     if (!always && this.#where === undefined && this.#followers.size === 0) return
+    const facts = { begun: noted !== undefined, hasExplanation: noted?.explainer !== undefined }
+    // Those that mean all say first whether they have room: what none of them takes is not put together.
+    const asked = [...this.#followers].filter(({ where, admits }) => where !== undefined || admits(facts))
+    if (!always && this.#where === undefined && asked.length === 0) return
     const recorded = this.#recorded(record, noted)
-    const followers = [...this.#followers].filter(({ where }) => where?.(recorded) !== false)
+    const followers = asked.filter(({ where, admits }) => where === undefined || (where(recorded) && admits(facts)))
     if (!always && followers.length === 0 && this.#where?.(recorded) !== true) return
     if (noted !== undefined) noted.kept = recorded.id
     this.ring.add(recorded)
@@ -216,7 +232,7 @@ export class ExchangeRecorder {
   /** A shadow decides an exchange otherwise: it is kept, whatever else is recorded. */
   shadowed(flow: Flow, shadow: ShadowedDecision): void {
     const noted = flow.get(notes)
-    if (noted === undefined) return
+    if (noted === undefined || noted === 'passed-over') return
     noted.shadow = shadow
     if (noted.record === undefined) return
     const recorded = this.#recorded(noted.record, noted)
@@ -238,10 +254,14 @@ export class ExchangeRecorder {
     this.#file = undefined
   }
 
-  /** Does one that follows want all requests explained? */
-  get #explainsAll(): boolean {
-    for (const { explain } of this.#followers) if (explain) return true
-    return false
+  /** What those who follow want of an exchange that begins. Each of them is asked, because they choose by what they got. */
+  #followed(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
+    let most: ReturnType<ExchangeFollower['begins']> = 'passed-over'
+    for (const follower of this.#followers) {
+      const own = follower.begins(flow)
+      if (own === 'explained' || most === 'passed-over') most = own
+    }
+    return most
   }
 
   /** It is wanted for itself, and not only because it is explained for those who follow others. */

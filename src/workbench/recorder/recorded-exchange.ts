@@ -43,6 +43,10 @@ interface RecordedConnection extends Omit<ConnectionFacts, 'tls' | 'via'> {
  */
 export interface RecordedExchange {
   readonly id: string
+  /** `x-request-id`; absent: the request was not admitted, or an earlier version recorded it. */
+  readonly requestId?: string
+  /** Of the trace that it belongs to; left out: it belongs to none. */
+  readonly traceId?: string
   /** Wall time. */
   readonly at: number
   readonly revision: number
@@ -177,6 +181,8 @@ export interface ExchangeSummary {
   readonly id: string
   readonly uri: string
   /** RFC 3339 */
+  readonly request_id: string | null
+  readonly trace_id: string | null
   readonly at: string
   readonly revision: number
   readonly client_ip: string
@@ -204,6 +210,8 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
   return {
     id,
     uri: `${baseUrl}/exchanges/${id}`,
+    request_id: recorded.requestId ?? null,
+    trace_id: recorded.traceId ?? null,
     at: new Date(at).toISOString(),
     revision,
     client_ip: client.address,

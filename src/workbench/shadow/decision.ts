@@ -1,5 +1,5 @@
 import { flowErrors } from '../../flow/error-codes.js'
-import type { Flow, FlowResponse } from '../../flow/flow.js'
+import { type Flow, type FlowResponse, REQUEST_ID } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 
 /** What becomes of an exchange, in a word of a closed set. */
@@ -104,8 +104,16 @@ function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
   return Buffer.compare(a.body, b.body) === 0
 }
 
+/** The id of a request is made where it is forwarded or refused: each of the two has its own, or none yet. */
 function sameFields(a: HeaderList, b: HeaderList): boolean {
-  if (a.length !== b.length) return false
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
-  return true
+  for (let i = 0, j = 0; ; i += 2, j += 2) {
+    if (isId(a[i])) i += 2
+    if (isId(b[j])) j += 2
+    if (i >= a.length || j >= b.length) return i >= a.length && j >= b.length
+    if (a[i] !== b[j] || a[i + 1] !== b[j + 1]) return false
+  }
+}
+
+function isId(name: string | undefined): boolean {
+  return name?.length === REQUEST_ID.length && name.toLowerCase() === REQUEST_ID
 }

@@ -109,27 +109,28 @@ export class ShadowRun implements ExchangeObserver {
     this.#queue.length = 0
   }
 
-  begins(exchange: Exchange, flow: AdmittedFlow): undefined {
+  begins(exchange: Exchange, flow: AdmittedFlow): 'passed-over' | undefined {
     const { settings, clock } = this.#parts
-    if (this.#over || !isSampled(flow.clientAddress, settings.share)) return
+    if (this.#over || !isSampled(flow.clientAddress, settings.share)) return 'passed-over'
     const running = flow.units as Snapshot
     const snapshot = this.follows(running)
     const changed = snapshot !== undefined && snapshot.plan !== running.plan
-    if (!this.#concerns(running, flow) && !(changed && this.#concerns(snapshot, flow))) return
+    if (!this.#concerns(running, flow) && !(changed && this.#concerns(snapshot, flow))) return 'passed-over'
     this.tally.seen++
     if (snapshot === undefined) {
       this.#unjudged('reconfigured', undefined)
-      return
+      return 'passed-over'
     }
     if (this.#waiting >= MOST_WAITING || this.#bytes >= MOST_BYTES) {
       this.tally.dropped++
-      return
+      return 'passed-over'
     }
     const trial = new Trial(new LiveExchange(exchange, flow, clock), snapshot)
     this.#waiting++
     this.#bytes += trial.live.bytes
     flow.set(this.#slot, trial)
     this.#enqueue(trial)
+    return undefined
   }
 
   forwards(flow: Flow, upstream: string | undefined): void {

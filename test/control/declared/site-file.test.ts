@@ -221,7 +221,7 @@ backends:
       'sluice.yaml:2:1 FIELD_UNKNOWN a site file has no "site"; did you mean "sites"?',
       'sluice.yaml:4:22 NAME_UNKNOWN there is no backend "wbe"; did you mean "web"?',
       'sluice.yaml:4:27 FIELD_UNKNOWN a site has no "polcy"; did you mean "policy"?',
-      'sluice.yaml:5:35 FILE_UNREADABLE the policy "gone.yaml" cannot be read: there is no such file',
+      'sluice.yaml:5:35 FILE_UNREADABLE the policy "gone.yaml" cannot be read: there is no such file (ENOENT); correct the path',
       'sluice.yaml:7:3 FIELD_REQUIRED a site needs a backend, routes, or a policy that answers',
       'sluice.yaml:8:64 FIELD_INVALID volume_threshold must be a whole number from 0 to 4294967295',
       'sluice.yaml:12:50 NOT_BUILT balance: random is not built in this version; write weighted, round_robin, least_requests, hash or failover',

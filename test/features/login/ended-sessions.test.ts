@@ -131,3 +131,38 @@ t.test('what was folded is over for everybody who began before', async (t) => {
   ] as const)
     t.equal(ended.has({ id, begun }), over, `${id} ${begun}`)
 })
+
+t.test('threads that learn of logouts from another one know them all, and tell it theirs', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const { endedSessions } = (await opened(t, ':memory:')).store
+  const main = new EndedSessions(clock)
+  await main.attach(endedSessions)
+  const session = (id: string) => ({ id, begun: clock.wall(), ends: clock.wall() + MINUTE })
+  main.end(session('before'))
+  const threads = [new EndedSessions(clock), new EndedSessions(clock)] as const
+  let down = true
+  for (const thread of threads) {
+    main.onNews((news) => thread.learn(structuredClone(news)))
+    thread.relay(async (sessions) => {
+      if (down) throw new Error('the other thread cannot keep it')
+      for (const one of sessions) main.end(one)
+      await main.keep()
+    })
+    t.equal(thread.has(session('before')), true)
+  }
+  threads[0].end(session('own'))
+  await t.rejects(threads[0].keep())
+  t.equal(threads[0].has(session('own')), true)
+  t.equal(threads[1].has(session('own')), false)
+  down = false
+  await threads[0].keep()
+  t.ok([main, ...threads].every((one) => one.has(session('own'))))
+  await endedSessions.add([session('of another process')])
+  await main.follow()
+  t.ok(threads.every((one) => one.has(session('of another process'))))
+  const ids = (await endedSessions.since(0)).sessions.map(({ id }) => id)
+  t.same(ids.sort(), ['before', 'of another process', 'own'])
+  clock.advance(2 * MINUTE + 1)
+  await threads[0].forget()
+  t.equal(threads[0].has({ ...session('own'), begun: 1_000_000 }), false, 'it has ended by itself')
+})

@@ -3,7 +3,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { create, site, visit } from '../../helpers/account.js'
+import { account, create, site, visit } from '../../helpers/account.js'
+import { until } from '../../helpers/until.js'
 import { ourAgent } from '../our-agent.js'
 import { Upstream } from '../upstream.js'
 import { startProduct } from './product.js'
@@ -102,4 +103,25 @@ t.test('the policies of the account keep their rights', async (t) => {
   )
   await site(sluice, 'account.example.com', { traffic_policy: { value: policy } })
   t.equal((await visit(sluice, 'account.example.com')).body, 'inside the-secret-value')
+})
+
+t.test('limits of a policy that an agent sends are shown with its endpoint, and gone with it', async (t) => {
+  const { sluice, bind } = await running(t)
+  const ask = account(sluice)
+  const config = { name: 'sent', algorithm: 'sliding_window', capacity: 1, rate: '60s', bucket_key: ['req.method'] }
+  const agent = await bind(onRequest({ type: 'rate-limit', config }))
+  t.same([(await visit(sluice, HOST)).status, (await visit(sluice, HOST)).status], [200, 429])
+  const [limit] = (await ask('/limits?text=sent')).json.limits
+  t.match(limit, {
+    owner: { kind: 'endpoint', id: `ephemeral/https/${HOST}`, name: `${HOST}/`, uri: null },
+    policy: { source: `ephemeral/https/${HOST}` },
+    admitted: 1,
+    refused: 1
+  })
+  const reset = await ask(`/limits/${limit.id}/buckets?key=GET`, { method: 'DELETE' })
+  t.match([reset.status, reset.json], [200, { used: 0 }])
+  t.equal((await visit(sluice, HOST)).status, 200)
+  await agent.close()
+  await until(async () => (await ask('/limits?text=sent')).json.total === 0)
+  t.equal((await ask(`/limits/${limit.id}`)).status, 404)
 })

@@ -50,7 +50,7 @@ class Ring {
     return left
   }
 
-  /** A ring that holds `total` stamps: this one, a larger copy in its place, or 0 without memory. */
+  /** A ring that holds `total` stamps: this one, a larger copy of it, or 0 without memory. */
   fit(state: number, total: number): number {
     const kind = kindOf(this.words, state)
     return total <= 2 << kind ? state : this.copy(state, kindFor(total))
@@ -62,7 +62,7 @@ class Ring {
     if (kind === 0 || live * 4 > 2 << kind) return state
     const smaller = kindFor(live + 1)
     // Shrinking must not push another bucket out.
-    return this.memory.hasRoom(smaller) ? this.copy(state, smaller) : state
+    return this.memory.enter() && this.memory.hasRoom(smaller) ? this.copy(state, smaller) : state
   }
 
   add(state: number, stamp: number, cost: number): void {
@@ -96,8 +96,10 @@ class Ring {
 
   private copy(state: number, kind: number): number {
     const { words, memory } = this
-    const target = newState(memory, kind, tensOf(words, state), words[state + 1]!)
+    const target = memory.enter() ? newState(memory, kind, tensOf(words, state), words[state + 1]!) : 0
     if (target === 0) return 0
+    memory.journal.set(HEADER.building, target)
+    memory.journal.commit()
     const head = words[state]!
     const count = head >>> 24
     const mask = (2 << (head & 15)) - 1
@@ -105,9 +107,8 @@ class Ring {
     for (let place = 0; place < count; place += 1) {
       words[target + HEAD_WORDS + place] = words[state + HEAD_WORDS + ((first + place) & mask)]!
     }
-    words[target]! |= count << 24
     setLast(memory, target, lastOf(memory, state))
-    freeState(memory, state)
+    words[target]! |= count << 24
     return target
   }
 }
@@ -138,15 +139,38 @@ export class Buckets {
     this.counts = new Counts(memory)
   }
 
-  /** A new, empty state, or 0 without memory. `low` and `high` are the hash under which the directory will hold it. */
+  /**
+   * A new, empty state, or 0 without memory. `low` and `high` are the hash under which the directory will hold it. It
+   * begins a step that the insertion into the directory ends.
+   */
   create(low: number, high: number, geometry: Geometry): number {
     return newState(this.memory, 0, geometry.tens, ((high & 0xfffff000) | (low & 0xfff)) >>> 0)
   }
 
-  /** Gives the memory of `state` back. */
-  release(state: number): void {
-    if (kindOf(this.words, state) > LAST_RING) this.counts.discard(state)
-    else freeState(this.memory, state)
+  /** Puts `fresh`, which `fit` or `shrink` made, into the slot in place of `state`. Cannot fail. */
+  adopt(slot: number, state: number, fresh: number): void {
+    const { journal } = this.memory
+    journal.set(slot, fresh)
+    journal.set(HEADER.building, 0)
+    journal.set(HEADER.leaving, state)
+    journal.commit()
+    this.discard(HEADER.leaving)
+  }
+
+  /** Gives back the memory of a state that no slot holds: the one that the word `holder` of the header names, if any. */
+  discard(holder: typeof HEADER.building | typeof HEADER.leaving): void {
+    const { memory, words } = this
+    const state = words[holder]!
+    if (state === 0) return
+    this.counts.releaseBlocks(state)
+    freeState(memory, state)
+    memory.journal.set(holder, 0)
+    memory.journal.commit()
+  }
+
+  /** Counts again what `state` holds, after the thread that was changing it has ended. */
+  recount(state: number, geometry: Geometry): void {
+    if (kindOf(this.words, state) > LAST_RING) this.counts.recount(state, geometry)
   }
 
   /** Drops what has left the window at `now` and returns what is left. */
@@ -162,24 +186,25 @@ export class Buckets {
   }
 
   /**
-   * A state that can take `cost` more at `stamp`: the same one, another one that replaces it, or 0 without memory, and
-   * then `state` is as it was. Only after `expire`.
+   * A state that can take `cost` more at `stamp`: the same one, another one that the caller puts in its place with
+   * `adopt`, or 0 without memory or when the structure cannot be entered. `state` is as it was. Only after `expire`.
    */
   fit(state: number, geometry: Geometry, stamp: number, live: number, cost: number): number {
     if (kindOf(this.words, state) > LAST_RING) return this.counts.fit(state, geometry, stamp, cost)
     if (live + cost <= RING_LIMIT) return this.ring.fit(state, live + cost)
-    const promoted = this.counts.fromRing(state, geometry, stamp)
-    if (promoted === 0) return 0
-    const fitted = this.counts.fit(promoted, geometry, stamp, cost)
-    this.release(fitted === 0 ? promoted : state)
-    return fitted
+    if (!this.memory.enter()) return 0
+    const promoted = this.counts.fromRing(state, geometry, stamp, cost)
+    if (promoted !== 0 && this.counts.fit(promoted, geometry, stamp, cost) === promoted) return promoted
+    this.discard(HEADER.building)
+    return 0
   }
 
   /** Counts `cost` admissions at `now`. Only after `fit`; cannot fail. */
   add(state: number, geometry: Geometry, now: number, stamp: number, cost: number): void {
+    // First the time, then the number: what is counted and cleared by this time has left the window.
+    setLast(this.memory, state, Math.max(now, lastOf(this.memory, state)))
     if (kindOf(this.words, state) <= LAST_RING) this.ring.add(state, stamp, cost)
     else this.counts.add(state, geometry, stamp, cost)
-    setLast(this.memory, state, Math.max(now, lastOf(this.memory, state)))
   }
 
   /** Milliseconds from `moment` until `need` admissions have left, when nothing is added. Only after `expire`. */
@@ -197,7 +222,7 @@ export class Buckets {
 
   /**
    * The state in the smallest form that still holds its `live` admissions with room for one more; counters become a
-   * ring again when empty. The same address when there is nothing to gain. Only after `expire`.
+   * ring again when empty. The same address when there is nothing to gain; another one is for `adopt`. Only after `expire`.
    */
   shrink(state: number, geometry: Geometry, live: number): number {
     if (kindOf(this.words, state) <= LAST_RING) return this.ring.shrink(state, live)
@@ -205,10 +230,12 @@ export class Buckets {
   }
 
   private replaceEmpty(state: number, geometry: Geometry): number {
-    if (!this.memory.hasRoom(0)) return state
-    const fresh = newState(this.memory, 0, geometry.tens, this.words[state + 1]!)
-    setLast(this.memory, fresh, lastOf(this.memory, state))
-    this.release(state)
+    const { memory } = this
+    if (!memory.enter() || !memory.hasRoom(0)) return state
+    const fresh = newState(memory, 0, geometry.tens, this.words[state + 1]!)
+    setLast(memory, fresh, lastOf(memory, state))
+    memory.journal.set(HEADER.building, fresh)
+    memory.journal.commit()
     return fresh
   }
 

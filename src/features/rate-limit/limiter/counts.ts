@@ -1,13 +1,13 @@
-import { BLOCK_CELLS, type Geometry } from './layout.js'
+import { BLOCK_CELLS, type Geometry, HEADER } from './layout.js'
 import { type Memory, SIZE_CLASS } from './memory.js'
 import {
   BLOCKS,
-  freeState,
   HEAD_WORDS,
   kindOf,
   lastOf,
   NARROW,
   newState,
+  RING_LIMIT,
   type Sink,
   setLast,
   tensOf,
@@ -38,23 +38,25 @@ export class Counts {
     this.halves = memory.halves
   }
 
-  /** Counters with the stamps of the ring `state`, which stays as it is; 0 without memory. */
-  fromRing(state: number, geometry: Geometry, stamp: number): number {
+  /**
+   * Counters with the stamps of the ring `state`, which stays as it is, wide enough for `cost` more; 0 without memory.
+   * Until a slot holds them they are the state that `building` names. Only inside the structure.
+   */
+  fromRing(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const { words, memory } = this
-    const kind = geometry.blocks === 0 ? NARROW : BLOCKS
+    const kind = geometry.blocks > 0 ? BLOCKS : cost + RING_LIMIT > MAX_NARROW ? WIDE : NARROW
     const target = newState(memory, kind, tensOf(words, state), words[state + 1]!)
     if (target === 0) return 0
-    words.fill(0, target + TOTAL, target + BODY + (kind === NARROW ? (geometry.cells + 1) >>> 1 : WORDS_OF_BLOCK))
+    words.fill(0, target + TOTAL, target + BODY + bodyWords(kind, geometry))
     setLast(memory, target, lastOf(memory, state))
+    memory.journal.set(HEADER.building, target)
+    memory.journal.commit()
     const head = words[state]!
     const mask = (2 << (head & 15)) - 1
     for (let place = 0; place < head >>> 24; place += 1) {
       const index = (((head >>> 18) & 63) + place) & mask
       const time = stamp + ((words[state + HEAD_WORDS + index]! - (stamp | 0)) | 0)
-      if (this.fit(target, geometry, time, 1) === 0) {
-        this.discard(target)
-        return 0
-      }
+      if (this.fit(target, geometry, time, 1) === 0) return 0
       this.add(target, geometry, time, 1)
     }
     return target
@@ -65,11 +67,12 @@ export class Counts {
     if (words[state + TOTAL] === 0) return
     const kind = kindOf(words, state)
     if (kind === BLOCKS) this.releaseBlocks(state)
-    else words.fill(0, state + BODY, state + BODY + (kind === WIDE ? geometry.cells : (geometry.cells + 1) >>> 1))
+    else words.fill(0, state + BODY, state + BODY + bodyWords(kind, geometry))
     words[state + TOTAL] = 0
   }
 
-  private releaseBlocks(state: number): void {
+  /** Gives the blocks of `state` back, if it has any. */
+  releaseBlocks(state: number): void {
     const { words } = this
     if (kindOf(words, state) !== BLOCKS) return
     for (let place = 0; place < WORDS_OF_BLOCK; place += 1) this.dropBlock(state + BODY + place)
@@ -81,7 +84,13 @@ export class Counts {
     let base = words[state + BASE]!
     if (first <= base) return words[state + TOTAL]!
     let total = words[state + TOTAL]!
+    // Behind it every counter has been seen, and a total that is left comes from a thread that ended while it counted.
+    const end = first + 2 * Math.max(geometry.cells, geometry.blocks * BLOCK_CELLS)
     while (total > 0) {
+      if (base >= end) {
+        total = 0
+        break
+      }
       const count = this.read(state, geometry, base)
       // Also steps over empty grains of the window, so that `wait` finds the oldest admission at once.
       if (count > 0) {
@@ -97,7 +106,7 @@ export class Counts {
     return total
   }
 
-  /** A state whose counter for `stamp` can take `cost` more: this one, a wider copy in its place, or 0 without memory. */
+  /** A state whose counter for `stamp` can take `cost` more: this one, a wider copy of it, or 0 without memory. */
   fit(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const kind = kindOf(this.words, state)
     if (kind === WIDE) return state
@@ -111,8 +120,18 @@ export class Counts {
     const { words } = this
     const grain = grainOf(stamp, geometry)
     if (words[state + TOTAL] === 0) words[state + BASE] = grain
-    this.write(state, geometry, grain, this.read(state, geometry, grain) + cost)
+    // First the total: it is never less than what the counters hold.
     words[state + TOTAL]! += cost
+    this.write(state, geometry, grain, this.read(state, geometry, grain) + cost)
+  }
+
+  /** Makes the total what the counters hold. */
+  recount(state: number, geometry: Geometry): void {
+    let total = 0
+    for (let grain = 0; grain < Math.max(geometry.cells, geometry.blocks * BLOCK_CELLS); grain += 1) {
+      total += this.read(state, geometry, grain)
+    }
+    this.words[state + TOTAL] = total
   }
 
   wait(state: number, geometry: Geometry, moment: number, need: number): number {
@@ -135,12 +154,6 @@ export class Counts {
       if (count > 0) sink.add(Math.min((grain + 1) * geometry.grain - 1, latest), count)
       left -= count
     }
-  }
-
-  /** Gives the state back with its blocks. */
-  discard(state: number): void {
-    this.releaseBlocks(state)
-    freeState(this.memory, state)
   }
 
   private read(state: number, geometry: Geometry, grain: number): number {
@@ -176,36 +189,57 @@ export class Counts {
     const { words, memory } = this
     const before = words[word]!
     if (before >= WIDE_BLOCK || (before !== 0 && narrow)) return true
+    if (!memory.enter()) return false
     const block = memory.allocate(narrow ? SIZE_CLASS.narrowBlock : SIZE_CLASS.wideBlock)
     if (block === 0) return false
-    words.fill(0, block, block + (narrow ? BLOCK_CELLS / 2 : BLOCK_CELLS))
+    // Taken back, the block is free again: then its first two words are what they were, and the others mean nothing.
+    memory.journal.set(block, 0)
+    memory.journal.set(block + 1, 0)
+    words.fill(0, block + 2, block + (narrow ? BLOCK_CELLS / 2 : BLOCK_CELLS))
     if (before !== 0) {
-      for (let place = 0; place < BLOCK_CELLS; place += 1) words[block + place] = this.halves[before * 2 + place]!
+      memory.journal.set(block, this.halves[before * 2]!)
+      memory.journal.set(block + 1, this.halves[before * 2 + 1]!)
+      for (let place = 2; place < BLOCK_CELLS; place += 1) words[block + place] = this.halves[before * 2 + place]!
       memory.release(before)
     }
-    words[word] = narrow ? block : block + WIDE_BLOCK
+    memory.journal.set(word, narrow ? block : block + WIDE_BLOCK)
+    memory.journal.commit()
     return true
   }
 
   private dropBlock(word: number): void {
-    const block = this.words[word]!
+    const { words, memory } = this
+    const block = words[word]!
     if (block === 0) return
-    this.memory.release(block & ADDRESS)
-    this.words[word] = 0
+    if (!memory.enter()) {
+      // It is used again when its place comes again, so it only has to be empty.
+      words.fill(0, block & ADDRESS, (block & ADDRESS) + (block >= WIDE_BLOCK ? BLOCK_CELLS : BLOCK_CELLS / 2))
+      return
+    }
+    memory.release(block & ADDRESS)
+    memory.journal.set(word, 0)
+    memory.journal.commit()
   }
 
   private widen(state: number, geometry: Geometry): number {
     const { words, memory } = this
-    const target = newState(memory, WIDE, tensOf(words, state), words[state + 1]!)
+    const target = memory.enter() ? newState(memory, WIDE, tensOf(words, state), words[state + 1]!) : 0
     if (target === 0) return 0
+    memory.journal.set(HEADER.building, target)
+    memory.journal.commit()
     setLast(memory, target, lastOf(memory, state))
     words[target + TOTAL] = words[state + TOTAL]!
     words[target + BASE] = words[state + BASE]!
     const from = (state + BODY) * 2
     for (let cell = 0; cell < geometry.cells; cell += 1) words[target + BODY + cell] = this.halves[from + cell]!
-    this.discard(state)
     return target
   }
+}
+
+/** Words of the counters, or of the addresses of their blocks. */
+function bodyWords(kind: number, { cells }: Geometry): number {
+  if (kind === BLOCKS) return WORDS_OF_BLOCK
+  return kind === WIDE ? cells : (cells + 1) >>> 1
 }
 
 /** Grains are 32-bit numbers (enough for 68 years), because a remainder of 64-bit floating point takes ten times as long. */

@@ -1,4 +1,4 @@
-import { BLOCK_SLOTS, HEADER, SEGMENT } from './layout.js'
+import { BLOCK_SLOTS, HEADER, REBUILD, SEGMENT } from './layout.js'
 import { type Memory, SIZE_CLASS } from './memory.js'
 
 const TWO32 = 2 ** 32
@@ -12,6 +12,10 @@ const MIN_LOAD = 0.4
  * Each segment is a hash table of its own with open addressing and linear probing; a slot is three words (hash low,
  * hash high, state), state 0 means free. A removal moves later entries back, so there are no tombstones. A segment
  * grows alone, by a quarter, so that no insertion waits for more than one small segment.
+ *
+ * A segment is read and changed only by the owner of its lock, and changed only inside the structure as well. The header
+ * says how far a removal or a rebuilding is, so that another thread can finish it: every single store of them may be made
+ * twice, and nothing is overwritten that stands in one place only.
  */
 export class Directory {
   /** Where the last successful `find` ended. */
@@ -19,13 +23,11 @@ export class Directory {
   index = 0
   private readonly words: Uint32Array
   private readonly mask: number
-  private readonly scratch: Uint32Array
 
   constructor(private readonly memory: Memory) {
     const { layout } = memory
     this.words = memory.words
     this.mask = layout.segments - 1
-    this.scratch = new Uint32Array(layout.maxBlocks * BLOCK_SLOTS * 3)
   }
 
   segmentOf(low: number): number {
@@ -103,21 +105,50 @@ export class Directory {
     return this.resize(segment, wanted, true) || this.words[record + SEGMENT.count]! + 1 <= fullAt(size)
   }
 
-  /** Adds an entry whose hash is not there yet. Only after `reserve`. */
+  /** Adds an entry whose hash is not there yet, and ends the step. Only after `reserve`. */
   insert(low: number, high: number, state: number): void {
+    const { words, memory } = this
     const segment = low & this.mask
-    this.place(segment, this.words[this.record(segment) + SEGMENT.size]!, low, high, state)
-    this.words[this.record(segment) + SEGMENT.count]! += 1
-    this.words[HEADER.buckets]! += 1
-  }
-
-  /** Removes the entry in slot `index`; a later entry may move into that slot. */
-  remove(segment: number, index: number): void {
-    const { words } = this
     const record = this.record(segment)
     const size = words[record + SEGMENT.size]!
-    let hole = index
-    let next = index
+    let index = Math.floor((high * size) / TWO32)
+    let address = this.slot(segment, index)
+    while (words[address + 2] !== 0) {
+      index = index + 1 === size ? 0 : index + 1
+      address = this.slot(segment, index)
+    }
+    words[address] = low
+    words[address + 1] = high
+    memory.journal.set(address + 2, state)
+    memory.journal.set(record + SEGMENT.count, words[record + SEGMENT.count]! + 1)
+    memory.journal.set(HEADER.buckets, words[HEADER.buckets]! + 1)
+    memory.journal.commit()
+  }
+
+  /**
+   * Removes the entry in slot `index`; a later entry may move into that slot. Its state is then the one that `leaving` of
+   * the header names: the caller discards it.
+   */
+  remove(segment: number, index: number): void {
+    const { words, memory } = this
+    const record = this.record(segment)
+    memory.journal.set(HEADER.leaving, words[this.slot(segment, index) + 2]!)
+    memory.journal.set(HEADER.removing, segment + 1)
+    memory.journal.set(HEADER.hole, index)
+    memory.journal.set(record + SEGMENT.count, words[record + SEGMENT.count]! - 1)
+    memory.journal.set(HEADER.buckets, words[HEADER.buckets]! - 1)
+    memory.journal.commit()
+    this.finishRemoval()
+  }
+
+  /** Goes on with a removal: the slot that `hole` of the header names is vacated. */
+  finishRemoval(): void {
+    const { words } = this
+    const segment = words[HEADER.removing]! - 1
+    if (segment < 0) return
+    const size = words[this.record(segment) + SEGMENT.size]!
+    let hole = words[HEADER.hole]!
+    let next = hole
     for (;;) {
       next = next + 1 === size ? 0 : next + 1
       const from = this.slot(segment, next)
@@ -126,12 +157,18 @@ export class Directory {
       // An entry may move back unless its home lies behind the hole.
       const behind = hole <= next ? home > hole && home <= next : home > hole || home <= next
       if (behind) continue
-      words.copyWithin(this.slot(segment, hole), from, from + 3)
+      const to = this.slot(segment, hole)
+      words[to] = words[from]!
+      words[to + 1] = words[from + 1]!
+      words[to + 2] = words[from + 2]!
       hole = next
+      words[HEADER.hole] = hole
     }
-    words.fill(0, this.slot(segment, hole), this.slot(segment, hole) + 3)
-    words[record + SEGMENT.count]! -= 1
-    words[HEADER.buckets]! -= 1
+    const last = this.slot(segment, hole)
+    words[last + 2] = 0
+    words[last] = 0
+    words[last + 1] = 0
+    words[HEADER.removing] = 0
   }
 
   /** Gives back blocks that a segment with few entries no longer needs. */
@@ -148,70 +185,85 @@ export class Directory {
     return this.words[layout.listBase + block * layout.segments + segment]!
   }
 
-  private place(segment: number, size: number, low: number, high: number, state: number): void {
-    const { words } = this
-    let index = Math.floor((high * size) / TWO32)
-    let address = this.slot(segment, index)
-    while (words[address + 2] !== 0) {
-      index = index + 1 === size ? 0 : index + 1
-      address = this.slot(segment, index)
-    }
-    words[address] = low
-    words[address + 1] = high
-    words[address + 2] = state
-  }
-
   /** Brings a segment to `wanted` blocks; false, with nothing changed, when there is no memory for them. */
   private resize(segment: number, wanted: number, relief: boolean): boolean {
     const { words, memory } = this
-    const { layout } = memory
-    const record = this.record(segment)
-    const before = words[record + SEGMENT.blocks]!
-    if (wanted > layout.maxBlocks) return false
-    for (let block = before; block < wanted; block += 1) {
+    const { layout, journal } = memory
+    if (wanted > layout.maxBlocks || !memory.enter()) return false
+    words[HEADER.rebuilt] = segment
+    words[HEADER.pending] = 0
+    words[HEADER.rebuild] = REBUILD.making
+    for (let block = 0; block < wanted; block += 1) {
       const address = relief ? memory.allocate(SIZE_CLASS.slots) : memory.take(SIZE_CLASS.slots)
       if (address === 0) {
-        this.releaseBlocks(segment, before, block)
+        this.finishRebuild()
         return false
       }
-      words[layout.listBase + block * layout.segments + segment] = address
+      journal.set(layout.rebuildBase + block, address)
+      journal.set(HEADER.pending, block + 1)
+      journal.commit()
+      words.fill(0, address, address + BLOCK_SLOTS * 3)
     }
-    const kept = this.takeOut(segment)
-    this.releaseBlocks(segment, wanted, before)
-    words[record + SEGMENT.blocks] = wanted
-    words[record + SEGMENT.size] = wanted * BLOCK_SLOTS
-    this.putBack(segment, kept)
+    this.fill(segment, wanted)
+    const before = words[this.record(segment) + SEGMENT.blocks]!
+    const former = layout.rebuildBase + layout.maxBlocks
+    for (let block = 0; block < before; block += 1) words[former + block] = this.block(segment, block)
+    journal.set(HEADER.wanted, wanted)
+    journal.set(HEADER.pending, before)
+    journal.set(HEADER.rebuild, REBUILD.taking)
+    journal.commit()
+    this.finishRebuild()
     return true
   }
 
-  private releaseBlocks(segment: number, from: number, end: number): void {
-    for (let block = from; block < end; block += 1) this.memory.release(this.block(segment, block))
+  /** Goes on with the rebuilding of a segment: gives up while its blocks were being made, else brings it to its end. */
+  finishRebuild(): void {
+    const { words, memory } = this
+    const { layout, journal } = memory
+    const made = layout.rebuildBase
+    if (words[HEADER.rebuild] === REBUILD.taking) {
+      const segment = words[HEADER.rebuilt]!
+      const wanted = words[HEADER.wanted]!
+      for (let block = 0; block < wanted; block += 1) {
+        words[layout.listBase + block * layout.segments + segment] = words[made + block]!
+      }
+      words[this.record(segment) + SEGMENT.blocks] = wanted
+      words[this.record(segment) + SEGMENT.size] = wanted * BLOCK_SLOTS
+      words[HEADER.rebuild] = REBUILD.giving
+    }
+    if (words[HEADER.rebuild] === REBUILD.none) return
+    const list = words[HEADER.rebuild] === REBUILD.giving ? made + layout.maxBlocks : made
+    for (let left = words[HEADER.pending]!; left > 0; left -= 1) {
+      memory.release(words[list + left - 1]!)
+      journal.set(HEADER.pending, left - 1)
+      journal.commit()
+    }
+    words[HEADER.rebuild] = REBUILD.none
   }
 
-  /** Copies the entries of a segment to the scratch memory; returns the words written. */
-  private takeOut(segment: number): number {
-    const { words, scratch } = this
-    const size = words[this.record(segment) + SEGMENT.size]!
-    let end = 0
-    for (let index = 0; index < size; index += 1) {
-      const address = this.slot(segment, index)
-      if (words[address + 2] === 0) continue
-      scratch[end] = words[address]!
-      scratch[end + 1] = words[address + 1]!
-      scratch[end + 2] = words[address + 2]!
-      end += 3
+  /** Writes the entries of a segment into the `wanted` blocks that were made for it. */
+  private fill(segment: number, wanted: number): void {
+    const { words } = this
+    const size = wanted * BLOCK_SLOTS
+    const made = this.memory.layout.rebuildBase
+    const slotOf = (index: number) => {
+      const block = (index / BLOCK_SLOTS) | 0
+      return words[made + block]! + (index - block * BLOCK_SLOTS) * 3
     }
-    return end
-  }
-
-  private putBack(segment: number, end: number): void {
-    const { words, scratch } = this
-    const size = words[this.record(segment) + SEGMENT.size]!
-    for (let block = 0; block * BLOCK_SLOTS < size; block += 1) {
-      const base = this.block(segment, block)
-      words.fill(0, base, base + BLOCK_SLOTS * 3)
+    const former = words[this.record(segment) + SEGMENT.size]!
+    for (let from = 0; from < former; from += 1) {
+      const entry = this.slot(segment, from)
+      if (words[entry + 2] === 0) continue
+      let index = Math.floor((words[entry + 1]! * size) / TWO32)
+      let address = slotOf(index)
+      while (words[address + 2] !== 0) {
+        index = index + 1 === size ? 0 : index + 1
+        address = slotOf(index)
+      }
+      words[address] = words[entry]!
+      words[address + 1] = words[entry + 1]!
+      words[address + 2] = words[entry + 2]!
     }
-    for (let at = 0; at < end; at += 3) this.place(segment, size, scratch[at]!, scratch[at + 1]!, scratch[at + 2]!)
   }
 }
 

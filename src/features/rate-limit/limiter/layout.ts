@@ -1,7 +1,16 @@
 /**
+ * Counts up whenever anything in the buffer changes its place or its meaning: threads that share a table, and copies of
+ * one that are kept, must agree on it.
+ */
+export const LAYOUT_VERSION = 2
+
+/** Threads that may use one table at a time, numbered from 0. */
+export const THREADS = 256
+
+/**
  * Where things stand in the one buffer. Addresses are indexes of 32-bit words; a page has 1,024 of them (4 KiB).
  *
- *   header | segments | lists of slot blocks | page records | sketches | pages
+ *   header | threads | segments | lists of slot blocks | blocks of a rebuilt segment | page records | sketches | pages
  *
  * Nothing is written at start except a few words of the header, so memory is committed only as it is used.
  */
@@ -14,6 +23,8 @@ export interface Layout {
   /** Block k of segment s stands at `listBase + k * segments + s`: the lists grow together and touch little memory. */
   readonly listBase: number
   readonly maxBlocks: number
+  /** `maxBlocks` words for the blocks of a segment that is rebuilt, then as many for those that it had. */
+  readonly rebuildBase: number
   /** The record of page p stands at `recordBase + p * PAGE_RECORD`; it counts from page 0 of the buffer. */
   readonly recordBase: number
   readonly sketchBase: number
@@ -27,35 +38,63 @@ export interface Layout {
 export const PAGE_WORDS = 1_024
 export const PAGE_BYTES = 4_096
 
-/** Words of the header. */
+/** Words of the header. The first ones are set when the table is made and never change. */
 export const HEADER = {
-  freePage: 0,
-  freshPage: 1,
-  pagesInUse: 2,
-  pageCursor: 3,
-  sweepSegment: 4,
-  buckets: 5,
+  version: 0,
+  /** Owner of the structure: of everything but the segments and the states in them; see `structure.ts`. */
+  structureLock: 1,
+  freePage: 2,
+  freshPage: 3,
+  pagesInUse: 4,
+  pageCursor: 5,
+  sweepSegment: 6,
+  buckets: 7,
+  /** A state that no slot holds yet, and one that no slot holds any more; 0: none. */
+  building: 8,
+  leaving: 9,
+  /** A removal that goes on: its segment + 1 (0: none) and the slot that is to be vacated. */
+  removing: 10,
+  hole: 11,
+  /** A segment that is rebuilt: how far (REBUILD), which, its new size, and how many blocks there are to give back. */
+  rebuild: 12,
+  rebuilt: 13,
+  wanted: 14,
+  pending: 15,
   /** One word for each size class: the first page that has room. */
   partial: 16,
   /** One word for each kind of state: how many there are. */
   kinds: 32,
   /** 16 words for each sketch. */
-  sketches: 64
+  sketches: 64,
+  /** How many entries the undo log has, then two words for each: an address and what it held. */
+  undone: 128,
+  undo: 130
 } as const
 
-/** 64-bit floating-point counters of the header, as indexes of 8-byte cells. */
+/** Entries of the undo log: more than twice what the longest step writes. */
+export const UNDO_ENTRIES = 96
+
+/** How far the rebuilding of a segment is: blocks are made, the segment takes them over, the former ones are given back. */
+export const REBUILD = { none: 0, making: 1, taking: 2, giving: 3 } as const
+
+/** 64-bit floating-point counters that each thread has of its own, in one line of the processor's cache. */
 export const COUNTER = {
-  folded: 96,
-  foldedAdmissions: 97,
-  sketchDecisions: 98,
-  dropped: 99,
-  admitted: 100,
-  refused: 101,
-  sketchRefusals: 102
+  folded: 0,
+  foldedAdmissions: 1,
+  sketchDecisions: 2,
+  dropped: 3,
+  admitted: 4,
+  refused: 5,
+  sketchRefusals: 6,
+  busy: 7
 } as const
 
-/** Words of a segment's record. The last is kept for a lock. */
-export const SEGMENT = { count: 0, size: 1, blocks: 2, cursor: 3, foldedUntil: 4, words: 8 } as const
+/** 8-byte cells of a thread, and where those of the first one stand. */
+export const THREAD_CELLS = 8
+export const THREADS_BASE = PAGE_WORDS / 2
+
+/** Words of a segment's record, which fills a line of the processor's cache: neighbours do not slow each other down. */
+export const SEGMENT = { lock: 0, count: 1, size: 2, blocks: 3, cursor: 4, foldedUntil: 5, words: 16 } as const
 
 /** Words of a page's record; `packed` is size class (4 bits), objects in use (12), objects ever handed out (12). */
 export const PAGE_RECORD = { next: 0, previous: 1, packed: 2, free: 3, words: 4 } as const
@@ -87,13 +126,14 @@ export function layoutOf(budget: number): Layout {
   const cellsForSketches = Math.floor(bytes / 8 / 4)
   const sketchWidth = Math.min(MAX_WIDTH, Math.floor(cellsForSketches / (SKETCHES * GENERATIONS * ROWS)))
 
-  const segmentBase = PAGE_WORDS
+  const segmentBase = PAGE_WORDS + THREADS * THREAD_CELLS * 2
   const listBase = segmentBase + segments * SEGMENT.words
-  const recordBase = listBase + segments * maxBlocks
+  const rebuildBase = listBase + segments * maxBlocks
+  const recordBase = rebuildBase + 2 * maxBlocks
   const sketchBase = recordBase + pages * PAGE_RECORD.words
   const firstPage = Math.ceil((sketchBase + SKETCHES * GENERATIONS * ROWS * sketchWidth) / PAGE_WORDS)
   return {
-    ...{ bytes, segments, segmentBase, listBase, maxBlocks, recordBase },
+    ...{ bytes, segments, segmentBase, listBase, maxBlocks, rebuildBase, recordBase },
     ...{ sketchBase, sketchWidth, firstPage, endPage: pages }
   }
 }

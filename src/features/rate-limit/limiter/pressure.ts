@@ -13,7 +13,7 @@ const ANY_CLASS = -1
 /**
  * What happens when the budget is used up. Empty buckets go first; then the smallest of eight buckets of the segment
  * that needs room goes into the sketch. When that gives no object of the wanted size, a whole page of smaller buckets
- * goes there. Every step is bounded, and none forgets a live admission.
+ * goes there. Every step is bounded, and none forgets a live admission. All of it runs inside the structure.
  */
 export class Pressure {
   private segment = 0
@@ -52,6 +52,7 @@ export class Pressure {
   fold(state: number): void {
     const { words, directory, memory } = this
     const address = directory.findState(state, words[state + 1]!)
+    if (address === 0) return
     const { segment, index } = directory
     const geometry = this.geometries.of(tensOf(words, state))
     const live = this.buckets.expire(state, geometry, this.now)
@@ -60,11 +61,11 @@ export class Pressure {
       this.sketch.begin(words[address]!, words[address + 1]!, geometry.tens, moment)
       this.buckets.pour(state, geometry, moment, this.sketch)
       this.mark(segment, this.sketch.end())
-      memory.doubles[COUNTER.folded]! += 1
-      memory.doubles[COUNTER.foldedAdmissions]! += live
+      memory.count(COUNTER.folded, 1)
+      memory.count(COUNTER.foldedAdmissions, live)
     }
     directory.remove(segment, index)
-    this.buckets.release(state)
+    this.buckets.discard(HEADER.leaving)
   }
 
   /** Counts admissions of a key that has no bucket. */
@@ -72,7 +73,7 @@ export class Pressure {
     this.sketch.begin(low, high, tens, Math.floor(this.now))
     this.sketch.add(stamp, cost)
     this.mark(this.directory.segmentOf(low), this.sketch.end())
-    this.memory.doubles[COUNTER.sketchDecisions]! += 1
+    this.memory.count(COUNTER.sketchDecisions, 1)
   }
 
   private get words(): Uint32Array {
@@ -113,8 +114,8 @@ export class Pressure {
       const live = this.buckets.expire(state, this.geometries.of(tensOf(words, state)), this.now)
       if (live === 0) {
         directory.remove(this.segment, index)
-        this.buckets.release(state)
-        memory.doubles[COUNTER.dropped]! += 1
+        this.buckets.discard(HEADER.leaving)
+        memory.count(COUNTER.dropped, 1)
         continue
       }
       if (live < least && (sizeClass === ANY_CLASS || memory.classOfPage(state >>> 10) === sizeClass)) {
@@ -134,7 +135,18 @@ export class Pressure {
     const end = this.memory.touchedOnPage(page)
     for (let index = 0; index < end; index += 1) {
       const state = this.memory.objectOnPage(page, index)
-      if (this.words[state] !== 0) this.fold(state)
+      if (this.words[state] !== 0) this.foldIn(this.directory.segmentOf(this.words[state + 1]! & 0xfff), state)
+    }
+  }
+
+  /** Folds a bucket of any segment, unless another thread has that segment: a thread inside the structure waits for no other one. */
+  private foldIn(segment: number, state: number): void {
+    const { locks } = this.memory
+    const lock = this.directory.record(segment) + SEGMENT.lock
+    if (segment === this.segment) this.fold(state)
+    else if (locks.tryAcquire(lock)) {
+      this.fold(state)
+      locks.release(lock)
     }
   }
 

@@ -46,20 +46,24 @@ export interface Sink {
   add(stamp: number, count: number): void
 }
 
-/** Gives the memory of `state` back; its blocks, if it has any, are the caller's. */
+/** Gives the memory of `state` back, as a part of a step; its blocks, if it has any, are the caller's. */
 export function freeState(memory: Memory, state: number): void {
-  memory.words[HEADER.kinds + kindOf(memory.words, state)]! -= 1
+  const kind = HEADER.kinds + kindOf(memory.words, state)
+  memory.journal.set(kind, memory.words[kind]! - 1)
   memory.release(state)
 }
 
-/** A state of `kind` without admissions, its body not cleared; 0 without memory. */
+/**
+ * A state of `kind` without admissions, its body not cleared; 0 without memory. It begins a step, in which the caller says
+ * who holds the state: a slot, or `building`.
+ */
 export function newState(memory: Memory, kind: number, tens: number, backReference: number): number {
-  const { words } = memory
+  const { words, journal } = memory
   const state = memory.allocate(SIZE_CLASS_OF_KIND[kind]!)
   if (state === 0) return 0
-  words[state] = kind | (tens << 4)
-  words[state + 1] = backReference
+  journal.set(state, kind | (tens << 4))
+  journal.set(state + 1, backReference)
   setLast(memory, state, 0)
-  words[HEADER.kinds + kind]! += 1
+  journal.set(HEADER.kinds + kind, words[HEADER.kinds + kind]! + 1)
   return state
 }

@@ -5,7 +5,10 @@ import { COUNTER, type Geometries, HEADER, SEGMENT } from './layout.js'
 import type { Memory } from './memory.js'
 import { tensOf } from './state.js'
 
-/** Walks over the table a few segments at a time: drops empty buckets and makes the others as small as they can be. */
+/**
+ * Walks over the table a few segments at a time: drops empty buckets and makes the others as small as they can be. Threads
+ * may do so at the same time; where they stand is only a hint.
+ */
 export class Sweep {
   constructor(
     private readonly memory: Memory,
@@ -27,16 +30,28 @@ export class Sweep {
       dropped += this.visit(segment, now)
       now = this.clock.monotonic()
     }
-    this.memory.doubles[COUNTER.dropped]! += dropped
+    this.memory.count(COUNTER.dropped, dropped)
     return dropped
   }
 
   private visit(segment: number, now: number): number {
-    const { directory, buckets } = this
-    const { words } = this.memory
+    const { locks } = this.memory
+    const lock = this.directory.record(segment) + SEGMENT.lock
+    if (!locks.acquire(lock)) return 0
+    const dropped = this.clear(segment, now)
+    this.memory.leave()
+    locks.release(lock)
+    return dropped
+  }
+
+  private clear(segment: number, now: number): number {
+    const { directory, buckets, memory } = this
+    const { words } = memory
     const size = words[directory.record(segment) + SEGMENT.size]!
     let dropped = 0
     for (let index = 0; index < size; ) {
+      // So that other threads wait for one bucket at most.
+      memory.leave()
       const address = directory.slot(segment, index)
       const state = words[address + 2]!
       if (state === 0) {
@@ -46,13 +61,16 @@ export class Sweep {
       const geometry = this.geometries.of(tensOf(words, state))
       const live = buckets.expire(state, geometry, now)
       if (live > 0) {
-        words[address + 2] = buckets.shrink(state, geometry, live)
+        const smaller = buckets.shrink(state, geometry, live)
+        if (smaller !== state) buckets.adopt(address + 2, state, smaller)
         index += 1
-      } else {
+      } else if (memory.enter()) {
         // Another entry may move into this slot, so the same index comes again.
         directory.remove(segment, index)
-        buckets.release(state)
+        buckets.discard(HEADER.leaving)
         dropped += 1
+      } else {
+        return dropped
       }
     }
     directory.shrink(segment)

@@ -1,13 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../../../lib/clock.js'
 import { Buckets } from './buckets.js'
+import { type BucketPeek, type Decision, MAX_CAPACITY } from './decision.js'
 import { Directory } from './directory.js'
-import { COUNTER, Geometries, type Geometry, HEADER, layoutOf, PAGE_BYTES, SEGMENT } from './layout.js'
-import { Memory } from './memory.js'
+import { COUNTER, Geometries, type Geometry, HEADER, LAYOUT_VERSION, layoutOf, SEGMENT, THREADS } from './layout.js'
+import { type LimiterHandle, Memory, type Views } from './memory.js'
 import { Pressure } from './pressure.js'
-import { type Midstate, SipHash } from './siphash.js'
+import { repair } from './repair.js'
+import { SipHash } from './siphash.js'
 import { Sketch } from './sketch.js'
+import { type Limiter, SlidingWindow } from './sliding-window.js'
 import { lastOf, type Sink } from './state.js'
+import { type LimiterStatistics, statisticsOf } from './statistics.js'
 import { Sweep } from './sweep.js'
 
 /*
@@ -38,69 +42,45 @@ import { Sweep } from './sweep.js'
  *
  * Memory. One shared buffer of the whole budget, touched as it is used: nothing is allocated by capacity, and nothing
  * on the path of a decision takes time in proportion to the number of buckets. See layout.ts for where things stand.
- * Decisions run on one thread now; the state of a segment is only reached through its record, which has a word for a
- * lock.
+ *
+ * Threads. Any number of threads, each with a LimiterTable of its own over the same buffer, decide as one would:
+ *
+ *   segment   A decision has the lock of its bucket's segment from before it reads the clock until it has counted. So the
+ *             decisions of a bucket come one after the other, and the clock, which is one for all threads (`Clock`), does
+ *             not go back between them: the argument above holds for them as for one thread.
+ *   structure What belongs to no segment (pages and their lists, the sketch, the number of buckets) and what a change of
+ *             it takes along (slots, new and old states) is changed by the owner of one more lock. A thread that wants
+ *             both takes the segment first; one that has the structure never waits for a segment, but passes by those that are
+ *             taken. So no circle of threads can wait for each other.
+ *   sketch    It is read inside the structure too, and then the clock is read again: what was dropped from it meanwhile
+ *             has left the window by the time of the decision.
+ *   numbers   Each thread counts for itself (COUNTER); a reader adds them up.
+ *   waiting   Each wait has an end (locks.ts). A decision that got no lock is a refusal for a second, and is counted.
+ *
+ * Ends. A thread may end between any two stores; what it had locked is repaired by its number. Its decision was never
+ * answered, so that it may be counted or not, but nothing that was counted before may be lost. See repair.ts.
  */
-
-/** The answer to one request. */
-export interface Decision {
-  /** When it was taken: monotonic milliseconds. */
-  at: number
-  admitted: boolean
-  /** Admissions that are left after this decision. */
-  remaining: number
-  /** Seconds, rounded up, until the whole capacity is free again when nothing more is admitted. */
-  resetSeconds: number
-  /** Seconds after which a client that is alone will be admitted: at least 1, at most the window; 0 when admitted. */
-  retryAfterSeconds: number
-}
-
-/** One bucket at one moment. */
-interface BucketView {
-  /** Live admissions, as a decision would count them. */
-  readonly count: number
-  readonly resetSeconds: number
-}
-
-/** What the limiter holds now. */
-export interface LimiterStatistics {
-  readonly buckets: number
-  /** Buckets with room for at most 8 stamps, with a larger ring, and with counters. */
-  readonly sparse: number
-  readonly rings: number
-  readonly counts: number
-  readonly bytesReserved: number
-  /** Bytes of pages that hold slots or states. */
-  readonly bytesInUse: number
-  /** Bytes of all pages that there are for slots and states. */
-  readonly bytesForPages: number
-  readonly admitted: number
-  readonly refused: number
-  /** Refusals that the estimate of the sketch took part in. */
-  readonly sketchRefusals: number
-  /** Admissions that were counted in the sketch because their key got no bucket. */
-  readonly sketchDecisions: number
-  /** Buckets that were moved into the sketch, and the admissions they held. */
-  readonly folded: number
-  readonly foldedAdmissions: number
-  /** Empty buckets that were removed. */
-  readonly dropped: number
-}
 
 interface LimiterOptions {
   /** Memory for everything, in bytes: 256 KiB to 4 GiB (default 1 GiB). Reserved at once, used as it is needed. */
   readonly budgetBytes?: number
+  /** Its monotonic time is one for all threads that use the table: it never goes back from one to another. */
   readonly clock: Clock
   /** 16 secret bytes (default: random). */
   readonly seed?: Uint8Array
+  /** The table of another thread, in place of a new one. `budgetBytes` and `seed` mean nothing then. */
+  readonly handle?: LimiterHandle
+  /** What is written through; for tests. */
+  readonly views?: (views: Views) => Views
 }
 
 const DEFAULT_BUDGET = 2 ** 30
-const MAX_CAPACITY = 2 ** 32 - 1
 
 /** The buckets of all limits of a process. Limits use it through `SlidingWindow`. */
 export class LimiterTable implements Limiter {
   readonly hash: SipHash
+  /** What the hash of keys depends on, 16 bytes. */
+  readonly secret: Uint8Array
   private readonly clock: Clock
   private readonly memory: Memory
   private readonly directory: Directory
@@ -110,15 +90,40 @@ export class LimiterTable implements Limiter {
   private readonly sweeper: Sweep
   private readonly geometries = new Geometries()
 
-  constructor(options: LimiterOptions) {
-    this.hash = new SipHash(options.seed ?? randomBytes(16))
-    this.clock = options.clock
-    this.memory = new Memory(layoutOf(options.budgetBytes ?? DEFAULT_BUDGET))
+  /** RangeError for a budget or seed that is none, and for a handle of another version. */
+  constructor({ budgetBytes = DEFAULT_BUDGET, clock, seed, handle, views }: LimiterOptions) {
+    if (handle !== undefined && handle.version !== LAYOUT_VERSION)
+      throw new RangeError(`a table of version ${handle.version} is not one of version ${LAYOUT_VERSION}`)
+    this.secret = handle?.seed ?? seed ?? randomBytes(16)
+    this.hash = new SipHash(this.secret)
+    this.clock = clock
+    const layout = layoutOf(handle?.buffer.byteLength ?? budgetBytes)
+    this.memory = new Memory(layout, { buffer: handle?.buffer, thread: handle?.thread, views })
     this.directory = new Directory(this.memory)
     this.buckets = new Buckets(this.memory)
     this.sketch = new Sketch(this.memory)
     this.pressure = new Pressure(this.memory, this.directory, this.buckets, this.sketch, this.geometries)
     this.sweeper = new Sweep(this.memory, this.directory, this.buckets, this.geometries, this.clock)
+  }
+
+  /**
+   * The handle for thread number `thread`, which must be used by no other living thread; the thread that made the table is
+   * number 0. From now on decisions take locks.
+   */
+  share(thread: number): LimiterHandle {
+    if (!(Number.isInteger(thread) && thread > 0 && thread < THREADS))
+      throw new RangeError(`threads beside the first one have numbers from 1 to ${THREADS - 1}`)
+    this.memory.share()
+    return { buffer: this.memory.buffer, seed: this.secret, version: LAYOUT_VERSION, thread }
+  }
+
+  /**
+   * Frees what thread number `thread` had locked when it ended, and brings it in order; returns the locks that it had. Call
+   * it when the thread has ended, before its number is given to another one. It never makes a bucket hold less than was
+   * admitted.
+   */
+  repair(thread: number): number {
+    return repair(this.memory, this.directory, this.buckets, this.geometries, thread)
   }
 
   window(identity: string, rateSeconds: number): SlidingWindow {
@@ -135,41 +140,96 @@ export class LimiterTable implements Limiter {
    * See `SlidingWindow.take` for what `capacity` and `cost` mean.
    */
   decide(low: number, high: number, geometry: Geometry, capacity: number, cost: number, decision: Decision): void {
-    const { words } = this.memory
-    const now = this.clock.monotonic()
+    const { memory, directory } = this
+    const { words } = memory
+    const record = directory.record(directory.segmentOf(low))
+    if (!this.begin(record)) {
+      this.busy(geometry, decision)
+      return
+    }
+    let now = this.clock.monotonic()
+    let folded = 0
+    if (now < words[record + SEGMENT.foldedUntil]! * 1_000) {
+      if (!memory.enter()) {
+        this.end(record)
+        this.busy(geometry, decision)
+        return
+      }
+      now = this.clock.monotonic()
+      folded = this.sketch.estimate(low, high, geometry.tens, Math.floor(now))
+    }
     const limit = capacity > MAX_CAPACITY ? MAX_CAPACITY : capacity
-    const slot = this.directory.find(low, high)
+    const slot = directory.find(low, high)
     const state = slot === 0 ? 0 : words[slot + 2]!
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
-    const folded = this.estimate(low, high, geometry, now)
     const left = limit - live - folded - cost
     decision.at = now
+    decision.before = live === 0 ? -1 : lastOf(memory, state)
     if (left >= 0) {
-      this.memory.doubles[COUNTER.admitted]! += 1
-      this.admit(low, high, geometry, state, live, cost, now)
-      decision.admitted = true
-      decision.remaining = left
-      decision.resetSeconds = geometry.seconds
-      decision.retryAfterSeconds = 0
+      if (this.admit(low, high, geometry, state, live, cost, now)) {
+        memory.count(COUNTER.admitted, 1)
+        decision.admitted = true
+        decision.remaining = left
+        decision.resetSeconds = geometry.seconds
+        decision.retryAfterSeconds = 0
+      } else {
+        this.busy(geometry, decision)
+      }
     } else {
-      this.memory.doubles[COUNTER.refused]! += 1
-      if (folded > 0) this.memory.doubles[COUNTER.sketchRefusals]! += 1
+      memory.count(COUNTER.refused, 1)
+      if (folded > 0) memory.count(COUNTER.sketchRefusals, 1)
       decision.admitted = false
       decision.remaining = Math.max(0, left + cost)
       decision.resetSeconds = this.reset(state, live, folded, geometry, now)
       decision.retryAfterSeconds =
         cost > limit ? geometry.seconds : this.retry(low, high, state, live, folded, -left, geometry, now)
     }
+    this.end(record)
   }
 
-  /** The bucket with this hash at the present time. */
-  view(low: number, high: number, geometry: Geometry): BucketView {
+  /**
+   * What a decision with `capacity` would find in the bucket with this hash at the present time. Error when another thread
+   * has it for too long.
+   */
+  peek(low: number, high: number, geometry: Geometry, capacity: number): BucketPeek {
+    const { memory, directory } = this
+    const record = directory.record(directory.segmentOf(low))
+    this.begin(record, true)
+    const inSketch = this.clock.monotonic() < memory.words[record + SEGMENT.foldedUntil]! * 1_000
+    if (inSketch) this.enter(record)
     const now = this.clock.monotonic()
-    const slot = this.directory.find(low, high)
-    const state = slot === 0 ? 0 : this.memory.words[slot + 2]!
+    const folded = inSketch ? this.sketch.estimate(low, high, geometry.tens, Math.floor(now)) : 0
+    const slot = directory.find(low, high)
+    const state = slot === 0 ? 0 : memory.words[slot + 2]!
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
-    const folded = this.estimate(low, high, geometry, now)
-    return { count: live + folded, resetSeconds: this.reset(state, live, folded, geometry, now) }
+    const left = capacity - live - folded
+    const seen = {
+      at: now,
+      used: live + folded,
+      folded,
+      remaining: Math.max(0, left),
+      resetSeconds: this.reset(state, live, folded, geometry, now),
+      retryAfterSeconds: left > 0 ? 0 : this.retry(low, high, state, live, folded, 1 - left, geometry, now),
+      before: live === 0 ? -1 : lastOf(memory, state)
+    }
+    this.end(record)
+    return seen
+  }
+
+  /**
+   * Removes the bucket with this hash, whatever it holds; what is in the sketch stays. Error when another thread has it for
+   * too long.
+   */
+  forget(low: number, high: number): void {
+    const { directory } = this
+    const record = directory.record(directory.segmentOf(low))
+    this.begin(record, true)
+    if (directory.find(low, high) !== 0) {
+      this.enter(record)
+      directory.remove(directory.segment, directory.index)
+      this.buckets.discard(HEADER.leaving)
+    }
+    this.end(record)
   }
 
   /**
@@ -181,43 +241,82 @@ export class LimiterTable implements Limiter {
     return this.sweeper.run(maxMilliseconds)
   }
 
+  /** Everything that the table holds, for a process with the same `secret` and clock; see `Memory.pieces`. */
+  pieces(): Generator<Uint8Array> {
+    return this.memory.pieces()
+  }
+
+  /** Goes on with what another table held, before the first decision; false: it has another budget or layout, and nothing changed. */
+  resume(pieces: Uint8Array): boolean {
+    return this.memory.resume(pieces)
+  }
+
   statistics(): LimiterStatistics {
-    const { words, doubles, layout } = this.memory
-    return {
-      ...this.buckets.census(),
-      buckets: words[HEADER.buckets]!,
-      bytesReserved: layout.bytes,
-      bytesInUse: words[HEADER.pagesInUse]! * PAGE_BYTES,
-      bytesForPages: (layout.endPage - layout.firstPage) * PAGE_BYTES,
-      admitted: doubles[COUNTER.admitted]!,
-      refused: doubles[COUNTER.refused]!,
-      sketchRefusals: doubles[COUNTER.sketchRefusals]!,
-      sketchDecisions: doubles[COUNTER.sketchDecisions]!,
-      folded: doubles[COUNTER.folded]!,
-      foldedAdmissions: doubles[COUNTER.foldedAdmissions]!,
-      dropped: doubles[COUNTER.dropped]!
-    }
+    return statisticsOf(this.memory, this.buckets)
   }
 
   /**
    * Gives the live admissions of the bucket with this hash to `sink`, oldest first; those in the sketch are not among them. Answers the
-   * exact time of the last one.
+   * exact time of the last one. Error when another thread has the bucket for too long.
    */
   pour(low: number, high: number, geometry: Geometry, sink: Sink): number | undefined {
-    const now = this.clock.monotonic()
-    const slot = this.directory.find(low, high)
-    const state = slot === 0 ? 0 : this.memory.words[slot + 2]!
-    if (state === 0 || this.buckets.expire(state, geometry, now) === 0) return undefined
-    this.buckets.pour(state, geometry, Math.floor(now), sink)
-    return lastOf(this.memory, state)
+    const { memory, directory, buckets } = this
+    const record = directory.record(directory.segmentOf(low))
+    this.begin(record, true)
+    try {
+      const now = this.clock.monotonic()
+      const slot = directory.find(low, high)
+      const state = slot === 0 ? 0 : memory.words[slot + 2]!
+      if (state === 0 || buckets.expire(state, geometry, now) === 0) return undefined
+      buckets.pour(state, geometry, Math.floor(now), sink)
+      return lastOf(memory, state)
+    } finally {
+      this.end(record)
+    }
   }
 
-  private estimate(low: number, high: number, geometry: Geometry, now: number): number {
-    const record = this.directory.record(this.directory.segmentOf(low))
-    if (now >= this.memory.words[record + SEGMENT.foldedUntil]! * 1_000) return 0
-    return this.sketch.estimate(low, high, geometry.tens, Math.floor(now))
+  /** Takes the segment with this record; false, or an error if that is `needed`, when another thread has it for too long. */
+  private begin(record: number, needed = false): boolean {
+    const { memory } = this
+    const lock = record + SEGMENT.lock
+    if (!memory.entered && memory.locks.acquire(lock)) return true
+    return this.beginAgain(lock, needed)
   }
 
+  /** A decision of this very thread may have been interrupted by an error of the machine, such as an exhausted stack. */
+  private beginAgain(lock: number, needed: boolean): boolean {
+    const { memory } = this
+    if (memory.entered || memory.locks.owns(lock)) {
+      this.repair(memory.thread)
+      if (memory.locks.acquire(lock)) return true
+    }
+    if (needed) throw tooBusy()
+    return false
+  }
+
+  private end(record: number): void {
+    this.memory.leave()
+    this.memory.locks.release(record + SEGMENT.lock)
+  }
+
+  private enter(record: number): void {
+    if (this.memory.enter()) return
+    this.end(record)
+    throw tooBusy()
+  }
+
+  /** The answer when the bucket cannot be looked at. */
+  private busy(geometry: Geometry, decision: Decision): void {
+    this.memory.count(COUNTER.busy, 1)
+    decision.at = this.clock.monotonic()
+    decision.admitted = false
+    decision.remaining = 0
+    decision.resetSeconds = geometry.seconds
+    decision.retryAfterSeconds = 1
+    decision.before = -1
+  }
+
+  /** Counts an admission; false, and nothing is counted, when the structure cannot be entered. */
   private admit(
     low: number,
     high: number,
@@ -226,27 +325,31 @@ export class LimiterTable implements Limiter {
     live: number,
     cost: number,
     now: number
-  ): void {
-    const segment = this.directory.segmentOf(low)
+  ): boolean {
+    const { memory, directory, buckets, pressure } = this
+    const segment = directory.segmentOf(low)
+    if (found === 0 && !memory.enter()) return false
     const state = found === 0 ? this.newBucket(segment, low, high, geometry, now) : found
-    const stamp = Math.ceil(found === 0 ? now : Math.max(now, lastOf(this.memory, found)))
+    const stamp = Math.ceil(found === 0 ? now : Math.max(now, lastOf(memory, found)))
     if (state === 0) {
-      this.pressure.spill(low, high, geometry.tens, stamp, cost)
-      return
+      pressure.spill(low, high, geometry.tens, stamp, cost)
+      return true
     }
-    this.pressure.focus(segment, state, now)
-    const fitted = this.buckets.fit(state, geometry, stamp, live, cost)
+    pressure.focus(segment, state, now)
+    const fitted = buckets.fit(state, geometry, stamp, live, cost)
     if (fitted === 0) {
+      if (!memory.enter()) return false
       // The bucket stays as it is; what it cannot hold is counted beside it.
-      this.pressure.spill(low, high, geometry.tens, stamp, cost)
-      return
+      pressure.spill(low, high, geometry.tens, stamp, cost)
+      return true
     }
     // Found again, because making room may have moved the slot.
-    if (fitted !== state) this.memory.words[this.directory.find(low, high) + 2] = fitted
-    this.buckets.add(fitted, geometry, now, stamp, cost)
+    if (fitted !== state) buckets.adopt(directory.find(low, high) + 2, state, fitted)
+    buckets.add(fitted, geometry, now, stamp, cost)
+    return true
   }
 
-  /** An empty bucket in the directory, or 0 without memory. */
+  /** An empty bucket in the directory, or 0 without memory. Only inside the structure. */
   private newBucket(segment: number, low: number, high: number, geometry: Geometry, now: number): number {
     this.pressure.focus(segment, 0, now)
     if (!this.directory.reserve(segment) && !this.pressure.evictOne()) return 0
@@ -283,78 +386,11 @@ export class LimiterTable implements Limiter {
   }
 }
 
-/** Makes the limits of actions. */
-export interface Limiter {
-  /**
-   * @param identity whose limit it is; together with the length and the key it names a bucket
-   * @param rateSeconds length of the window: 60 to 86,400 seconds, a multiple of ten
-   */
-  window(identity: string, rateSeconds: number): Pick<SlidingWindow, 'take'>
-  statistics(): LimiterStatistics
+function tooBusy(): Error {
+  return new Error('another thread has this part of the limiter for too long')
 }
 
 /** A wait in whole seconds: rounded up, at least 1, at most `most`. */
 function clamp(seconds: number, most: number): number {
   return Math.min(most, Math.max(1, Math.ceil(seconds)))
-}
-
-/**
- * One limit: a sliding window of fixed length over any number of keys, kept in a table that many limits share.
- *
- * Two windows of the same table with equal identity and length share their buckets; another length is another
- * identity, because admissions cannot be recounted for it.
- */
-export class SlidingWindow {
-  /** Decisions of this window so far. */
-  admitted = 0
-  refused = 0
-  private readonly geometry: Geometry
-  private readonly beginning: Midstate
-  private readonly decision: Decision = { at: 0, admitted: false, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 }
-
-  /**
-   * @param identity whose limit it is; together with the length and the key it names a bucket
-   * @param rateSeconds the window: 60 to 86,400 seconds, a multiple of ten; anything else is a RangeError
-   */
-  constructor(
-    private readonly table: LimiterTable,
-    identity: string,
-    rateSeconds: number
-  ) {
-    this.geometry = table.geometry(rateSeconds)
-    this.beginning = table.hash.prefix(`${rateSeconds}:${identity}`)
-  }
-
-  /**
-   * Decides one request now and counts it when it is admitted. Never throws for any key.
-   *
-   * The answer is one object that the next call of this window overwrites: read it before. It is admitted when at
-   * most `capacity - cost` admissions are alive, so never more than `capacity` (up to 4,294,967,295) happen in any
-   * trailing window. `cost` is how many admissions the request counts for, a whole number from 1 on.
-   */
-  take(key: string, capacity: number, cost = 1): Readonly<Decision> {
-    const { table, decision } = this
-    table.hash.hashText(this.beginning, key)
-    table.decide(table.hash.low, table.hash.high, this.geometry, capacity, cost, decision)
-    if (decision.admitted) this.admitted += 1
-    else this.refused += 1
-    return decision
-  }
-
-  /**
-   * Gives the live admissions of the bucket of `key` to `sink`, oldest first, each with a time that is not before its own. Answers the
-   * exact time of the last one; undefined: there is none.
-   */
-  pour(key: string, sink: Sink): number | undefined {
-    const { table } = this
-    table.hash.hashText(this.beginning, key)
-    return table.pour(table.hash.low, table.hash.high, this.geometry, sink)
-  }
-
-  /** What the bucket of `key` holds now; counts nothing. */
-  inspect(key: string): BucketView {
-    const { table } = this
-    table.hash.hashText(this.beginning, key)
-    return table.view(table.hash.low, table.hash.high, this.geometry)
-  }
 }

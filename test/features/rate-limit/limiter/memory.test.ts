@@ -2,7 +2,8 @@ import t from 'tap'
 import { Directory } from '../../../../src/features/rate-limit/limiter/directory.js'
 import { layoutOf } from '../../../../src/features/rate-limit/limiter/layout.js'
 import { Memory, SIZE_CLASSES } from '../../../../src/features/rate-limit/limiter/memory.js'
-import { LimiterTable, SlidingWindow } from '../../../../src/features/rate-limit/limiter/table.js'
+import { SlidingWindow } from '../../../../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../../../../src/features/rate-limit/limiter/table.js'
 import { systemClock } from '../../../../src/lib/clock.js'
 import { HandClock } from './support/exact-log.js'
 import { random, whole } from './support/random.js'
@@ -171,6 +172,7 @@ t.test('objects never overlap, and an emptied page serves another size', async (
     if (next() < (step % 3_000 < 1_500 ? 0.8 : 0.1)) {
       const sizeClass = next() < 0.8 ? preferred : whole(next, 0, SIZE_CLASSES - 1)
       const address = memory.allocate(sizeClass)
+      memory.journal.commit()
       if (address === 0) continue
       const bytes = owner.subarray(address * 4, address * 4 + sizes[sizeClass]!)
       if (address % 2 !== 0 || bytes.some((byte) => byte !== 0)) t.fail(`step ${step}: ${address} is in use`)
@@ -181,12 +183,16 @@ t.test('objects never overlap, and an emptied page serves another size', async (
       if (entry === undefined) continue
       owner.fill(0, entry[0] * 4, entry[0] * 4 + sizes[entry[1]]!)
       memory.release(entry[0])
+      memory.journal.commit()
       taken.delete(entry[0])
     }
   }
-  for (const address of taken.keys()) memory.release(address)
+  for (const address of taken.keys()) {
+    memory.release(address)
+    memory.journal.commit()
+  }
   const { firstPage, endPage } = memory.layout
   let pages = 0
-  while (memory.allocate(6) !== 0) pages += 1
+  for (; memory.allocate(6) !== 0; pages += 1) memory.journal.commit()
   t.equal(pages, (endPage - firstPage) * 8, 'every page serves one size now')
 })

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { LimiterTable, SlidingWindow } from '../../../../src/features/rate-limit/limiter/table.js'
+import { SlidingWindow } from '../../../../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../../../../src/features/rate-limit/limiter/table.js'
 import { HandClock } from './support/exact-log.js'
 import { random, whole } from './support/random.js'
 

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { geometryOf } from '../../../../src/features/rate-limit/limiter/layout.js'
-import { LimiterTable, SlidingWindow } from '../../../../src/features/rate-limit/limiter/table.js'
+import { SlidingWindow } from '../../../../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../../../../src/features/rate-limit/limiter/table.js'
 import { ExactLog, HandClock } from './support/exact-log.js'
 import { random, whole } from './support/random.js'
 

@@ -1,9 +1,19 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
-import { TRAFFIC_FIELDS } from '../telemetry/event-fields.js'
-import { type EventFilter, EventFilters, type FieldReader } from '../telemetry/event-filter.js'
-import { envelope, type Subscribed } from './subscriptions.js'
+import { TRAFFIC_FIELDS } from './event-fields.js'
+import { type EventFilter, EventFilters, type FieldReader } from './event-filter.js'
+
+/** One type that one subscription names, with where it goes. */
+export interface Subscribed {
+  readonly type: string
+  /** Names of the fields of a traffic event; all of them when absent. */
+  readonly fields?: readonly string[] | undefined
+  /** CEL over `ev`; absent: every event. */
+  readonly filter?: string | undefined
+  /** Ids. */
+  readonly destinations: readonly string[]
+}
 
 /** Writes an object with chosen fields as JSON, straight from what reads them. */
 type Printer = (read: FieldReader) => string
@@ -80,8 +90,6 @@ interface Routes {
   readonly outcomes: Map<string, readonly (readonly [destination: string, print: Printer])[]>
 }
 
-/** The end of an envelope that shows nothing. */
-const NO_OBJECT = 'null}'
 /** Of one type; filters that differ can come to many. */
 const MOST_OUTCOMES = 64
 
@@ -197,15 +205,14 @@ export class TrafficEventQueue {
 
   /** An envelope as JSON up to its object. */
   #head(type: string, at: number): string {
-    const event = envelope({
-      id: newId('ev', at),
-      type,
-      at,
-      account: this.#parts.account(),
-      principal: null,
-      object: null
-    })
-    return JSON.stringify(event).slice(0, -NO_OBJECT.length)
+    const head = {
+      event_id: newId('ev', at),
+      event_type: type,
+      event_timestamp: new Date(at).toISOString(),
+      account_id: this.#parts.account(),
+      principal: null
+    }
+    return `${JSON.stringify(head).slice(0, -1)},"object":`
   }
 }
 

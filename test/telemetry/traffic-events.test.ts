@@ -1,7 +1,6 @@
 import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { REFUSAL_RULE, TrafficQueue } from '../../src/events/sources.js'
-import { TrafficEventQueue } from '../../src/events/traffic.js'
 import { features } from '../../src/features/registry.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'
@@ -11,6 +10,7 @@ import {
   TRAFFIC_FIELDS
 } from '../../src/telemetry/event-fields.js'
 import { EventFilters } from '../../src/telemetry/event-filter.js'
+import { TrafficEventQueue } from '../../src/telemetry/traffic-events.js'
 import { ManualClock } from '../helpers/clock.js'
 
 const SESSION = 'agent_session_start.v0'

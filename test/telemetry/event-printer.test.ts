@@ -1,5 +1,5 @@
 import t from 'tap'
-import { printer } from '../../src/events/traffic.js'
+import { printer } from '../../src/telemetry/traffic-events.js'
 
 const VALUES: Readonly<Record<string, unknown>> = {
   plain: 'text',

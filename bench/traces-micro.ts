@@ -1,0 +1,125 @@
+import type { ConnectionFacts, Exchange } from '../src/flow/exchange.js'
+import { Flow, type FlowRequest } from '../src/flow/flow.js'
+import { HeaderFields } from '../src/flow/headers.js'
+import { RequestTarget } from '../src/flow/target.js'
+import { systemClock } from '../src/lib/clock.js'
+import type { ExchangeRecord } from '../src/telemetry/access-log.js'
+import { encodingOf } from '../src/telemetry/otlp/encoding.js'
+import { TRACES } from '../src/telemetry/otlp/messages.js'
+import { Sampler, type SamplerSettings } from '../src/telemetry/traces/sampler.js'
+import { spansOf } from '../src/telemetry/traces/spans.js'
+import type { TracedExchange } from '../src/telemetry/traces/traced-exchange.js'
+import { Tracer } from '../src/telemetry/traces/tracer.js'
+import { type MicroResult, timed } from './timing.js'
+
+const PEER = { address: '192.0.2.1', port: 40_000 }
+const FIELDS = ['Host', 'app.example', 'User-Agent', 'bench/1', 'Accept', '*/*', 'X-Forwarded-For', '192.0.2.1']
+const UNSAMPLED = ['traceparent', '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00']
+
+const connection = {
+  id: 1,
+  listener: 'listen',
+  peer: PEER,
+  local: { address: '192.0.2.2', port: 80 },
+  startedAt: 0,
+  bytesIn: 0,
+  bytesOut: 0
+} satisfies ConnectionFacts
+
+const head = {
+  method: 'GET',
+  target: '/a/b?c=d',
+  authority: 'app.example',
+  scheme: 'http',
+  version: '1.1',
+  headers: FIELDS
+} as const
+const entry = { id: 'listen', protocol: 'http', host: 'app.example', port: 80, region: '' } as const
+const sent = { bytesIn: 100, bytesOut: 200, firstByteAt: 1, endedAt: 2 }
+const tried = { at: 2, server: 'http://127.0.0.1:3000', status: 200, failure: undefined }
+const route = { edge: 'edge', id: 'route', path: '/a', match: 'prefix' } as const
+
+function makeFlow(fields: readonly string[]): Flow & { readonly request: FlowRequest } {
+  const flow = new Flow(connection, entry, PEER.address, PEER.port)
+  flow.request = {
+    head,
+    version: '1.1',
+    method: 'GET',
+    target: RequestTarget.fromRequestLine(head.method, head.target, head.authority, head.scheme) as RequestTarget,
+    pathForm: 'strict',
+    headers: new HeaderFields(fields),
+    body: new Uint8Array(0),
+    receivedAt: 0
+  }
+  return flow as Flow & { readonly request: FlowRequest }
+}
+
+/** The whole of what an exchange pays: its beginning, one try, its end. The same without a tracer is taken off. */
+function exchange(
+  settings: SamplerSettings,
+  fields: readonly string[],
+  take: (traced: TracedExchange) => void
+): number {
+  const sampler = new Sampler(settings)
+  const tracer = new Tracer({ clock: systemClock, sampler, propagates: true, buckets: true, take })
+  const request = head as unknown as Exchange['request']
+  const run = (traced: boolean) => {
+    const flow = made[at++ & MASK] as ReturnType<typeof makeFlow>
+    flow.request.headers = new HeaderFields(fields)
+    flow.explainer = undefined
+    const id = flow.requestId
+    flow.trace = traced ? tracer.begins(flow, 1) : undefined
+    flow.trace?.sends(flow.request.headers, 1)
+    flow.trace?.answered(tried)
+    const record: ExchangeRecord = {
+      connection,
+      request,
+      flow,
+      route,
+      revision: 1,
+      status: 200,
+      code: undefined,
+      sent,
+      duration: 3,
+      upstreamDuration: 1,
+      reusedConnection: true,
+      tries: undefined
+    }
+    if (traced) tracer.ended(record, 1)
+    return id.length
+  }
+  const made = Array.from({ length: MASK + 1 }, () => makeFlow(fields))
+  let at = 0
+  const without = timed(CALLS, () => run(false))
+  return timed(CALLS, () => run(true)) - without
+}
+
+const MASK = 1_023
+const CALLS = 200_000
+
+/** What traces cost an exchange, and what its spans cost beside it. */
+export function tracesMicro(): MicroResult[] {
+  let last: TracedExchange | undefined
+  const keep = (traced: TracedExchange) => {
+    last = traced
+  }
+  const off = { sampler: 'always_off', ratio: 0 } as const
+  const parent = { sampler: 'parentbased_always_on', ratio: 1 } as const
+  const ratio = { sampler: 'traceidratio', ratio: 0.000_001 } as const
+  const on = { sampler: 'always_on', ratio: 1 } as const
+  const results: MicroResult[] = [
+    { name: 'not sampled, the trace begins here', nanoseconds: exchange(off, FIELDS, keep) },
+    { name: 'not sampled by ratio', nanoseconds: exchange(ratio, FIELDS, keep) },
+    { name: 'not sampled, as the parent says', nanoseconds: exchange(parent, [...FIELDS, ...UNSAMPLED], keep) },
+    { name: 'sampled, with one try', nanoseconds: exchange(on, FIELDS, keep) }
+  ]
+  const traced = last as TracedExchange
+  for (const protocol of ['http/protobuf', 'http/json'] as const) {
+    const encoding = encodingOf(protocol, TRACES, { attributes: [], version: '' })
+    const nanoseconds = timed(20_000, () => {
+      for (const span of spansOf(traced)) encoding.item(span)
+    })
+    results.push({ name: `its two spans as ${protocol}, beside traffic`, nanoseconds })
+  }
+  return results
+}

@@ -1,0 +1,80 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { pipeline, Readable } from 'node:stream'
+import { createGzip } from 'node:zlib'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { packageRoot, shippedFile } from '../../lib/files.js'
+import { queryOf, type Router, route } from '../calls.js'
+
+/** Below this path lies everything that the page loads. */
+const BELOW = '/dashboard'
+
+/** The pages are served as they are written. */
+const PAGES = join(packageRoot(), 'src', 'api', 'dashboard', 'pages')
+
+/** Installed packages, and their files beside what the package's name leads to; nothing else of them is served. */
+const LIBRARIES = [
+  ['preact', 'preact.module.js'],
+  ['preact/hooks', 'hooks.module.js'],
+  ['htm', 'htm.module.js'],
+  ['uplot', 'uPlot.iife.min.js'],
+  ['uplot', 'uPlot.min.css']
+] as const
+
+/** Nothing comes from elsewhere and nothing goes there. The one text within the page is its import map, known by its hash. */
+function securityPolicy(page: string): string {
+  const map = /<script type="importmap">([\s\S]*?)<\/script>/.exec(page)?.[1]
+  if (map === undefined) throw new TypeError('the page has no import map')
+  return [
+    "default-src 'none'",
+    `script-src 'self' 'sha256-${createHash('sha256').update(map).digest('base64')}'`,
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'"
+  ].join('; ')
+}
+
+/** The dashboard at `/`. Its files need no key; the calls that it makes do. Needs the static files of `addDocsPages`. */
+export function addDashboard(router: Router): void {
+  const policy = securityPolicy(readFileSync(join(PAGES, 'index.html'), 'utf8'))
+  const open = { open: true, entrance: 'dashboard' } as const
+  const serve = (path: string, name: string, folder: string, maxAge: string | number) => {
+    route(router, 'GET', path, open, async (request, reply) => {
+      queryOf(request, [])
+      reply.header('content-security-policy', policy).header('referrer-policy', 'no-referrer')
+      return reply.sendFile(name, folder, { maxAge, cacheControl: true })
+    })
+  }
+  const compressed = new Set<string>()
+  const add = (path: string, file: string, maxAge: string | number) => {
+    compressed.add(path)
+    serve(path, basename(file), dirname(file), maxAge)
+  }
+  add('/', join(PAGES, 'index.html'), 0)
+  for (const name of readdirSync(PAGES)) {
+    if (name !== 'index.html') add(`${BELOW}/${name}`, join(PAGES, name), 0)
+  }
+  for (const [library, name] of LIBRARIES) {
+    add(`${BELOW}/lib/${name}`, shippedFile(import.meta.url, library, name), '1h')
+  }
+  router.server.addHook('onSend', async (request, reply, payload) =>
+    compressed.has(request.url) ? compress(request, reply, payload) : payload
+  )
+}
+
+/** The files are few and small, and a browser keeps them: they are compressed as they are sent. */
+function compress(request: FastifyRequest, reply: FastifyReply, payload: unknown): unknown {
+  reply.header('vary', 'accept-encoding')
+  const accepted = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(String(request.headers['accept-encoding'] ?? ''))
+  if (!accepted || reply.statusCode !== 200 || request.method === 'HEAD' || !(payload instanceof Readable))
+    return payload
+  reply.header('content-encoding', 'gzip').removeHeader('content-length')
+  const packed = createGzip()
+  // Each of the two is destroyed with the other; what failed is reported by the one that is sent.
+  pipeline(payload, packed, () => {})
+  return packed
+}

@@ -1,0 +1,142 @@
+/** Events: where they go, whether they arrive, and those that could not be delivered. */
+
+import { call } from './api.js'
+import { Action, Badge, bytesText, Empty, html, Listed, Page, refusalOf, Table, useList, When } from './ui.js'
+
+const EVERY = 5_000
+const COMMAND = `curl -X POST http://127.0.0.1:4040/event_destinations -H "authorization: Bearer $SLUICE_API_KEY" \\
+  -H 'service-version: 2' -H 'content-type: application/json' \\
+  -d '{"target": {"webhook": {"url": "https://example.com/hook"}}}'`
+const TONES = /** @type {Record<string, string>} */ ({ ok: 'good', failing: 'bad', unsupported: 'warn' })
+
+/**
+ * The page; `#/events/{destination}` shows what could not be delivered there.
+ * @param {{ path: string[] }} props
+ */
+export default function EventsPage({ path: [open] }) {
+  const destinations = useList('/event_destinations', 'event_destinations', { every: EVERY })
+  const subscriptions = useList('/event_subscriptions', 'event_subscriptions', { every: EVERY })
+  const reason = refusalOf('event_destination.update')
+  const test = async (/** @type {any} */ row) => {
+    const { delivered, error } = await call('POST', `/event_destinations/${row.id}/test`)
+    if (!delivered) throw new Error(`The test was not delivered: ${error}`)
+  }
+  if (open !== undefined) return html`<${DeadLetters} id=${open} />`
+  return html`<${Page} title="Events" lead="What happens is delivered to destinations that are subscribed to it.">
+    <h2>Destinations</h2>
+    <${Listed} list=${destinations}>
+      <${Table}
+        label="Destinations of events"
+        rows=${destinations.rows ?? []}
+        id=${(/** @type {any} */ row) => row.id}
+        tone=${(/** @type {any} */ row) => (row.delivery?.state === 'failing' ? 'bad' : undefined)}
+        empty=${html`<${Empty} title="No destination" command=${COMMAND}>Events go to webhooks, files, standard output and services of clouds.<//>`}
+        columns=${[
+          {
+            title: 'Destination',
+            cell: (/** @type {any} */ row) => `${kindOf(row)}${row.description ? ` · ${row.description}` : ''}`
+          },
+          {
+            title: 'State',
+            cell: (/** @type {any} */ { delivery }) =>
+              delivery === null
+                ? '–'
+                : html`<${Badge} tone=${TONES[delivery.state]} title=${delivery.reason ?? ''}>${delivery.state}<//> ${delivery.state === 'ok' ? '' : (delivery.last_error ?? delivery.reason ?? '')}`
+          },
+          { title: 'Delivered', numeric: true, cell: (/** @type {any} */ row) => row.delivery?.delivered ?? '–' },
+          { title: 'Waiting', numeric: true, cell: (/** @type {any} */ row) => row.delivery?.waiting ?? '–' },
+          { title: 'Dropped', numeric: true, cell: (/** @type {any} */ row) => row.delivery?.dropped ?? '–' },
+          {
+            title: 'Not delivered',
+            cell: (/** @type {any} */ row) =>
+              html`<a href=${`#/events/${row.id}`}>${row.delivery?.dead_letters ?? 0}</a>`
+          },
+          {
+            title: 'Commands',
+            cell: (/** @type {any} */ row) =>
+              html`<${Action} label="Send a test" reason=${reason} run=${() => test(row)} done="Delivered" />`
+          }
+        ]}
+      />
+    <//>
+    <h2>Subscriptions</h2>
+    <${Listed} list=${subscriptions}>
+      <${Table}
+        label="Subscriptions"
+        rows=${subscriptions.rows ?? []}
+        id=${(/** @type {any} */ row) => row.id}
+        empty=${html`<p>No subscription: nothing is sent yet. <code>POST /event_subscriptions</code> says which types go where.</p>`}
+        columns=${[
+          { title: 'Subscription', cell: (/** @type {any} */ row) => row.description || row.id },
+          {
+            title: 'Types',
+            cell: (/** @type {any} */ row) => row.sources.map((/** @type {any} */ source) => source.type).join(', ')
+          },
+          {
+            title: 'Destinations',
+            cell: (/** @type {any} */ row) => row.destinations.map((/** @type {any} */ one) => one.id).join(', ')
+          }
+        ]}
+      />
+    <//>
+  <//>`
+}
+
+/** @param {any} row */
+function kindOf({ target, id }) {
+  const [kind, value] = Object.entries(target ?? {}).find(([, one]) => one !== null) ?? [id, {}]
+  const { url, path, stream_arn: arn } = /** @type {any} */ (value) ?? {}
+  return [kind, url ?? path ?? arn].filter((part) => part !== undefined).join(' ')
+}
+
+/** @param {{ id: string }} props */
+function DeadLetters({ id }) {
+  const list = useList(`/event_destinations/${id}/dead_letters`, 'dead_letters', { every: EVERY })
+  const reason = refusalOf('dead_letters')
+  const path = `/event_destinations/${id}`
+  const again = (/** @type {Promise<unknown>} */ made) => made.then(() => list.reload())
+  const none = (list.rows ?? []).length === 0
+  return html`<${Page}
+    title="Not delivered"
+    lead=${html`Events for <code>${id}</code> that could not be delivered. <a href="#/events">All destinations</a>`}
+    actions=${html`<${Action}
+        label="Deliver all again"
+        reason=${reason ?? (none ? 'There is nothing to deliver.' : undefined)}
+        run=${() => again(call('POST', `${path}/redeliver`))}
+      />
+      <${Action}
+        label="Drop all"
+        tone="danger"
+        reason=${reason ?? (none ? 'There is nothing to drop.' : undefined)}
+        confirm="These events are lost then."
+        run=${() => again(call('DELETE', `${path}/dead_letters`))}
+      />`}
+  >
+    <${Listed} list=${list}>
+      <${Table}
+        label="Events that could not be delivered"
+        rows=${list.rows ?? []}
+        id=${(/** @type {any} */ row) => row.id}
+        empty=${html`<${Empty} title="Everything was delivered">An event that fails for longer than its destination's patience stands here.<//>`}
+        columns=${[
+          { title: 'Event', cell: (/** @type {any} */ row) => html`<code>${row.event_id ?? row.id}</code>` },
+          { title: 'Type', cell: (/** @type {any} */ row) => row.event_type ?? '–' },
+          {
+            title: 'At',
+            cell: (/** @type {any} */ row) => html`<${When} at=${row.event_timestamp ?? row.created_at} />`
+          },
+          { title: 'Why', cell: (/** @type {any} */ row) => row.reason },
+          { title: 'Attempts', numeric: true, cell: (/** @type {any} */ row) => row.attempts },
+          { title: 'Size', numeric: true, cell: (/** @type {any} */ row) => bytesText(row.size) },
+          {
+            title: 'Commands',
+            cell: (/** @type {any} */ row) => html`<div class="actions">
+              <${Action} label="Deliver again" reason=${reason} run=${() => again(call('POST', `${path}/dead_letters/${row.id}/redeliver`))} />
+              <${Action} label="Drop" tone="danger" reason=${reason} confirm="This event is lost then." run=${() => again(call('DELETE', `${path}/dead_letters/${row.id}`))} />
+            </div>`
+          }
+        ]}
+      />
+    <//>
+  <//>`
+}

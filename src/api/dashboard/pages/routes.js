@@ -1,0 +1,141 @@
+/** The map of what serves: listeners, edges, routes, modules and backends, with what goes through them. */
+
+import { call } from './api.js'
+import { Badge, Empty, Field, html, Page, Problem, useLoad, useState, When } from './ui.js'
+
+const EVERY = 2_000
+const DAY = 86_400_000
+/** A certificate that ends sooner is worth a look. Days. */
+const SOON = 21
+const STATES = /** @type {Record<string, string>} */ ({ up: 'good', down: 'bad', unchecked: '' })
+
+/** The page. */
+export default function RoutesPage() {
+  const { data, error } = useLoad(() => call('GET', '/map'), [], { every: EVERY })
+  const [wanted, want] = useState('')
+  const word = wanted.toLowerCase()
+  const meant = (/** @type {any} */ edge) => word === '' || JSON.stringify(edge).toLowerCase().includes(word)
+  const edges = (data?.edges ?? []).filter(meant)
+  const tcp = (data?.tcp_edges ?? []).filter(meant)
+  const none = data !== undefined && data.edges.length + data.tcp_edges.length === 0
+  return html`<${Page} title="Routes" lead="What serves here, and what went through it in the last minute.">
+    <${Problem} error=${error} />
+    ${data === undefined ? (error === undefined ? html`<p class="wait" role="status">Loading …</p>` : null) : html`<${Listeners} listeners=${data.listeners} />`}
+    ${
+      none
+        ? html`<${Empty} title="No route leads anywhere yet" command="npm start -- --upstream http://127.0.0.1:3000">
+            Name an upstream, write a site file, or make an edge with <code>POST /edges/https</code>.
+          <//>`
+        : html`<div class="filters"><${Field} label="Find"><input type="search" placeholder="host, path, backend" value=${wanted} onInput=${(/** @type {any} */ event) => want(event.target.value)} /><//></div>`
+    }
+    ${data?.omitted > 0 ? html`<p class="note">${data.omitted} more edges are left out.</p>` : null}
+    ${edges.map((/** @type {any} */ edge) => html`<${Edge} key=${edge.id} edge=${edge} />`)}
+    ${tcp.map((/** @type {any} */ edge) => html`<${TcpEdge} key=${edge.id} edge=${edge} />`)}
+    ${!none && data !== undefined && edges.length + tcp.length === 0 ? html`<p role="status">Nothing here has “${wanted}” in it.</p>` : null}
+  <//>`
+}
+
+/** @param {{ listeners: readonly any[] }} props */
+function Listeners({ listeners }) {
+  return html`<section class="panel" aria-label="Listeners">
+    <h2>Listeners</h2>
+    <ul class="row">
+      ${listeners.map(
+        ({ key, host, port, tls, name }) =>
+          html`<li key=${key}><code>${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}</code> <span class="small">${name}</span></li>`
+      )}
+    </ul>
+  </section>`
+}
+
+/** @param {{ edge: any }} props */
+function Edge({ edge: { id, hosts, every_host: every, protocol, rates, routes } }) {
+  const title = every
+    ? 'Every other host'
+    : hosts.map((/** @type {any} */ { host, port }) => `${host}:${port}`).join(', ')
+  const certificates = new Map(
+    hosts.flatMap((/** @type {any} */ { certificate }) => (certificate === null ? [] : [[certificate.id, certificate]]))
+  )
+  const without =
+    protocol === 'https' && !every && hosts.some((/** @type {any} */ { certificate }) => certificate === null)
+  return html`<section class="panel edge" aria-label=${title}>
+    <h2>${title}</h2>
+    <p class="row">
+      <${Badge}>${protocol}<//> <${Rates} rates=${rates} place=${`traffic?edge=${id}`} />
+      ${[...certificates.values()].map((one) => html`<${Certificate} certificate=${one} />`)}
+      ${without ? html`<${Badge} title="Clients with TLS cannot come by this name">no certificate<//>` : null}
+    </p>
+    ${routes.length === 0 ? html`<p class="small">No route: every request gets 404.</p>` : null}
+    <ul class="tree">
+      ${routes.map((/** @type {any} */ route) => html`<${Route} key=${route.id} route=${route} />`)}
+    </ul>
+  </section>`
+}
+
+/** @param {{ edge: any }} props */
+function TcpEdge({ edge: { id, ports, modules, rates, backend } }) {
+  const title = ports.map((/** @type {any} */ { host, port }) => `${host === '' ? '' : `${host}:`}${port}`).join(', ')
+  return html`<section class="panel edge" aria-label=${`TCP ${title}`}>
+    <h2>${title}</h2>
+    <p class="row"><${Badge}>tcp<//> <${Rates} rates=${rates} what="connections" /> <${Modules} modules=${modules} id=${id} /></p>
+    <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
+  </section>`
+}
+
+/** @param {{ route: any }} props */
+function Route({ route: { id, match, path, modules, rates, backend } }) {
+  return html`<li>
+    <p class="row">
+      <code>${path}${match === 'prefix' ? ' …' : ''}</code> <${Rates} rates=${rates} place=${`traffic?route=${id}`} />
+      <${Modules} modules=${modules} id=${id} />
+    </p>
+    <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
+  </li>`
+}
+
+/** @param {{ modules: readonly string[], id: string }} props */
+function Modules({ modules, id }) {
+  return html`${modules
+    .filter((name) => name !== 'backend')
+    .map((name) =>
+      name === 'traffic_policy'
+        ? html`<a class="badge info" href=${`#/policies/${id}`}>traffic_policy</a> `
+        : html`<${Badge}>${name}<//> `
+    )}`
+}
+
+/** @param {{ backend: any }} props */
+function Backend({ backend }) {
+  if (backend === null) return html`<span class="small">no backend</span>`
+  const { id, form, to, servers, members } = backend
+  return html`<p class="row">
+      <span>→ ${to === null ? form : html`<code>${to}</code>`}</span> <span class="small">${id}</span>
+      ${servers.map((/** @type {any} */ one) => html`<${Badge} tone=${STATES[one.status] ?? 'warn'} title=${one.reason ?? ''}>${servers.length > 1 ? `${one.server} ` : ''}${one.status}<//>`)}
+      ${form === 'tunnels' && servers.length === 0 ? html`<${Badge} tone="bad">no agent<//>` : null}
+    </p>
+    ${
+      members.length === 0
+        ? null
+        : html`<ul class="tree">
+            ${members.map((/** @type {any} */ one) => html`<li>${one.weight === null ? null : html`<span class="small">weight ${one.weight}</span>`}<${Backend} backend=${one.backend} /></li>`)}
+          </ul>`
+    }`
+}
+
+/**
+ * What went through in the last minute; a link to it where there is one.
+ * @param {{ rates: any, place?: string, what?: string }} props
+ */
+function Rates({ rates: { requests, failed, refused }, place, what = 'requests' }) {
+  const text = `${requests} ${what} a minute`
+  const share = (/** @type {number} */ count) => `${requests === 0 ? 0 : Math.round((100 * count) / requests)} %`
+  return html`${place === undefined ? html`<span>${text}</span>` : html`<a href=${`#/${place}`}>${text}</a>`}
+    ${failed > 0 ? html` <${Badge} tone="bad">${failed} failed (${share(failed)})<//>` : null}
+    ${refused > 0 ? html` <${Badge} tone="warn">${refused} refused (${share(refused)})<//>` : null}`
+}
+
+/** @param {{ certificate: any }} props */
+function Certificate({ certificate: { not_after: until } }) {
+  const days = Math.floor((Date.parse(until) - Date.now()) / DAY)
+  return html`<${Badge} tone=${days < 0 ? 'bad' : days < SOON ? 'warn' : 'good'}>certificate: ${days < 0 ? 'ended' : `${days} days`}<//> <span class="small"><${When} at=${until} /></span>`
+}

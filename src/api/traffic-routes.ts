@@ -1,0 +1,42 @@
+import { type Account, type Handler, LIMIT, queryOf, type Router, readCount, route, serving } from './calls.js'
+import { EVENT_STREAM_TYPE, EventStream } from './event-stream.js'
+
+/** Traffic in numbers. */
+export const TRAFFIC_PATH = '/traffic'
+/** Each second as it ends. */
+export const TRAFFIC_STREAM_PATH = `${TRAFFIC_PATH}/stream`
+/** What serves, from listeners to backends. */
+export const MAP_PATH = '/map'
+
+const SECONDS = { ...LIMIT, most: 600, absent: 120 }
+
+/** Shows traffic in numbers and as a map. */
+export function addTraffic(router: Router, account: Account): void {
+  const { traffic } = account
+  route(router, 'GET', TRAFFIC_PATH, {}, async (request, reply) => {
+    const seconds = readCount(queryOf(request, ['seconds']), 'seconds', SECONDS)
+    return serving(reply, account).send(traffic.history(seconds))
+  })
+  route(router, 'GET', TRAFFIC_STREAM_PATH, {}, follow(account))
+  route(router, 'GET', MAP_PATH, {}, async (request, reply) => {
+    queryOf(request, [])
+    return serving(reply, account).send(traffic.map())
+  })
+}
+
+function follow(account: Account): Handler {
+  return async (request, reply) => {
+    queryOf(request, [])
+    serving(reply, account).header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
+    // The stream of an answer without a body would never end.
+    if (request.method === 'HEAD') return reply.send()
+    const stream = new EventStream()
+    stream.stops(
+      account.traffic.follow(
+        (second) => stream.give('second', second),
+        () => stream.over()
+      )
+    )
+    return reply.send(stream)
+  }
+}

@@ -1,0 +1,79 @@
+import type { PolicyLanguage } from '../control/policies.js'
+import type { TestProblem } from '../control/policy-tests.js'
+import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
+import { functionMeaning, variableMeaning } from '../expression/meanings/meaning.js'
+import { actions } from '../features/registry.js'
+import { systemClock } from '../lib/clock.js'
+import { noGeo } from '../lib/geo.js'
+import type { Json } from '../lib/json.js'
+import { UserAgents } from '../lib/user-agent.js'
+import { type Action, resultMeanings, resultsOf } from '../policy/action.js'
+import { policySchema } from '../policy/json-schema.js'
+import type { PolicyServices } from '../policy/services.js'
+import { policyProblems } from './policy-check.js'
+import type { PolicyTestRun } from './stored-tests.js'
+
+/** The variables and functions that expressions can name, and what each of them means. */
+export function languageCatalogue() {
+  const results = resultsOf(actions)
+  const published = resultMeanings(actions)
+  const variables = documentedVariables({ results, clock: systemClock, geo: noGeo, userAgent: new UserAgents() })
+  return {
+    variables: variables.map((one) => {
+      return { ...one, description: published.get(one.path) ?? variableMeaning(one.path) ?? '' }
+    }),
+    functions: documentedFunctions({ random: Math.random }).map((one) => {
+      const [description = '', example = '', value = ''] = functionMeaning(one.signature) ?? []
+      return { ...one, description, example, value }
+    })
+  }
+}
+
+/** The language of policies by the services that run them. */
+export function policyLanguage(services: PolicyServices, runTests: PolicyTestRun): PolicyLanguage {
+  let described: Json | undefined
+  return {
+    check: policyProblems(services, actions),
+    describe() {
+      described ??= describeLanguage()
+      return described
+    },
+    async test(policy, tests) {
+      const { problems, cases } = await runTests({ policy, tests })
+      return {
+        passed: cases.filter(({ failure }) => failure === undefined).length,
+        failed: cases.filter(({ failure }) => failure !== undefined).length,
+        cases: cases.map(({ name, line, failure }) => {
+          return { name, line, passed: failure === undefined, failure: failure === undefined ? null : shown(failure) }
+        }),
+        problems: problems.map(shown)
+      }
+    }
+  }
+}
+
+function shown({ code, message, path, line, column, failed }: TestProblem): Json {
+  const { what = null, expected = null, found = null } = failed ?? {}
+  return { code, message, path, line, column, what, expected, found }
+}
+
+function describeLanguage(): Json {
+  const { variables, functions } = languageCatalogue()
+  return {
+    schema: policySchema(actions) as Json,
+    actions: actions.flatMap(actionShown),
+    variables: variables.map(({ path, type, phases, optional = false, description }) => {
+      return { path, type, phases: phases ?? 'all', optional, description }
+    }),
+    functions: functions.map((one) => {
+      const { signature, description, example, value } = one
+      return { signature, phases: ('phases' in one && one.phases) || 'all', description, example, value }
+    })
+  }
+}
+
+function actionShown(action: Action): Json[] {
+  if (action.availability === 'unsupported') return []
+  const { type, summary, phases, terminates, configOptional } = action
+  return [{ type, summary, phases, terminates, config_optional: configOptional }]
+}

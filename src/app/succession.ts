@@ -1,0 +1,78 @@
+import { writeSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { MAX_CAPACITY, undecided } from '../features/rate-limit/limiter/decision.js'
+import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import { type Clock, clockOrigin } from '../lib/clock.js'
+import type { OwnTicketKeys } from '../proxy/ticket-keys.js'
+import type { Admissions, Foundation, Host } from './foundation.js'
+
+/** What a process that takes the place of another one goes on with. Secrets as Base64. */
+export interface HandedState {
+  readonly clockOrigin: number
+  readonly limiterSecret: string
+  readonly ticketKeys: string
+  /**
+   * Writes the counters of limits into a new file that its owner alone may read; answers true. The table is written in one go, so that it
+   * is whole: about 50 ms for each 100 MB of it. What this thread admits from then on goes to `later`. Rejects with the system's error.
+   */
+  writeLimits(path: string, later: (admissions: Admissions) => void): Promise<boolean>
+}
+
+export function stateOf(clock: Clock, limiter: LimiterTable, ticketKeys: OwnTicketKeys): HandedState {
+  return {
+    clockOrigin: clockOrigin(clock),
+    limiterSecret: Buffer.from(limiter.secret).toString('base64'),
+    ticketKeys: ticketKeys.current().toString('base64'),
+    writeLimits: async (path, later) => {
+      const file = await open(path, 'w', 0o600)
+      try {
+        // In one turn with what is written: nothing is admitted between.
+        report(limiter, later)
+        for (const piece of limiter.pieces()) {
+          for (let at = 0; at < piece.length; ) at += writeSync(file.fd, piece, at, piece.length - at)
+        }
+      } finally {
+        await file.close()
+      }
+      return true
+    }
+  }
+}
+
+/** Reports what the table admits from now on, gathered over a turn of the loop. Until then a decision costs nothing for it. */
+function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admissions) => void): void {
+  const decide = limiter.decide.bind(limiter)
+  let gathered: number[] = []
+  limiter.decide = (low, high, geometry, capacity, cost, decision) => {
+    decide(low, high, geometry, capacity, cost, decision)
+    if (!decision.admitted) return
+    if (gathered.length === 0) {
+      setImmediate(() => {
+        const batch = gathered
+        gathered = []
+        later(batch)
+      })
+    }
+    gathered.push(low, high, geometry.seconds, cost)
+  }
+}
+
+/** Counts what another table has admitted. A moment later than it was: no window holds more than its capacity because of that. */
+function count(limiter: LimiterTable, admissions: Admissions): void {
+  const decision = undecided()
+  for (let at = 0; at + 4 <= admissions.length; at += 4) {
+    const [low = 0, high = 0, seconds = 0, cost = 1] = admissions.slice(at, at + 4)
+    limiter.decide(low, high, limiter.geometry(seconds), MAX_CAPACITY, cost, decision)
+  }
+}
+
+/** Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. */
+export async function takePlace(
+  { predecessor }: Pick<Host, 'predecessor'>,
+  { limiter, log }: Pick<Foundation, 'limiter' | 'log'>
+): Promise<void> {
+  if (predecessor === undefined) return
+  const limits = await predecessor.limits()
+  if (limits !== undefined && limiter.resume(limits)) predecessor.admitted((admissions) => count(limiter, admissions))
+  else log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
+}

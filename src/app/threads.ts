@@ -1,0 +1,377 @@
+import { randomInt } from 'node:crypto'
+import { getHeapStatistics } from 'node:v8'
+import type { Worker } from 'node:worker_threads'
+import type { Logger } from 'pino'
+import type { WorkerState } from '../control/calls.js'
+import type { EndedSessions } from '../features/login/ended-sessions.js'
+import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
+import { THREADS } from '../features/rate-limit/limiter/layout.js'
+import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import { ReplayBook } from '../features/webhook/replays.js'
+import type { Clock } from '../lib/clock.js'
+import { atMost } from '../lib/concurrency.js'
+import { threadBeside } from '../lib/files.js'
+import type { Lookup } from '../lib/names/lookups.js'
+import { clearHoldings, type HoldingsMemory, holdingsMemory } from '../lib/shared-holdings.js'
+import type { MadeRecords } from '../lib/shared-records.js'
+import type { Options } from '../options/options.js'
+import type { Found } from '../proxy/health.js'
+import type { Drained } from '../proxy/ports.js'
+import { BUDGET_NUMBERS, budgetName } from '../proxy/retries.js'
+import type { OutageState } from '../proxy/server.js'
+import type { SocketDealer } from '../proxy/threads/dealer.js'
+import { type HeldTunnels, TunnelDirectory } from '../proxy/threads/tunnel-outlet.js'
+import type { TicketKeys } from '../proxy/ticket-keys.js'
+import type { UnitServers } from '../proxy/unit-servers.js'
+import { ReplicaPool } from '../runtime/replicas/pool.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import type { Metrics } from '../telemetry/metrics.js'
+import { observeWorkers, type UpstreamState, type WorkerCounts } from '../telemetry/observed-metrics.js'
+import { CountedElsewhere } from '../telemetry/relayed-traffic.js'
+import type { SpanExporter } from '../telemetry/traces/span-exporter.js'
+import type { Subscribed } from '../telemetry/traffic-events.js'
+import { CarryingThread } from './carrying-thread.js'
+import type { ServerHealth } from './data-plane.js'
+import type { FromTrafficThread, ThreadQuestion, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
+
+/** Where what threads write goes. Does not throw. */
+export interface ThreadOutput {
+  /** Takes whole lines of the log. */
+  lines(text: string): void
+  /** So many lines had no room. */
+  lost(lines: number): void
+}
+
+interface ThreadsParts {
+  readonly size: number
+  /** MiB that the heap of each may have; undefined: as many as that of this thread. */
+  readonly heap: number | undefined
+  readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter'>
+  readonly ticketKeys: TicketKeys
+  readonly dealer: SocketDealer
+  readonly limiter: LimiterTable
+  readonly metrics: Metrics
+  readonly looked: (lookup: Lookup) => void
+  readonly output: ThreadOutput
+  /** Takes whole lines of the access log. */
+  readonly access: (lines: readonly string[]) => void
+  readonly limitsElsewhere: LimitsElsewhere
+  readonly log: Logger
+  readonly clock: Clock
+  readonly events: TrafficEvents
+  /** The servers of this thread, which judges how they do. */
+  readonly servers: UnitServers
+  /** Breakers and retry budgets, which all threads have together. */
+  readonly records: MadeRecords
+  readonly tunnels: HeldTunnels
+  /** Spans of exchanges, and how many spans had no room; undefined: no traces are made. */
+  readonly spans: SpanIntake | undefined
+  /** Logins that were ended. */
+  readonly ended: EndedSessions
+  readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
+}
+
+/** What is subscribed to, and where written events go. */
+interface TrafficEvents {
+  subscribe(follower: (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void): unknown
+  written(destination: string, event: string): void
+}
+
+/** Takes what sampled exchanges leave. */
+type SpanIntake = Pick<SpanExporter, 'take' | 'lost'>
+
+/** How often ticket keys are looked at and deliveries of webhooks are forgotten, how long a scrape waits for what threads have counted, and a stop beside the drain. Milliseconds. */
+const UPKEEP_EVERY = 60_000
+const COUNT_WITHIN = 250
+const DRAIN_BESIDE = 3_000
+
+/** Why traffic must be carried by one thread with these options: what threads cannot do. Empty: nothing stands against several. */
+export function withoutThreads({
+  agents,
+  listeners,
+  recorder
+}: Pick<Options, 'agents' | 'listeners' | 'recorder'>): string[] {
+  const same = ({ listen }: Options['listeners'][number]) =>
+    listen.host === agents?.host && listen.port === agents.port && agents.port !== 0
+  const reasons: string[] = []
+  if (listeners.some(same))
+    reasons.push('agents: they cannot share a listener of traffic with threads; give them an address of their own')
+  if (recorder.where !== undefined) reasons.push('recorder.where: what threads serve cannot be recorded; leave it out')
+  return reasons
+}
+
+/** For each thread that serves: those that may be about to end after a failure, and all that may be there. */
+const FAILING_EACH = 2
+const SLOTS_EACH = 5
+/** Threads that may serve at a time. */
+export const MOST_SERVING = Math.floor((THREADS - 1) / SLOTS_EACH)
+
+/** The threads that carry the traffic of this process, as the one of its control plane sees them. */
+export class TrafficThreads implements ServerHealth {
+  readonly #parts: ThreadsParts
+  readonly #threads = new Map<Worker, CarryingThread>()
+  readonly #counted: CountedElsewhere
+  readonly #timer: NodeJS.Timeout
+  readonly pool: ReplicaPool
+  #options: Options
+  #ticketKeys: Buffer
+  #subscribed: ToTrafficThread | undefined
+  #challenges: ToTrafficThread | undefined
+  readonly #replays = new ReplayBook()
+  readonly #tunnels: TunnelDirectory
+  /** What checks of servers have decided. */
+  readonly #checks = new Map<string, Found>()
+  #counts = 0
+  /** Threads that have ended. */
+  #ended = 0
+  readonly #endedServers = new Map<string, UpstreamState>()
+  readonly #holdings: HoldingsMemory
+  /** Numbers that no thread has. */
+  readonly #slots: number[]
+
+  /** `running`: what serves as the threads begin. */
+  constructor(parts: ThreadsParts, running: Snapshot) {
+    const { ticketKeys, challenges, events, metrics, size, log } = parts
+    this.#parts = parts
+    this.#options = parts.data.options
+    this.#counted = new CountedElsewhere(metrics)
+    this.#ticketKeys = ticketKeys.current()
+    // A thread that is to end and its successor are there together.
+    this.#slots = Array.from({ length: SLOTS_EACH * size }, (_, slot) => slot)
+    this.#holdings = holdingsMemory(this.#slots.length, randomInt(2 ** 32))
+    this.#timer = setInterval(() => this.#upkeep(), UPKEEP_EVERY)
+    this.#timer.unref()
+    challenges.follow((answers) => {
+      this.#challenges = { kind: 'challenges', answers }
+      this.#send(this.#challenges)
+    })
+    events.subscribe((account, subscriptions) => {
+      this.#subscribed = { kind: 'subscriptions', account, subscriptions }
+      this.#send(this.#subscribed)
+    })
+    this.#tunnels = new TunnelDirectory(parts.tunnels, (message) => this.#send(message))
+    parts.records.follow((memory) => this.#send({ kind: 'records', memory }))
+    observeWorkers(
+      metrics.registry,
+      () => this.#workerCounts(),
+      () => this.#ended
+    )
+    this.pool = new ReplicaPool({ start: () => this.#start(), size, running, log })
+  }
+
+  /** These options count from now on, as far as a reload applies them. */
+  take(options: Options): void {
+    this.#options = options
+    this.#send({ kind: 'options', options })
+  }
+
+  outage(place: string, state: OutageState): void {
+    this.#send({ kind: 'outage', place, state })
+  }
+
+  decided(check: string, found: Found | undefined): void {
+    if (found === undefined) this.#checks.delete(check)
+    else this.#checks.set(check, found)
+    this.#send({ kind: 'check', check, found })
+  }
+
+  /** Resolves when what the threads have counted so far is counted here, of limits too if asked; one that is busy is not waited for for long. */
+  async count({ limits } = { limits: false }): Promise<void> {
+    const serial = ++this.#counts
+    await Promise.all([...this.#threads.values()].map((thread) => atMost(COUNT_WITHIN, thread.counts(serial, limits))))
+  }
+
+  /** The threads that there are, as they are now. */
+  async workers(): Promise<WorkerState[]> {
+    await this.count()
+    const loads = this.#parts.dealer.loads
+    const shown = [...this.#threads.values()].map((thread) => thread.shown(loads.get(thread) ?? 0))
+    return shown.sort((a, b) => a.worker - b.worker)
+  }
+
+  /** What the threads have sent to servers, those that have ended too. A server that several have is there several times. */
+  *upstreams(): Iterable<UpstreamState> {
+    yield* this.#endedServers.values()
+    for (const { state } of this.#threads.values()) yield* state?.servers ?? []
+  }
+
+  /** Connections have so many milliseconds to end. What the drain came to; undefined: a thread has not answered. */
+  async drain(deadline: number): Promise<Drained | undefined> {
+    const answers = [...this.#threads.values()].map((thread) => thread.drains(deadline))
+    const drained = await atMost(deadline + DRAIN_BESIDE, Promise.all(answers))
+    return drained?.reduce((sum, { ended, cut }) => ({ ended: sum.ended + ended, cut: sum.cut + cut }))
+  }
+
+  /** Ends all threads at once. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.pool.stop()
+  }
+
+  *#workerCounts(): Generator<WorkerCounts> {
+    const loads = this.#parts.dealer.loads
+    for (const thread of this.#threads.values()) {
+      const { number, requests, state } = thread
+      yield { worker: number, connections: loads.get(thread) ?? 0, requests, ...state }
+    }
+  }
+
+  /** The thread is gone: what it has sent to servers stays counted. */
+  #gone({ state }: CarryingThread): void {
+    this.#ended++
+    for (const server of state?.servers ?? []) {
+      const key = JSON.stringify([server.backend, server.server])
+      const before = this.#endedServers.get(key)
+      const tries = server.tries + (before?.tries ?? 0)
+      const failures = server.failures + (before?.failures ?? 0)
+      this.#endedServers.set(key, { ...server, active: 0, tries, failures })
+    }
+  }
+
+  #start(): Worker {
+    const { data, dealer, limiter, records, clock, limitsElsewhere } = this.#parts
+    const { heap = Math.ceil(getHeapStatistics().heap_size_limit / 1_048_576) } = this.#parts
+    const limits = { maxOldGenerationSizeMb: heap }
+    const slot = Math.min(...this.#slots)
+    if (!Number.isFinite(slot)) throw new RangeError('there are more threads than were provided for')
+    this.#slots.splice(this.#slots.indexOf(slot), 1)
+    const shared = { ticketKeys: this.#ticketKeys, holdings: this.#holdings, slot, limiter: limiter.share(slot + 1) }
+    const about: TrafficThreadData = { ...data, ...shared, options: this.#options }
+    const worker = threadBeside(import.meta.url, 'worker', about, limits)
+    const thread = new CarryingThread(worker, { number: slot + 1, startedAt: clock.wall(), directory: this.#tunnels })
+    this.#threads.set(worker, thread)
+    worker.on('message', (message: FromTrafficThread) => this.#receive(worker, thread, message))
+    worker.on('exit', () => {
+      this.#threads.delete(worker)
+      clearHoldings(this.#holdings, slot)
+      limiter.repair(slot + 1)
+      records.ended(slot + 1)
+      limitsElsewhere.ends(thread)
+      this.#gone(thread)
+      this.#slots.push(slot)
+      thread.ended()
+      dealer.ended(thread)
+      this.#counted.ended(thread)
+    })
+    thread.send({ kind: 'records', memory: this.#parts.records.all() })
+    thread.send(this.#tunnels.all())
+    for (const message of [this.#subscribed, this.#challenges]) if (message !== undefined) thread.send(message)
+    for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
+    for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
+    const stop = this.#parts.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
+    worker.once('exit', stop)
+    dealer.begins(thread)
+    return worker
+  }
+
+  #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
+    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans } = this.#parts
+    switch (message.kind) {
+      case 'serving':
+        thread.serves = true
+        if (!thread.failing) dealer.serves(thread)
+        return
+      case 'places':
+      case 'place-of':
+      case 'terminates':
+        dealer.receive(thread, message)
+        return
+      case 'counted':
+        if (message.counted !== undefined) this.#counted.count(thread, message.counted)
+        thread.counted(message.counted, message.answers)
+        return
+      case 'limits':
+        limitsElsewhere.take(thread, message.limits)
+        return
+      case 'lines':
+        if (message.text !== '') output.lines(message.text)
+        if (message.dropped > 0) output.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'lines', bytes: message.bytes })
+        return
+      case 'access':
+        access(message.lines)
+        if (message.dropped > 0) output.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'access', bytes: message.bytes })
+        return
+      case 'events':
+        for (const [destination, event] of message.events) events.written(destination, event)
+        if (message.dropped > 0)
+          log.warn({ dropped: message.dropped }, 'events of traffic were dropped: a thread had no room for them')
+        thread.send({ kind: 'taken', what: 'events', bytes: message.bytes })
+        return
+      case 'traces':
+        for (const traced of message.traced) spans?.take(traced)
+        if (message.dropped > 0) spans?.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'traces', bytes: message.bytes })
+        return
+      case 'open-tunnel':
+      case 'pipe-bytes':
+      case 'pipe-read':
+      case 'pipe-end':
+      case 'pipe-broken':
+        thread.tunnels.receive(message)
+        return
+      case 'ask':
+        void this.#answer(thread, message.serial, message.question)
+        return
+      case 'server':
+        servers.reported(message.place, message.how)
+        return
+      case 'release':
+        this.#replays.of(message.identity).release(message.once)
+        return
+      case 'looked':
+        for (const lookup of message.lookups) looked(lookup)
+        return
+      case 'failing':
+        thread.failing = true
+        dealer.rests(thread)
+        this.#limitFailing()
+        this.pool.leaves(worker)
+        return
+      case 'drained':
+        thread.drained(message)
+    }
+  }
+
+  /** Of many that fail one after the other the oldest do not finish what they have. */
+  #limitFailing(): void {
+    const failing = [...this.#threads].filter(([, thread]) => thread.failing)
+    for (const [worker] of failing.slice(0, -FAILING_EACH * this.#parts.size)) void worker.terminate()
+  }
+
+  #send(message: ToTrafficThread): void {
+    for (const thread of this.#threads.values()) thread.send(message)
+  }
+
+  async #answer(thread: CarryingThread, serial: number, question: ThreadQuestion): Promise<void> {
+    try {
+      thread.send({ kind: 'answer', serial, value: await this.#decide(question) })
+    } catch (error) {
+      thread.send({ kind: 'answer', serial, value: false, failed: String(error) })
+    }
+  }
+
+  async #decide(question: ThreadQuestion): Promise<boolean> {
+    if (question.about === 'delivery') {
+      const { identity, once, now, lasting } = question
+      return this.#replays.of(identity).admit(once, now, lasting)
+    }
+    const { ended, records } = this.#parts
+    if (question.about === 'budget') {
+      records.of(budgetName(question.key), BUDGET_NUMBERS)
+      return true
+    }
+    for (const session of question.sessions) ended.end(session)
+    await ended.keep()
+    return true
+  }
+
+  #upkeep(): void {
+    this.#replays.sweep(this.#parts.clock.wall())
+    const keys = this.#parts.ticketKeys.current()
+    if (keys === this.#ticketKeys) return
+    this.#ticketKeys = keys
+    this.#send({ kind: 'ticket-keys', keys })
+  }
+}

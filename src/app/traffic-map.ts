@@ -1,0 +1,169 @@
+import type { Clock } from '../lib/clock.js'
+import { type Json, timestampText } from '../lib/json.js'
+import type { UnitServers } from '../proxy/unit-servers.js'
+import type {
+  CertificateUnit,
+  EdgeUnit,
+  ListenerUnit,
+  RouteUnit,
+  TcpEdgeUnit,
+  Unit,
+  UpstreamUnit
+} from '../runtime/plan.js'
+import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
+
+/** Edges beyond which a map is no map. */
+const MOST_EDGES = 2_000
+/** How deep backends stand in backends. */
+const DEEPEST = 4
+
+interface Units extends Iterable<readonly [string, Unit]> {
+  get(key: string): Unit | undefined
+}
+
+interface MapParts {
+  readonly units: Units
+  readonly rates: TrafficRates
+  readonly servers: Pick<UnitServers, 'stateOf' | 'tunnelStatesOf'>
+  readonly clock: Clock
+}
+
+/**
+ * What serves, from listeners to the servers of backends, with the rates of the last minute. Made from the plan, so that what
+ * options, site files and the API declare stand beside each other. Holds names and addresses, no policy and no secret.
+ */
+export function trafficMap(parts: MapParts): Json {
+  const all = [...parts.units]
+  const listeners = all.flatMap(([key, unit]) => (unit.kind === 'listener' ? [listenerOf(key, unit)] : []))
+  const byEdge = new Map<string, RouteUnit[]>()
+  for (const [, unit] of all) {
+    if (unit.kind !== 'route') continue
+    const routes = byEdge.get(unit.edge)
+    if (routes === undefined) byEdge.set(unit.edge, [unit])
+    else routes.push(unit)
+  }
+  const certificates = certificateFinder(parts.units)
+  const edges = all.flatMap(([, unit]) => (unit.kind === 'edge' ? [unit] : []))
+  const tcpEdges = all.flatMap(([, unit]) => (unit.kind === 'tcp_edge' ? [unit] : []))
+  return {
+    listeners,
+    edges: edges.slice(0, MOST_EDGES).map((edge) => edgeOf(edge, byEdge.get(edge.id) ?? [], certificates, parts)),
+    tcp_edges: tcpEdges.slice(0, MOST_EDGES).map((edge) => tcpEdgeOf(edge, parts)),
+    omitted: Math.max(edges.length - MOST_EDGES, 0) + Math.max(tcpEdges.length - MOST_EDGES, 0)
+  }
+}
+
+function listenerOf(key: string, { name, host, port, tls, publicPort }: ListenerUnit): Json {
+  return { key, name, host, port, tls, public_port: publicPort ?? null }
+}
+
+function edgeOf(
+  { id, hosts, protocol, onHttp }: EdgeUnit,
+  routes: readonly RouteUnit[],
+  certificates: (host: string) => CertificateUnit | undefined,
+  parts: MapParts
+): Json {
+  const named = hosts === 'every' ? [] : hosts
+  return {
+    id,
+    protocol: protocol ?? 'https',
+    hosts: named.map(({ host, port }) => {
+      const found = protocol === undefined ? certificates(host) : undefined
+      return { host, port, certificate: found === undefined ? null : { id: found.id, not_after: found.notAfter } }
+    }),
+    every_host: hosts === 'every',
+    on_http: onHttp ?? null,
+    rates: ratesOf(parts, 'edge', id),
+    routes: routes.map((route) => routeOf(route, parts))
+  }
+}
+
+function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapParts): Json {
+  return {
+    id,
+    match,
+    path,
+    modules: Object.keys(modules),
+    rates: ratesOf(parts, 'route', id),
+    backend: upstream === undefined ? null : backendOf(upstream, parts, 0)
+  }
+}
+
+function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): Json {
+  return {
+    id,
+    ports: ports.map(({ host, port }) => ({ host, port })),
+    modules: Object.keys(modules),
+    rates: ratesOf(parts, 'edge', id),
+    backend: upstream === undefined ? null : backendOf(upstream, parts, 0)
+  }
+}
+
+function backendOf(key: string, parts: MapParts, depth: number): Json {
+  const unit = parts.units.get(key)
+  const id = key.slice(key.indexOf(':') + 1)
+  if (unit?.kind !== 'upstream') return { id, form: 'missing', to: null, servers: [], members: [] }
+  return {
+    id,
+    form: unit.form,
+    to: addressOf(unit),
+    servers: serversOf(unit, parts),
+    members: membersOf(unit, parts, depth)
+  }
+}
+
+function addressOf(unit: UpstreamUnit): string | null {
+  switch (unit.form) {
+    case 'address':
+      return `${unit.protocol}://${unit.service ?? `${unit.host}:${unit.port}`}`
+    case 'response':
+      return `answer ${unit.status}`
+    case 'tunnels':
+      return Object.entries(unit.labels)
+        .map(([name, value]) => `${name}=${value}`)
+        .join(', ')
+    default:
+      return null
+  }
+}
+
+/** What each server is, as it is known here. */
+function serversOf(unit: UpstreamUnit, { servers }: MapParts): Json {
+  const tunnels = servers.tunnelStatesOf(unit)
+  if (tunnels !== undefined) return tunnels.map(([name, { state, reason, since }]) => shown(name, state, reason, since))
+  const known = servers.stateOf(unit)
+  if (known === undefined) return []
+  const named = known.servers ?? [{ name: addressOf(unit) ?? '', state: known }]
+  return named.map(({ name, state: { state, reason, since } }) => shown(name, state, reason, since))
+}
+
+function shown(server: string, status: string, reason: string | null, since: number | undefined): Json {
+  return { server, status, reason, since: since === undefined ? null : timestampText(since) }
+}
+
+function membersOf(unit: UpstreamUnit, parts: MapParts, depth: number): Json {
+  if (depth === DEEPEST) return []
+  if (unit.form === 'weighted') {
+    return unit.members.map(({ upstream, weight }) => ({ weight, backend: backendOf(upstream, parts, depth + 1) }))
+  }
+  if (unit.form !== 'failover') return []
+  return unit.members.map((upstream) => ({ weight: null, backend: backendOf(upstream, parts, depth + 1) }))
+}
+
+function ratesOf({ rates, clock }: MapParts, kind: 'route' | 'edge', id: string): Json {
+  const { requests, failed, refused, clientErrors }: Tally = rates.lastMinute(kind, id, clock.monotonic())
+  return { requests, failed, refused, client_errors: clientErrors }
+}
+
+/** The certificate that a host shows: the one of its domain, else one with its name, wildcards after names. */
+function certificateFinder(units: Units): (host: string) => CertificateUnit | undefined {
+  const byName = new Map<string, CertificateUnit>()
+  for (const [, unit] of units) {
+    if (unit.kind === 'certificate') for (const name of unit.names) byName.set(name, unit)
+  }
+  for (const [, unit] of units) {
+    const given = unit.kind === 'domain' && unit.certificate !== undefined ? units.get(unit.certificate) : undefined
+    if (unit.kind === 'domain' && given?.kind === 'certificate') byName.set(unit.name, given)
+  }
+  return (host) => byName.get(host) ?? byName.get(host.replace(/^[^.]+/, '*'))
+}

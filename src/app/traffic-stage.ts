@@ -1,0 +1,138 @@
+import type { Events } from '../events/events.js'
+import type { EndedSessions } from '../features/login/ended-sessions.js'
+import { clockOrigin } from '../lib/clock.js'
+import { CodedError } from '../lib/errors.js'
+import { unmapIpv4 } from '../lib/ip.js'
+import type { Sealer } from '../lib/seal.js'
+import { MadeRecords } from '../lib/shared-records.js'
+import type { Options } from '../options/options.js'
+import { trustingProxies } from '../proxy/client-address.js'
+import { BUDGET_NUMBERS, budgetName } from '../proxy/retries.js'
+import { OwnTerminationPlaces } from '../proxy/tcp-termination.js'
+import { acceptingSockets } from '../proxy/threads/accepting.js'
+import { SocketDealer } from '../proxy/threads/dealer.js'
+import { OwnTicketKeys } from '../proxy/ticket-keys.js'
+import type { Agents } from '../tunnel/agents/agents.js'
+import { sharesListener } from './agents.js'
+import { type DataPlane, developmentIdentity, openDataPlane, type SharedListener } from './data-plane.js'
+import { startErrors } from './errors.js'
+import type { Foundation, Host } from './foundation.js'
+import type { OpenTelemetry } from './open-telemetry.js'
+import type { Drained } from './stop.js'
+import { TrafficThreads, withoutThreads } from './threads.js'
+
+interface TrafficStage {
+  readonly agents: Agents
+  readonly seal: Sealer
+  readonly beside: SharedListener | undefined
+  readonly telemetry: Pick<OpenTelemetry, 'tracer' | 'spans'>
+}
+
+/** The data plane of a process, with the threads that carry its traffic, if there are any. */
+interface OpenTraffic extends DataPlane {
+  /** What all threads have together; absent: there is one thread. */
+  readonly records: MadeRecords | undefined
+  readonly ticketKeys: OwnTicketKeys
+  /** Starts the threads; undefined: this thread carries traffic itself. */
+  begin(events: Events, ended: EndedSessions): TrafficThreads | undefined
+}
+
+/** Of this thread among those that share records. */
+const OWN_NUMBER = 0
+
+/** What shares a listener of traffic. Throws a CodedError `AGENTS_ADDRESS`. */
+export function besideTraffic(options: Options, agents: Agents): SharedListener | undefined {
+  const { agents: at, listeners } = options
+  return at !== undefined && sharesListener(options, listeners) ? { at, handler: agents.shared } : undefined
+}
+
+/** The data plane of this process. Throws a CodedError `WORKERS`: the options do not go with threads. */
+export async function openTraffic(
+  options: Options,
+  { threads: wanted, predecessor }: Host,
+  foundation: Foundation,
+  { agents, seal, beside, telemetry: { tracer, spans } }: TrafficStage
+): Promise<OpenTraffic> {
+  const { clock, log, live, bus, challenges, lifecycle, trusted, holder, metrics, lookups } = foundation
+  const { accessLog, sockets: inherited, limiter, limitsElsewhere } = foundation
+  const [against] = wanted === undefined ? [] : withoutThreads(options)
+  if (against !== undefined) throw new CodedError(startErrors.WORKERS, against)
+  const keys = { sticky: seal.derive('sticky'), login: seal.derive('login') }
+  const development = await developmentIdentity(options.zone, clock)
+  const ticketKeys = new OwnTicketKeys(clock, predecessor?.ticketKeys)
+  const forwarding = trustingProxies(trusted)
+  const dealer =
+    wanted === undefined
+      ? undefined
+      : new SocketDealer(new OwnTerminationPlaces(live.limits, (peer) => forwarding.isTrusted(unmapIpv4(peer))))
+  const records = wanted === undefined ? undefined : new MadeRecords(OWN_NUMBER)
+  let threads: TrafficThreads | undefined
+  const dataPlane = openDataPlane(options, foundation, {
+    health: {
+      outage: (place, state) => threads?.outage(place, state),
+      decided: (check, found) => threads?.decided(check, found)
+    },
+    tunnels: agents.groups,
+    events: bus,
+    challenge: (host, path) => challenges.answer(host, path),
+    development,
+    accessLog,
+    inherited,
+    stickyKeys: keys.sticky,
+    ticketKeys,
+    ...(tracer === undefined ? {} : { tracer }),
+    ...(beside === undefined ? {} : { beside }),
+    ...(records === undefined ? {} : { budgetRecord: (key: string) => records.of(budgetName(key), BUDGET_NUMBERS) }),
+    ...(dealer === undefined ? {} : { sockets: () => acceptingSockets(dealer, inherited) })
+  })
+  const { traffic } = dataPlane
+  lifecycle.opens({ clientTransport: dataPlane, traffic })
+  return {
+    ...dataPlane,
+    ticketKeys,
+    records,
+    begin(events, ended) {
+      if (wanted === undefined || dealer === undefined || records === undefined) return undefined
+      const { size, heap, ...output } = wanted
+      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development }
+      const { servers } = dataPlane.upstreams
+      const parts = {
+        size,
+        heap,
+        data,
+        servers,
+        ticketKeys,
+        dealer,
+        limiter,
+        limitsElsewhere,
+        access: (lines: readonly string[]) => accessLog.take(lines),
+        metrics,
+        looked: lookups,
+        output,
+        log,
+        clock,
+        events,
+        records,
+        tunnels: agents.groups,
+        spans,
+        ended,
+        challenges
+      }
+      const begun = new TrafficThreads(parts, holder.current())
+      threads = begun
+      const ports = { drain: (within: number) => drained(dataPlane, begun, within) }
+      const stop = () => {
+        traffic.stop()
+        void begun.stop()
+      }
+      lifecycle.opens({ traffic: { ports, stop } })
+      return begun
+    }
+  }
+}
+
+/** Nothing is accepted any more. What threads say of their connections is more exact than what their places show. */
+async function drained({ traffic }: DataPlane, threads: TrafficThreads, within: number): Promise<Drained> {
+  const [elsewhere, here] = await Promise.all([threads.drain(within), traffic.ports.drain(within)])
+  return elsewhere ?? here
+}

@@ -1,0 +1,74 @@
+import type { StopFollowing } from '../control/exchanges.js'
+import type { TrafficSource } from '../control/traffic.js'
+import { type Json, timestampText } from '../lib/json.js'
+import { TrafficHistory, type TrafficSecond, type TrafficSummary } from '../telemetry/traffic-history.js'
+import type { DataPlane } from './data-plane.js'
+import type { Foundation } from './foundation.js'
+import { trafficMap } from './traffic-map.js'
+
+const SECOND = 1_000
+
+/** Traffic of this process in numbers, from now on; it is part of the life of the process. */
+export function openTraffic(
+  { metrics, clock, holder, lifecycle }: Foundation,
+  { upstreams }: DataPlane
+): TrafficSource {
+  const { meter, rates, connections, inFlight } = metrics
+  const codes = () => metrics.failuresByCode()
+  const history = new TrafficHistory({ meter, rates, codes, connections, inFlight }, clock)
+  const timer = setInterval(() => history.tick(), SECOND)
+  timer.unref()
+  const readers = new Set<() => void>()
+  lifecycle.opens({
+    history: {
+      stop: () => {
+        clearInterval(timer)
+        for (const over of readers) over()
+      }
+    }
+  })
+  return {
+    history: (seconds) => ({
+      seconds: history.seconds(seconds).map(secondOf),
+      last_minute: minuteOf(history.lastMinute())
+    }),
+    follow(take, over): StopFollowing {
+      const stop = history.follow((second) => take(secondOf(second)))
+      readers.add(over)
+      return () => {
+        readers.delete(over)
+        stop()
+      }
+    },
+    map: () => trafficMap({ units: holder.current().plan.units, rates, servers: upstreams.servers, clock })
+  }
+}
+
+function secondOf(second: TrafficSecond): Json {
+  const { at, connections, inFlight } = second
+  return { at: timestampText(at), ...numbersOf(second), connections, in_flight: inFlight }
+}
+
+function minuteOf(summary: TrafficSummary): Json {
+  return { seconds: summary.seconds, ...numbersOf(summary), codes: Object.fromEntries(summary.codes) }
+}
+
+function numbersOf(of: Omit<TrafficSecond, 'at' | 'connections' | 'inFlight'>) {
+  const { requests, statuses, p50, p99, refused, failed, bytesIn, bytesOut } = of
+  const [none = 0, , success = 0, redirected = 0, clientErrors = 0, serverErrors = 0] = statuses
+  return {
+    requests,
+    statuses: { '2xx': success, '3xx': redirected, '4xx': clientErrors, '5xx': serverErrors, none },
+    p50_ms: p50 === undefined ? null : rounded(p50),
+    p99_ms: p99 === undefined ? null : rounded(p99),
+    refused,
+    failed,
+    bytes_in: bytesIn,
+    bytes_out: bytesOut
+  }
+}
+
+/** Three digits are more than the buckets of durations know. */
+function rounded(milliseconds: number): number {
+  return Number(milliseconds.toPrecision(3))
+}

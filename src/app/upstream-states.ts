@@ -1,0 +1,36 @@
+import type { Server } from '../proxy/server.js'
+import { backendOf } from '../proxy/unit-servers.js'
+import type { UpstreamState } from '../telemetry/observed-metrics.js'
+import { isEndpoint } from '../tunnel/agents/tunnel-groups.js'
+import type { DataPlane } from './data-plane.js'
+
+/** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
+export function* upstreamStates({ upstreams }: Pick<DataPlane, 'upstreams'>): Generator<UpstreamState> {
+  for (const [key, unit, servers] of upstreams.servers.servers()) {
+    // Agents name their endpoints, and names of agents make no series.
+    if (unit.form === 'tunnels' && isEndpoint(unit.labels)) continue
+    const [only] = servers
+    const sum = (of: (server: Server) => number) => servers.reduce((total, server) => total + of(server), 0)
+    yield {
+      backend: backendOf(key),
+      server: unit.form === 'address' && only !== undefined ? only.name : 'tunnels',
+      up: servers.some(({ state }) => state.state !== 'down'),
+      active: sum(({ active }) => active),
+      tries: sum(({ tries }) => tries),
+      failures: sum(({ failures }) => failures)
+    }
+  }
+}
+
+/** What this thread and others know of the same servers. Whether one is up this thread knows. */
+export function together(own: Iterable<UpstreamState>, elsewhere: Iterable<UpstreamState>): Iterable<UpstreamState> {
+  const keyOf = ({ backend, server }: UpstreamState) => JSON.stringify([backend, server])
+  const all = new Map([...own].map((state) => [keyOf(state), state]))
+  for (const other of elsewhere) {
+    const known = all.get(keyOf(other))
+    if (known === undefined) continue
+    const sum = (of: 'active' | 'tries' | 'failures') => known[of] + other[of]
+    all.set(keyOf(other), { ...known, active: sum('active'), tries: sum('tries'), failures: sum('failures') })
+  }
+  return all.values()
+}

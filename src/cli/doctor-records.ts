@@ -1,0 +1,179 @@
+import { X509Certificate } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { readdir, readFile } from 'node:fs/promises'
+import type { LookupFunction } from 'node:net'
+import { join } from 'node:path'
+import { listKeys } from '../control/operator-keys.js'
+import { codeOf } from '../lib/errors.js'
+import { readPrivateFile } from '../lib/files.js'
+import { parseSealKey } from '../lib/seal.js'
+import { isShared, storeAddress } from '../options/catalogue.js'
+import type { Options } from '../options/options.js'
+import { IN_MEMORY } from '../options/values.js'
+import { inspectStore, type StoreFacts } from '../store/inspection.js'
+import { checkFile } from './check-files.js'
+import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
+import { failureText } from './failure.js'
+
+/** What the store says, and what is to be said about it. `facts` is absent where there is none, or it cannot be read. */
+export async function checkStore(
+  options: Options,
+  lookup: LookupFunction
+): Promise<{ readonly findings: readonly Finding[]; readonly facts?: StoreFacts }> {
+  const address = storeAddress(options)
+  if (address === IN_MEMORY) return { findings: [fine('store', 'it is in memory')] }
+  if (!isShared(address) && !existsSync(address)) {
+    const lost = options.data !== IN_MEMORY && existsSync(join(options.data, 'seal.key'))
+    const help = 'put it back with "sluice restore FILE", or begin an empty one with "sluice start --new-store"'
+    return {
+      findings: lost
+        ? [wrong('store', `there is no ${address}, and the data folder has the sealing key of one`, help)]
+        : [fine('store', `${address} is not there yet; a start makes it`)]
+    }
+  }
+  try {
+    const facts = await inspectStore(address, { lookup, thorough: true })
+    const { revision, schema, holder } = facts
+    const name = isShared(address) ? 'PostgreSQL' : address
+    const use = holder === undefined ? '' : `, in use by ${holder}`
+    if (revision === null) return { facts, findings: [fine('store', `${name} is empty; a start makes the tables`)] }
+    const older = schema.here < schema.known ? `; a start brings its schema from ${schema.here} to ${schema.known}` : ''
+    return { facts, findings: [fine('store', `${name} is sound at revision ${revision}${use}${older}`)] }
+  } catch (error) {
+    return { findings: [wrongBy('store', failureText(error), 'look at the database and at its address')] }
+  }
+}
+
+/** The sealing key, and the keys of the operator. */
+export async function checkKeys(
+  { data }: Pick<Options, 'data'>,
+  facts: StoreFacts | undefined,
+  environment: Readonly<Record<string, string | undefined>>
+): Promise<Finding[]> {
+  const folder = data === IN_MEMORY ? undefined : data
+  const findings = [await sealKeyFinding(folder, facts, environment.SLUICE_SEAL_KEY || undefined)]
+  if ((environment.SLUICE_API_KEY ?? '') !== '') return [...findings, fine('keys', 'SLUICE_API_KEY opens the API')]
+  if (folder === undefined) return findings
+  try {
+    const count = (await listKeys(folder)).length
+    const message =
+      count === 0 ? 'there is no API key; a start makes one and shows it' : `API keys of the operator: ${count}`
+    const exposed = (await readPrivateFile(join(folder, 'api-keys.json'))) === 'exposed'
+    const help = `chmod 600 ${join(folder, 'api-keys.json')}`
+    findings.push(
+      exposed ? doubtful('keys', 'other users may read the hashes of API keys', help) : fine('keys', message)
+    )
+  } catch (error) {
+    findings.push(wrongBy('keys', failureText(error), 'restore the file, or move it away to start with a new key'))
+  }
+  return findings
+}
+
+async function sealKeyFinding(
+  folder: string | undefined,
+  facts: StoreFacts | undefined,
+  given: string | undefined
+): Promise<Finding> {
+  const path = folder === undefined ? undefined : join(folder, 'seal.key')
+  try {
+    const file = path === undefined || given !== undefined ? undefined : await readPrivateFile(path)
+    if (file === 'exposed')
+      return wrong('keys', `other users may read ${path}`, `chmod 600 ${path}; then "sluice seal rotate"`)
+    const text = given ?? file?.toString()
+    const needed = facts?.secrets === true ? facts.sealKey : null
+    const place = given === undefined ? path : 'SLUICE_SEAL_KEY'
+    const back = `put the key of the store back as ${path ?? 'SLUICE_SEAL_KEY'} from a backup; when it is lost for good, start once with --new-seal-key`
+    if (text === undefined) {
+      if (facts?.secrets === true) return wrong('keys', `there is no sealing key, and the store has secrets`, back)
+      return fine('keys', 'there is no sealing key yet; a start makes it')
+    }
+    const { id } = parseSealKey(text)
+    if (needed !== null && needed !== id) {
+      return wrong(
+        'keys',
+        `the secrets of the store are sealed by the key ${needed}, and ${place} is the key ${id}`,
+        back
+      )
+    }
+    return fine('keys', `${place} is the sealing key ${id}`)
+  } catch (error) {
+    return wrongBy('keys', failureText(error), 'put the key back from a backup')
+  }
+}
+
+const DAY = 86_400_000
+/** Who renews by hand wants to know it so early; who lets it be renewed sees that it is not. Days. */
+const SOON = 14
+
+function validity(name: string, notAfter: number, now: number): Finding {
+  const days = Math.floor((notAfter - now) / DAY)
+  const date = new Date(notAfter).toISOString().slice(0, 10)
+  const help = 'put a new one in its place; of a managed one look at GET /reserved_domains and "sluice domains verify"'
+  if (notAfter <= now) return wrong('certificates', `${name} ended on ${date}`, help)
+  if (days < SOON) return doubtful('certificates', `${name} ends on ${date}, in ${days} days`, help)
+  return fine('certificates', `${name} is valid until ${date}`)
+}
+
+/** The certificates of the store, of the listener for agents, and of the files that are named. */
+export async function checkCertificates(
+  { data, agents_certificate }: Pick<Options, 'data' | 'agents_certificate'>,
+  facts: StoreFacts | undefined,
+  files: readonly string[],
+  now: number
+): Promise<Finding[]> {
+  const stored = (facts?.certificates ?? []).map(({ id, notAfter }) => validity(id, Date.parse(notAfter), now))
+  const own = data === IN_MEMORY ? [] : await pemFiles(join(data, 'agents'))
+  const named = agents_certificate === undefined ? [] : [agents_certificate]
+  const findings = [...stored]
+  for (const file of new Set([...own, ...named, ...files])) findings.push(...(await validityOf(file, now)))
+  const bad = findings.filter(({ status }) => status !== 'ok')
+  // A store may have thousands of them.
+  return bad.length > 0 ? bad : [fine('certificates', `${findings.length} looked at, none ends within ${SOON} days`)]
+}
+
+async function pemFiles(folder: string): Promise<string[]> {
+  const names = await readdir(folder).catch(() => [])
+  return names.filter((name) => name.endsWith('.pem')).map((name) => join(folder, name))
+}
+
+/** Of a file without a certificate: nothing. */
+async function validityOf(file: string, now: number): Promise<Finding[]> {
+  let text: string
+  try {
+    text = await readFile(file, 'utf8')
+  } catch (error) {
+    if (codeOf(error) === undefined) throw error
+    return [wrongBy('certificates', `${file}: ${failureText(error)}`, 'let the user of the process read it')]
+  }
+  if (!text.includes('-----BEGIN CERTIFICATE-----')) return []
+  try {
+    return [validity(file, Date.parse(new X509Certificate(text).validTo), now)]
+  } catch {
+    return [wrong('certificates', `${file} is no certificate`, 'put the right file there, in PEM')]
+  }
+}
+
+/** Site file and policy of the options, as `sluice check` finds them; with the files that the site file names. */
+export async function checkFilesOf(
+  { site_file, policy }: Pick<Options, 'site_file' | 'policy'>,
+  environment: Readonly<Record<string, string | undefined>>
+): Promise<{ readonly findings: readonly Finding[]; readonly named: readonly string[] }> {
+  const findings: Finding[] = []
+  const named: string[] = []
+  for (const [check, file] of [
+    ['site file', site_file],
+    ['policy', policy]
+  ] as const) {
+    if (file === undefined) continue
+    const found = await checkFile(file, environment)
+    named.push(...found.named)
+    const problems = found.findings.flatMap((one) => one.problems.map((problem) => ({ ...problem, file: one.file })))
+    for (const { file: source, line, column, severity, message } of problems) {
+      const text = `${source}:${line}:${column}: ${message}`
+      const help = `"sluice check ${file}" shows the place`
+      findings.push(severity === 'error' ? wrong(check, text, help) : doubtful(check, text, help))
+    }
+    if (problems.length === 0) findings.push(fine(check, `${file} is valid`))
+  }
+  return { findings, named }
+}

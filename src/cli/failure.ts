@@ -1,0 +1,28 @@
+import { CodedError, codeOf, messageOf } from '../lib/errors.js'
+import { fileReason, systemReason } from '../lib/system-errors.js'
+
+/** A message that says what to do by itself: behind a semicolon, with a flag, or as an order behind a colon. */
+const ADVISES = /;|--[a-z]|: (?:set|give|name|put|stop|use|correct)\b/
+
+/**
+ * What an operator reads of an error that he can do something about: what has happened and, behind a semicolon, what to do.
+ * Throws a fault of the program again.
+ */
+export function failureText(error: unknown): string {
+  if (error instanceof CodedError) return codedText(error)
+  const code = codeOf(error)
+  if (code === undefined || !(error instanceof Error)) throw error
+  const { path, syscall } = error as NodeJS.ErrnoException
+  if (path !== undefined) return `${path}: ${fileReason(error)}`
+  const reason = systemReason(code)
+  // An error of Node itself, such as ERR_INVALID_ARG_TYPE, is a fault of the program.
+  if (reason === undefined && (syscall === undefined || code.startsWith('ERR_'))) throw error
+  return reason ?? `${error.message} (${code})`
+}
+
+function codedText(error: CodedError): string {
+  const cause = codeOf(error.cause)
+  const why = cause === undefined || error.message.includes(cause) ? '' : `: ${systemReason(cause) ?? cause}`
+  const message = `${error.message}${why}`
+  return error.help === undefined || ADVISES.test(message) ? message : `${message}; ${messageOf({ text: error.help })}`
+}

@@ -1,0 +1,172 @@
+import { readFile, rm } from 'node:fs/promises'
+import { createServer, Socket } from 'node:net'
+import type { Admissions, Host } from '../../app/foundation.js'
+import { codeOf } from '../../lib/errors.js'
+import { formatAuthority } from '../../lib/host.js'
+import { InheritedSockets } from '../../lib/inherited-sockets.js'
+import { systemReason } from '../../lib/system-errors.js'
+import type { Options } from '../../options/options.js'
+import { checkFile } from '../check-files.js'
+import { formatFinding, styleFor } from '../report.js'
+import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
+import type { Rehearsed } from './rehearsal.js'
+
+/** How long the predecessor may take to answer. Milliseconds. */
+const ANSWER = 60_000
+
+/** The side of the process that takes the place of another one. */
+export class Successor {
+  readonly sockets: InheritedSockets
+  readonly #asker: Socket | undefined
+  readonly #answers = new Map<ToSuccessor['kind'], ToSuccessor>()
+  #gone = false
+  #look: () => void = () => undefined
+  /** What came before it could be used. */
+  #admissions: Admissions[] = []
+  #count: ((admissions: Admissions) => void) | undefined
+  #connections: Socket[] = []
+  #take: ((connection: Socket) => void) | undefined
+
+  private constructor({ sockets, asker }: Inheritance) {
+    this.sockets = new InheritedSockets(sockets.map(([fd, host, port]) => [fd, { host, port }]))
+    if (asker !== undefined) {
+      this.#asker = new Socket({ fd: asker, readable: true, writable: true })
+      this.#asker.on('error', () => undefined)
+      // It must not keep a process that has ended.
+      this.#asker.unref()
+    }
+    process.on('message', (message, handle) => this.#received(message as ToSuccessor, handle as Socket | undefined))
+    // The predecessor may have ended before this was loaded.
+    this.#gone = process.connected !== true
+    process.on('disconnect', () => {
+      this.#gone = true
+      this.#look()
+    })
+  }
+
+  /** Undefined: this process takes no other one's place. */
+  static of(environment: NodeJS.ProcessEnv): Successor | undefined {
+    const given = environment[INHERITANCE]
+    delete environment[INHERITANCE]
+    return given === undefined ? undefined : new Successor(JSON.parse(given) as Inheritance)
+  }
+
+  /**
+   * Finds what is wrong with the files that the options name, and with ports that are not inherited. The lines to print; empty: nothing is.
+   */
+  async problems(options: Options, environment: NodeJS.ProcessEnv): Promise<readonly string[]> {
+    const style = styleFor(process.stderr, environment)
+    const lines: string[] = []
+    for (const file of [options.policy, options.site_file]) {
+      if (file === undefined) continue
+      const { findings } = await checkFile(file, environment)
+      for (const finding of findings) {
+        if (finding.problems.some(({ severity }) => severity === 'error')) lines.push(...formatFinding(finding, style))
+      }
+    }
+    const places = [
+      options.listen,
+      options.api.listen,
+      ...options.listeners.map(({ listen }) => listen),
+      options.agents
+    ]
+    for (const place of places) {
+      if (place === undefined || this.sockets.has(place)) continue
+      const reason = await unboundReason(place)
+      if (reason !== undefined) lines.push(`${formatAuthority(place.host, place.port)} cannot be opened: ${reason}`)
+    }
+    return lines
+  }
+
+  /** Says why it does not start, where the command that asked for it is. */
+  explains(line: string): void {
+    if (this.#asker === undefined) console.error(line)
+    else writeLine(this.#asker, { kind: 'line', text: line })
+  }
+
+  /** Everything is checked, which came to this. What the predecessor gives when store and ports are free; undefined: it is gone. */
+  async prepared(came: Rehearsed): Promise<Extract<ToSuccessor, { kind: 'released' }> | undefined> {
+    this.#report({ kind: 'prepared', ...came })
+    return (await this.#answer('released')) as Extract<ToSuccessor, { kind: 'released' }> | undefined
+  }
+
+  /** Hands over what a new process begins with; see `Host.predecessor`. */
+  from(released: Extract<ToSuccessor, { kind: 'released' }>): NonNullable<Host['predecessor']> {
+    return {
+      limiterSecret: Buffer.from(released.limiterSecret, 'base64'),
+      ticketKeys: Buffer.from(released.ticketKeys, 'base64'),
+      limits: async () => {
+        this.#report({ kind: 'opens' })
+        const { path } = ((await this.#answer('limits')) ?? {}) as Partial<Extract<ToSuccessor, { kind: 'limits' }>>
+        if (path === undefined) return undefined
+        const limits = await readFile(path)
+        await rm(path, { force: true })
+        return limits
+      },
+      admitted: (count) => {
+        this.#count = count
+        for (const admissions of this.#admissions.splice(0)) count(admissions)
+      }
+    }
+  }
+
+  /** It serves, `take` also connections that the predecessor has accepted; resolves when that has left its place in the data folder. */
+  async serves(take: (connection: Socket) => void): Promise<void> {
+    this.sockets.closeUnused()
+    this.#take = take
+    for (const connection of this.#connections.splice(0)) take(connection)
+    this.#report({ kind: 'serves' })
+    await this.#answer('left')
+    // The predecessor says until its end what it admits; that must not keep a process that has ended.
+    process.channel?.unref()
+  }
+
+  /** The process ends with this code. */
+  ends(code: number): void {
+    if (this.#asker !== undefined) writeLine(this.#asker, { kind: 'ends', code })
+  }
+
+  #received(message: ToSuccessor, connection: Socket | undefined): void {
+    if (message.kind === 'admitted') {
+      if (this.#count === undefined) this.#admissions.push(message.admissions)
+      else this.#count(message.admissions)
+    } else if (message.kind === 'connection') {
+      // One that was closed on its way does not arrive.
+      if (connection === undefined) return
+      if (this.#take === undefined) this.#connections.push(connection)
+      else this.#take(connection)
+    } else {
+      this.#answers.set(message.kind, message)
+      this.#look()
+    }
+  }
+
+  #report(message: FromSuccessor): void {
+    if (process.connected) process.send?.(message, () => undefined)
+  }
+
+  #answer(kind: ToSuccessor['kind']): Promise<ToSuccessor | undefined> {
+    return new Promise((resolve) => {
+      const late = setTimeout(() => {
+        this.#gone = true
+        this.#look()
+      }, ANSWER)
+      this.#look = () => {
+        const answer = this.#answers.get(kind)
+        if (answer === undefined && !this.#gone) return
+        clearTimeout(late)
+        resolve(answer)
+      }
+      this.#look()
+    })
+  }
+}
+
+/** Why nothing can listen there; undefined: it can. */
+function unboundReason({ host, port }: { readonly host: string; readonly port: number }): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', (error) => resolve(systemReason(codeOf(error) ?? '') ?? error.message))
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)))
+  })
+}

@@ -1,0 +1,29 @@
+import type { Host } from '../app/foundation.js'
+import { MOST_SERVING, withoutThreads } from '../app/threads.js'
+import { processorsOfProcess } from '../lib/processors.js'
+import type { Options } from '../options/options.js'
+import type { ProcessLog } from './log.js'
+
+/** Releases of Node from this one on give sockets to other threads. */
+const GIVES_SOCKETS = 24
+
+/** The threads that carry traffic, as the option `workers` wants them; undefined: none do. The log says why there are none where some are wanted. */
+export async function wantedThreads(options: Options, { logger, output, lines }: ProcessLog): Promise<Host['threads']> {
+  const { workers } = options
+  if (workers === 0) return undefined
+  const { node } = process.versions
+  if (Number(node.split('.')[0]) < GIVES_SOCKETS) {
+    const message = `Node ${node} cannot give connections to threads: one thread carries all traffic; use Node ${GIVES_SOCKETS} or newer, or set workers to 0`
+    logger.warn({ option: workers }, message)
+    return undefined
+  }
+  if (workers !== 'auto') return { size: workers, lines, lost: (count) => output.lost(count) }
+  const reasons = withoutThreads(options)
+  if (reasons.length > 0) {
+    logger.warn({ reasons }, 'one thread carries all traffic, because these options do not go with workers')
+    return undefined
+  }
+  const size = Math.min(await processorsOfProcess(), MOST_SERVING)
+  // One thread more than the one that there is gains nothing.
+  return size === 1 ? undefined : { size, lines, lost: (count) => output.lost(count) }
+}

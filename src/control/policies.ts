@@ -1,0 +1,85 @@
+import type { Json } from '../lib/json.js'
+import type { Problem } from '../policy/problems.js'
+import { membersOf, textOf, wordOf } from './request-body.js'
+
+/** What carries a policy: a route of an HTTPS edge, or a TCP edge. */
+const LAYERS = ['http', 'tcp'] as const
+type Layer = (typeof LAYERS)[number]
+
+/** The language of policies, as editors need it. */
+export interface PolicyLanguage {
+  /** What is wrong with a document, and what it warns of, by the compiler that runs policies. */
+  check(text: string, layer: Layer): readonly Problem[]
+  /** Actions, variables and functions, and the JSON Schema of documents. */
+  describe(): Json
+  /** Runs tests on a policy that serves nowhere. */
+  test(policy: string, tests: string): Promise<Json>
+}
+
+const text = (description: string) => ({ type: 'string', description })
+
+/** JSON Schema of the body of `POST /policies/check`. */
+export const POLICY_CHECK_SCHEMA = {
+  type: 'object',
+  title: 'PolicyCheckRequest',
+  properties: {
+    text: text('The policy document: YAML or JSON.'),
+    layer: {
+      enum: LAYERS,
+      default: 'http',
+      description: 'What is to carry it: a route of an HTTPS edge, or a TCP edge.'
+    }
+  },
+  required: ['text'],
+  additionalProperties: false
+} as const
+
+/** JSON Schema of the body of `POST /policies/test`. */
+export const POLICY_TEST_SCHEMA = {
+  type: 'object',
+  title: 'PolicyTestRequest',
+  properties: {
+    text: text('The policy document: YAML or JSON.'),
+    tests: text('Its tests, in the form of files for "sluice test".')
+  },
+  required: ['text', 'tests'],
+  additionalProperties: false
+} as const
+
+/** What is done with policies that serve nowhere yet. Fails with a ControlError for a body of a wrong form. */
+export class Policies {
+  readonly #language: PolicyLanguage | undefined
+
+  /** Undefined: this process runs no policies. */
+  constructor(language: PolicyLanguage | undefined) {
+    this.#language = language
+  }
+
+  /** Errors and warnings of a document with their places. */
+  check(body: unknown): Json {
+    const { text: document, layer } = membersOf(body, '', Object.keys(POLICY_CHECK_SCHEMA.properties))
+    const problems = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'))
+    return {
+      valid: problems.every(({ severity }) => severity !== 'error'),
+      problems: problems.map(({ severity, code, message, path, line, column, length }) => {
+        return { severity, code, message, path, line, column, length }
+      })
+    }
+  }
+
+  /** What a document can say. */
+  describe(): Json {
+    return this.#known.describe()
+  }
+
+  /** What comes of tests on a policy. */
+  async test(body: unknown): Promise<Json> {
+    const { text: document, tests } = membersOf(body, '', Object.keys(POLICY_TEST_SCHEMA.properties))
+    return await this.#known.test(textOf(document, 'text'), textOf(tests, 'tests'))
+  }
+
+  get #known(): PolicyLanguage {
+    if (this.#language === undefined) throw new TypeError('a process without policies checks none')
+    return this.#language
+  }
+}

@@ -1,0 +1,42 @@
+import type { Json } from '../lib/json.js'
+import type { StopFollowing } from './exchanges.js'
+
+/** Traffic of this process as numbers, as the API sees it. */
+export interface TrafficSource {
+  /** The last `seconds` seconds, one by one, and the last minute in all. */
+  history(seconds: number): Json
+  /** Calls `take` with each second that is over, and `over` when the process stops; neither throws. */
+  follow(take: (second: Json) => void, over: () => void): StopFollowing
+  /** What serves, from listeners to backends, with the rates of the last minute. */
+  map(): Json
+}
+
+/** What traffic is, in numbers and as a map. Everyone with a key may see it: there is nothing of a single request in it. */
+export class Traffic {
+  readonly #source: TrafficSource | undefined
+
+  /** Undefined: this process has no traffic. */
+  constructor(source: TrafficSource | undefined) {
+    this.#source = source
+  }
+
+  /** The last `seconds` seconds, one by one, and the last minute in all. */
+  history(seconds: number): Json {
+    return this.#known.history(seconds)
+  }
+
+  /** Follows the seconds that are over. */
+  follow(take: (second: Json) => void, over: () => void): StopFollowing {
+    return this.#known.follow(take, over)
+  }
+
+  /** What serves. */
+  map(): Json {
+    return this.#known.map()
+  }
+
+  get #known(): TrafficSource {
+    if (this.#source === undefined) throw new TypeError('a process without a data plane has no traffic')
+    return this.#source
+  }
+}

@@ -1,0 +1,182 @@
+import type { Clock } from '../../lib/clock.js'
+import type { Json } from '../../lib/json.js'
+import type { KeyPart, LimitBucket, LimitedKey, LiveLimit } from '../../policy/live-limit.js'
+import { type LimitNumbers, type LimitRelay, sumOfLimits } from './elsewhere.js'
+import type { Decision } from './limiter/decision.js'
+import { encodeKey } from './limiter/layout.js'
+import type { Limiter } from './limiter/sliding-window.js'
+import { mostRefused, RefusedKeys, type RefusedKeysMemory } from './refused-keys.js'
+import { bucketsOf, recentOf, seriesOf, Usage } from './usage.js'
+
+/** How a part of a key is marked: bytes are written as text in JSON, and must not meet a string that reads the same. */
+export const KEY_MARKS = { text: 's', data: 'j', failed: 'e' } as const
+
+interface LimitStateParts {
+  readonly window: ReturnType<Limiter['window']>
+  /** Length of the window. */
+  readonly seconds: number
+  /** Where those are kept who are refused; undefined: nowhere. */
+  readonly memory: RefusedKeysMemory | undefined
+  readonly identity: string
+  /** What it has to do with other threads; undefined: there are none. */
+  readonly relay: LimitRelay | undefined
+}
+
+/** What lives of a limit as long as its buckets do: the buckets, and what it has decided. */
+export class LimitState {
+  readonly window: LimitStateParts['window']
+  admitted = 0
+  refused = 0
+  wouldRefuse = 0
+  readonly #parts: LimitStateParts
+  #usage: Usage | undefined
+  #keys: RefusedKeys | undefined
+
+  constructor(parts: LimitStateParts) {
+    this.window = parts.window
+    this.#parts = parts
+    parts.relay?.begins(parts.identity, this)
+  }
+
+  /** How often it has decided in this thread. */
+  get decided(): number {
+    return this.admitted + this.refused + this.wouldRefuse
+  }
+
+  /** What this thread has counted, as plain data; undefined: nothing. */
+  numbers(at: number): LimitNumbers | undefined {
+    if (this.#usage === undefined) return undefined
+    const { admitted, refused, wouldRefuse } = this
+    return { admitted, refused, wouldRefuse, usage: this.#usage.numbers(at), keys: this.#keys?.numbers(at) }
+  }
+
+  /** What all threads have counted. */
+  total(at: number): LimitNumbers | undefined {
+    const { relay, identity } = this.#parts
+    const [own, elsewhere] = [this.numbers(at), relay?.elsewhere(identity)]
+    return own === undefined || elsewhere === undefined ? (own ?? elsewhere) : sumOfLimits(own, elsewhere)
+  }
+
+  /** Memory for it is taken when the limit decides for the first time. */
+  get usage(): Usage {
+    this.#usage ??= new Usage(this.#parts.seconds * 1_000)
+    return this.#usage
+  }
+
+  /** Are refused keys kept? */
+  get keeps(): boolean {
+    return this.#parts.memory !== undefined
+  }
+
+  /** Counts an admission. */
+  admits({ at, remaining, before }: Decision, capacity: number): void {
+    this.admitted += 1
+    this.usage.admitted(at, capacity - remaining, before)
+  }
+
+  /** Counts a request beyond the capacity. `textOf`: its key as a JSON list of its values; `failed`: did a part fail? */
+  refuses({ at, remaining }: Decision, capacity: number, enforced: boolean, about: RefusedBucket): void {
+    if (enforced) this.refused += 1
+    else this.wouldRefuse += 1
+    this.usage.refused(at, capacity - remaining)
+    const { memory } = this.#parts
+    if (memory === undefined) return
+    this.#keys ??= new RefusedKeys(memory)
+    this.#keys.note(at, about.key, () => about.text(), about.errorCode !== '')
+  }
+}
+
+/** The bucket of a request that goes beyond the capacity. */
+interface RefusedBucket {
+  readonly key: string
+  readonly errorCode: string
+  text(): string
+}
+
+interface RunningLimitParts
+  extends Pick<LiveLimit, 'identity' | 'name' | 'algorithm' | 'enforced' | 'capacity' | 'seconds' | 'bucketKey'> {
+  readonly clock: Clock
+  readonly state: LimitState
+}
+
+/** A limit as one compiled policy has it. */
+export class RunningLimit implements LiveLimit {
+  readonly identity: string
+  readonly name: string
+  readonly algorithm: string
+  readonly enforced: boolean
+  readonly capacity: number
+  readonly seconds: number
+  readonly bucketKey: readonly KeyPart[]
+  readonly #clock: Clock
+  readonly #state: LimitState
+
+  constructor({ identity, name, algorithm, enforced, capacity, seconds, bucketKey, clock, state }: RunningLimitParts) {
+    this.identity = identity
+    this.name = name
+    this.algorithm = algorithm
+    this.enforced = enforced
+    this.capacity = capacity
+    this.seconds = seconds
+    this.bucketKey = bucketKey
+    this.#clock = clock
+    this.#state = state
+  }
+
+  counts(): ReturnType<LiveLimit['counts']> {
+    const total = this.#total()
+    if (total === undefined) return { admitted: 0, refused: 0, wouldRefuse: 0, buckets: 0 }
+    const { admitted, refused, wouldRefuse, usage } = total
+    return { admitted, refused, wouldRefuse, buckets: bucketsOf(usage) }
+  }
+
+  recent(): ReturnType<LiveLimit['recent']> {
+    const total = this.#total()
+    return total === undefined ? { admitted: 0, refused: 0 } : recentOf(total.usage)
+  }
+
+  series(): ReturnType<LiveLimit['series']> {
+    const now = this.#clock.monotonic()
+    const usage = this.#total()?.usage ?? new Usage(this.seconds * 1_000).numbers(now)
+    const steps = seriesOf(usage).map(({ at, ...step }) => ({ age: now - at, ...step }))
+    return { stepSeconds: Usage.stepSeconds, steps }
+  }
+
+  limitedKeys(most: number): readonly LimitedKey[] | undefined {
+    if (!this.#state.keeps) return undefined
+    const now = this.#clock.monotonic()
+    return mostRefused(this.#total()?.keys?.keys ?? [], most).map(({ at, id: _, ...key }) => ({
+      ...key,
+      age: now - at
+    }))
+  }
+
+  keyOf(values: readonly Json[]): string {
+    return encodeKey(values.map((value, i) => partOf(value, this.bucketKey[i]?.type)))
+  }
+
+  bucket(key: string): LimitBucket {
+    const { used, folded, remaining, resetSeconds, retryAfterSeconds } = this.#state.window.peek(key, this.capacity)
+    return { used, shared: folded, remaining, resetSeconds, retryAfterSeconds }
+  }
+
+  empty(key: string): void {
+    const { window, usage } = this.#state
+    const { at, before } = window.peek(key, this.capacity)
+    window.forget(key)
+    usage.emptied(at, before)
+  }
+
+  #total(): LimitNumbers | undefined {
+    return this.#state.total(this.#clock.monotonic())
+  }
+}
+
+/** Types of CEL whose strings in JSON are strings; times and bytes, for one, are written as strings too. */
+const TEXTS = ['string', 'dyn']
+
+function partOf(value: Json, type = 'dyn'): string {
+  return typeof value === 'string' && TEXTS.includes(type)
+    ? `${KEY_MARKS.text}${value}`
+    : `${KEY_MARKS.data}${JSON.stringify(value)}`
+}

@@ -1,0 +1,71 @@
+import type { Flow } from '../../flow/flow.js'
+import { FLAGS } from './trace-context.js'
+
+/** Who decides where a trace begins here, and whether a trace that came with the request decides for itself. */
+type RootSampler = 'always_on' | 'always_off' | 'traceidratio'
+
+const PARENT = 'parentbased_'
+/** Digits of the trace id that are random by every version of its specification: the last 56 bits. */
+const RANDOM_DIGITS = 14
+
+/** What the options say of sampling. */
+export interface SamplerSettings {
+  /** As OpenTelemetry names it. */
+  readonly sampler: RootSampler | `parentbased_${RootSampler}`
+  /** Share of traces, 0 to 1; counts for samplers with `traceidratio`. */
+  readonly ratio: number
+}
+
+/** Decides at the beginning of an exchange whether spans are made of it. */
+export class Sampler {
+  readonly #followsParent: boolean
+  /** Random digits of trace ids that are sampled are not less; undefined: none is. */
+  readonly #threshold: string | undefined
+  #where: ((flow: Flow) => boolean) | undefined
+
+  constructor({ sampler, ratio }: SamplerSettings) {
+    this.#followsParent = sampler.startsWith(PARENT)
+    const root = this.#followsParent ? sampler.slice(PARENT.length) : sampler
+    this.#threshold = thresholdOf(root === 'always_on' ? 1 : root === 'always_off' ? 0 : ratio)
+  }
+
+  /** Traces that begin here are made only of requests that `where` means. */
+  choose(where: (flow: Flow) => boolean): void {
+    this.#where = where
+  }
+
+  /** Does the trace that came with a request decide by its flags? Else `samples` does, with its id. */
+  inherits(flags: number): boolean | undefined {
+    return this.#followsParent ? (flags & FLAGS.sampled) !== 0 : undefined
+  }
+
+  /**
+   * Is a trace with this id, or with this second half of one, made of the exchange? Every process with the same ratio decides the same, and one with a lower ratio takes
+   * a part of what one with a higher one takes. `flow`: undefined where the request was refused before it had one.
+   */
+  samples(traceId: string, flow: Flow | undefined): boolean {
+    if (this.#threshold === undefined) return false
+    if (this.#threshold !== EVERY && isBelow(traceId, this.#threshold)) return false
+    return this.#where === undefined || (flow !== undefined && this.#where(flow))
+  }
+}
+
+/** Are the last digits of `id` less than `threshold`? The first one decides mostly, and a part of a text would cost more. */
+function isBelow(id: string, threshold: string): boolean {
+  const from = id.length - RANDOM_DIGITS
+  for (let i = 0; i < RANDOM_DIGITS; i++) {
+    const digit = id.charCodeAt(from + i)
+    const least = threshold.charCodeAt(i)
+    if (digit !== least) return digit < least
+  }
+  return false
+}
+
+const EVERY = '0'.repeat(RANDOM_DIGITS)
+const RANDOM_VALUES = 16 ** RANDOM_DIGITS
+
+/** The least random digits that are sampled, so that `ratio` of all are (OpenTelemetry, TraceState: probability sampling). */
+function thresholdOf(ratio: number): string | undefined {
+  const rejected = BigInt(Math.round((1 - ratio) * RANDOM_VALUES))
+  return rejected >= BigInt(RANDOM_VALUES) ? undefined : rejected.toString(16).padStart(RANDOM_DIGITS, '0')
+}

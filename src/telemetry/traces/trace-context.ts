@@ -1,0 +1,126 @@
+/*
+ * `traceparent` and `tracestate` as W3C Trace Context (Recommendation, 23 November 2021) has them.
+ */
+
+/** The field that names trace, span and flags. */
+export const TRACEPARENT = 'traceparent'
+/** The field in which each tracing system that is passed keeps what it needs. */
+export const TRACESTATE = 'tracestate'
+
+/** What the options say of these fields. */
+interface FieldSettings {
+  readonly propagation: 'tracecontext' | 'none'
+  readonly accept_from: 'trusted_proxies' | 'everyone' | 'none'
+}
+
+/** Names of the fields that are taken from trusted peers alone, and of those that are taken from no one. */
+export function traceFields({ propagation, accept_from }: FieldSettings): {
+  readonly trusted?: readonly string[]
+  readonly never?: readonly string[]
+} {
+  const fields = [TRACEPARENT, TRACESTATE]
+  if (propagation === 'none' || accept_from === 'everyone') return {}
+  return accept_from === 'none' ? { never: fields } : { trusted: fields }
+}
+
+/** What a request says of the trace that it belongs to. Identifiers are hexadecimal digits in lower case, never all zero. */
+export interface TraceContext {
+  readonly traceId: string
+  /** Of the span that made the request. */
+  readonly spanId: string
+  /** The flags that are known: see `FLAGS`. */
+  readonly flags: number
+}
+
+/** Bits of the flags that are kept: of others nothing is known, and they are sent as zero (3.3.3). */
+export const FLAGS = {
+  /** The sender makes spans of the trace. */
+  sampled: 0x01,
+  /** The last seven bytes of the trace id are random (Level 2). */
+  random: 0x02
+} as const
+
+const KNOWN_FLAGS = FLAGS.sampled | FLAGS.random
+
+/** Without groups: what is read stands at fixed places, and parts cost more than the test. */
+const PARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)/
+const NO_TRACE = '0'.repeat(32)
+const NO_SPAN = '0'.repeat(16)
+const INVALID_VERSION = 'ff'
+const KNOWN_VERSION = '00'
+/** Where the parts of version 00 begin, and where it ends. */
+const AT = { trace: 3, span: 36, flags: 53, end: 55 }
+
+/**
+ * Is this a value of `traceparent` (3.2.2 and 4.3)? Not one that is malformed, of version ff, with an identifier of zeros, or with more
+ * behind version 00 than it has. Of a later version the parts of version 00 count.
+ */
+export function isTraceparent(text: string): boolean {
+  if (!PARENT.test(text) || text.startsWith(INVALID_VERSION)) return false
+  if (text.startsWith(NO_TRACE, AT.trace) || text.startsWith(NO_SPAN, AT.span)) return false
+  return text.length === AT.end || !text.startsWith(KNOWN_VERSION)
+}
+
+/** The flags of a value of `traceparent` that is one. */
+export function flagsOf(text: string): number {
+  return Number.parseInt(text.slice(AT.flags, AT.end), 16) & KNOWN_FLAGS
+}
+
+/** The trace id of a value of `traceparent` that is one. */
+export function traceIdOf(text: string): string {
+  return text.slice(AT.trace, AT.span - 1)
+}
+
+/** Reads a value of `traceparent`; undefined when it is none. */
+export function parseTraceparent(text: string): TraceContext | undefined {
+  if (!isTraceparent(text)) return undefined
+  return { traceId: traceIdOf(text), spanId: text.slice(AT.span, AT.flags - 1), flags: flagsOf(text) }
+}
+
+/** Writes a value of `traceparent`, always of version 00. */
+export function formatTraceparent({ traceId, spanId, flags }: TraceContext): string {
+  return `00-${traceId}-${spanId}-0${flags & KNOWN_FLAGS}`
+}
+
+/** Members of a `tracestate` (3.3.1.1), and characters that are passed on at least (3.3.1.5) and here at most. */
+const MOST_MEMBERS = 32
+const LONGEST_STATE = 512
+/** Longer members are left out first where there is no room (3.3.1.5). */
+const LONG_MEMBER = 128
+/** Of Level 1, and with a digit at its beginning as Level 2 allows. */
+const KEY = /^(?:[a-z0-9][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})$/
+const VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
+const SPACES = /^[ \t]+|[ \t]+$/g
+
+/**
+ * Reads the values of all fields `tracestate` of a request, in their order, and answers the one that is passed on; '' when there is
+ * none. One invalid or repeated member, or more than 32, make the whole of it worthless (3.3.1). Members are left out where it is
+ * longer than 512 characters: first those of more than 128, then the last ones.
+ */
+export function readTracestate(values: readonly string[]): string {
+  const members: string[] = []
+  const keys = new Set<string>()
+  for (const value of values) {
+    for (const written of value.split(',')) {
+      const member = written.replace(SPACES, '')
+      if (member === '') continue
+      const equals = member.indexOf('=')
+      const key = member.slice(0, equals)
+      if (equals === -1 || !KEY.test(key) || !VALUE.test(member.slice(equals + 1)) || keys.has(key)) return ''
+      keys.add(key)
+      members.push(member)
+      if (members.length > MOST_MEMBERS) return ''
+    }
+  }
+  return fitting(members).join(',')
+}
+
+function fitting(members: string[]): string[] {
+  const length = (list: readonly string[]) => list.reduce((sum, member) => sum + member.length + 1, -1)
+  let kept = members
+  for (let i = members.length - 1; i >= 0 && length(kept) > LONGEST_STATE; i--) {
+    if ((members[i] as string).length > LONG_MEMBER) kept = kept.filter((member) => member !== members[i])
+  }
+  while (length(kept) > LONGEST_STATE) kept = kept.slice(0, -1)
+  return kept
+}

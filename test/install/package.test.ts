@@ -1,0 +1,111 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import { sizeOf, staged, withPackages } from './staged.js'
+
+const run = promisify(execFile)
+const MOST = 60 * 2 ** 20
+const ENV = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
+
+/** Starts the product of a folder; answers its addresses. */
+async function started(t: Test, folder: string, cwd: string): Promise<{ traffic: string; api: string }> {
+  const words = [join(folder, 'dist', 'main.js'), 'start', '--demo', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+  const child = spawn(process.execPath, words, { cwd, env: ENV, stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(async () => {
+    child.kill('SIGKILL')
+    if (child.exitCode === null) await once(child, 'close')
+  })
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (line.includes('"msg":"listening"')) return JSON.parse(line)
+  }
+  throw new Error('it did not start')
+}
+
+async function serves(t: Test, folder: string, cwd: string): Promise<void> {
+  const { traffic, api } = await started(t, folder, cwd)
+  t.equal((await fetch(traffic)).status, 200)
+  for (const path of [
+    '/',
+    '/dashboard/lib/preact.module.js',
+    '/dashboard/lib/uPlot.iife.min.js',
+    '/docs/swagger-ui-bundle.js'
+  ]) {
+    t.equal((await fetch(`${api}${path}`)).status, 200, path)
+  }
+}
+
+t.test('what npm packs runs with its own dependencies alone, and is small', async (t) => {
+  const project = t.testdir()
+  await staged(project)
+  const { stdout } = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', project], {
+    cwd: project,
+    env: { ...ENV, npm_config_update_notifier: 'false' }
+  })
+  const [{ filename, files }] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }]
+  const paths = files.map(({ path }) => path)
+  for (const path of [
+    'dist/main.js',
+    'dist/launch.mjs',
+    'config/systemd/sluice.service',
+    'config/container/Containerfile'
+  ]) {
+    t.ok(paths.includes(path), path)
+  }
+  t.same(
+    paths.filter((path) => /\.ts$|^test\/|\.map$/.test(path)),
+    [],
+    'no source, no test'
+  )
+  const unpacked = join(project, 'unpacked')
+  await mkdir(unpacked)
+  await run('tar', ['-xzf', join(project, filename), '-C', unpacked])
+  const folder = join(unpacked, 'package')
+  const packages = await withPackages(folder)
+  t.match(packages.map((place) => place.split('node_modules/').at(-1)).sort(), [
+    '@ip-location-db/geo-whois-asn-country-mmdb'
+  ])
+  let size = await sizeOf(folder)
+  // One build of the database library serves a machine; where npm does not tell musl from glibc, both are there.
+  const musl = packages.filter((place) => place.endsWith('-musl'))
+  for (const place of packages) if (!musl.includes(place)) size += await sizeOf(place)
+  t.ok(size <= MOST, `${(size / 2 ** 20).toFixed(1)} MiB`)
+  const cwd = join(project, 'cwd')
+  await mkdir(cwd)
+  await serves(t, folder, cwd)
+  const linked = await readdir(join(folder, 'node_modules'))
+  t.notOk(linked.includes('fastify'), 'the bundle has what it needs')
+})
+
+t.test(
+  'a clone installs without development packages',
+  { skip: process.env.SLUICE_TEST_LONG === undefined && 'a long run: it needs the registry' },
+  async (t) => {
+    const folder = t.testdir()
+    const clone = join(folder, 'clone')
+    await run('git', ['clone', '--quiet', process.cwd(), clone])
+    await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: clone, env: ENV })
+    const manifest = JSON.parse(await readFile(join(clone, 'package.json'), 'utf8')) as { dependencies: object }
+    t.notOk((await readdir(join(clone, 'node_modules'))).includes('esbuild'))
+    for (const name of Object.keys(manifest.dependencies)) t.ok(await readdir(join(clone, 'node_modules', name)))
+    const size = (await sizeOf(join(clone, 'node_modules'))) + (await sizeOf(join(clone, 'dist')))
+    t.ok(size <= MOST, `${(size / 2 ** 20).toFixed(1)} MiB`)
+    await serves(t, clone, folder)
+  }
+)
+
+t.test('npx finds the command in a clone, and builds nothing', async (t) => {
+  const project = t.testdir()
+  await staged(project)
+  await withPackages(project)
+  const link = "import('./config/link-command.mjs').then(({ linkCommand }) => linkCommand(process.cwd()))"
+  await run(process.execPath, ['--eval', link], { cwd: project, env: ENV })
+  const env = { ...ENV, npm_config_update_notifier: 'false', npm_config_cache: join(project, 'cache') }
+  const { stdout } = await run('npx', ['--no', 'sluice', '--version'], { cwd: project, env })
+  t.match(stdout, /^\d+\.\d+\.\d+\n$/)
+  t.notOk(existsSync(join(project, 'cache', '_npx')), 'nothing was installed elsewhere')
+})
