@@ -14,7 +14,7 @@ import { optionEntries } from '../src/options/catalogue.js'
 import { SluiceProcess } from './cli/process.js'
 import { projectFile } from './helpers/files.js'
 import { startSluice } from './helpers/sluice.js'
-import { quietPort } from './proxy/free-port.js'
+import { freePort } from './proxy/free-port.js'
 import { startPostgres } from './store/postgres-server.js'
 
 const read = (file: string) => readFile(projectFile(file), 'utf8')
@@ -131,7 +131,7 @@ t.test('a site file, from an empty folder to a limit that an edit brings, as sho
   await once(upstream, 'listening')
   t.teardown(() => upstream.close())
   const cwd = await folderWith(t, {})
-  const port = await quietPort()
+  const port = await freePort()
   const [first = '', second = ''] = blocks('sh')
     .filter((text) => text.startsWith('cat > try.yaml'))
     .map((text) => text.replaceAll(':8000', `:${port}`))

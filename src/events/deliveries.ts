@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Leases } from '../control/cluster/leases.js'
 import { everyRecord, type Records } from '../control/records.js'
 import type { Clock } from '../lib/clock.js'
-import { type BackoffRange, FirstFailure } from '../lib/concurrency.js'
+import { type BackoffRange, Coalescer, FirstFailure } from '../lib/concurrency.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import type { ResourceRecord } from '../schema/field.js'
@@ -54,10 +54,9 @@ export class Deliveries {
   readonly #destinations = new Map<string, Destination>()
   readonly #leases: Leases | undefined
   readonly #failing = new FirstFailure()
+  readonly #looking = new Coalescer(() => this.#lookSafely())
   #place: Place = { revision: -1, mark: undefined }
   #posted = 0
-  #looking: Promise<void> | undefined
-  #again = false
   #stopped = false
   #tick: NodeJS.Timeout | undefined
 
@@ -83,16 +82,12 @@ export class Deliveries {
 
   /** The store has a new revision: there may be something to deliver, or another place to deliver to. Does not throw. */
   hear(): void {
-    if (this.#stopped) return
-    this.#again = true
-    this.#looking ??= this.#lookSafely().finally(() => {
-      this.#looking = undefined
-    })
+    if (!this.#stopped) this.#looking.ask()
   }
 
   /** Waits until what was written before the last `hear` is followed. Never rejects. */
   async followed(): Promise<void> {
-    await this.#looking
+    await this.#looking.answered()
   }
 
   /** Takes a traffic event; counts it when it is dropped. */
@@ -140,7 +135,7 @@ export class Deliveries {
   async handOver(): Promise<void> {
     this.#stopped = true
     clearInterval(this.#tick)
-    await this.#looking
+    await this.#looking.settle()
     await Promise.all([...this.#destinations.values()].map((one) => one.handOver(LAST_WAIT)))
     try {
       await this.#leases?.release()
@@ -161,15 +156,14 @@ export class Deliveries {
   }
 
   async #lookSafely(): Promise<void> {
-    while (this.#again && !this.#stopped) {
-      this.#again = false
+    while (!this.#stopped) {
       try {
         await this.#look()
         await this.#wake()
         this.#failing.passed()
+        return
       } catch (error) {
         this.#fault(error)
-        this.#again = true
         await sleep(500)
       }
     }

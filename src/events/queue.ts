@@ -1,4 +1,4 @@
-import { type BackoffRange, pauseAfter } from '../lib/concurrency.js'
+import { type BackoffRange, Coalescer, pauseAfter } from '../lib/concurrency.js'
 import type { Batch, Sender, SendFailure } from './destinations/sender.js'
 
 /** What waits for one destination, oldest first. */
@@ -32,9 +32,9 @@ export class DeliveryQueue {
   readonly #parts: LaneParts
   /** Breaks off what is on its way. */
   readonly #ending = new AbortController()
+  readonly #running = new Coalescer(() => this.#run())
   #stopping = false
-  #running: Promise<void> | undefined
-  #again = false
+  #failures = 0
   #pause: { readonly timer: NodeJS.Timeout; readonly over: () => void } | undefined
 
   constructor(parts: LaneParts) {
@@ -43,11 +43,7 @@ export class DeliveryQueue {
 
   /** Something may wait. */
   wake(): void {
-    if (this.#stopping) return
-    this.#again = true
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined
-    })
+    if (!this.#stopping) this.#running.ask()
   }
 
   /** Ends a pause: try again now. */
@@ -58,7 +54,7 @@ export class DeliveryQueue {
 
   /** Resolves when nothing is under way and nothing is waited for. */
   async idle(): Promise<void> {
-    await this.#running
+    await this.#running.answered()
   }
 
   /**
@@ -69,21 +65,19 @@ export class DeliveryQueue {
     this.#stopping = true
     this.#pause?.over()
     const timer = setTimeout(() => this.#ending.abort(), grace)
-    await this.#running
+    await this.#running.settle()
     clearTimeout(timer)
   }
 
   async #run(): Promise<void> {
-    let failures = 0
-    while (this.#again && !this.#stopping) {
-      this.#again = false
+    while (!this.#stopping) {
       try {
-        failures = await this.#drain(failures)
+        this.#failures = await this.#drain(this.#failures)
+        return
       } catch (error) {
         // Whatever our own store refuses may work later.
         this.#parts.fault(error)
-        this.#again = true
-        await this.#wait(this.#pauseAfter(++failures))
+        await this.#wait(this.#pauseAfter(++this.#failures))
       }
     }
   }

@@ -13,7 +13,7 @@ import { needsPebble, startPebble } from '../certificates/pebble.js'
 import { startResolver } from '../certificates/resolver.js'
 import { SluiceProcess } from '../cli/process.js'
 import { until } from '../helpers/until.js'
-import { quietPort } from '../proxy/free-port.js'
+import { freePort } from '../proxy/free-port.js'
 
 /** Runs every `sluice.yaml` of docs/ten-tasks.md as it stands there, with free ports in place of its own. */
 
@@ -88,7 +88,7 @@ async function started(
   upstreams: Readonly<Record<string, number>>,
   prepare: (text: string, plain: number, folder: string) => Promise<string> = async (text) => text
 ): Promise<Running> {
-  const [plain, secure] = [await quietPort(), await quietPort()]
+  const [plain, secure] = [await freePort(), await freePort()]
   let text = files.get('sluice.yaml') as string
   text = text.replace('http://0.0.0.0:80', `http://127.0.0.1:${plain}`)
   text = text.replace('https://0.0.0.0:443', `https://127.0.0.1:${secure}`)
@@ -158,7 +158,7 @@ t.test('2. balancing with health checks', async (t) => {
     if (url === '/healthz') checked.count++
     response.end('well')
   })
-  const ports = { 3000: await listening(t, well), 3001: await quietPort() }
+  const ports = { 3000: await listening(t, well), 3001: await freePort() }
   const { plain } = await started(t, taskOf('Balancing'), ports)
   for (let n = 0; n < 6; n++) t.match(await ask(plain, 'shop.example.com'), { status: 200, text: 'well' })
   await until(() => checked.count > 0)

@@ -2,20 +2,11 @@ import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 
-/** A port of this machine that nobody listens on just now. */
-export async function freePort(): Promise<number> {
-  const server = await listening(0)
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
 /**
- * A free port below those that the system gives away by itself (32768 and above on Linux), so that no connection of another
- * program takes it in the meantime.
+ * A port of this machine that nobody listens on just now: below those that the system gives away by itself (32768 and above on Linux), so
+ * that neither a connection nor another test takes it in the meantime.
  */
-export async function quietPort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(10_000, 32_000)
     const server = await listening(port).catch(() => undefined)

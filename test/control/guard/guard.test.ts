@@ -1,7 +1,7 @@
 import t from 'tap'
 import { receiver } from '../../events/receiver.js'
 import { create } from '../../helpers/account.js'
-import { quietPort } from '../../proxy/free-port.js'
+import { freePort } from '../../proxy/free-port.js'
 import { DENY, GUARD, guarded, HOST } from './guarded.js'
 
 /** Seconds of traffic after which a fault must be undone. */
@@ -48,7 +48,7 @@ t.test('a policy that denies all is reverted, with the reason in revision, log, 
 t.test('an upstream that is gone, answers that fail and a limit that is too small are reverted', async (t) => {
   const { upstream, backend, route, traffic, write, ended, visit } = await guarded(t)
   await traffic(20)
-  const gone = await write('PATCH', `/backends/static/${backend.id}`, { address: `127.0.0.1:${await quietPort()}` })
+  const gone = await write('PATCH', `/backends/static/${backend.id}`, { address: `127.0.0.1:${await freePort()}` })
   t.equal(await visit(), 502)
   await traffic(SOON)
   t.match(await ended(gone), { state: 'broken', reason: /^error-rate: .* failed/ })
@@ -89,7 +89,7 @@ t.test('a healthy write passes, and stays', async (t) => {
 t.test('what a write does not touch does not break it', async (t) => {
   const { sluice, upstream, route, traffic, write, ended, visit } = await guarded(t)
   const other = await create(sluice, '/edges/https', { hostports: ['other.example.com:443'] })
-  const elsewhere = await create(sluice, '/backends/static', { address: `127.0.0.1:${await quietPort()}` })
+  const elsewhere = await create(sluice, '/backends/static', { address: `127.0.0.1:${await freePort()}` })
   await traffic(10)
   t.equal(upstream.status(), 200)
   const id = await write('PATCH', route, { traffic_policy: { value: 'on_http_request: []' } })
@@ -130,7 +130,7 @@ t.test('a later write of the same fields takes the place of the guard, one of ot
 t.test('a revert that conflicts is told, and nothing changes', async (t) => {
   const { sluice, ask, traffic, write, ended } = await guarded(t)
   await traffic(10)
-  const id = await write('POST', '/backends/static', { address: `127.0.0.1:${await quietPort()}` })
+  const id = await write('POST', '/backends/static', { address: `127.0.0.1:${await freePort()}` })
   const made = (await ask('/backends/static?limit=1')).json.backends[0]
   // The route needs what a revert would take away.
   const path = (await ask(`/edges/https`)).json.https_edges[0]
