@@ -7,10 +7,12 @@ import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { Store } from '../store/store.js'
 import { Agents, type AgentsAddress } from '../tunnel/agents/agents.js'
+import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { SessionEvents } from '../tunnel/agents/live-agents.js'
 import { untilStoreAnswers } from './control-plane.js'
 import type { Foundation } from './foundation.js'
+import type { policyProblems } from './policy-check.js'
 
 /** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
@@ -64,6 +66,39 @@ export async function openAgents(
   return await untilStoreAnswers(options, foundation, 'agents cannot connect yet', () =>
     agents.open(at, store, own, shared)
   )
+}
+
+/** Endpoints of the process whose place this one takes serve with the next change of `own`. Those whose policies have errors here are left out. */
+export function expectHanded(
+  agents: Agents,
+  endpoints: readonly HandedEndpoint[],
+  own: OwnUnits,
+  { problemsOf, log }: { readonly problemsOf: ReturnType<typeof policyProblems>; readonly log: Foundation['log'] }
+): void {
+  const taken = endpoints.filter(({ id, units }) => {
+    const problems = units.flatMap(([, unit]) =>
+      unit.kind === 'policy' ? problemsOf(unit.text, unit.carrier ?? 'http') : []
+    )
+    const wrong = problems.find(({ severity }) => severity === 'error')
+    if (wrong !== undefined)
+      log.warn({ endpoint: id, problem: wrong.message }, 'an endpoint is not taken over: its policy has an error')
+    return wrong === undefined
+  })
+  agents.expect(taken, own)
+}
+
+/** How long agents of a process that has ended may take to connect to the one in its place. Milliseconds. */
+const COMING = 10_000
+
+/** The process whose place this one has taken is gone: endpoints of agents that do not come soon end. */
+export function expectLast(agents: Agents, own: OwnUnits, log: Foundation['log']): void {
+  setTimeout(() => {
+    agents
+      .expectNoMore(own)
+      .catch((error: unknown) =>
+        log.error({ err: error }, 'endpoints of agents that did not come back cannot be taken away')
+      )
+  }, COMING).unref()
 }
 
 /** Both or none. */

@@ -15,7 +15,7 @@ import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
 import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
-import { createAgents, openAgents } from './agents.js'
+import { createAgents, expectHanded, expectLast, openAgents } from './agents.js'
 import { openApi } from './api.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { openEvents } from './events.js'
@@ -151,6 +151,8 @@ async function prepare(options: Options, host: Host, lifecycle: Lifecycle, live:
   const { site_file } = options
   const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
   await stageApplied(control)
+  const problemsOf = policyProblems(policies.services, actions)
+  expectHanded(agents, host.predecessor?.endpoints ?? [], own, { problemsOf, log })
   const taking = { take: (now: Options) => takeOptions(now, live, threads) }
   const reload = filesOf(options, {
     own,
@@ -186,6 +188,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   await store.keep(options, () => control.configuration.place)
   // Last, so that agents that connect at once cause events: subscriptions are followed by now.
   const listening = await openAgents(options, foundation, { agents, store: store.store, own })
+  void host.predecessor?.gone.then(() => expectLast(agents, own, log))
   const plain = servedPlainly(holder.current())
   if (plain !== undefined) {
     log.info({ ...plain, option: options.edges_on_http }, 'HTTPS edges answer in plain HTTP too; see edges_on_http')
@@ -208,7 +211,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
     handingOver,
     lastError: () => control.configuration.lastError,
     takeConnection: (socket) => api.take(socket),
-    state: () => stateOf(clock, limiter, dataPlane.ticketKeys),
+    state: () => stateOf({ clock, limiter, ...dataPlane, endpoints: () => agents.handed() }),
     stop: () => lifecycle.stop()
   }
 }

@@ -7,8 +7,11 @@ import type { Clock } from '../lib/clock.js'
 import { InheritedSockets } from '../lib/inherited-sockets.js'
 import type { LineOutput } from '../lib/line-output.js'
 import type { Options } from '../options/options.js'
+import type { HandedTunnels } from '../proxy/threads/handed-tunnels.js'
+import type { FromServing } from '../proxy/threads/protocol.js'
 import { StoreHealth } from '../store/store-health.js'
 import { LoopDelay } from '../telemetry/process-health.js'
+import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import { type AccessLogOutput, openAccessLog } from './access-log.js'
 import type { LiveOptions } from './live-options.js'
 import type { Lifecycle } from './stop.js'
@@ -48,6 +51,12 @@ export interface Host {
     readonly limiterSecret: Uint8Array
     /** Of session tickets: 48 bytes. */
     readonly ticketKeys: Uint8Array
+    /** Those that agents have opened there. */
+    readonly endpoints: readonly HandedEndpoint[]
+    /** What it says of the tunnels of its agents goes to `follower` from now on; the answer sends to it. */
+    tunnels(follower: Pick<HandedTunnels, 'receive' | 'lost'>): (message: FromServing) => void
+    /** Resolves when it has ended. */
+    readonly gone: Promise<void>
     /** Called once, right before ports are opened. What `LimiterTable.pieces` gave, in one piece; undefined: it cannot be had. */
     limits(): Promise<Uint8Array | undefined>
     /** Calls `count` with what that process has admitted since it gave `limits`, and with what it admits until its end. */

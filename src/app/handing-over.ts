@@ -105,6 +105,7 @@ export class HandingOver {
 
   /** It is for good: connections that wait for the API, and those that come from now on, go to `take`. What waits for the store fails. */
   async give(take: (socket: Socket) => void): Promise<void> {
+    this.#foundation.lifecycle.succeeds()
     this.#held?.give(take)
     await this.#forget()
     if (this.#away !== undefined) await atMost(STEP, this.#parts.store.store.close())

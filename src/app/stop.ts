@@ -23,7 +23,7 @@ export interface Opened {
   readonly openTelemetry: { close(): Promise<void> }
   readonly shadows: { close(): void }
   readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
-  readonly agents: { shut(): Promise<void>; close(): Promise<void> }
+  readonly agents: { shut(): Promise<void>; move(within: number): Promise<void>; close(): Promise<void> }
   readonly clientTransport: { close(): void }
   readonly recorder: { stop: Close }
   readonly history: { stop(): void }
@@ -46,6 +46,7 @@ export class Lifecycle {
   #ready = false
   #stopped: Promise<Drained> | undefined
   #handedOver: Promise<void> | undefined
+  #succeeded = false
 
   /** `drain`: milliseconds that connections have to end. */
   constructor(log: Logger, timeouts: { readonly drain: number }) {
@@ -76,6 +77,11 @@ export class Lifecycle {
     this.#ready = true
   }
 
+  /** Another process serves in the place of this one: the stop lets agents go there. */
+  succeeds(): void {
+    this.#succeeded = true
+  }
+
   /** Gives away what only a process that may be configured has: its API, its agents' listener, its store. Traffic goes on. */
   release(): Promise<void> {
     this.#handedOver ??= this.#handOver(this.#opened)
@@ -100,7 +106,10 @@ export class Lifecycle {
     opened.shadows?.close()
     const { drain } = this.#timeouts
     const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
-    const rest = Promise.all([handOver(), draining]).then(async () => {
+    // Connections to agents that wait for another request would keep them here.
+    if (this.#succeeded) opened.clientTransport?.close()
+    const moving = this.#succeeded ? opened.agents?.move(drain) : undefined
+    const rest = Promise.all([handOver(), draining, moving]).then(async () => {
       await this.#step('agents', opened.agents?.close())
       opened.clientTransport?.close()
       await this.#step('events', opened.events?.stop())

@@ -3,7 +3,11 @@ import { open } from 'node:fs/promises'
 import { MAX_CAPACITY, undecided } from '../features/rate-limit/limiter/decision.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type Clock, clockOrigin } from '../lib/clock.js'
+import type { FromHolder } from '../proxy/threads/handed-tunnels.js'
+import type { FromServing } from '../proxy/threads/protocol.js'
+import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../proxy/threads/tunnel-outlet.js'
 import type { OwnTicketKeys } from '../proxy/ticket-keys.js'
+import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import type { Admissions, Foundation, Host } from './foundation.js'
 
 /** What a process that takes the place of another one goes on with. Secrets as Base64. */
@@ -11,6 +15,10 @@ export interface HandedState {
   readonly clockOrigin: number
   readonly limiterSecret: string
   readonly ticketKeys: string
+  /** Those that agents have opened. */
+  readonly endpoints: readonly HandedEndpoint[]
+  /** Lets the other process reach the agents that are connected here: what `send` takes goes to its `HandedTunnels`. */
+  handTunnels(send: (message: FromHolder) => void): HandedTunnelsEnd
   /**
    * Writes the counters of limits into a new file that its owner alone may read; answers true. The table is written in one go, so that it
    * is whole: about 50 ms for each 100 MB of it. What this thread admits from then on goes to `later`. Rejects with the system's error.
@@ -18,9 +26,36 @@ export interface HandedState {
   writeLimits(path: string, later: (admissions: Admissions) => void): Promise<boolean>
 }
 
-export function stateOf(clock: Clock, limiter: LimiterTable, ticketKeys: OwnTicketKeys): HandedState {
+/** The end of handed tunnels in the process that holds them. */
+interface HandedTunnelsEnd {
+  receive(message: FromServing): void
+  /** The other process is gone. */
+  close(): void
+}
+
+interface StateParts {
+  readonly clock: Clock
+  readonly limiter: LimiterTable
+  readonly ticketKeys: OwnTicketKeys
+  readonly tunnels: HeldTunnels
+  readonly endpoints: () => readonly HandedEndpoint[]
+}
+
+export function stateOf({ clock, limiter, ticketKeys, tunnels, endpoints }: StateParts): HandedState {
   return {
     clockOrigin: clockOrigin(clock),
+    endpoints: endpoints(),
+    handTunnels: (send) => {
+      const directory = new TunnelDirectory(tunnels, (message) => send(message as FromHolder))
+      const outlet = new TunnelOutlet(directory, (message) => send(message as FromHolder))
+      return {
+        receive: (message) => outlet.receive(message as Parameters<TunnelOutlet['receive']>[0]),
+        close: () => {
+          directory.close()
+          outlet.close()
+        }
+      }
+    },
     limiterSecret: Buffer.from(limiter.secret).toString('base64'),
     ticketKeys: ticketKeys.current().toString('base64'),
     writeLimits: async (path, later) => {

@@ -11,6 +11,9 @@ import { BUDGET_NUMBERS, budgetName } from '../proxy/retries.js'
 import { OwnTerminationPlaces } from '../proxy/tcp-termination.js'
 import { acceptingSockets } from '../proxy/threads/accepting.js'
 import { SocketDealer } from '../proxy/threads/dealer.js'
+import { HandedTunnels } from '../proxy/threads/handed-tunnels.js'
+import type { FromServing } from '../proxy/threads/protocol.js'
+import type { HeldTunnels } from '../proxy/threads/tunnel-outlet.js'
 import { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import { sharesListener } from './agents.js'
@@ -33,6 +36,8 @@ interface OpenTraffic extends DataPlane {
   /** What all threads have together; absent: there is one thread. */
   readonly records: MadeRecords | undefined
   readonly ticketKeys: OwnTicketKeys
+  /** Those of agents that are connected here, or were just now to the process whose place this one takes. */
+  readonly tunnels: HeldTunnels
   /** Starts the threads; undefined: this thread carries traffic itself. */
   begin(events: Events, ended: EndedSessions): TrafficThreads | undefined
 }
@@ -66,13 +71,14 @@ export async function openTraffic(
       ? undefined
       : new SocketDealer(new OwnTerminationPlaces(live.limits, (peer) => forwarding.isTrusted(unmapIpv4(peer))))
   const records = wanted === undefined ? undefined : new MadeRecords(OWN_NUMBER)
+  const tunnels = tunnelsOf(agents, predecessor)
   let threads: TrafficThreads | undefined
   const dataPlane = openDataPlane(options, foundation, {
     health: {
       outage: (place, state) => threads?.outage(place, state),
       decided: (check, found) => threads?.decided(check, found)
     },
-    tunnels: agents.groups,
+    tunnels,
     events: bus,
     challenge: (host, path) => challenges.answer(host, path),
     development,
@@ -90,6 +96,7 @@ export async function openTraffic(
   return {
     ...dataPlane,
     ticketKeys,
+    tunnels,
     records,
     begin(events, ended) {
       if (wanted === undefined || dealer === undefined || records === undefined) return undefined
@@ -113,7 +120,7 @@ export async function openTraffic(
         clock,
         events,
         records,
-        tunnels: agents.groups,
+        tunnels,
         spans,
         ended,
         challenges
@@ -129,6 +136,14 @@ export async function openTraffic(
       return begun
     }
   }
+}
+
+function tunnelsOf(agents: Agents, predecessor: Host['predecessor']): HeldTunnels {
+  if (predecessor === undefined) return agents.groups
+  let send: (message: FromServing) => void = () => undefined
+  const tunnels = new HandedTunnels(agents.groups, (message) => send(message))
+  send = predecessor.tunnels(tunnels)
+  return tunnels
 }
 
 /** Nothing is accepted any more. What threads say of their connections is more exact than what their places show. */

@@ -10,7 +10,7 @@ function parts(closed: string[]): Partial<Opened> {
     closed.push(name)
   }
   return {
-    agents: { shut: close('agents shut'), close: close('agents closed') },
+    agents: { shut: close('agents shut'), move: close('agents moved'), close: close('agents closed') },
     api: { close: close('api') },
     events: { handOver: close('events handed over'), stop: close('events stopped') },
     store: { close: close('store') },
@@ -40,6 +40,18 @@ t.test('a stop hands over first, ends what needs no drain after it, and runs onc
     'events stopped',
     'names'
   ])
+})
+
+t.test('a stop after another process has taken over lets agents go there before they are told goodbye', async (t) => {
+  const closed: string[] = []
+  const lifecycle = new Lifecycle(silent, { drain: 0 })
+  lifecycle.opens(parts(closed))
+  lifecycle.succeeds()
+  await lifecycle.stop()
+  t.same(
+    closed.filter((name) => /agents|client/.test(name)),
+    ['client transport', 'agents moved', 'agents shut', 'agents closed', 'client transport']
+  )
 })
 
 t.test('what a stage opens after the stop has begun is ended, and the stage goes no further', async (t) => {

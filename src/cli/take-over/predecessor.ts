@@ -38,7 +38,7 @@ const FIRST = 4
  * the successor is a part, and not the one of the command that asks.
  */
 const OF_ONE_PROCESS =
-  /^(?:LISTEN_(?:FDS|PID|FDNAMES)|NOTIFY_SOCKET|WATCHDOG_(?:USEC|PID)|NODE_CHANNEL_FD|SLUICE_SUCCESSOR)$/
+  /^(?:LISTEN_(?:FDS|PID|FDNAMES)|NOTIFY_SOCKET|WATCHDOG_(?:USEC|PID)|NODE_CHANNEL_(?:FD|SERIALIZATION_MODE)|SLUICE_SUCCESSOR)$/
 
 interface PredecessorParts {
   readonly folder: string
@@ -223,8 +223,15 @@ export class Predecessor {
         this.#released = true
         await handingOver.release(schema > SCHEMA_VERSION)
       }
-      const { ticketKeys, limiterSecret, clockOrigin, writeLimits } = running.state()
-      send({ kind: 'released', clockOrigin, limiterSecret, ticketKeys })
+      const { ticketKeys, limiterSecret, clockOrigin, endpoints, handTunnels, writeLimits } = running.state()
+      send({ kind: 'released', clockOrigin, limiterSecret, ticketKeys, endpoints })
+      const tunnels = handTunnels((message) => send({ kind: 'from-tunnels', message }))
+      child.once('disconnect', () => tunnels.close())
+      const toTunnels = (message: unknown) => {
+        const said = message as FromSuccessor
+        if (said.kind === 'to-tunnels') tunnels.receive(said.message)
+      }
+      child.on('message', toTunnels)
       await said.step('opens')
       const admitted = (admissions: Admissions) => send({ kind: 'admitted', admissions })
       const written = await writeLimits(limits, admitted).catch((error: unknown) => {
@@ -242,6 +249,7 @@ export class Predecessor {
       // Node has listeners of its own there, which take the answers to connections that are sent.
       for (const event of ['message', 'exit', 'error']) child.removeAllListeners(event)
       child.on('error', () => undefined)
+      child.on('message', toTunnels)
       child.unref()
       child.channel?.unref()
       this.#child = undefined
@@ -285,6 +293,7 @@ export class Predecessor {
           ...managedBy(managed, process.pid),
           [INHERITANCE]: JSON.stringify(inheritance)
         },
+        serialization: 'advanced',
         // Its own group: a Ctrl-C at the terminal of this process is not meant for it.
         detached: true,
         stdio: [
@@ -329,6 +338,7 @@ function stepsOf(child: ChildProcess) {
   }
   child.on('message', (message) => {
     const said = message as FromSuccessor
+    if (said.kind === 'to-tunnels') return
     done.set(said.kind, said)
     look()
   })

@@ -2,6 +2,9 @@ import { closeSync, openSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Admissions } from '../../app/foundation.js'
+import type { HandedState } from '../../app/succession.js'
+import type { FromHolder } from '../../proxy/threads/handed-tunnels.js'
+import type { FromServing } from '../../proxy/threads/protocol.js'
 import type { Rehearsed } from './rehearsal.js'
 
 /** Longest path of a unix socket that every system takes. Bytes. */
@@ -53,21 +56,22 @@ export type ToAsker =
 /** What a successor reports to its predecessor, in this order. */
 export type FromSuccessor =
   /** Nothing is wrong with options, files, ports, and what the store holds. */
-  ({ readonly kind: 'prepared' } & Rehearsed) | { readonly kind: 'opens' } | { readonly kind: 'serves' }
+  | ({ readonly kind: 'prepared' } & Rehearsed)
+  | { readonly kind: 'opens' }
+  | { readonly kind: 'serves' }
+  /** To the tunnels of agents that are connected to the predecessor; comes again and again. */
+  | { readonly kind: 'to-tunnels'; readonly message: FromServing }
 
 /** What a predecessor answers, in this order. */
 export type ToSuccessor =
   /** The store, the ports of the API and of agents are free. Base64, milliseconds. */
-  | {
-      readonly kind: 'released'
-      readonly clockOrigin: number
-      readonly limiterSecret: string
-      readonly ticketKeys: string
-    }
+  | ({ readonly kind: 'released' } & Pick<HandedState, 'clockOrigin' | 'limiterSecret' | 'ticketKeys' | 'endpoints'>)
   /** The file with the counters of limits; absent: they could not be written. */
   | { readonly kind: 'limits'; readonly path?: string }
   /** What limits have admitted since their counters were written; comes again and again until the predecessor ends. */
   | { readonly kind: 'admitted'; readonly admissions: Admissions }
+  /** Of tunnels of agents that are connected to the predecessor; comes again and again. */
+  | { readonly kind: 'from-tunnels'; readonly message: FromHolder }
   /** A connection to the API that was accepted and not read: it comes with the message. */
   | { readonly kind: 'connection' }
   /** The socket in the data folder is free. */

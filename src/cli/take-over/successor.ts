@@ -6,6 +6,7 @@ import { formatAuthority } from '../../lib/host.js'
 import { InheritedSockets } from '../../lib/inherited-sockets.js'
 import { systemReason } from '../../lib/system-errors.js'
 import type { Options } from '../../options/options.js'
+import type { FromHolder, HandedTunnels } from '../../proxy/threads/handed-tunnels.js'
 import { checkFile } from '../check-files.js'
 import { formatFinding, styleFor } from '../report.js'
 import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
@@ -19,13 +20,22 @@ export class Successor {
   readonly sockets: InheritedSockets
   readonly #asker: Socket | undefined
   readonly #answers = new Map<ToSuccessor['kind'], ToSuccessor>()
+  /** No answer comes any more. */
   #gone = false
+  /** The predecessor has ended. */
+  #lost = false
   #look: () => void = () => undefined
   /** What came before it could be used. */
   #admissions: Admissions[] = []
   #count: ((admissions: Admissions) => void) | undefined
   #connections: Socket[] = []
   #take: ((connection: Socket) => void) | undefined
+  #ofTunnels: FromHolder[] = []
+  #tunnels: Pick<HandedTunnels, 'receive' | 'lost'> | undefined
+  #left: () => void = () => undefined
+  readonly #ended = new Promise<void>((resolve) => {
+    this.#left = resolve
+  })
 
   private constructor({ sockets, asker }: Inheritance) {
     this.sockets = new InheritedSockets(sockets.map(([fd, host, port]) => [fd, { host, port }]))
@@ -37,11 +47,8 @@ export class Successor {
     }
     process.on('message', (message, handle) => this.#received(message as ToSuccessor, handle as Socket | undefined))
     // The predecessor may have ended before this was loaded.
-    this.#gone = process.connected !== true
-    process.on('disconnect', () => {
-      this.#gone = true
-      this.#look()
-    })
+    if (process.connected !== true) this.#lose()
+    process.on('disconnect', () => this.#lose())
   }
 
   /** Undefined: this process takes no other one's place. */
@@ -95,6 +102,14 @@ export class Successor {
     return {
       limiterSecret: Buffer.from(released.limiterSecret, 'base64'),
       ticketKeys: Buffer.from(released.ticketKeys, 'base64'),
+      endpoints: released.endpoints,
+      gone: this.#ended,
+      tunnels: (follower) => {
+        this.#tunnels = follower
+        for (const message of this.#ofTunnels.splice(0)) follower.receive(message)
+        if (this.#lost) follower.lost()
+        return (message) => this.#report({ kind: 'to-tunnels', message })
+      },
       limits: async () => {
         this.#report({ kind: 'opens' })
         const { path } = ((await this.#answer('limits')) ?? {}) as Partial<Extract<ToSuccessor, { kind: 'limits' }>>
@@ -130,6 +145,9 @@ export class Successor {
     if (message.kind === 'admitted') {
       if (this.#count === undefined) this.#admissions.push(message.admissions)
       else this.#count(message.admissions)
+    } else if (message.kind === 'from-tunnels') {
+      if (this.#tunnels === undefined) this.#ofTunnels.push(message.message)
+      else this.#tunnels.receive(message.message)
     } else if (message.kind === 'connection') {
       // One that was closed on its way does not arrive.
       if (connection === undefined) return
@@ -139,6 +157,15 @@ export class Successor {
       this.#answers.set(message.kind, message)
       this.#look()
     }
+  }
+
+  /** The predecessor has ended. */
+  #lose(): void {
+    this.#gone = true
+    this.#lost = true
+    this.#left()
+    this.#tunnels?.lost()
+    this.#look()
   }
 
   #report(message: FromSuccessor): void {

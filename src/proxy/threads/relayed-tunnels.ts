@@ -82,6 +82,14 @@ export class RelayedTunnels implements TunnelGroups {
     }
   }
 
+  /** The holder is gone, and what leads through it. */
+  lost(): void {
+    this.#follow([], [...this.#tunnels.keys()])
+    const refused = { failure: 'no-tunnel', message: 'the holder of the tunnel has gone' } as const
+    for (const [pipe, opened] of [...this.#opening]) opened({ kind: 'pipe-opened', pipe, refused })
+    for (const pipe of [...this.#pipes.values()]) pipe.breakOff()
+  }
+
   #follow(begun: readonly TunnelFacts[], ended: readonly number[]): void {
     this.#version++
     for (const facts of begun) {

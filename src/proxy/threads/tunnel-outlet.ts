@@ -10,8 +10,8 @@ type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2' | 'startedAt'>
 
 /** The live tunnels of this thread, for threads that hold none. */
 export interface HeldTunnels extends TunnelGroups {
-  /** From now on `follower` learns which tunnels begin and end, at once those that are there. */
-  follow(follower: { begins(tunnel: HeldTunnel, labels: Labels): void; ends(tunnel: LiveTunnel): void }): void
+  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  follow(follower: { begins(tunnel: HeldTunnel, labels: Labels): void; ends(tunnel: LiveTunnel): void }): () => void
 }
 
 type Labels = TunnelFacts['labels']
@@ -23,12 +23,14 @@ export class TunnelDirectory {
   readonly #tunnels = new Map<number, { readonly tunnel: HeldTunnel; readonly labels: Labels }>()
   readonly #send: (message: ToServing) => void
   #count = 0
+  /** Sends nothing from now on. */
+  readonly close: () => void
 
   /** `send`: to all threads that there are. */
   constructor(groups: HeldTunnels, send: (message: ToServing) => void) {
     this.groups = groups
     this.#send = send
-    groups.follow({ begins: (...began) => this.#begins(...began), ends: (tunnel) => this.#ends(tunnel) })
+    this.close = groups.follow({ begins: (...began) => this.#begins(...began), ends: (tunnel) => this.#ends(tunnel) })
   }
 
   /** For a thread that begins. */

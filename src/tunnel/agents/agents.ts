@@ -14,7 +14,7 @@ import type { CredentialGrant } from '../server/authority.js'
 import { TunnelListener } from '../server/listener.js'
 import { Registry, type TunnelWatch } from '../server/registry.js'
 import { CredentialAuthority, CredentialWatch } from './credentials.js'
-import { EphemeralEndpoints, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
+import { EphemeralEndpoints, type HandedEndpoint, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
 import { agentListenerErrors, ListenerIdentity, openNamesSecret } from './listener-identity.js'
 import { AgentListener, type AgentListenerLimits, SharedPortAgents } from './listeners.js'
 import { LiveAgents, watching } from './live-agents.js'
@@ -81,6 +81,8 @@ interface Serving {
 
 /** How long agents have to hear that the process stops. Milliseconds. */
 const GOODBYE = 500
+/** Before agents that move have to have gone, so long no visitors come to those that always have some. Milliseconds. */
+const LAST_VISITORS = 2_000
 
 /**
  * The agents of this process and their tunnels: what the data plane dials, what the API shows, and the listener. Without
@@ -96,6 +98,7 @@ export class Agents {
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
   readonly #addresses: AddressFilter
+  readonly #expected = new Map<string, HandedEndpoint>()
   #serving: Serving | undefined
   /** Whose addresses the sessions were last held against. */
   #judged: Snapshot | undefined
@@ -139,6 +142,26 @@ export class Agents {
     return this.#addresses.counts
   }
 
+  /** The endpoints that agents have opened, for a process that takes the place of this one. */
+  handed(): readonly HandedEndpoint[] {
+    return this.#serving?.endpoints.handed() ?? [...this.#expected.values()]
+  }
+
+  /** Endpoints of the process whose place this one takes: `own` has them with the next change, and their agents may open them here. */
+  expect(endpoints: readonly HandedEndpoint[], own: OwnUnits): void {
+    for (const endpoint of endpoints) {
+      this.#expected.set(endpoint.id, endpoint)
+      own.stage(endpoint.id, { units: new Map(endpoint.units) })
+    }
+  }
+
+  /** Endpoints whose agents have not come are gone. Rejects when that cannot be applied. */
+  async expectNoMore(own: OwnUnits): Promise<void> {
+    const left = [...this.#expected.keys()]
+    this.#expected.clear()
+    for (const id of left) await own.drop(id)
+  }
+
   /**
    * Opens the listener, or where it is `shared` registers as the protocol handler of another one. The configuration of the store must serve already.
    * `own` takes the endpoints that agents open. Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
@@ -161,6 +184,7 @@ export class Agents {
       zone,
       requireReserved,
       tcp,
+      expected: this.#expected,
       failed
     })
     const names = [...new Set([at.host, 'localhost', '127.0.0.1', '::1', ...agentHosts(zone, regions)])]
@@ -242,6 +266,14 @@ export class Agents {
     const serving = this.#serving
     serving?.handler.shut()
     await serving?.watch.stop()
+  }
+
+  /** Lets each agent go to the process that takes the place of this one, as soon as no visitor is on its connection, within so many milliseconds. */
+  async move(within: number): Promise<void> {
+    await this.shut()
+    const { clock } = this.#parts
+    this.#serving?.listener.move(clock.monotonic() + Math.max(0, within - LAST_VISITORS))
+    await this.#serving?.handler.emptied(within)
   }
 
   /** Says goodbye to all agents, which connect again at once. */

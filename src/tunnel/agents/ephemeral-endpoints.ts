@@ -23,7 +23,16 @@ export interface EphemeralEndpointsParts {
   readonly requireReserved: boolean
   /** Where TCP endpoints listen, and which ports they may have. */
   readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
+  /** Of a process whose place this one takes, by their ids: their agents may open them again here. */
+  readonly expected: Map<string, HandedEndpoint>
   readonly failed: (error: unknown) => void
+}
+
+/** An endpoint that goes from one process to another. Plain data. */
+export interface HandedEndpoint {
+  readonly id: string
+  readonly credential: string
+  readonly units: readonly (readonly [key: string, unit: Unit])[]
 }
 
 /** A name of an agent that is an edge's now. */
@@ -54,7 +63,7 @@ const PREFIX = 'ephemeral/'
  */
 export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   readonly #parts: EphemeralEndpointsParts
-  readonly #open = new Map<string, Wish>()
+  readonly #open = new Map<string, Wish & { readonly units: ReadonlyMap<string, Unit> }>()
 
   constructor(parts: EphemeralEndpointsParts) {
     this.#parts = parts
@@ -62,6 +71,16 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
 
   async open(wish: Wish): Promise<OpenEndpoint | BindDenied> {
     return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openHttp(wish, wish.proto)
+  }
+
+  /** For a process that takes the place of this one. */
+  handed(): HandedEndpoint[] {
+    const open = Array.from(this.#open, ([id, { grant, units }]) => ({
+      id,
+      credential: grant.credential,
+      units: [...units]
+    }))
+    return [...this.#parts.expected.values(), ...open]
   }
 
   /** The names that an edge of the records has taken since they were opened, whatever its port: records win. */
@@ -99,7 +118,8 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     for (let tries = 1; ; tries++) {
       const port = asked ?? (ports === undefined ? await freePort(host) : randomInt(ports.from, ports.to + 1))
       const id = `${PREFIX}tcp/${port}`
-      if (!this.#open.has(id)) {
+      const expected = this.#parts.expected.get(id)
+      if (!this.#open.has(id) && (expected === undefined || expected.credential === wish.grant.credential)) {
         const units = tcpUnits(id, { host: name, port }, wish.trafficPolicy)
         const served = await this.#serve(id, wish, units, `tcp://${formatAuthority(name, port)}`)
         if (!isBindDenied(served) || !('port' in served) || asked !== undefined) return served
@@ -113,12 +133,16 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     if (isInternal(host)) return internal(host)
     const edge = this.#edgeOn(host)
     if (edge !== undefined && !edge.yields) return { refused: `${host} is already served by an edge (${edge.id})` }
-    if (edge !== undefined && this.#open.get(edge.id)?.grant.credential !== grant.credential) {
+    if (edge !== undefined && this.#ownerOf(edge.id) !== grant.credential) {
       return { refused: `${host} is already served by another tunnel` }
     }
     if (!requireReserved || host.endsWith(`.${zone}`)) return undefined
     const reserved = await keeperOfHost(reader, host)
     return reserved === undefined ? { refused: `${host} is no reserved domain` } : undefined
+  }
+
+  #ownerOf(id: string): string | undefined {
+    return this.#open.get(id)?.grant.credential ?? this.#parts.expected.get(id)?.credential
   }
 
   async #serve(
@@ -140,10 +164,12 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
       groups.removeEndpoint(id, url, dialer)
       throw error
     }
-    this.#open.set(id, wish)
+    const opened = { ...wish, units }
+    this.#open.set(id, opened)
+    this.#parts.expected.delete(id)
     const close = async () => {
       try {
-        if (this.#open.get(id) === wish) this.#open.delete(id)
+        if (this.#open.get(id) === opened) this.#open.delete(id)
         groups.removeEndpoint(id, url, dialer)
         await own.drop(id)
       } catch (error) {

@@ -36,7 +36,7 @@ export class LiveTunnelGroups {
   readonly #endpoints = new Map<string, EndpointDialer>()
   /** URL of an endpoint → its id. */
   readonly #urls = new Map<string, string>()
-  #follower: TunnelFollower | undefined
+  readonly #followers = new Set<TunnelFollower>()
   /** What was found for labels, as long as the registry has this version; for endpoints, as long as they are the same. */
   readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
 
@@ -80,22 +80,23 @@ export class LiveTunnelGroups {
     this.#urls.set(url, id)
   }
 
-  /** From now on `follower` learns which tunnels begin and end, at once those that are there. */
-  follow(follower: TunnelFollower): void {
-    this.#follower = follower
-    for (const tunnel of this.#registry.tunnels()) this.began(tunnel)
+  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  follow(follower: TunnelFollower): () => void {
+    this.#followers.add(follower)
+    for (const tunnel of this.#registry.tunnels()) this.#began([follower], tunnel)
+    return () => {
+      this.#followers.delete(follower)
+    }
   }
 
   /** Called for each tunnel that visitors may come through from now on. */
   began(tunnel: Tunnel): void {
-    const endpoint = this.#urls.get(tunnel.url)
-    const labels = tunnel.labels ?? (endpoint === undefined ? undefined : endpointLabels(endpoint))
-    if (labels !== undefined) this.#follower?.begins(tunnel, labels)
+    this.#began(this.#followers, tunnel)
   }
 
   /** Called for each tunnel that has begun and is over. */
   ended(tunnel: Tunnel): void {
-    this.#follower?.ends(tunnel)
+    for (const follower of this.#followers) follower.ends(tunnel)
   }
 
   /** `dialer`: the one that was added; an endpoint that was opened anew since then keeps its own. */
@@ -103,6 +104,12 @@ export class LiveTunnelGroups {
     if (this.#endpoints.get(id) !== dialer) return
     this.#endpoints.delete(id)
     this.#urls.delete(url)
+  }
+
+  #began(followers: Iterable<TunnelFollower>, tunnel: Tunnel): void {
+    const endpoint = this.#urls.get(tunnel.url)
+    const labels = tunnel.labels ?? (endpoint === undefined ? undefined : endpointLabels(endpoint))
+    if (labels !== undefined) for (const follower of followers) follower.begins(tunnel, labels)
   }
 }
 

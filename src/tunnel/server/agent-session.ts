@@ -39,6 +39,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   #endsAt = Number.POSITIVE_INFINITY
   #visitors = 0
   #replaced = false
+  #moves = false
 
   /** Takes the pipe over. */
   constructor(
@@ -150,6 +151,18 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#endsAt = this.#host.clock.monotonic() + REPLACED_TIME
   }
 
+  /** Another process takes the agent: says goodbye as soon as no visitor is there. */
+  move(): void {
+    this.#moves = true
+    this.#moveIfIdle()
+  }
+
+  /** From now on it takes no visitors; those that are there stay. */
+  retire(): void {
+    this.#calls.releaseAll()
+    if (this.#moves) this.#moveIfIdle()
+  }
+
   /** A tunnel that came back on another connection takes no visitors here. */
   releaseTunnel(id: string): void {
     this.#calls.release(id)
@@ -181,9 +194,17 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
       if (!counted) return
       counted = false
       this.#visitors--
+      if (this.#moves) this.#moveIfIdle()
     }
     stream.once('close', uncount)
     stream.once('moved', uncount)
+  }
+
+  #moveIfIdle(): void {
+    if (this.#visitors > 0 || this.#state === 'over') return
+    // First, so that no visitor opens a stream meanwhile.
+    this.#calls.releaseAll()
+    this.close('another process takes its place')
   }
 
   #begin(type: number, stream: MuxStream): void {

@@ -35,6 +35,8 @@ export class TunnelListener<G extends Grant = Grant> {
   readonly #timer: NodeJS.Timeout
   #waiting = 0
   #closed = false
+  /** From this time on no visitors are taken: all agents move to another process. */
+  #retires = Number.POSITIVE_INFINITY
 
   constructor(options: TunnelListenerOptions<G>) {
     const { authority, registry, opener, secret, clock, zone, region, version, failed } = options
@@ -92,10 +94,22 @@ export class TunnelListener<G extends Grant = Grant> {
     for (const session of [...this.#sessions]) session.close('the server stops')
   }
 
+  /**
+   * Another process takes the agents: says goodbye to each as soon as it has no visitors, which makes it connect again at once. At `retires`,
+   * monotonic milliseconds, those that always have some take no further ones.
+   */
+  move(retires: number): void {
+    this.#retires = retires
+    for (const session of [...this.#sessions]) session.move()
+  }
+
   /** Ends what has taken too long. A timer calls it each second. */
   sweep(): void {
     const now = this.#host.clock.monotonic()
-    for (const session of [...this.#sessions]) session.sweep(now)
+    for (const session of [...this.#sessions]) {
+      session.sweep(now)
+      if (now >= this.#retires) session.retire()
+    }
     this.#host.throttle.sweep()
   }
 

@@ -83,6 +83,11 @@ export class TunnelCalls<G extends Grant> {
     this.#drop(id, false)
   }
 
+  /** All of them live on elsewhere. */
+  releaseAll(): void {
+    for (const id of [...this.#held.keys()]) this.#drop(id, false)
+  }
+
   closed(): void {
     this.#closed = true
     for (const id of [...this.#held.keys()]) this.#drop(id, true)
