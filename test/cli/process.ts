@@ -62,6 +62,11 @@ export class SluiceProcess {
     return JSON.parse(found) as Record<string, unknown>
   }
 
+  /** Is there a line of standard error with `text`? */
+  said(text: string): boolean {
+    return this.#lines.err.some((line) => line.includes(text))
+  }
+
   /** The next (or an earlier) line of standard error with `text`. */
   told(text: string): Promise<string> {
     return this.#find('err', (line) => line.includes(text))

@@ -1,9 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { Agent } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { until } from '../helpers/until.js'
 import { connected, exitOf, Looping, Stand } from './take-over-stand.js'
+
+/** Parts into which a take-over is cut. */
+const MOMENTS = 9
 
 t.test('the process that ran is killed: the new one serves all the same', async (t) => {
   for (const at of ['reads its options', 'are handed over']) {
@@ -25,6 +29,38 @@ t.test('the process that ran is killed: the new one serves all the same', async 
     asking.child.kill('SIGTERM')
     await asking.ended()
   }
+})
+
+t.test('the new process is killed at any moment before it serves: the one that ran goes on entirely', async (t) => {
+  const stand = await Stand.open(t)
+  await stand.start().logged('listening')
+  const begun = performance.now()
+  const { asking: served } = await stand.takeOver()
+  await served.told('serves; the one before it ends')
+  const whole = performance.now() - begun
+  const loops = stand.looping()
+  let killed = 0
+  for (let moment = 1; moment < MOMENTS; moment++) {
+    const asked = performance.now()
+    const { asking, pid } = await stand.takeOver()
+    await wait(Math.max(0, (whole * moment) / MOMENTS - (performance.now() - asked)))
+    if (asking.said('serves; the one before it ends')) break
+    process.kill(pid, 'SIGKILL')
+    killed++
+    t.equal((await asking.ended()).code, 1)
+    await until(() => stand.apiAnswers())
+  }
+  t.ok(killed > MOMENTS / 2, `${killed} were killed in time`)
+  const before = loops.map(({ well }) => well)
+  await until(() => loops.every(({ well }, i) => well > (before[i] ?? 0)))
+  await Promise.all(loops.map((loop) => loop.end()))
+  // The system breaks a connection that the killed process had accepted.
+  const wrong = loops.flatMap((loop) => loop.wrong)
+  t.same(
+    wrong.filter((text) => !text.includes('ECONNRESET') && !text.includes('hang up')),
+    []
+  )
+  t.ok(wrong.length <= killed * loops.length, `${wrong.length} broken requests`)
 })
 
 t.test('the service manager of the process that ran is notified by the new one', async (t) => {
