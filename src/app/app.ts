@@ -211,7 +211,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
     handingOver,
     lastError: () => control.configuration.lastError,
     takeConnection: (socket) => api.take(socket),
-    state: () => stateOf({ clock, limiter, ...dataPlane, endpoints: () => agents.handed() }),
+    state: () => stateOf({ clock, limiter, ...dataPlane, agents }),
     stop: () => lifecycle.stop()
   }
 }

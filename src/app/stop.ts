@@ -8,8 +8,8 @@ export interface Drained {
   readonly cut: number
 }
 
-/** How long a stop may take beside the drain, and a step of it that waits for others. Milliseconds. */
-const STOP = { beside: 3_500, step: 1_500 }
+/** How long a stop may take beside the drain, a step of it that waits for others, and a request to arrive on a new connection. Milliseconds. */
+const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000 }
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
 
 type Close = () => Promise<unknown>
@@ -108,7 +108,7 @@ export class Lifecycle {
     const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
     // Connections to agents that wait for another request would keep them here.
     if (this.#succeeded) opened.clientTransport?.close()
-    const moving = this.#succeeded ? opened.agents?.move(drain) : undefined
+    const moving = this.#succeeded ? this.#move(opened, draining) : undefined
     const rest = Promise.all([handOver(), draining, moving]).then(async () => {
       await this.#step('agents', opened.agents?.close())
       opened.clientTransport?.close()
@@ -122,6 +122,12 @@ export class Lifecycle {
     opened.names?.close()
     await this.#step('access log', opened.accessLog?.close())
     return (await atMost(0, draining)) ?? NOTHING_DRAINED
+  }
+
+  /** Lets agents go, once requests are here that were on their way to them when the last connection was accepted. */
+  async #move({ agents }: Partial<Opened>, draining: Promise<unknown>): Promise<void> {
+    await atMost(STOP.arrivals, draining)
+    await agents?.move(Math.max(0, this.#timeouts.drain - STOP.arrivals))
   }
 
   /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */

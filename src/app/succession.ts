@@ -7,6 +7,7 @@ import type { FromHolder } from '../proxy/threads/handed-tunnels.js'
 import type { FromServing } from '../proxy/threads/protocol.js'
 import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../proxy/threads/tunnel-outlet.js'
 import type { OwnTicketKeys } from '../proxy/ticket-keys.js'
+import type { Agents } from '../tunnel/agents/agents.js'
 import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import type { Admissions, Foundation, Host } from './foundation.js'
 
@@ -38,19 +39,21 @@ interface StateParts {
   readonly limiter: LimiterTable
   readonly ticketKeys: OwnTicketKeys
   readonly tunnels: HeldTunnels
-  readonly endpoints: () => readonly HandedEndpoint[]
+  readonly agents: Pick<Agents, 'handed' | 'handsTo'>
 }
 
-export function stateOf({ clock, limiter, ticketKeys, tunnels, endpoints }: StateParts): HandedState {
+export function stateOf({ clock, limiter, ticketKeys, tunnels, agents }: StateParts): HandedState {
   return {
     clockOrigin: clockOrigin(clock),
-    endpoints: endpoints(),
+    endpoints: agents.handed(),
     handTunnels: (send) => {
       const directory = new TunnelDirectory(tunnels, (message) => send(message as FromHolder))
+      agents.handsTo(directory)
       const outlet = new TunnelOutlet(directory, (message) => send(message as FromHolder))
       return {
         receive: (message) => outlet.receive(message as Parameters<TunnelOutlet['receive']>[0]),
         close: () => {
+          agents.handsTo(undefined)
           directory.close()
           outlet.close()
         }

@@ -250,6 +250,8 @@ class OpenTrafficThread implements TrafficThread {
 
   async #drain(deadline: number): Promise<void> {
     const { link, dataPlane } = this.#parts
+    // Connections to agents that wait for another request would keep them from the process that takes over.
+    dataPlane.close()
     const drained = await dataPlane.traffic.ports.drain(deadline)
     this.#flush()
     link.post({ kind: 'drained', ...drained })

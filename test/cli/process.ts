@@ -7,6 +7,10 @@ import { createInterface } from 'node:readline'
 /** The program, compiled together with its tests. */
 const MAIN = join('dist-test', 'src', 'main.js')
 
+/** Where the variable TEST_WORKERS names a number of threads, they carry the traffic. */
+const { TEST_WORKERS } = process.env
+const WORKERS = TEST_WORKERS === undefined ? {} : { SLUICE_WORKERS: TEST_WORKERS }
+
 interface Test {
   teardown(run: () => Promise<void>): void
 }
@@ -31,7 +35,7 @@ export class SluiceProcess {
     )
     this.child = spawn(process.execPath, [join(process.cwd(), MAIN), ...words], {
       cwd: options.cwd,
-      env: { ...Object.fromEntries(inherited), ...options.env },
+      env: { ...Object.fromEntries(inherited), ...WORKERS, ...options.env },
       stdio: ['ignore', 'pipe', 'pipe']
     })
     this.#ended = once(this.child, 'close') as Promise<[number | null]>

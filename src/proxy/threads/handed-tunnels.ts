@@ -9,8 +9,12 @@ type Labels = TunnelFacts['labels']
 type Why = Parameters<Dialer['open']>[0]
 type Follower = Parameters<HeldTunnels['follow']>[0]
 
-/** How long visitors wait for an agent that has left the other process and has not come back. Milliseconds. */
+/**
+ * How long visitors wait for an agent that has left the other process and has not come back, and then for it to take note of the answer to
+ * its offer: until then it turns visitors away. Milliseconds.
+ */
 const COMING = 5_000
+const SETTLING = 50
 
 /** What the process that held the tunnels says of them. */
 export type FromHolder = Extract<ToServing, { kind: 'tunnels' | 'pipe-opened' | 'pipe-moved' }> | PipeMessage
@@ -19,6 +23,8 @@ export type FromHolder = Extract<ToServing, { kind: 'tunnels' | 'pipe-opened' | 
 class HandedTunnel implements LiveTunnel {
   readonly facts: TunnelFacts
   readonly ready = true
+  /** A connection that waited for another request would keep the agent where it is. */
+  readonly reusable = false
   /** Its agent has left the other process. */
   coming: NodeJS.Timeout | undefined
 
@@ -53,8 +59,10 @@ export class HandedTunnels implements HeldTunnels {
   readonly #handed = new Map<number, HandedTunnel>()
   readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly HandedTunnel[] }>()
   readonly #followers = new Set<Follower>()
-  /** Called when an agent has connected here. */
+  /** Called when there are other tunnels than before. */
   readonly #waiting = new Set<() => void>()
+  /** Tunnels that have just come back, by their ids. */
+  readonly #settling = new Set<string>()
   #version = 0
 
   /** `own`: of this process. `post` sends to the process that holds the others. */
@@ -69,13 +77,15 @@ export class HandedTunnels implements HeldTunnels {
 
   members(labels: Labels): readonly LiveTunnel[] {
     const own = this.#own.members(labels)
-    return own.length > 0 || this.#handed.size === 0 ? own : this.#matching(labels)
+    if (this.#handed.size === 0 || own.some((tunnel) => !this.#settling.has(tunnel.id))) return own
+    const handed = this.#matching(labels)
+    return handed.length > 0 ? handed : own
   }
 
   dialer(key: string, labels: Labels, tunnel: LiveTunnel): Dialer {
     if (!(tunnel instanceof HandedTunnel)) return this.#own.dialer(key, labels, tunnel)
-    // A connection that waited in the pool for another request would keep the agent where it is.
-    return { key, reusable: false, http2: tunnel.http2, open: (why) => this.#open(key, labels, tunnel, why) }
+    const { reusable, http2 } = tunnel
+    return { key, reusable, http2, open: (why) => this.#open(key, labels, why) }
   }
 
   follow(follower: Follower): () => void {
@@ -97,11 +107,15 @@ export class HandedTunnels implements HeldTunnels {
     this.#relayed.receive(message)
     this.#version++
     for (const facts of message.begun) {
+      // It was paused for a moment.
+      for (const [number, { id, coming }] of this.#handed)
+        if (id === facts.id && coming !== undefined) this.#forget(number)
       const tunnel = new HandedTunnel(facts)
       this.#handed.set(facts.number, tunnel)
       for (const follower of this.#followers) follower.begins(tunnel, facts.labels)
     }
     for (const number of message.ended) this.#leaves(number)
+    this.#changed()
   }
 
   /** The other process is gone, and its agents are on their way. */
@@ -116,7 +130,17 @@ export class HandedTunnels implements HeldTunnels {
   }
 
   #arrived(id: string): void {
-    for (const [number, tunnel] of this.#handed) if (tunnel.id === id) this.#forget(number)
+    const former = [...this.#handed].filter(([, tunnel]) => tunnel.id === id)
+    if (former.length === 0) return
+    this.#settling.add(id)
+    setTimeout(() => {
+      this.#settling.delete(id)
+      for (const [number] of former) this.#forget(number)
+      this.#changed()
+    }, SETTLING)
+  }
+
+  #changed(): void {
     for (const look of [...this.#waiting]) look()
   }
 
@@ -137,46 +161,54 @@ export class HandedTunnels implements HeldTunnels {
     return tunnels
   }
 
-  async #open(key: string, labels: Labels, tunnel: HandedTunnel, why: Why): ReturnType<Dialer['open']> {
-    if (tunnel.coming === undefined) {
-      const relayed = this.#relayed
-        .members(tunnel.facts.labels)
-        .find(({ facts }) => facts.number === tunnel.facts.number)
+  async #open(key: string, labels: Labels, { deadline, ...why }: Why): ReturnType<Dialer['open']> {
+    const end = performance.now() + Math.min(deadline > 0 ? deadline : COMING, COMING)
+    for (;;) {
+      const left = deadline === 0 ? 0 : Math.max(1, end - performance.now())
+      const own = this.#own.members(labels).find(({ id }) => !this.#settling.has(id))
+      if (own !== undefined) return await this.#own.dialer(key, labels, own).open({ ...why, deadline: left })
+      const relayed = this.#relayed.members(labels)[0]
+      const changed = this.#change(why.signal, end)
       try {
-        if (relayed !== undefined) return await this.#relayed.dialer(key, labels, relayed).open(why)
+        if (relayed !== undefined) {
+          const opened = await this.#relayed.dialer(key, labels, relayed).open({ ...why, deadline: left })
+          changed.end()
+          return opened
+        }
       } catch (error) {
-        if (!(error instanceof DialError && error.failure === 'no-tunnel')) throw error
-        // Its agent has left in this very moment.
+        // Its agent may have left in this very moment.
+        if (!(error instanceof DialError && error.failure === 'no-tunnel')) {
+          changed.end()
+          throw error
+        }
       }
+      await changed.promise
     }
-    const own = await this.#ownFor(labels, why)
-    return await this.#own.dialer(key, labels, own).open(why)
   }
 
-  /** A tunnel of this process, which is waited for. Rejects with `no-tunnel` when none comes in time. */
-  async #ownFor(labels: Labels, { deadline, signal }: Why): Promise<LiveTunnel> {
-    const [there] = this.#own.members(labels)
-    if (there !== undefined) return there
-    return await new Promise((resolve, reject) => {
-      const end = () => {
+  /** Resolves when there are other tunnels than before. Rejects with `no-tunnel` when that takes too long. */
+  #change(signal: Why['signal'], end: number): { readonly promise: Promise<void>; end(): void } {
+    let over: () => void = () => undefined
+    const promise = new Promise<void>((resolve, reject) => {
+      const fail = (failure: DialError['failure'], message: string) => {
+        over()
+        reject(new DialError(failure, message))
+      }
+      const look = () => {
+        over()
+        resolve()
+      }
+      const late = setTimeout(() => fail('no-tunnel', 'its agent has not connected again'), end - performance.now())
+      const unheard = signal.onAbort((failure) => fail(failure, 'given up'))
+      over = () => {
         clearTimeout(late)
         unheard()
         this.#waiting.delete(look)
       }
-      const fail = (failure: DialError['failure'], message: string) => {
-        end()
-        reject(new DialError(failure, message))
-      }
-      const look = () => {
-        const [own] = this.#own.members(labels)
-        if (own === undefined) return
-        end()
-        resolve(own)
-      }
-      const most = deadline > 0 ? Math.min(deadline, COMING) : COMING
-      const late = setTimeout(() => fail('no-tunnel', 'its agent has not connected again'), most)
-      const unheard = signal.onAbort((failure) => fail(failure, 'given up'))
       this.#waiting.add(look)
     })
+    // The waiter may have gone when it rejects: that is no fault.
+    promise.catch(() => undefined)
+    return { promise, end: () => over() }
   }
 }

@@ -13,6 +13,8 @@ export interface TunnelFacts {
   /** What selects it. */
   readonly labels: TunnelUpstream['labels']
   readonly http2: boolean
+  /** May a connection through it wait for another request? */
+  readonly reusable: boolean
   /** Wall clock, milliseconds. */
   readonly startedAt: number
 }

@@ -59,7 +59,7 @@ export class RelayedTunnels implements TunnelGroups {
     const { facts } = tunnel as RelayedTunnel
     return {
       key,
-      reusable: true,
+      reusable: facts.reusable,
       http2: facts.http2,
       open: (why) => this.#open(labels, tunnel as RelayedTunnel, why)
     }

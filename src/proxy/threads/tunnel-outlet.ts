@@ -6,7 +6,7 @@ import type { LiveTunnel, TunnelGroups } from '../unit-servers.js'
 import type { FromServing, ToServing, TunnelFacts } from './protocol.js'
 
 /** A live tunnel with what other threads must know of it. */
-type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2' | 'startedAt'>
+type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2' | 'startedAt'> & Partial<Pick<TunnelFacts, 'reusable'>>
 
 /** The live tunnels of this thread, for threads that hold none. */
 export interface HeldTunnels extends TunnelGroups {
@@ -22,6 +22,7 @@ export class TunnelDirectory {
   readonly #numbers = new Map<LiveTunnel, number>()
   readonly #tunnels = new Map<number, { readonly tunnel: HeldTunnel; readonly labels: Labels }>()
   readonly #send: (message: ToServing) => void
+  readonly #paused = new Map<LiveTunnel, Labels>()
   #count = 0
   /** Sends nothing from now on. */
   readonly close: () => void
@@ -43,8 +44,22 @@ export class TunnelDirectory {
     return this.#tunnels.get(number)?.tunnel
   }
 
+  /** For those to whom tunnels are sent it has ended, until `resume`. */
+  pause(tunnel: LiveTunnel): void {
+    const labels = this.#tunnels.get(this.#numbers.get(tunnel) ?? 0)?.labels
+    if (labels === undefined) return
+    this.#ends(tunnel)
+    this.#paused.set(tunnel, labels)
+  }
+
+  resume(tunnel: HeldTunnel): void {
+    const labels = this.#paused.get(tunnel)
+    if (labels !== undefined) this.#begins(tunnel, labels)
+  }
+
   #begins(tunnel: HeldTunnel, labels: Labels): void {
     const number = ++this.#count
+    this.#paused.delete(tunnel)
     this.#numbers.set(tunnel, number)
     this.#tunnels.set(number, { tunnel, labels })
     this.#send({ kind: 'tunnels', begun: [factsOf(number, tunnel, labels)], ended: [] })
@@ -52,6 +67,7 @@ export class TunnelDirectory {
 
   #ends(tunnel: LiveTunnel): void {
     const number = this.#numbers.get(tunnel)
+    this.#paused.delete(tunnel)
     if (number === undefined) return
     this.#numbers.delete(tunnel)
     this.#tunnels.delete(number)
@@ -59,8 +75,9 @@ export class TunnelDirectory {
   }
 }
 
-function factsOf(number: number, { id, http2, startedAt }: HeldTunnel, labels: Labels): TunnelFacts {
-  return { number, id, labels, http2, startedAt }
+function factsOf(number: number, tunnel: HeldTunnel, labels: Labels): TunnelFacts {
+  const { id, http2, startedAt, reusable = true } = tunnel
+  return { number, id, labels, http2, reusable, startedAt }
 }
 
 /** Opens streams of tunnels for one other thread, and joins each with a pipe to it. */

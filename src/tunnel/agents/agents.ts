@@ -12,6 +12,7 @@ import type { StoreReader } from '../../store/store.js'
 import type { HandshakeFailure } from '../../transport/contract.js'
 import type { CredentialGrant } from '../server/authority.js'
 import { TunnelListener } from '../server/listener.js'
+import type { Gate } from '../server/move.js'
 import { Registry, type TunnelWatch } from '../server/registry.js'
 import { CredentialAuthority, CredentialWatch } from './credentials.js'
 import { EphemeralEndpoints, type HandedEndpoint, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
@@ -81,8 +82,6 @@ interface Serving {
 
 /** How long agents have to hear that the process stops. Milliseconds. */
 const GOODBYE = 500
-/** Before agents that move have to have gone, so long no visitors come to those that always have some. Milliseconds. */
-const LAST_VISITORS = 2_000
 
 /**
  * The agents of this process and their tunnels: what the data plane dials, what the API shows, and the listener. Without
@@ -99,6 +98,7 @@ export class Agents {
   readonly #registry: Registry<CredentialGrant>
   readonly #addresses: AddressFilter
   readonly #expected = new Map<string, HandedEndpoint>()
+  #gate: Gate | undefined
   #serving: Serving | undefined
   /** Whose addresses the sessions were last held against. */
   #judged: Snapshot | undefined
@@ -268,12 +268,20 @@ export class Agents {
     await serving?.watch.stop()
   }
 
-  /** Lets each agent go to the process that takes the place of this one, as soon as no visitor is on its connection, within so many milliseconds. */
+  /** Visitors come from another process, too: the one that takes the place of this one. Undefined: from none any more. */
+  handsTo(gate: Gate | undefined): void {
+    this.#gate = gate
+  }
+
+  /** Lets each agent go to the process that takes the place of this one, within so many milliseconds; see `moveSession`. */
   async move(within: number): Promise<void> {
     await this.shut()
-    const { clock } = this.#parts
-    this.#serving?.listener.move(clock.monotonic() + Math.max(0, within - LAST_VISITORS))
-    await this.#serving?.handler.emptied(within)
+    const gate: Gate = {
+      pause: (tunnel) => this.#gate?.pause(tunnel),
+      resume: (tunnel) => this.#gate?.resume(tunnel)
+    }
+    await this.#serving?.listener.move(gate, within)
+    await this.#serving?.handler.emptied(GOODBYE)
   }
 
   /** Says goodbye to all agents, which connect again at once. */

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { atMost } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
 import { answerCall, readCall, readType, StreamType } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
@@ -8,7 +9,7 @@ import { type AgentCommand, AgentCommands, type AuthRequest, Heartbeat, readAuth
 import { type AgentFacts, type Grant, isBindDenied } from './authority.js'
 import type { RegisteredSession } from './registry.js'
 import type { SessionHost } from './session-host.js'
-import { CALL_STREAMS, EARLY_BYTES, EARLY_CALL, EARLY_STREAMS } from './tunnel.js'
+import { CALL_STREAMS, EARLY_BYTES, EARLY_CALL, EARLY_STREAMS, type Tunnel } from './tunnel.js'
 import { TunnelCalls } from './tunnel-calls.js'
 
 /** Agents on this core neither acknowledge in time nor survive many streams; see `MuxSession.nudged`. */
@@ -39,7 +40,8 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   #endsAt = Number.POSITIVE_INFINITY
   #visitors = 0
   #replaced = false
-  #moves = false
+  /** Called when the last visitor has gone. */
+  #idle: (() => void) | undefined
 
   /** Takes the pipe over. */
   constructor(
@@ -151,16 +153,17 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#endsAt = this.#host.clock.monotonic() + REPLACED_TIME
   }
 
-  /** Another process takes the agent: says goodbye as soon as no visitor is there. */
-  move(): void {
-    this.#moves = true
-    this.#moveIfIdle()
+  tunnels(): Iterable<Tunnel> {
+    return this.#calls.tunnels()
   }
 
-  /** From now on it takes no visitors; those that are there stay. */
-  retire(): void {
-    this.#calls.releaseAll()
-    if (this.#moves) this.#moveIfIdle()
+  /** Resolves with true as soon as no visitor is there, or with false after so many milliseconds. */
+  async idle(within: number): Promise<boolean> {
+    if (this.#visitors === 0 || this.#state === 'over') return true
+    const idle = new Promise<true>((resolve) => {
+      this.#idle = () => resolve(true)
+    })
+    return (await atMost(within, idle)) ?? false
   }
 
   /** A tunnel that came back on another connection takes no visitors here. */
@@ -194,17 +197,10 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
       if (!counted) return
       counted = false
       this.#visitors--
-      if (this.#moves) this.#moveIfIdle()
+      if (this.#visitors === 0) this.#idle?.()
     }
     stream.once('close', uncount)
     stream.once('moved', uncount)
-  }
-
-  #moveIfIdle(): void {
-    if (this.#visitors > 0 || this.#state === 'over') return
-    // First, so that no visitor opens a stream meanwhile.
-    this.#calls.releaseAll()
-    this.close('another process takes its place')
   }
 
   #begin(type: number, stream: MuxStream): void {
@@ -320,6 +316,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   #closed({ detail }: SessionEnd): void {
     const started = this.#state === 'open'
     this.#state = 'over'
+    this.#idle?.()
     this.#calls.closed()
     this.#commands.closed()
     if (started) this.#host.registry.removeSession(this, detail)

@@ -3,6 +3,7 @@ import type { Clock } from '../../lib/clock.js'
 import { AgentSession } from './agent-session.js'
 import { type Grant, Identities, type TunnelAuthority } from './authority.js'
 import { type EndpointOpener, Endpoints } from './binding.js'
+import { type Gate, moveSession } from './move.js'
 import type { RegisteredSession, Registry } from './registry.js'
 import type { SessionHost } from './session-host.js'
 import { AuthThrottle } from './throttle.js'
@@ -35,8 +36,6 @@ export class TunnelListener<G extends Grant = Grant> {
   readonly #timer: NodeJS.Timeout
   #waiting = 0
   #closed = false
-  /** From this time on no visitors are taken: all agents move to another process. */
-  #retires = Number.POSITIVE_INFINITY
 
   constructor(options: TunnelListenerOptions<G>) {
     const { authority, registry, opener, secret, clock, zone, region, version, failed } = options
@@ -94,22 +93,15 @@ export class TunnelListener<G extends Grant = Grant> {
     for (const session of [...this.#sessions]) session.close('the server stops')
   }
 
-  /**
-   * Another process takes the agents: says goodbye to each as soon as it has no visitors, which makes it connect again at once. At `retires`,
-   * monotonic milliseconds, those that always have some take no further ones.
-   */
-  move(retires: number): void {
-    this.#retires = retires
-    for (const session of [...this.#sessions]) session.move()
+  /** Lets all agents go to the process that takes the place of this one; see `moveSession`. */
+  async move(gate: Gate, within: number): Promise<void> {
+    await Promise.all([...this.#sessions].map((session) => moveSession(session, gate, within)))
   }
 
   /** Ends what has taken too long. A timer calls it each second. */
   sweep(): void {
     const now = this.#host.clock.monotonic()
-    for (const session of [...this.#sessions]) {
-      session.sweep(now)
-      if (now >= this.#retires) session.retire()
-    }
+    for (const session of [...this.#sessions]) session.sweep(now)
     this.#host.throttle.sweep()
   }
 

@@ -83,9 +83,8 @@ export class TunnelCalls<G extends Grant> {
     this.#drop(id, false)
   }
 
-  /** All of them live on elsewhere. */
-  releaseAll(): void {
-    for (const id of [...this.#held.keys()]) this.#drop(id, false)
+  *tunnels(): Iterable<Tunnel> {
+    for (const { tunnel } of this.#held.values()) yield tunnel
   }
 
   closed(): void {

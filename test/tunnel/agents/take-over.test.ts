@@ -89,7 +89,10 @@ t.test('agents go to the process that takes over one by one, and their visitors 
   const busy = before.length - 1
   await until(async () => (await tunnels()).length >= busy)
   t.equal((await tunnels()).length, busy, 'the one with a visitor stays where it is')
-  const [late] = await Promise.all([visit(traffic, HOSTS.long, '/late'), visitors.map((visitor) => visitor.more(20))])
+  const [late] = await Promise.all([
+    visit(traffic, HOSTS.long, '/late'),
+    ...visitors.map((visitor) => visitor.more(20))
+  ])
   t.equal(await body(late), 'hello from /late', 'and takes others meanwhile')
   t.equal(first.child.exitCode, null)
   upstream.emit('next event')
