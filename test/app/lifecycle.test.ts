@@ -50,7 +50,7 @@ t.test('a stop after another process has taken over lets agents go there before 
   await lifecycle.stop()
   t.same(
     closed.filter((name) => /agents|client/.test(name)),
-    ['client transport', 'agents moved', 'agents shut', 'agents closed', 'client transport']
+    ['client transport', 'agents shut', 'agents moved', 'agents closed', 'client transport']
   )
 })
 
