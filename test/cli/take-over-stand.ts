@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import { readdir, readFile, readlink } from 'node:fs/promises'
 import { Agent, createServer, request as httpRequest } from 'node:http'
 import { type AddressInfo, createConnection, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -231,6 +232,7 @@ export async function upgraded(port: number) {
   const [head] = (await once(socket, 'data')) as [Buffer]
   return {
     head: head.toString(),
+    port: (socket.address() as AddressInfo).port,
     closed: once(socket, 'close'),
     async echo(text: string) {
       socket.write(text)
@@ -238,6 +240,15 @@ export async function upgraded(port: number) {
       return back.toString()
     }
   }
+}
+
+/** How many descriptors a process has of connections with this port at the other end. */
+export async function connectionsOf(pid: number | undefined, port: number): Promise<number> {
+  const table = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/))
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
+  const inodes = table.filter(([, , remote = '']) => remote.endsWith(suffix)).map((fields) => `socket:[${fields[9]}]`)
+  const links = (await readdir(`/proc/${pid}/fd`)).map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => ''))
+  return (await Promise.all(links)).filter((link) => inodes.includes(link)).length
 }
 
 /** An exchange over TLS, with the ticket of an earlier one when there is one. */

@@ -1,7 +1,17 @@
 import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { endWithout, exitOf, KEY, overTls, POLICY, Stand, statusOf, upgraded } from './take-over-stand.js'
+import {
+  connectionsOf,
+  endWithout,
+  exitOf,
+  KEY,
+  overTls,
+  POLICY,
+  Stand,
+  statusOf,
+  upgraded
+} from './take-over-stand.js'
 
 t.test(
   'a new process takes the place of the one that runs: no request is lost, limits and tickets go on',
@@ -16,8 +26,10 @@ t.test(
     const socket = await upgraded(traffic)
     t.match(socket.head, /^HTTP\/1.1 101/)
     const loops = stand.looping()
-    const { asking } = await stand.takeOver()
+    const { asking, pid } = await stand.takeOver()
     await asking.told('serves; the one before it ends')
+    const [held, also] = await Promise.all([old.child.pid, pid].map((one) => connectionsOf(one, socket.port)))
+    t.same([held, also], [1, 0], 'the new process holds no connection of the one before: clients would not see its end')
     t.equal(await socket.echo('still here'), 'still here')
     t.same([200, 200, 429], [await stand.limited(), await stand.limited(), await stand.limited()])
     t.ok((await overTls(tls, session)).resumed, 'a ticket of the process before')

@@ -1,3 +1,4 @@
+import { closeSync, readdirSync, readFileSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { createServer, Socket } from 'node:net'
 import type { Admissions, Host } from '../../app/foundation.js'
@@ -55,7 +56,10 @@ export class Successor {
   static of(environment: NodeJS.ProcessEnv): Successor | undefined {
     const given = environment[INHERITANCE]
     delete environment[INHERITANCE]
-    return given === undefined ? undefined : new Successor(JSON.parse(given) as Inheritance)
+    if (given === undefined) return undefined
+    const inheritance = JSON.parse(given) as Inheritance
+    closeStrays(inheritance)
+    return new Successor(inheritance)
   }
 
   /**
@@ -186,6 +190,28 @@ export class Successor {
       }
       this.#look()
     })
+  }
+}
+
+/** Standard streams, and the channel to the predecessor. */
+const OF_EACH_PROCESS = [0, 1, 2, 3]
+/** In the octal flags of a descriptor: it is closed in programs that the process starts (`O_CLOEXEC`). */
+const CLOSED_IN_CHILDREN = 0o2000000
+
+/**
+ * Closes what came along unasked: connections that a thread of the predecessor serves are inherited, since Node duplicates the descriptor
+ * of a socket that goes to a thread without that flag (24.21). Their clients would not see the end of what the predecessor closes.
+ */
+function closeStrays({ sockets, asker = -1 }: Inheritance): void {
+  const kept = new Set([...OF_EACH_PROCESS, asker, ...sockets.map(([fd]) => fd)])
+  for (const name of readdirSync('/proc/self/fd')) {
+    try {
+      const [, flags = ''] = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${name}`, 'utf8')) ?? []
+      const inherited = (Number.parseInt(flags, 8) & CLOSED_IN_CHILDREN) === 0
+      if (inherited && !kept.has(Number(name))) closeSync(Number(name))
+    } catch {
+      // The descriptor of the folder itself has gone.
+    }
   }
 }
 
