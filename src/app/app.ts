@@ -24,6 +24,7 @@ import { type ApplyFiles, applyFirst, ConfigurationRefused, filesOf } from './fi
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { CurrentCertificates, HandingOver } from './handing-over.js'
 import { openHealth } from './health.js'
+import { CountersOfLimits } from './kept-counters.js'
 import { type LiveOptions, liveOptions } from './live-options.js'
 import { openTelemetry } from './open-telemetry.js'
 import { policyProblems } from './policy-check.js'
@@ -75,13 +76,18 @@ export interface Running {
  */
 export async function start(options: Options, host: Host): Promise<Running> {
   host.signal?.throwIfAborted()
-  const live = liveOptions(options, host.clock)
+  const counters = CountersOfLimits.find(options)
+  // A process that another one hands over to goes on with its clock.
+  const clock = host.predecessor === undefined ? (counters?.clock(host.clock) ?? host.clock) : host.clock
+  const live = liveOptions(options, clock)
   const lifecycle = new Lifecycle(host.log, live.timeouts)
   try {
-    return await Promise.race([stages(options, host, lifecycle, live), endOf(host.signal)])
+    return await Promise.race([stages(options, { ...host, clock }, lifecycle, live, counters), endOf(host.signal)])
   } catch (error) {
     await lifecycle.stop()
     throw error
+  } finally {
+    counters?.ignore()
   }
 }
 
@@ -102,8 +108,14 @@ export async function rehearse(options: Options, host: Host): Promise<string | n
 }
 
 /** The composition root until ports are opened: each stage takes what stages before it return. */
-async function prepare(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions) {
-  const foundation = createFoundation(options, host, lifecycle, live)
+async function prepare(
+  options: Options,
+  host: Host,
+  lifecycle: Lifecycle,
+  live: LiveOptions,
+  counters?: CountersOfLimits
+) {
+  const foundation = createFoundation(options, host, lifecycle, live, counters)
   const agents = createAgents(options, foundation)
   const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
   const beside = besideTraffic(options, agents)
@@ -169,13 +181,19 @@ async function prepare(options: Options, host: Host, lifecycle: Lifecycle, live:
 }
 
 /** The composition root. */
-async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions): Promise<Running> {
-  const prepared = await prepare(options, host, lifecycle, live)
+async function stages(
+  options: Options,
+  host: Host,
+  lifecycle: Lifecycle,
+  live: LiveOptions,
+  counters: CountersOfLimits | undefined
+): Promise<Running> {
+  const prepared = await prepare(options, host, lifecycle, live, counters)
   const { foundation, agents, keys, unused, dataPlane, policies, events, threads, reload } = prepared
   const { control, store, appliedAt } = prepared
   const { clock, log, limiter, holder } = foundation
   const { own } = control
-  await takePlace(host, foundation)
+  await takePlace(host, foundation, counters)
   const applied = await applyFirst(reload, options)
   const certificates = new CurrentCertificates(options, foundation, control)
   await certificates.open()
@@ -194,7 +212,10 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
     log.info({ ...plain, option: options.edges_on_http }, 'HTTPS edges answer in plain HTTP too; see edges_on_http')
   }
   await threads?.pool.whole()
-  const parts = { ...prepared, events: events.events, api, certificates }
+  // Not before: a start that fails leaves the file to the process that has it.
+  const keeping = await counters?.keep({ table: limiter, clock, log })
+  if (keeping !== undefined) lifecycle.opens({ counters: keeping })
+  const parts = { ...prepared, events: events.events, api, certificates, counters: keeping }
   const handingOver = new HandingOver(options, foundation, parts)
   lifecycle.ready()
   return {
@@ -228,7 +249,12 @@ function siteReaderOf(
   services: PolicyServices,
   testPolicy: PolicyTesting
 ): SiteReader {
-  return new SiteReader(options, { clock, environment, policyProblems: policyProblems(services, actions), testPolicy })
+  return new SiteReader(options, {
+    clock,
+    environment,
+    policyProblems: policyProblems(services, actions),
+    testPolicy
+  })
 }
 
 /** The applied site file serves from the first snapshot on. Fails with `ConfigurationRefused`: its sites would be missing. */

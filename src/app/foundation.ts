@@ -13,6 +13,7 @@ import { StoreHealth } from '../store/store-health.js'
 import { LoopDelay } from '../telemetry/process-health.js'
 import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import { type AccessLogOutput, openAccessLog } from './access-log.js'
+import type { CountersOfLimits } from './kept-counters.js'
 import type { LiveOptions } from './live-options.js'
 import type { Lifecycle } from './stop.js'
 import type { ThreadOutput } from './threads.js'
@@ -153,12 +154,14 @@ export function createFoundation(
   options: Options,
   { clock, log, output, sockets = new InheritedSockets(), predecessor }: Host,
   lifecycle: Lifecycle,
-  live: LiveOptions
+  live: LiveOptions,
+  counters: Pick<CountersOfLimits, 'secret'> | undefined
 ): Foundation {
   const loop = new LoopDelay()
   lifecycle.opens({ loop })
-  const secret = predecessor === undefined ? {} : { seed: predecessor.limiterSecret }
-  const limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock, ...secret })
+  const seed = predecessor?.limiterSecret ?? counters?.secret
+  const about = { budgetBytes: options.limiter.budget, clock, logged: counters !== undefined }
+  const limiter = new LimiterTable(seed === undefined ? about : { ...about, seed })
   const traffic = createTrafficFoundation(options, { clock, log, live, limiter })
   lifecycle.opens({ names: traffic.names })
   const accessLog = openAccessLog(options, log, output)

@@ -13,6 +13,7 @@ import { IN_MEMORY } from '../options/values.js'
 import type { GivenAway } from '../store/store.js'
 import { openCertificates } from './certificates.js'
 import type { Foundation } from './foundation.js'
+import type { KeepingCounters } from './kept-counters.js'
 import type { StartingStore } from './store-copy.js'
 
 /** How long a step may take that lets something go. Milliseconds. */
@@ -27,6 +28,8 @@ interface HandingOverParts {
   readonly isBack: () => Promise<void>
   readonly events: Events
   readonly api: ApiServer
+  /** What is written of limits; undefined: nothing is. */
+  readonly counters: KeepingCounters | undefined
 }
 
 /** The certificates of a process, whose service is another one after each time that it was given away. */
@@ -78,9 +81,16 @@ export class HandingOver {
    * other process may bring the store to a schema that this one does not know, so it is copied before.
    */
   async release(migrates: boolean): Promise<void> {
-    const { api, certificates, store, events } = this.#parts
+    const { api, certificates, store, events, counters } = this.#parts
     this.#held = await api.hold()
-    await Promise.all([atMost(STEP, certificates.stop()), atMost(STEP, store.stop()), atMost(STEP, events.handOver())])
+    // Of two processes one writes the file of counters.
+    const paused = counters?.pause() ?? Promise.resolve()
+    await Promise.all([
+      atMost(STEP, paused),
+      atMost(STEP, certificates.stop()),
+      atMost(STEP, store.stop()),
+      atMost(STEP, events.handOver())
+    ])
     if (migrates) this.#undo = await this.#copyOf(store)
     this.#away = await store.store.giveAway()
     if (this.#away !== undefined) return
@@ -90,11 +100,12 @@ export class HandingOver {
 
   /** Goes on as before, also when `release` has failed. Rejects when that is not possible: then another process is needed, to which `give` leads. */
   async takeBack(): Promise<void> {
-    const { certificates, store, events, isBack, control } = this.#parts
+    const { certificates, store, events, isBack, control, counters } = this.#parts
     if (this.#isGone) throw new TypeError('what serves is a copy of the store, which cannot be taken back')
     await this.#away?.back(this.#undo)
     this.#away = undefined
     await this.#forget()
+    counters?.resume()
     await isBack()
     await events.start()
     await certificates.open()

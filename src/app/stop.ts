@@ -8,8 +8,11 @@ export interface Drained {
   readonly cut: number
 }
 
-/** How long a stop may take beside the drain, a step of it that waits for others, and a request to arrive on a new connection. Milliseconds. */
-const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000 }
+/**
+ * How long a stop may take beside the drain, a step of it that waits for others, a request to arrive on a new connection, and the step that
+ * may have to write all counters of limits. Milliseconds.
+ */
+const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000, counters: 10_000 }
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
 
 type Close = () => Promise<unknown>
@@ -22,6 +25,7 @@ export interface Opened {
   readonly accessLog: { close(): Promise<void> }
   readonly openTelemetry: { close(): Promise<void> }
   readonly shadows: { close(): void }
+  readonly counters: { checkpoint(): Promise<void>; close(): Promise<void> }
   readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
   readonly agents: { shut(): Promise<void>; move(within: number): Promise<void>; close(): Promise<void> }
   readonly clientTransport: { close(): void }
@@ -116,6 +120,8 @@ export class Lifecycle {
     })
     await atMost(drain + STOP.beside, rest)
     opened.traffic?.stop()
+    // Nothing is admitted any more.
+    await this.#step('the counters of limits', opened.counters?.close(), STOP.counters)
     await this.#step('traces', opened.openTelemetry?.close())
     for (const outbound of opened.policyOutbound ?? []) outbound.close()
     opened.eventsOutbound?.close()
@@ -133,6 +139,7 @@ export class Lifecycle {
   /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
   async #handOver({
     agents,
+    counters,
     recorder,
     history,
     api,
@@ -145,6 +152,8 @@ export class Lifecycle {
     history?.stop()
     if (recorder !== undefined) await this.#step('the recorder', recorder.stop())
     await Promise.all([
+      // A process that starts meanwhile reads them.
+      this.#step('the counters of limits', counters?.checkpoint()),
       this.#step('agents', agents?.shut()),
       this.#step('api', api?.close()),
       this.#step('certificates', certificates?.stop()),
@@ -155,12 +164,12 @@ export class Lifecycle {
   }
 
   /** Waits for a step of the stop, but not for ever. */
-  async #step(step: string, work: Promise<unknown> | undefined): Promise<void> {
+  async #step(step: string, work: Promise<unknown> | undefined, within = STOP.step): Promise<void> {
     if (work === undefined) return
     let late = true
     const done = work.catch((error: unknown) => this.#log.warn({ err: error, step }, 'a step of the stop failed'))
     await atMost(
-      STOP.step,
+      within,
       done.then(() => {
         late = false
       })

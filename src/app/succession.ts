@@ -10,6 +10,7 @@ import type { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import type { Admissions, Foundation, Host } from './foundation.js'
+import type { CountersOfLimits } from './kept-counters.js'
 
 /** What a process that takes the place of another one goes on with. Secrets as Base64. */
 export interface HandedState {
@@ -104,13 +105,24 @@ function count(limiter: LimiterTable, admissions: Admissions): void {
   }
 }
 
-/** Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. */
+/**
+ * Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. Counters that it did
+ * not give, or that are those of no process, come from `counters`.
+ */
 export async function takePlace(
   { predecessor }: Pick<Host, 'predecessor'>,
-  { limiter, log }: Pick<Foundation, 'limiter' | 'log'>
+  { limiter, log }: Pick<Foundation, 'limiter' | 'log'>,
+  counters: Pick<CountersOfLimits, 'fill' | 'ignore'> | undefined
 ): Promise<void> {
-  if (predecessor === undefined) return
-  const limits = await predecessor.limits()
-  if (limits !== undefined && limiter.resume(limits)) predecessor.admitted((admissions) => count(limiter, admissions))
-  else log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
+  const limits = await predecessor?.limits()
+  if (limits === undefined || !limiter.resume(limits)) {
+    if (predecessor !== undefined && counters === undefined)
+      log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
+    else if (predecessor !== undefined)
+      log.warn(
+        'counters of limits come from the data folder: the process before has left none, or limiter.budget is another one'
+      )
+    await counters?.fill({ table: limiter, log })
+  }
+  predecessor?.admitted((admissions) => count(limiter, admissions))
 }

@@ -4,6 +4,7 @@ import { constants } from 'node:fs'
 import { access, readFile, rm, stat, statfs, writeFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { dirname, join } from 'node:path'
+import { CountersOfLimits } from '../app/kept-counters.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { fileReason, systemReason } from '../lib/system-errors.js'
@@ -206,6 +207,16 @@ export function checkClock({ now, built, committedAt, serverTime }: KnownTimes):
     return [apart > APART.wrong ? wrong('clock', message, help) : doubtful('clock', message, help)]
   }
   return [fine('clock', `nothing contradicts the clock (${date(now)}Z)`)]
+}
+
+/** The counters of limits in the data folder, of which a start takes all or nothing. */
+export function checkCounters({ data, limiter }: Pick<Options, 'data' | 'limiter'>): Finding[] {
+  if (data === IN_MEMORY || limiter.checkpoint === 0) return []
+  const problem = CountersOfLimits.problem({ data })
+  if (problem === undefined) return []
+  const help =
+    'let the user of the process read it; a file that is damaged is moved by the next start, whose limits begin anew'
+  return [doubtful('counters', `${problem.file}: ${problem.reason}`, help)]
 }
 
 /** The memory that a control group leaves the process, against what the options reserve. Undefined: no limit is known. */

@@ -11,6 +11,7 @@ import type { Options } from '../options/options.js'
 import type { Finding } from './doctor-finding.js'
 import {
   checkClock,
+  checkCounters,
   checkData,
   checkLimits,
   checkMemory,
@@ -62,6 +63,7 @@ async function examine(options: Options): Promise<Finding[]> {
   return [
     checkNode(process.versions.node),
     ...(await checkData(options)),
+    ...checkCounters(options),
     ...(await checkKeys(options, facts, process.env)),
     ...ofStore,
     ...(await checkPorts(options, running)),

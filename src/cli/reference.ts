@@ -184,6 +184,7 @@ function allowed(schema: Schema): string {
   if (schema.const !== undefined) return code(String(schema.const))
   const bounds = [schema['x-min'] ?? minimum, schema['x-max'] ?? maximum] as const
   if (kind === 'duration') return `duration${range(bounds, formatDuration)}`
+  if (kind === 'interval') return `duration${range(bounds, formatDuration)}, or \`off\``
   if (kind === 'size') return `size${range(bounds, formatSize)}`
   if (type === 'integer') return `whole number${range(bounds, String)}`
   if (type === 'number') return `number${range(bounds, String)}`

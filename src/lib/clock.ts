@@ -25,13 +25,31 @@ export const systemClock: Clock = {
   wall: () => Date.now()
 }
 
+/** A clock of this machine that reads another time than the machine's own. */
+class ShiftedClock implements Clock {
+  readonly wall = systemClock.wall
+
+  /** @param origin milliseconds of `systemClock` at which it reads 0 */
+  constructor(readonly origin: number) {}
+
+  readonly monotonic = (): number => systemClock.monotonic() - this.origin
+}
+
 /** Where a monotonic clock begins, on the one that all processes of the machine share: 0 for `systemClock`. Milliseconds. */
 export function clockOrigin(clock: Pick<Clock, 'monotonic'> = systemClock): number {
-  return clock === systemClock ? 0 : systemClock.monotonic() - clock.monotonic()
+  if (clock === systemClock) return 0
+  // Exact, so that the clocks of two threads read the same.
+  return clock instanceof ShiftedClock ? clock.origin : systemClock.monotonic() - clock.monotonic()
 }
 
 /** The clocks of this machine, such that the monotonic one reads the same as another one whose `clockOrigin` is `origin`. */
 export function clockFrom(origin: number): Clock {
-  if (origin === 0) return systemClock
-  return { monotonic: () => systemClock.monotonic() - origin, wall: () => Date.now() }
+  return origin === 0 ? systemClock : new ShiftedClock(origin)
+}
+
+/** `clock`, shifted so that its monotonic time is `at` now. */
+export function clockThatReads(clock: Clock, at: number): Clock {
+  const shift = clock.monotonic() - at
+  if (clock === systemClock) return clockFrom(shift)
+  return { monotonic: () => clock.monotonic() - shift, wall: () => clock.wall() }
 }

@@ -279,6 +279,14 @@ export const optionsSchema = Type.Object(
             'Are the keys that limits refuse most kept for five minutes, as text in memory? off: where keys are personal data that ' +
             'must not be; then GET /limits/{id}/top is refused.',
           default: 'on'
+        }),
+        checkpoint: option.interval({
+          description:
+            'How often what limits have counted is written into `data`, so that it outlives the process; a process that is killed loses ' +
+            'so much. off: counts begin with the process.',
+          default: '5s',
+          min: 250,
+          max: HOUR
         })
       },
       { description: 'The table of the rate limiter.' }

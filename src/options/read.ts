@@ -49,6 +49,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   rate: (written) => readRate(written),
   ports: (written) => readPorts(written),
   workers: (written) => readWorkers(written),
+  interval: (written, schema) => readInterval(written, schema),
   size: (written, schema) => bounded(written, schema, formatSize, 'a size such as 64KiB or 1GiB'),
   duration: (written, schema) => bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s'),
   integer: (written, schema) => bounded(numberOf(written, /^\d{1,15}$/), schema, String, 'a whole number'),
@@ -79,6 +80,13 @@ function readWorkers(written: unknown): Reading {
   const count = numberOf(written, /^\d{1,15}$/)
   if (typeof count === 'number' && Number.isInteger(count) && count >= 0 && count <= MOST_WORKERS) return ok(count)
   return refuse(`auto, or a whole number from 0 to ${MOST_WORKERS}`)
+}
+
+function readInterval(written: unknown, { 'x-min': min = 0, 'x-max': max = 0 }: OptionSchema): Reading {
+  const off = written === false || written === 'off' || written === 0 || written === '0'
+  const interval = off ? 0 : typeof written === 'string' ? parseDuration(written) : undefined
+  if (interval === 0 || (interval !== undefined && interval >= min && interval <= max)) return ok(interval)
+  return refuse(`off, or a duration such as 5s, from ${formatDuration(min)} to ${formatDuration(max)}`)
 }
 
 /** Variables and flags are texts. */

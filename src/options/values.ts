@@ -30,6 +30,7 @@ type OwnKind =
   | 'ports'
   | 'switch'
   | 'workers'
+  | 'interval'
 
 export type OptionKind = OwnKind | 'size' | 'duration' | 'integer' | 'fraction' | 'choice' | 'text'
 
@@ -142,6 +143,9 @@ export const names = (about: OptionText) =>
 export const rate = (about: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, about)
 /** `auto`, or a number of threads. */
 export const workers = (about: OptionText) => own<'auto' | number>('workers', { type: ['string', 'integer'] }, about)
+/** A duration in `min` to `max` (milliseconds), or `off`: 0. */
+export const interval = ({ min, max, ...about }: OptionText & { readonly min: number; readonly max: number }) =>
+  own<number>('interval', { type: ['string', 'integer', 'boolean'], 'x-min': min, 'x-max': max }, about)
 /** `<first>-<last>`. */
 export const ports = (about: OptionText) => own<PortRange>('ports', ONE, about)
 export const hosts = (about: OptionText) =>

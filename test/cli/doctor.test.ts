@@ -44,6 +44,22 @@ t.test('nothing is wrong with a fresh folder, nor beside a process', async (t) =
   t.match(human, { code: 0, out: /\d+ looked at: 0 wrong, \d+ to look at$/ })
 })
 
+t.test('a damaged file of counters is found, before a start moves it', async (t) => {
+  const cwd = t.testdir()
+  const file = join(cwd, 'data', 'limits', 'counters')
+  const running = new SluiceProcess(t, ['start', ...FREE, '--data', 'data'], { cwd })
+  await running.logged('listening')
+  running.child.kill('SIGTERM')
+  await running.ended()
+  t.same((await examined(t, cwd)).of('counters'), [])
+  await writeFile(file, (await readFile(file)).fill(1, 70, 71))
+  const found = await examined(t, cwd)
+  t.match(found.of('counters'), [
+    { status: 'warning', message: /limits.counters: its mark is damaged$/, help: /limits begin anew/ }
+  ])
+  t.ok(found.ok, 'a start works')
+})
+
 t.test('a damaged store, a lost key, other keys and open files are found', async (t) => {
   const cwd = t.testdir()
   const data = join(cwd, 'data')

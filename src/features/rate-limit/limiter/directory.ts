@@ -105,6 +105,15 @@ export class Directory {
     return this.resize(segment, wanted, true) || this.words[record + SEGMENT.count]! + 1 <= fullAt(size)
   }
 
+  /**
+   * Makes room for as many entries as `segment` is going to have, if there is memory for it. Those who insert in the order of hashes have to:
+   * in a small segment all of them would have one home.
+   */
+  expect(segment: number, entries: number): void {
+    const wanted = Math.ceil(entries / MAX_LOAD / BLOCK_SLOTS)
+    if (wanted > this.words[this.record(segment) + SEGMENT.blocks]!) this.resize(segment, wanted, false)
+  }
+
   /** Adds an entry whose hash is not there yet, and ends the step. Only after `reserve`. */
   insert(low: number, high: number, state: number): void {
     const { words, memory } = this

@@ -42,6 +42,10 @@ export interface LimiterHandle {
   readonly version: number
   /** Number of the thread that it is for. */
   readonly thread: number
+  /** When the process began that counts: monotonic milliseconds. */
+  readonly began: number
+  /** Where the thread writes what it admits; undefined: nowhere. */
+  readonly log: SharedArrayBuffer | undefined
 }
 
 export interface MemoryOptions {

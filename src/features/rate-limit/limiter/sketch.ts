@@ -16,6 +16,18 @@ const LONGEST_TENS = 8_640
 const LOW_FACTORS = [0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f] as const
 const HIGH_FACTORS = [0x165667b1, 0xd3a2646d, 0xfd7046c5, 0xb55a4f09] as const
 
+/** A generation of a sketch. */
+export interface Generation {
+  /** Number of the sketch, and its window in tens of seconds. */
+  readonly sketch: number
+  readonly tens: number
+  /** Number of the generation: which quarter of a window it is. */
+  readonly generation: number
+  /** Counters of a row. */
+  readonly width: number
+  readonly rows: readonly Uint32Array[]
+}
+
 /**
  * Where admissions go whose bucket had to leave: count-min sketches with conservative update (Estan, Varghese 2002;
  * Cormode, Muthukrishnan 2005). Four rows of 32-bit counters, and of those five generations, each a quarter of the
@@ -83,6 +95,45 @@ export class Sketch implements Sink {
     }
   }
 
+  /** The generations that are alive; their rows are the memory of the table itself. */
+  generations(moment: number): Generation[] {
+    const found: Generation[] = []
+    for (let sketch = 0; sketch < SKETCHES; sketch += 1) {
+      for (let slot = 0; slot < GENERATIONS; slot += 1) {
+        if (!this.isLive(sketch, slot, moment)) continue
+        const rows = Array.from({ length: ROWS }, (_, row) => {
+          const from = this.plane(sketch, slot, row)
+          return this.words.subarray(from, from + this.width)
+        })
+        const generation = this.number(sketch, slot) - 1
+        found.push({ sketch, tens: this.tens(sketch), generation, width: this.width, rows })
+      }
+    }
+    return found
+  }
+
+  /**
+   * Raises counters of one row to those of another table's sketch, which begin with column `from` of `width`: each to the most of those whose
+   * keys it may have, so that no estimate is less than it was there. Returns the time from which on nothing of it is left. Only for a
+   * sketch that nothing else was added to.
+   */
+  raise({ sketch, tens, generation, width }: Omit<Generation, 'rows'>, row: number, from: number, cells: Uint32Array) {
+    const slot = generation % GENERATIONS
+    this.words[this.record(sketch)] = tens
+    this.words[this.record(sketch) + 1 + slot] = generation + 1
+    const base = this.plane(sketch, slot, row)
+    for (let i = 0; i < cells.length; i += 1) {
+      const count = cells[i]!
+      if (count === 0) continue
+      const first = Math.ceil(((from + i) * TWO32) / width)
+      const last = Math.ceil(((from + i + 1) * TWO32) / width) - 1
+      const end = Math.floor((last * this.width) / TWO32)
+      for (let column = Math.floor((first * this.width) / TWO32); column <= end; column += 1)
+        if (this.words[base + column]! < count) this.words[base + column] = count
+    }
+    return this.endOf(sketch, slot)
+  }
+
   private flush(): void {
     if (this.pending === 0) return
     const slot = this.open(this.current, this.generation)
@@ -117,8 +168,11 @@ export class Sketch implements Sink {
   }
 
   private cell(sketch: number, slot: number, row: number): number {
-    const plane = (sketch * GENERATIONS + slot) * ROWS + row
-    return this.memory.layout.sketchBase + plane * this.width + this.columns[row]!
+    return this.plane(sketch, slot, row) + this.columns[row]!
+  }
+
+  private plane(sketch: number, slot: number, row: number): number {
+    return this.memory.layout.sketchBase + ((sketch * GENERATIONS + slot) * ROWS + row) * this.width
   }
 
   private record(sketch: number): number {
@@ -160,8 +214,7 @@ export class Sketch implements Sink {
     // A later one in its place cannot be cleared: it takes the count and keeps it longer.
     if (before > generation && before !== DIRTY) return slot
     if (before !== UNUSED) {
-      const plane = (sketch * GENERATIONS + slot) * ROWS
-      const base = this.memory.layout.sketchBase + plane * this.width
+      const base = this.plane(sketch, slot, 0)
       this.words.fill(0, base, base + ROWS * this.width)
     }
     this.words[this.record(sketch) + 1 + slot] = generation + 1

@@ -56,7 +56,8 @@ export class SlidingWindow {
    *
    * The answer is one object that the next call of this window overwrites: read it before. It is admitted when at
    * most `capacity - cost` admissions are alive, so never more than `capacity` (up to 4,294,967,295) happen in any
-   * trailing window. `cost` is how many admissions the request counts for, a whole number from 1 on.
+   * trailing window. `cost` is how many admissions the request counts for, a whole number. One of 0 counts nothing, and is
+   * admitted while no more than `capacity` are alive; one of more than `capacity` is never admitted.
    */
   take(key: string, capacity: number, cost = 1): Readonly<Decision> {
     const { table, decision } = this

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../../../lib/clock.js'
+import { AdmissionLog, EMPTIED, TIME_PARTS } from './admission-log.js'
+import { Admitting } from './admitting.js'
 import { Buckets } from './buckets.js'
+import { Contents } from './contents.js'
 import { type BucketPeek, type Decision, MAX_CAPACITY } from './decision.js'
 import { Directory } from './directory.js'
 import { COUNTER, Geometries, type Geometry, HEADER, LAYOUT_VERSION, layoutOf, SEGMENT, THREADS } from './layout.js'
@@ -18,14 +21,19 @@ import { Sweep } from './sweep.js'
  * The sliding-window limiter
  * ==========================
  *
- * Promise. In any trailing window (t − rate, t] never more than `capacity` admissions happen. A request is refused
- * only when at least `capacity` were admitted in the trailing `rate + grain`, where a grain is rate/120 up to two
- * hours and one minute beyond; while at most 64 admissions of a bucket have been alive since it was last empty, only
- * when `capacity` were admitted in the trailing `rate` (to the millisecond). While the memory budget is full the
- * second promise does not hold for keys in the sketch; the first one always does.
+ * Promise. An admission weighs what its request costs: a whole number, 1 for most, 0 for one that counts nothing. In any
+ * trailing window (t − rate, t] that ends with an admission of cost 1 or more, what was admitted weighs at most the `capacity`
+ * of that request. A request is refused only when what was admitted in the trailing `rate + grain`, and itself, weigh
+ * more than its capacity, where a grain is rate/120 up to two hours and one minute beyond; while at most 64 units of a
+ * bucket have been alive since it was last empty, only when that holds for the trailing `rate` (to the millisecond). While
+ * the memory budget is full the second promise does not hold for keys in the sketch; the first one always does.
  *
- * Argument. Let T(t) be the admissions of a bucket in (t − rate, t], E(t) what its state reports. A request is
- * admitted only when E < capacity, so it is enough that E ≥ T at any time:
+ * So with one capacity no window weighs more than it. Where each request brings its own, as plans of customers do, each is
+ * held to its own, by all that was admitted: nothing is counted again, or forgotten, because a capacity is another one.
+ *
+ * Argument. Let T(t) be the weight of what a bucket admitted in (t − rate, t], E(t) what its state reports. A request is
+ * admitted only when E + cost ≤ capacity, so it is enough that E ≥ T at any time. A window that ends between two
+ * admissions holds nothing that the window of the earlier one does not hold, so the earlier one's capacity bounds it.
  *
  *   ring      A stamp is the clock rounded up to the millisecond; it is dropped when the clock rounded down is `rate`
  *             later, so only after the admission has left the window.
@@ -57,6 +65,9 @@ import { Sweep } from './sweep.js'
  *   numbers   Each thread counts for itself (COUNTER); a reader adds them up.
  *   waiting   Each wait has an end (locks.ts). A decision that got no lock is a refusal for a second, and is counted.
  *
+ * Restarts. Where admissions are logged (AdmissionLog), a record is written for each one after it was counted and before the decision is
+ * answered, with its time rounded up. What is made of it stands in ../kept/format.ts.
+ *
  * Ends. A thread may end between any two stores; what it had locked is repaired by its number. Its decision was never
  * answered, so that it may be counted or not, but nothing that was counted before may be lost. See repair.ts.
  */
@@ -70,6 +81,8 @@ interface LimiterOptions {
   readonly seed?: Uint8Array
   /** The table of another thread, in place of a new one. `budgetBytes` and `seed` mean nothing then. */
   readonly handle?: LimiterHandle
+  /** Is every admission written into a log, for a keeper to take? Only for a new table; see `AdmissionLog`. */
+  readonly logged?: boolean
   /** What is written through; for tests. */
   readonly views?: (views: Views) => Views
 }
@@ -81,28 +94,43 @@ export class LimiterTable implements Limiter {
   readonly hash: SipHash
   /** What the hash of keys depends on, 16 bytes. */
   readonly secret: Uint8Array
+  /** What the table holds, to be written down and read again. */
+  readonly contents: Contents
+  /** What was admitted by this thread, and by the others; empty: it is not logged. */
+  readonly logs = new Map<number, AdmissionLog>()
+  private readonly log: AdmissionLog | undefined
+  /** Admissions before it are another process's. */
+  private readonly began: number
   private readonly clock: Clock
   private readonly memory: Memory
   private readonly directory: Directory
   private readonly buckets: Buckets
   private readonly sketch: Sketch
-  private readonly pressure: Pressure
+  private readonly admitting: Admitting
   private readonly sweeper: Sweep
   private readonly geometries = new Geometries()
 
   /** RangeError for a budget or seed that is none, and for a handle of another version. */
-  constructor({ budgetBytes = DEFAULT_BUDGET, clock, seed, handle, views }: LimiterOptions) {
+  constructor({ budgetBytes = DEFAULT_BUDGET, clock, seed, handle, logged = false, views }: LimiterOptions) {
     if (handle !== undefined && handle.version !== LAYOUT_VERSION)
       throw new RangeError(`a table of version ${handle.version} is not one of version ${LAYOUT_VERSION}`)
     this.secret = handle?.seed ?? seed ?? randomBytes(16)
     this.hash = new SipHash(this.secret)
     this.clock = clock
+    this.began = handle?.began ?? clock.monotonic()
+    const log = handle === undefined ? (logged ? AdmissionLog.memory() : undefined) : handle.log
+    // The keeper has the thread that made the table.
+    this.log = log === undefined ? undefined : new AdmissionLog(log, handle !== undefined)
+    if (this.log !== undefined && handle === undefined) this.logs.set(0, this.log)
     const layout = layoutOf(handle?.buffer.byteLength ?? budgetBytes)
     this.memory = new Memory(layout, { buffer: handle?.buffer, thread: handle?.thread, views })
     this.directory = new Directory(this.memory)
     this.buckets = new Buckets(this.memory)
     this.sketch = new Sketch(this.memory)
-    this.pressure = new Pressure(this.memory, this.directory, this.buckets, this.sketch, this.geometries)
+    const pressure = new Pressure(this.memory, this.directory, this.buckets, this.sketch, this.geometries)
+    this.admitting = new Admitting(this.memory, this.directory, this.buckets, pressure)
+    const { memory, directory, buckets, sketch, geometries, admitting } = this
+    this.contents = new Contents({ memory, directory, buckets, sketch, geometries, admitting, clock })
     this.sweeper = new Sweep(this.memory, this.directory, this.buckets, this.geometries, this.clock)
   }
 
@@ -114,7 +142,8 @@ export class LimiterTable implements Limiter {
     if (!(Number.isInteger(thread) && thread > 0 && thread < THREADS))
       throw new RangeError(`threads beside the first one have numbers from 1 to ${THREADS - 1}`)
     this.memory.share()
-    return { buffer: this.memory.buffer, seed: this.secret, version: LAYOUT_VERSION, thread }
+    const { began, secret: seed } = this
+    return { buffer: this.memory.buffer, seed, version: LAYOUT_VERSION, thread, began, log: this.logOf(thread)?.buffer }
   }
 
   /**
@@ -124,6 +153,14 @@ export class LimiterTable implements Limiter {
    */
   repair(thread: number): number {
     return repair(this.memory, this.directory, this.buckets, this.geometries, thread)
+  }
+
+  /** The log of another thread, which goes on where one of the same number has ended. */
+  private logOf(thread: number): AdmissionLog | undefined {
+    if (this.log === undefined) return undefined
+    const known = this.logs.get(thread) ?? new AdmissionLog(AdmissionLog.memory(), true)
+    this.logs.set(thread, known)
+    return known
   }
 
   window(identity: string, rateSeconds: number): SlidingWindow {
@@ -164,9 +201,10 @@ export class LimiterTable implements Limiter {
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
     const left = limit - live - folded - cost
     decision.at = now
-    decision.before = live === 0 ? -1 : lastOf(memory, state)
+    decision.before = this.before(state, live)
     if (left >= 0) {
-      if (this.admit(low, high, geometry, state, live, cost, now)) {
+      if (cost === 0 || this.admitting.admit(low, high, geometry, state, live, cost, now)) {
+        if (cost > 0) this.log?.add(low, high, geometry.tens, now, cost)
         memory.count(COUNTER.admitted, 1)
         decision.admitted = true
         decision.remaining = left
@@ -210,7 +248,7 @@ export class LimiterTable implements Limiter {
       remaining: Math.max(0, left),
       resetSeconds: this.reset(state, live, folded, geometry, now),
       retryAfterSeconds: left > 0 ? 0 : this.retry(low, high, state, live, folded, 1 - left, geometry, now),
-      before: live === 0 ? -1 : lastOf(memory, state)
+      before: this.before(state, live)
     }
     this.end(record)
     return seen
@@ -228,6 +266,8 @@ export class LimiterTable implements Limiter {
       this.enter(record)
       directory.remove(directory.segment, directory.index)
       this.buckets.discard(HEADER.leaving)
+      // What comes from now on has a later time than this, also when it is rounded.
+      this.log?.add(low, high, 0, this.clock.monotonic() - 1 / TIME_PARTS, EMPTIED)
     }
     this.end(record)
   }
@@ -316,46 +356,10 @@ export class LimiterTable implements Limiter {
     decision.before = -1
   }
 
-  /** Counts an admission; false, and nothing is counted, when the structure cannot be entered. */
-  private admit(
-    low: number,
-    high: number,
-    geometry: Geometry,
-    found: number,
-    live: number,
-    cost: number,
-    now: number
-  ): boolean {
-    const { memory, directory, buckets, pressure } = this
-    const segment = directory.segmentOf(low)
-    if (found === 0 && !memory.enter()) return false
-    const state = found === 0 ? this.newBucket(segment, low, high, geometry, now) : found
-    const stamp = Math.ceil(found === 0 ? now : Math.max(now, lastOf(memory, found)))
-    if (state === 0) {
-      pressure.spill(low, high, geometry.tens, stamp, cost)
-      return true
-    }
-    pressure.focus(segment, state, now)
-    const fitted = buckets.fit(state, geometry, stamp, live, cost)
-    if (fitted === 0) {
-      if (!memory.enter()) return false
-      // The bucket stays as it is; what it cannot hold is counted beside it.
-      pressure.spill(low, high, geometry.tens, stamp, cost)
-      return true
-    }
-    // Found again, because making room may have moved the slot.
-    if (fitted !== state) buckets.adopt(directory.find(low, high) + 2, state, fitted)
-    buckets.add(fitted, geometry, now, stamp, cost)
-    return true
-  }
-
-  /** An empty bucket in the directory, or 0 without memory. Only inside the structure. */
-  private newBucket(segment: number, low: number, high: number, geometry: Geometry, now: number): number {
-    this.pressure.focus(segment, 0, now)
-    if (!this.directory.reserve(segment) && !this.pressure.evictOne()) return 0
-    const state = this.buckets.create(low, high, geometry)
-    if (state !== 0) this.directory.insert(low, high, state)
-    return state
+  /** When the last admission was that this process has counted; -1: there is none in the window. */
+  private before(state: number, live: number): number {
+    const last = live === 0 ? -1 : lastOf(this.memory, state)
+    return last < this.began ? -1 : last
   }
 
   private reset(state: number, live: number, folded: number, geometry: Geometry, now: number): number {

@@ -1,0 +1,163 @@
+import { randomInt } from 'node:crypto'
+import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { crc32 } from 'node:zlib'
+import { syncFolder } from '../../../lib/files.js'
+import type { Slices } from '../../../lib/slices.js'
+import {
+  CHUNK_HEAD_BYTES,
+  CHUNKS,
+  type ChunkHead,
+  chunkHeadBytes,
+  HEAD_BYTES,
+  type Head,
+  headBytes,
+  MARK_BYTES,
+  type Mark,
+  markBytes
+} from './format.js'
+
+/** Bytes of which a checksum is made at a stretch: about a tenth of a millisecond. */
+const STRETCH = 131_072
+/** For the eyes of the owner alone: the file has the secret of the hashes. */
+const PRIVATE = 0o600
+
+/** Another process writes the file, too. */
+export class AnotherOwner extends Error {}
+
+/** What of a chunk the file cannot know. */
+export type Chunk = Pick<ChunkHead, 'kind' | 'group' | 'time'> & { readonly views: readonly Uint8Array[] }
+
+/** A file of kept counters that this process writes. Every method fails with the system's error. */
+export class CountersFile {
+  readonly #handle: FileHandle
+  readonly #owner: number
+  #path: string
+  #marked: Uint8Array | undefined
+  /** Where the next chunk begins. */
+  #end: number
+
+  private constructor(handle: FileHandle, path: string, { end, owner }: { end: number; owner: number }) {
+    this.#handle = handle
+    this.#path = path
+    this.#end = end
+    this.#owner = owner
+  }
+
+  /** Begins a new file. It counts for nothing until it is marked. */
+  static async create(path: string, head: Head): Promise<CountersFile> {
+    const handle = await open(path, 'wx+', PRIVATE)
+    try {
+      await handle.chmod(PRIVATE)
+      await handle.write(headBytes(head), 0, HEAD_BYTES, 0)
+    } catch (error) {
+      await handle.close()
+      await unlink(path)
+      throw error
+    }
+    return new CountersFile(handle, path, { end: CHUNKS, owner: randomInt(2 ** 32) })
+  }
+
+  /** Goes on with a file up to `mark`, which is this process's from now on. Fails with `AnotherOwner` when it has another mark by now. */
+  static async goOn(path: string, mark: Mark, now: Pick<Mark, 'monotonic' | 'wall'>): Promise<CountersFile> {
+    const handle = await open(path, 'r+')
+    try {
+      const file = new CountersFile(handle, path, { end: mark.length, owner: randomInt(2 ** 32) })
+      file.#marked = markBytes(mark)
+      await file.#mustBeOurs()
+      await handle.truncate(mark.length)
+      await file.#mark(now)
+      return file
+    } catch (error) {
+      await handle.close()
+      throw error
+    }
+  }
+
+  /** Bytes of the file. */
+  get length(): number {
+    return this.#end
+  }
+
+  /** Writes chunks behind what is there; they do not count yet. Fails with `AnotherOwner` when another process has marked the file. */
+  async append(chunks: readonly Chunk[], slices: Slices): Promise<void> {
+    await this.#mustBeOurs()
+    const pieces: Uint8Array[] = []
+    let length = 0
+    for (const { views, ...about } of chunks) {
+      const bytes = views.reduce((sum, view) => sum + view.length, 0)
+      pieces.push(chunkHeadBytes({ ...about, bytes, checksum: await checksumOf(views, slices) }), ...views)
+      length += CHUNK_HEAD_BYTES + bytes
+    }
+    // Before the first wait, so that of two calls each has a place of its own.
+    const at = this.#end
+    this.#end += length
+    await writeAll(this.#handle, pieces, at)
+  }
+
+  /** What was written counts from now on. Fails with `AnotherOwner` when another process has marked the file since. */
+  async commit(now: Pick<Mark, 'monotonic' | 'wall'>): Promise<void> {
+    await this.#mustBeOurs()
+    // Data first: a mark must not be on the disk before what it counts.
+    await this.#handle.datasync()
+    await this.#mark(now)
+  }
+
+  /** Takes the place of the file at `path`. */
+  async moveTo(path: string): Promise<void> {
+    await this.#handle.sync()
+    await rename(this.#path, path)
+    this.#path = path
+    await syncFolder(dirname(path))
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close()
+  }
+
+  /** Closes and removes it. Does not fail. */
+  async discard(): Promise<void> {
+    await this.#handle.close().catch(() => undefined)
+    await unlink(this.#path).catch(() => undefined)
+  }
+
+  async #mustBeOurs(): Promise<void> {
+    if (this.#marked === undefined) return
+    const found = new Uint8Array(MARK_BYTES)
+    await this.#handle.read(found, 0, MARK_BYTES, HEAD_BYTES)
+    if (Buffer.compare(found, this.#marked) !== 0) throw new AnotherOwner('another process writes the file')
+  }
+
+  async #mark({ monotonic, wall }: Pick<Mark, 'monotonic' | 'wall'>): Promise<void> {
+    const mark = markBytes({ length: this.#end, monotonic, wall, owner: this.#owner })
+    await this.#handle.write(mark, 0, MARK_BYTES, HEAD_BYTES)
+    this.#marked = mark
+  }
+}
+
+async function checksumOf(views: readonly Uint8Array[], slices: Slices): Promise<number> {
+  let checksum = 0
+  for (const view of views) {
+    for (let at = 0; at < view.length; at += STRETCH) {
+      checksum = crc32(view.subarray(at, at + STRETCH), checksum)
+      if (slices.due) await slices.rest()
+    }
+  }
+  return checksum
+}
+
+/** `writev` may write less than it was given. */
+async function writeAll(handle: FileHandle, pieces: readonly Uint8Array[], at: number): Promise<void> {
+  let left = pieces.filter(({ length }) => length > 0)
+  let place = at
+  while (left.length > 0) {
+    const { bytesWritten } = await handle.writev(left, place)
+    place += bytesWritten
+    let done = bytesWritten
+    while (left.length > 0 && done >= left[0]!.length) {
+      done -= left[0]!.length
+      left = left.slice(1)
+    }
+    if (done > 0) left = [left[0]!.subarray(done), ...left.slice(1)]
+  }
+}
