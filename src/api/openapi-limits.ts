@@ -20,6 +20,7 @@ const TAG = 'Limits'
 const MEMBER = ACCOUNT_RIGHTS.limits.member ? 'any' : 'none'
 
 const count = { ...integer, minimum: 0 } as const
+const countOrNull = orNull(count)
 const KEY = orNull(
   listOf({}, 'The values of bucket_key; null for one that failed, [redacted] for what sounds like a secret.')
 )
@@ -44,7 +45,14 @@ const LIMIT = {
   name: text,
   algorithm: text,
   scope: { ...text, enum: ['server'], description: 'Each process counts by itself.' },
-  capacity: { ...count, description: 'Requests of one bucket that may pass in any span of rate.' },
+  capacity: {
+    ...countOrNull,
+    description:
+      'Requests of one bucket that may pass in any span of rate; null: an expression says it for each request.'
+  },
+  capacity_expression: { ...textOrNull, description: 'The expression; null where the capacity is a number.' },
+  cost: { ...countOrNull, description: 'For how many a request counts; null: an expression says it.' },
+  cost_expression: { ...textOrNull, description: 'The expression; null where the cost is a number.' },
   rate: { ...text, description: 'Length of the window.' },
   rate_seconds: count,
   bucket_key: listOf(text, 'Expressions; each tuple of their values is a bucket.'),
@@ -72,17 +80,20 @@ const BUCKET = titledObject('LimitBucket', {
   limit: REFERENCE,
   bucket: { ...text, description: 'What the process calls it; it does not tell its key.' },
   key: KEY,
-  capacity: count,
+  capacity: { ...countOrNull, description: 'Null where each request brings its own.' },
   used: { ...count, description: 'Admissions in the window.' },
   shared: {
     ...count,
     description: 'Of these, what is known of several keys together because the memory of the limiter is full.'
   },
-  remaining: count,
+  remaining: { ...countOrNull, description: 'Null where each request brings its own capacity.' },
   reset_seconds: { ...count, description: 'Until the whole capacity is free when nothing more is admitted.' },
   resets_at: time,
-  retry_after_seconds: { ...count, description: 'Until the next request is admitted; 0: now.' },
-  next_admitted_at: time
+  retry_after_seconds: {
+    ...countOrNull,
+    description: 'Until the next request that counts once is admitted; 0: now; null where each brings its own capacity.'
+  },
+  next_admitted_at: orNull(time)
 })
 
 const REFUSED_KEY = object({

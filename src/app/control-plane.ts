@@ -124,7 +124,11 @@ export async function openControlPlane(
     checkPolicy: policyCheck(services, actions),
     testPolicy: stage.testPolicy,
     trafficNumbers: openTraffic(foundation, dataPlane),
-    policyLanguage: policyLanguage(services, policyTestRuns({ geo: stage.geo })),
+    policyLanguage: policyLanguage(
+      services,
+      policyTestRuns({ geo: stage.geo }),
+      () => foundation.holder.current().tables.https.takesIpv6
+    ),
     checkFile: (path) => folders.refusal(path),
     siteReading: siteReader,
     holder: foundation.holder,

@@ -110,7 +110,8 @@ class RunningLimits implements LimitSource {
       name,
       about: { limit: this.#reference(one), bucket: name, key: kept ? values : null, used: limit.bucket(key).used },
       show: () => ({ limit: this.#reference(one), bucket: name, key: values, ...this.#state(one, limit.bucket(key)) }),
-      shared: () => limit.bucket(key).shared >= limit.capacity,
+      // Where each request brings a capacity, there may be one for which it helps.
+      shared: () => limit.bucket(key).shared >= (limit.capacity.constant ?? Number.POSITIVE_INFINITY),
       empty: () => limit.empty(key)
     }
   }
@@ -119,14 +120,14 @@ class RunningLimits implements LimitSource {
     const { used, shared, remaining, resetSeconds, retryAfterSeconds } = bucket
     const now = this.#parts.clock.wall()
     return {
-      capacity: limit.capacity,
+      capacity: limit.capacity.constant ?? null,
       used,
       shared,
-      remaining,
+      remaining: remaining ?? null,
       reset_seconds: resetSeconds,
       resets_at: timestampText(now + resetSeconds * 1_000),
-      retry_after_seconds: retryAfterSeconds,
-      next_admitted_at: timestampText(now + retryAfterSeconds * 1_000)
+      retry_after_seconds: retryAfterSeconds ?? null,
+      next_admitted_at: retryAfterSeconds === undefined ? null : timestampText(now + retryAfterSeconds * 1_000)
     }
   }
 
@@ -172,7 +173,10 @@ class RunningLimits implements LimitSource {
       name: limit.name,
       algorithm: limit.algorithm,
       scope: 'server',
-      capacity: limit.capacity,
+      capacity: limit.capacity.constant ?? null,
+      capacity_expression: limit.capacity.constant === undefined ? limit.capacity.source : null,
+      cost: limit.cost.constant ?? null,
+      cost_expression: limit.cost.constant === undefined ? limit.cost.source : null,
       rate: `${limit.seconds}s`,
       rate_seconds: limit.seconds,
       bucket_key: limit.bucketKey.map((part) => part.source),

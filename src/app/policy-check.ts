@@ -17,13 +17,17 @@ export function policyCheck(services: PolicyServices, actions: readonly Action[]
   }
 }
 
-/** Errors and warnings of policy documents with their places, as the compiler that runs them finds them. */
+/**
+ * Errors and warnings of policy documents with their places, as the compiler that runs them finds them. `ipv6`: do clients come by IPv6?
+ * A site file says it itself, behind its policies, so its reader takes the warnings back where it has no such listener.
+ */
 export function policyProblems(
   services: PolicyServices,
-  actions: readonly Action[]
+  actions: readonly Action[],
+  ipv6: () => boolean = () => false
 ): (text: string, layer: 'http' | 'tcp') => readonly Problem[] {
   return (text, layer) => {
-    const { problems } = compilePolicy(text, {
+    const { policy, problems } = compilePolicy(text, {
       owner: 'check',
       services,
       // Nothing is kept: counters belong to the policies that run.
@@ -33,7 +37,12 @@ export function policyProblems(
       carrier: layer
     })
     if (problems.some(({ severity }) => severity === 'error')) return problems
-    return [...problems, ...wrongLayer(services.documents.read(text, layer).document, layer)]
+    const many = ipv6() ? (policy?.named ?? []).filter(({ unit }) => unit.kind === 'one-address') : []
+    return [
+      ...problems,
+      ...many.map(({ missing }) => missing),
+      ...wrongLayer(services.documents.read(text, layer).document, layer)
+    ]
   }
 }
 

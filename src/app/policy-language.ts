@@ -29,11 +29,11 @@ export function languageCatalogue() {
   }
 }
 
-/** The language of policies by the services that run them. */
-export function policyLanguage(services: PolicyServices, runTests: PolicyTestRun): PolicyLanguage {
+/** The language of policies by the services that run them. `ipv6`: do clients come by IPv6? */
+export function policyLanguage(services: PolicyServices, runTests: PolicyTestRun, ipv6: () => boolean): PolicyLanguage {
   let described: Json | undefined
   return {
-    check: policyProblems(services, actions),
+    check: policyProblems(services, actions, ipv6),
     describe() {
       described ??= describeLanguage()
       return described

@@ -19,7 +19,10 @@ interface ShownLimit {
   readonly name: string
   readonly owner: { readonly name: string }
   readonly rule: string
-  readonly capacity: number
+  readonly capacity: number | null
+  readonly capacity_expression: string | null
+  readonly cost: number | null
+  readonly cost_expression: string | null
   readonly rate: string
   readonly enforce: boolean
   readonly buckets: number
@@ -39,12 +42,13 @@ interface ShownKey {
 interface ShownBucket {
   readonly bucket: string
   readonly key: readonly unknown[]
-  readonly capacity: number
+  /** Null where each request brings its own capacity, and so below. */
+  readonly capacity: number | null
   readonly used: number
-  readonly remaining: number
+  readonly remaining: number | null
   readonly reset_seconds: number
-  readonly retry_after_seconds: number
-  readonly next_admitted_at: string
+  readonly retry_after_seconds: number | null
+  readonly next_admitted_at: string | null
 }
 
 const PAGE = '100'
@@ -164,7 +168,22 @@ function shown(
 
 /** `lim_… "per client" of shop.test/cart, rule "limited": 60 in 60s; 3 buckets, 9 admitted, 1 refused, 1 lately` */
 function lineOf(limit: ShownLimit): string {
-  const { id, name, owner, rule, capacity, rate, enforce, buckets, admitted, refused, recent } = limit
+  const {
+    id,
+    name,
+    owner,
+    rule,
+    capacity,
+    capacity_expression,
+    cost,
+    cost_expression,
+    rate,
+    enforce,
+    buckets,
+    admitted,
+    refused,
+    recent
+  } = limit
   const over = [`${refused} refused`, ...(limit.would_refuse > 0 || !enforce ? [`${limit.would_refuse} would be`] : [])]
   const what = printable(`"${name}" of ${owner.name}, rule "${rule}"`)
   const counts = [
@@ -173,11 +192,18 @@ function lineOf(limit: ShownLimit): string {
     ...over,
     `${recent.refused} lately`
   ].join(', ')
-  return `${id} ${what}: ${capacity} in ${rate}${enforce ? '' : ', not enforced'}; ${counts}`
+  const most = printable(String(capacity ?? `(${capacity_expression})`))
+  const weight = cost === 1 ? '' : printable(`, cost ${cost ?? `(${cost_expression})`}`)
+  return `${id} ${what}: ${most} in ${rate}${weight}${enforce ? '' : ', not enforced'}; ${counts}`
 }
 
 function bucketLine(bucket: ShownBucket, emptied: boolean): string {
   const { key, capacity, used, remaining, retry_after_seconds: retry, reset_seconds: reset } = bucket
+  const name = bucket.bucket
+  if (capacity === null || retry === null)
+    return printable(
+      `${emptied ? 'emptied: ' : ''}${JSON.stringify(key)} ${used} used, of what each request may have${used === 0 ? '' : `; all is free in ${reset}s`} ${name}`
+    )
   const next = retry === 0 ? 'the next is admitted' : `the next is admitted in ${retry}s, at ${bucket.next_admitted_at}`
   const free = used === 0 ? '' : `, all is free in ${reset}s`
   const line = `${JSON.stringify(key)} ${used} of ${capacity} used, ${remaining} remain; ${next}${free} ${bucket.bucket}`

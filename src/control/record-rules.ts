@@ -171,6 +171,8 @@ function isThere(unit: UnitName, snapshot: Snapshot): boolean {
       return snapshot.ipPolicy(unit.id) !== undefined
     case 'internal':
       return snapshot.hasInternal(unit.layer, unit.host, unit.port)
+    case 'one-address':
+      return !snapshot.tables.https.takesIpv6
   }
 }
 

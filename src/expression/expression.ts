@@ -32,6 +32,8 @@ export interface Expression {
   readonly type: string
   /** The documented variables that it reads, such as `req.url.path` or `vars.name`. */
   readonly variables: ReadonlySet<string>
+  /** The value in the engine's representation, where nothing but constants goes into it; undefined: it is not known when written. */
+  readonly constant: { readonly value: unknown } | undefined
   /** The value in the engine's representation. Throws `EvaluationError` and nothing else. */
   evaluate(flow: Flow): unknown
   /** As `evaluate`, but answers the `EvaluationError` where there is no value: for what every request pays. */

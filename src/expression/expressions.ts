@@ -6,9 +6,9 @@ import { RegexCache } from '../lib/regex.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { absenceIn } from './absence.js'
 import { documentedFunctions, documentedVariables } from './catalogue.js'
-import { CelEngine, isFault, type Node, type Parsed } from './cel-parser.js'
+import { CelEngine, forEachChild, isFault, literal, type Node, type Parsed } from './cel-parser.js'
 import { compile, compileRange } from './compile.js'
-import type { Compilation } from './compile-calls.js'
+import { type Compilation, constantOf } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
 import { conditionsIn } from './conditions.js'
 import { Environment } from './environment.js'
@@ -106,10 +106,12 @@ export class Language implements Expressions {
     const { run, slots, constant } = this.#closure(parsed.root, undefined, problems)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const label = typeLabel(type)
+    const known = () =>
+      constantOf(run) ?? (isArithmetic(parsed.root) ? { value: constantValue(run, slots) } : undefined)
     const conditions = () => conditionsIn(parsed.root, source, { functions: this.#environment.functions, constant })
     return {
       ok: true,
-      value: new CompiledExpression(source, label, variables, run, slots, () =>
+      value: new CompiledExpression(source, label, variables, run, slots, known(), () =>
         this.#explained(source, phase, environment)
       ),
       warnings: problems,
@@ -187,10 +189,24 @@ function constantValue(run: Run, slots: number): unknown {
   }
 }
 
+/** Do nothing but literals and operators go into it? */
+function isArithmetic(node: Node): boolean {
+  if (literal(node) !== undefined) return true
+  if (!OPERATORS.has(node.op)) return false
+  let whole = true
+  forEachChild(node, (child) => {
+    whole &&= isArithmetic(child)
+  })
+  return whole
+}
+
+const OPERATORS: ReadonlySet<string> = new Set(['+', '-', '*', '/', '%', '-_', '?:', '==', '!=', '<', '<=', '>', '>='])
+
 class CompiledExpression implements Expression {
   readonly source: string
   readonly type: string
   readonly variables: ReadonlySet<string>
+  readonly constant: Expression['constant']
   readonly #run: Run
   readonly #slots: number
   readonly #explain: () => Explained
@@ -203,11 +219,13 @@ class CompiledExpression implements Expression {
     variables: ReadonlySet<string>,
     run: Run,
     slots: number,
+    constant: Expression['constant'],
     explain: () => Explained
   ) {
     this.source = source
     this.type = type
     this.variables = variables
+    this.constant = constant
     this.#run = run
     this.#slots = slots
     this.#explain = explain

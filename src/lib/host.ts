@@ -33,6 +33,11 @@ function read(text: string): Authority | undefined {
   return { host: address === undefined ? (name as string).toLowerCase() : formatAddress(address), port }
 }
 
+/** Do clients of other machines reach this address of a listener by IPv6? */
+export function takesIpv6(host: string): boolean {
+  return isIP(host) === 6 && host !== '::1' && !/^::ffff:/i.test(host)
+}
+
 /** An authority as it is written, but for the dot of the root behind a name. */
 export function withoutRootDot(authority: string): string {
   if (!authority.endsWith('.') && !authority.includes('.:')) return authority

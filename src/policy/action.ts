@@ -10,7 +10,7 @@ import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
 import type { PolicyServices, ServiceKey } from './services.js'
 
-/** Something of the configuration that a document names. */
+/** Something of the configuration that a document names, or relies on. */
 export type UnitName =
   | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
   | { readonly kind: 'ip-policy'; readonly id: string }
@@ -20,6 +20,8 @@ export type UnitName =
       readonly host: string
       readonly port: number | undefined
     }
+  /** That a client has one address: so it is where no listener takes IPv6. `key`: the expression that relies on it. */
+  | { readonly kind: 'one-address'; readonly key: string }
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
 export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>

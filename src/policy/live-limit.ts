@@ -24,11 +24,12 @@ export interface LimitBucket {
   readonly used: number
   /** Of these, what is known of several keys together, because the memory of the limiter is full. */
   readonly shared: number
-  readonly remaining: number
+  /** Undefined: each request brings its own capacity. */
+  readonly remaining: number | undefined
   /** Seconds until the whole capacity is free when nothing more is admitted. */
   readonly resetSeconds: number
-  /** Seconds until the next request is admitted; 0: now. */
-  readonly retryAfterSeconds: number
+  /** Seconds until the next request that counts once is admitted; 0: now; undefined: that depends on its capacity. */
+  readonly retryAfterSeconds: number | undefined
 }
 
 /** How a limit was used in one step of its series. */
@@ -55,6 +56,12 @@ export interface LimitedKey {
   readonly age: number
 }
 
+/** A number of a limit: as the document has it, and undefined where an expression says another one for each request. */
+interface LimitAmount {
+  readonly source: string
+  readonly constant: number | undefined
+}
+
 /** A limit of a policy that runs: what people see of it, and what they do to its buckets. */
 export interface LiveLimit {
   /** The same as long as its buckets stay the same, in every process. */
@@ -63,7 +70,9 @@ export interface LiveLimit {
   readonly algorithm: string
   readonly enforced: boolean
   /** Admissions of one bucket in any span of `seconds`. */
-  readonly capacity: number
+  readonly capacity: LimitAmount
+  /** For how many a request counts. */
+  readonly cost: LimitAmount
   readonly seconds: number
   readonly bucketKey: readonly KeyPart[]
   counts(): LimitCounts

@@ -181,12 +181,18 @@ function resultNamed(expression: string): string {
 function noteName({ named, report }: DocumentScope, unit: UnitName, { path, node }: Anchor): void {
   named.push({
     unit,
-    missing: report.problem('warning', path, policyWarnings.UNIT_MISSING, messageOfMissing(unit), node.span)
+    missing: report.problem('warning', path, warningOfMissing(unit), messageOfMissing(unit), node.span)
   })
+}
+
+function warningOfMissing({ kind }: UnitName): Coded {
+  return kind === 'one-address' ? policyWarnings.LIMIT_KEY_IPV6 : policyWarnings.UNIT_MISSING
 }
 
 function messageOfMissing(unit: UnitName): string {
   switch (unit.kind) {
+    case 'one-address':
+      return `listeners take IPv6, where one client has as many addresses as it likes and a bucket for each; use ipPrefix(${unit.key}, 32, 64)`
     case 'secret':
       return `there is no secret "${unit.name}" in a vault "${unit.vault}" yet; until there is, what needs it fails`
     case 'ip-policy':
@@ -203,7 +209,7 @@ function spanInside(offsets: readonly number[], start: number, end: number, node
 
 /** Stand-ins for what could not be compiled: the action goes on checking, the policy never runs. */
 function withoutValue(source: string): Expression {
-  return { source, type: 'dyn', variables: new Set(), evaluate: neverRuns, outcome: neverRuns }
+  return { source, type: 'dyn', variables: new Set(), constant: undefined, evaluate: neverRuns, outcome: neverRuns }
 }
 
 function withoutText(source: string): Template {

@@ -1,4 +1,5 @@
 import { isInternal } from '../flow/flow.js'
+import { takesIpv6 } from '../lib/host.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import { type CompiledEdge, type EdgeAt, hstsValue } from './http-edges.js'
 import type { HttpsUnit, ListenerUnit, OnHttp } from './plan.js'
@@ -20,7 +21,7 @@ export class HttpsRules {
   readonly #onHttp: OnHttp
   readonly #hsts: string | undefined
   readonly #unit: HttpsUnit | undefined
-  /** Those with TLS, by the keys of their units. */
+  /** By the keys of their units. */
   readonly #listeners: ReadonlyMap<string, ListenerUnit>
 
   private constructor(unit: HttpsUnit | undefined, listeners: ReadonlyMap<string, ListenerUnit>) {
@@ -28,6 +29,11 @@ export class HttpsRules {
     this.#onHttp = unit?.onHttp ?? 'serve'
     this.#hsts = unit?.hsts === undefined ? undefined : hstsValue(unit.hsts)
     this.#listeners = listeners
+  }
+
+  /** Do clients of other machines come by IPv6? */
+  get takesIpv6(): boolean {
+    return [...this.#listeners.values()].some(({ host }) => takesIpv6(host))
   }
 
   /** The value of Strict-Transport-Security in answers of an edge over TLS; undefined: none is added. */
@@ -65,22 +71,24 @@ export class HttpsRules {
       if (before?.kind !== 'listener' && after?.kind !== 'listener') continue
       listeners ??= new Map(this.#listeners)
       const listener = asKind(after, 'listener')
-      if (listener?.tls === true) listeners.set(key, listener)
-      else listeners.delete(key)
+      if (listener === undefined) listeners.delete(key)
+      else listeners.set(key, listener)
     }
     return unit === this.#unit && listeners === undefined ? this : new HttpsRules(unit, listeners ?? this.#listeners)
   }
 
   #isHttps(port: number): boolean {
     if (port === HTTPS_PORT) return true
-    for (const listener of this.#listeners.values()) if ((listener.publicPort ?? listener.port) === port) return true
+    for (const { tls, publicPort, port: own } of this.#listeners.values())
+      if (tls && (publicPort ?? own) === port) return true
     return false
   }
 
-  /** The listener of exactly this port, else the lowest of those that serve a host whatever its port. */
+  /** The listener with TLS of exactly this port, else the lowest of those that serve a host whatever its port. */
   #placeOf(wanted: number): HttpsPlace | undefined {
     let found: readonly [key: string, port: number] | undefined
-    for (const [key, { port, publicPort }] of this.#listeners) {
+    for (const [key, { tls, port, publicPort }] of this.#listeners) {
+      if (!tls) continue
       if ((publicPort ?? port) === wanted) return { port: wanted }
       if (publicPort === undefined && (found === undefined || port < found[1])) found = [key, port]
     }

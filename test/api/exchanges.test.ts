@@ -261,6 +261,13 @@ t.test('recorded exchanges are decided by other policies, in the time in which t
     { capacity: 1, refused: { exchanges: 3, clients: 1 } },
     { capacity: 2, refused: { exchanges: 2, clients: 1 } }
   ])
+  const planned = text.replace('capacity: 2', `capacity: "req.method == 'GET' ? 2 : 1"`)
+  const tried = await call('/replay', 'POST', {
+    policies: [{ route: 'default', text: planned }],
+    capacities: { values: [1, 2] }
+  })
+  t.same(tried.json.capacities, json.capacities, 'a number in the place of an expression')
+  t.equal(tried.json.changed, 4)
   const asks = `on_http_request:
   - actions: [{ type: http-request, config: { url: "https://auth.example.com/" } }]
 `

@@ -58,6 +58,9 @@ t.test('every limit is listed with what it decided', async (t) => {
     algorithm: 'sliding_window',
     scope: 'server',
     capacity: 2,
+    capacity_expression: null,
+    cost: 1,
+    cost_expression: null,
     rate: '60s',
     rate_seconds: 60,
     bucket_key: CLIENT.bucket_key,
@@ -78,6 +81,25 @@ t.test('every limit is listed with what it decided', async (t) => {
   t.match(await only(), { buckets: 0, admitted: 3, recent: { admitted: 3, refused: 1 } })
   clock.advance(300_000)
   t.match(await only(), { buckets: 0, admitted: 3, recent: { admitted: 0, refused: 0 } })
+})
+
+t.test('a limit whose capacity and cost come with each request says so, wherever they are shown', async (t) => {
+  const capacity = "getReqHeader('x-plan').join('') == 'gold' ? 5 : 2"
+  const cost = "getReqHeader('x-heavy').join('') == '' ? 1 : 3"
+  const { call, as, only } = await stand(t, policyOf(limit({ ...CLIENT, capacity, cost })))
+  t.same(await as('ann', 3), [200, 200, 429])
+  t.same(await as('ann', 2, { 'x-plan': 'gold', 'x-heavy': '1' }), [200, 429])
+  const shown = await only()
+  const amounts = { capacity: null, capacity_expression: capacity, cost: null, cost_expression: cost }
+  t.match(shown, { ...amounts, admitted: 3, refused: 2, buckets: 1 })
+  const one = (await call(`/limits/${shown.id}`)).json
+  t.match(one, amounts)
+  t.match(one.series.steps.at(-1), { admitted: 3, refused: 2, used: 5 })
+  const bucket = `/limits/${shown.id}/buckets?key=ann`
+  const unknown = { capacity: null, remaining: null, retry_after_seconds: null, next_admitted_at: null }
+  t.match((await call(bucket)).json, { ...unknown, used: 5, reset_seconds: 60, resets_at: '2026-01-01T00:01:00Z' })
+  t.match((await call(bucket, { method: 'DELETE' })).json, { ...unknown, used: 0, reset_seconds: 0 })
+  t.same(await as('ann'), [200])
 })
 
 t.test('a limit keeps its id and its counts as long as its buckets stay', async (t) => {

@@ -1,4 +1,6 @@
 import t from 'tap'
+import { account } from '../helpers/account.js'
+import { startSluice } from '../helpers/sluice.js'
 import { make, openAccount } from './account.js'
 
 const DOUBTFUL = JSON.stringify({
@@ -185,4 +187,23 @@ t.test('the description of the API has warnings where answers have them', async 
   t.notOk('warnings' in schemas.HttpsEdge.properties, 'it has no policy')
   t.notOk('warnings' in schemas.HttpsEdgeRouteCreate.properties, 'no request has them')
   t.same(schemas.PolicyWarning.required, ['code', 'message', 'path', 'line', 'column'])
+})
+
+t.test('a limit for each address is told where a listener takes IPv6', async (t) => {
+  const text = JSON.stringify({ on_http_request: [rule([], limit)] })
+  for (const [listen, codes] of [
+    ['127.0.0.1:0', []],
+    ['[::1]:0', []],
+    ['[::]:0', ['LIMIT_KEY_IPV6']]
+  ] as const) {
+    const call = account(await startSluice(t, { options: { LISTEN: listen } }))
+    const edge = await call('/edges/https', { method: 'POST', body: { hostports: ['app.test:443'] } })
+    const body = { match: '/', traffic_policy: { value: text } }
+    const { status, json } = await call(`/edges/https/${edge.json.id}/routes`, { method: 'POST', body })
+    t.equal(status, 201)
+    t.same(codesOf(json.warnings ?? []), codes, listen)
+    if (codes.length > 0) t.match(json.warnings[0].message, /use ipPrefix\(conn\.client_ip, 32, 64\)/)
+    const checked = await call('/policies/check', { method: 'POST', body: { text } })
+    t.same(codesOf(checked.json.problems), codes, `${listen}, checked`)
+  }
 })

@@ -80,3 +80,26 @@ t.test('keys of several parts, JSON, and what is wrong', async (t) => {
   t.match(await run('undo'), { code: 2 })
   t.match(await sluice(folder, 'limits', '--api', 'http://192.0.2.1'), { code: 2, err: /clear text/ })
 })
+
+t.test('a capacity and a cost that come with each request are shown as they are written', async (t) => {
+  const capacity = 'size(req.method) == 3 ? 5 : 2'
+  const cost = 'size(req.method)'
+  const amounts = `capacity: "${capacity}", cost: "${cost}", bucket_key: ["getReqHeader('x-client')[0]"]`
+  const policy = `on_http_request:\n  - name: limited\n    actions: [${action('plans', amounts)}]\n`
+  const folder = t.testdir({ 'policy.yaml': policy })
+  const words = ['--upstream', `http://${await upstream(t, 'here')}`, '--policy', 'policy.yaml']
+  const { api, traffic } = await started(t, folder, {}, ...words)
+  const visit = async () => (await fetch(traffic, { headers: { 'x-client': 'ann' } })).status
+  t.same([await visit(), await visit()], [200, 429])
+  const run = (...more: string[]) => sluice(folder, 'limits', ...more, '--api', api)
+  const { out } = await run()
+  t.ok(out.includes(`: (${capacity}) in 60s, cost (${cost}); 1 bucket, 1 admitted, 1 refused, 1 lately`), out)
+  t.match(
+    (await run('key', 'plans', 'ann')).out,
+    /^\["ann"\] 3 used, of what each request may have; all is free in \d+s bkt_\w+$/
+  )
+  t.match(
+    (await run('reset', 'plans', 'ann')).out,
+    /^emptied: \["ann"\] 0 used, of what each request may have bkt_\w+$/
+  )
+})

@@ -51,7 +51,7 @@ function outcome(text: string, flow: Flow): unknown {
 
 function parts(text: string) {
   const type = text === 'int' ? 'int' : text === 'true' || text === 'false' ? 'bool' : 'dyn'
-  return { type, variables: new Set<string>() }
+  return { type, variables: new Set<string>(), constant: undefined }
 }
 
 function compiled<T>(source: string, make: (text: string) => T): Compiled<T> {

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
-import t from 'tap'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
 import { parse } from 'yaml'
+import { checkFile } from '../../src/cli/check-files.js'
 import type { Problem } from '../../src/policy/problems.js'
 import { loggedWarning, policyWarnings } from '../../src/policy/warnings/codes.js'
 import { warningKinds } from '../../src/policy/warnings/registry.js'
@@ -324,6 +326,8 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
 }
 
 const CODES = Object.keys(policyWarnings)
+/** Of what a document relies on around it. */
+const AROUND = ['UNIT_MISSING', 'LIMIT_KEY_IPV6']
 
 function told(document: Sample): readonly Problem[] {
   const { is: _, at: _at, says: _says, ...phases } = document
@@ -355,7 +359,7 @@ t.test('each kind warns of what it is about, and of nothing that is near to it',
 t.test('every code of the table has a sample that warns and one that does not', async (t) => {
   for (const { warning } of warningKinds) t.ok(SAMPLES[warning.code], `the kind ${warning.code} has samples`)
   // What the configuration around a document has is asked where there is one.
-  for (const code of CODES.filter((one) => one !== 'UNIT_MISSING')) {
+  for (const code of CODES.filter((one) => !AROUND.includes(one))) {
     const samples = SAMPLES[code] ?? []
     t.ok(samples.some(({ at }) => at !== undefined) && samples.some(({ at }) => at === undefined), code)
   }
@@ -404,6 +408,14 @@ t.test('the log says what is wrong without the text of the document', async (t) 
   }
 })
 
+/** What `sluice check` says of a document, or of a site file. */
+async function codesOf(t: Test, text: string): Promise<string[]> {
+  const document = parse(text) as object
+  if (!('sites' in document)) return kit.compile(document).problems.map(({ code }) => code)
+  const { findings } = await checkFile(join(t.testdir({ 'site.yaml': text }), 'site.yaml'), {})
+  return findings.flatMap(({ problems }) => problems.map(({ code }) => code))
+}
+
 t.test('the page about warnings has an example of each that warns, and one that does not', async (t) => {
   const page = readFileSync(projectFile('docs/policy-warnings.md'), 'utf8')
   const sections = new Map(
@@ -415,11 +427,7 @@ t.test('the page about warnings has an example of each that warns, and one that 
   t.same([...sections.keys(), 'UNIT_MISSING'].sort(), [...CODES].sort())
   for (const code of CODES) t.ok(page.includes(`\`${code}\``), `the table has ${code}`)
   for (const [code, section] of sections) {
-    const examples = [...section.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => parse(text as string) as object)
-    t.same(
-      examples.map((document) => kit.compile(document).problems.map((problem) => problem.code)),
-      [[code], []],
-      code
-    )
+    const examples = [...section.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => text as string)
+    t.same(await Promise.all(examples.map((text) => codesOf(t, text))), [[code], []], code)
   }
 })

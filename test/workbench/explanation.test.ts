@@ -98,7 +98,7 @@ on_http_request:
       - { type: set-vars, config: { vars: [{ who: "\${conn.client_ip}" }] } }
       - { type: add-headers, config: { headers: { x-who: "\${vars.who}" } } }
       - type: rate-limit
-        config: { name: all, algorithm: sliding_window, capacity: 1, rate: 60s, bucket_key: [conn.client_ip] }
+        config: { name: all, algorithm: sliding_window, capacity: 3, cost: 'size(req.method)', rate: 60s, bucket_key: [conn.client_ip] }
 on_http_response:
   - actions: [{ type: remove-headers, config: { headers: [x-not-there] } }]
 `,
@@ -108,7 +108,7 @@ on_http_response:
   const [vars, headers, limit] = (rulesOf(first, 'on_http_request')[0] as ExplainedRule).actions
   t.same(vars?.edits, [{ of: 'vars.who', before: null, after: '203.0.113.9' }])
   t.same(headers?.edits, [{ of: 'request.headers.x-who', before: null, after: ['203.0.113.9'] }])
-  t.match(limit?.published, { rate_limit: { limited: false, remaining: 0 } })
+  t.match(limit?.published, { rate_limit: { limited: false, remaining: 0, capacity: 3, cost: 3 } })
   t.match(first, { decision: { outcome: 'forwarded', status: 404, by: null }, response: { status: 404 } })
   t.ok(first.upstream?.headers.join().includes('x-who,203.0.113.9'), 'the upstream sees the change')
   t.equal(rulesOf(first, 'on_http_response')[0]?.outcome, 'matched')

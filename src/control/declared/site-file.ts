@@ -1,8 +1,9 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
-import { formatAuthority } from '../../lib/host.js'
+import { formatAuthority, takesIpv6 } from '../../lib/host.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { policyErrors } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import { policyWarnings } from '../../policy/warnings/codes.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import { tcpEdge } from '../../resources/edges.js'
 import { policyKey, splitHostport } from '../../resources/units.js'
@@ -84,9 +85,24 @@ export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> 
   const { root, problems } = readTree(input.text, LIMITS)
   for (const { code, message, span } of problems) declaration.error({ path: [], span }, { code }, message)
   const read = await readRoot(declaration, root, problems.length > 0)
-  const about = { problems: declaration.problems(), files: [...declaration.files] }
+  const about = {
+    problems: withoutNeedless(declaration.problems(), read?.listeners ?? []),
+    files: [...declaration.files]
+  }
   if (declaration.failed || read === undefined) return about
   return { ...about, file: derived(declaration, read, await declaration.digest()) }
+}
+
+/** A file without listeners does not say whether clients come by IPv6; then that is no reason to warn. */
+function withoutNeedless(
+  problems: readonly UnitProblems[],
+  listeners: readonly DeclaredListener[]
+): readonly UnitProblems[] {
+  if (listeners.some(({ unit }) => takesIpv6(unit.host))) return problems
+  const { code } = policyWarnings.LIMIT_KEY_IPV6
+  return problems
+    .map((one) => ({ ...one, problems: one.problems.filter((problem) => problem.code !== code) }))
+    .filter((one) => one.problems.length > 0)
 }
 
 interface RootRead {

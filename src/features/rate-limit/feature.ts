@@ -1,15 +1,16 @@
 import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
-import { defineErrors } from '../../lib/errors.js'
+import { type Coded, defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, ERROR_RESULTS } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
 import { type CounterDefinition, serviceKey } from '../../policy/services.js'
-import { choice, duration, expression, integer, list, text } from '../../schema/values.js'
+import { choice, duration, either, expression, integer, list, optional, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
+import { amountOf, mustFit } from './amount.js'
 import { limitRelay } from './elsewhere.js'
-import type { Decision } from './limiter/decision.js'
+import { type Decision, undecided } from './limiter/decision.js'
 import { encodeKey } from './limiter/layout.js'
 import type { Limiter } from './limiter/sliding-window.js'
 import type { LimiterStatistics } from './limiter/statistics.js'
@@ -30,6 +31,16 @@ const rateLimitErrors = defineErrors({
   BUCKET_KEY_FAILED: {
     text: 'An expression of the key of the bucket failed; the request counts in a common bucket.',
     help: 'Correct the expression.'
+  },
+  LIMIT_CAPACITY_FAILED: {
+    status: 500,
+    text: 'The capacity of a limit has no value for the request, which is refused: how many may pass is not known.',
+    help: 'Use an expression that is a whole number from 1 to 2000000000 for every request.'
+  },
+  LIMIT_COST_FAILED: {
+    status: 500,
+    text: 'The cost of a request has no value, and the request is refused: what it weighs is not known.',
+    help: 'Use an expression that is a whole number from 0 to 2000000000 for every request, such as has(vars.weight) ? vars.weight : 1.'
   }
 })
 
@@ -52,12 +63,11 @@ export const rateLimitHeaders = serviceKey<'none' | 'draft'>('rate_limit_headers
  */
 function rateLimitFields(
   name: string,
-  capacity: number,
   seconds: number
-): (flow: Flow, remaining: number, resetSeconds: number) => void {
+): (flow: Flow, capacity: number, remaining: number, resetSeconds: number) => void {
   const member = structuredString(name)
-  const policy = `${member};q=${capacity};w=${seconds}`
-  return (flow, remaining, resetSeconds) => {
+  return (flow, capacity, remaining, resetSeconds) => {
+    const policy = `${member};q=${capacity};w=${seconds}`
     flow.responseFields ??= []
     flow.responseFields.push('RateLimit-Policy', policy, 'RateLimit', `${member};r=${remaining};t=${resetSeconds}`)
   }
@@ -80,6 +90,10 @@ function percent(character: string): string {
 
 const SECOND = 1_000
 const DAY = 86_400_000
+/** A key that has a value for each address of a client. */
+const ADDRESS = /^\s*conn\s*\.\s*client_ip\s*$/
+/** Most that may pass, or that a request weighs. */
+const MOST = 2_000_000_000
 
 const decisions: CounterDefinition = {
   kind: 'counter',
@@ -94,7 +108,7 @@ const gauge = (name: string, help: string, member: keyof LimiterStatistics) =>
 /**
  * Lets at most `capacity` requests of one bucket through in any `rate`; what is over gets 429 with `retry-after`.
  *
- * Refused requests do not count. The bucket is the tuple of the `bucket_key` values; a key whose expression fails puts
+ * A request counts for as many as its `cost` says. Refused requests do not count. The bucket is the tuple of the `bucket_key` values; a key whose expression fails puts
  * the request into a bucket for such requests, which is limited like any other.
  */
 const action = defineAction({
@@ -124,11 +138,28 @@ const action = defineAction({
     }),
     enforce: enforce(),
     algorithm: choice(['sliding_window'], { description: 'How requests are counted.' }),
-    capacity: integer({
-      description: 'Requests of one bucket that may pass in any span of `rate`.',
-      min: 1,
-      max: 2_000_000_000
-    }),
+    capacity: either(
+      [
+        integer({ description: 'For every request.', min: 1, max: MOST }),
+        expression({ description: 'CEL: a whole number, for each request.' })
+      ],
+      {
+        description:
+          'Requests of one bucket that may pass in any span of `rate`: a number, or CEL that says it for each request.'
+      }
+    ),
+    cost: optional(
+      either(
+        [
+          integer({ description: 'For every request.', min: 0, max: MOST }),
+          expression({ description: 'CEL: a whole number, for each request.' })
+        ],
+        {
+          description:
+            'For how many requests one counts, 0 to `capacity`: a number, or CEL that says it for each request. Default 1.'
+        }
+      )
+    ),
     rate: duration({ description: 'Length of the window', min: 60 * SECOND, max: DAY, multiple: 10 * SECOND }),
     bucket_key: list(expression({ description: 'A part of the key of the bucket.' }), {
       description: 'CEL expressions; each distinct tuple of their values is a bucket of its own.',
@@ -147,12 +178,19 @@ const action = defineAction({
       limited: ['bool', 'Was it over the limit?'],
       remaining: ['int', 'How many more the bucket would admit now.'],
       reset_seconds: ['int', 'Seconds until the bucket admits as many as it can hold.'],
+      capacity: ['int', 'The capacity for the request; 0 when it has none.'],
+      cost: ['int', 'For how many requests it counts.'],
       ...ERROR_RESULTS
     }
   },
-  compile({ name, algorithm, enforce = true, capacity, rate, bucket_key }, scope) {
+  compile({ name, algorithm, enforce = true, capacity: most, cost: weight = 1, rate, bucket_key }, scope) {
     const { services, owner } = scope
     const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
+    for (const [i, source] of bucket_key.entries())
+      if (ADDRESS.test(source)) scope.names({ kind: 'one-address', key: source.trim() }, ['bucket_key', i])
+    const capacity = amountOf(most, 'capacity', { min: 1, max: MOST }, scope)
+    const cost = amountOf(weight, 'cost', { min: 0, max: MOST }, scope)
+    mustFit(cost, capacity, scope)
     const seconds = (parseDuration(rate) ?? DAY) / SECOND
     const [table, memory, relay] = [scope.service(limiter), scope.service(refusedKeys), scope.service(limitRelay)]
     const kept = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) => {
@@ -162,29 +200,43 @@ const action = defineAction({
     const { state } = kept
     const { window } = state
     const bucketKey = keys.map(({ source, type }) => ({ source, type }))
-    const about = { name, algorithm, enforced: enforce, capacity, seconds, bucketKey }
+    const about = { name, algorithm, enforced: enforce, capacity, cost, seconds, bucketKey }
     scope.limit(new RunningLimit({ ...about, ...kept, clock: services.clock }))
     const counted = (result: string) => services.meter.counter(decisions, { owner, name, result })
     const [admitted, refused, wouldRefuse] = [counted('admitted'), counted('refused'), counted('would_refuse')]
-    const fields =
-      enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
+    const fields = enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, seconds) : undefined
     return (flow) => {
       const bucket = new BucketOfRequest(keys, flow, services.expressions)
-      const decision = window.take(bucket.key, capacity)
-      fields?.(flow, decision.remaining, decision.resetSeconds)
-      flow.publish('rate_limit', new Results(bucket, decision, services.expressions))
+      const most = capacity.of(flow)
+      const weight = cost.of(flow)
+      if (typeof most === 'string' || typeof weight === 'string') return withoutAmount(flow, bucket, most, weight)
+      const decision = window.take(bucket.key, most, weight)
+      fields?.(flow, most, decision.remaining, decision.resetSeconds)
+      flow.publish('rate_limit', new Results(bucket, decision, most, weight, services.expressions))
       if (decision.admitted) {
-        state.admits(decision, capacity)
+        state.admits(decision, most, weight)
         admitted.inc()
         return undefined
       }
-      state.refuses(decision, capacity, enforce, bucket)
+      state.refuses(decision, most, enforce, bucket)
       if (!enforce) {
         wouldRefuse.inc()
         return undefined
       }
       refused.inc()
       return refuse(rateLimitErrors.RATE_LIMITED, ['retry-after', String(decision.retryAfterSeconds)])
+    }
+    /** Nothing is asked and nothing counts: what cannot be held against the limit does not pass it. */
+    function withoutAmount(flow: Flow, bucket: BucketOfRequest, most: number | string, weight: number | string) {
+      const error = typeof most === 'string' ? rateLimitErrors.LIMIT_CAPACITY_FAILED : rateLimitErrors.LIMIT_COST_FAILED
+      bucket.fails(error, typeof most === 'string' ? `capacity: ${most}` : `cost: ${weight}`)
+      const decision = { ...undecided(), at: services.clock.monotonic() }
+      const [shownMost, shownWeight] = [most, weight].map((amount) => (typeof amount === 'number' ? amount : 0))
+      flow.publish('rate_limit', new Results(bucket, decision, shownMost ?? 0, shownWeight ?? 0, services.expressions))
+      state.refuses(decision, 0, enforce, bucket)
+      const counter = enforce ? refused : wouldRefuse
+      counter.inc()
+      return enforce ? refuse(error) : undefined
     }
   }
 })
@@ -196,6 +248,8 @@ class Results {
   readonly limited: boolean
   readonly remaining: number
   readonly reset_seconds: number
+  readonly capacity: number
+  readonly cost: number
   readonly 'error.code': string
   readonly 'error.message': string
   readonly #values: readonly unknown[]
@@ -204,12 +258,16 @@ class Results {
   constructor(
     { values, errorCode, errorMessage }: BucketOfRequest,
     { at, admitted, remaining, resetSeconds }: Decision,
+    capacity: number,
+    cost: number,
     expressions: Expressions
   ) {
     this.#at = at
     this.limited = !admitted
     this.remaining = remaining
     this.reset_seconds = resetSeconds
+    this.capacity = capacity
+    this.cost = cost
     this['error.code'] = errorCode
     this['error.message'] = errorMessage
     this.#values = values
@@ -235,8 +293,8 @@ class BucketOfRequest {
   readonly key: string
   /** The values of the tuple; one that failed is undefined. */
   readonly values: readonly unknown[]
-  readonly errorCode: string
-  readonly errorMessage: string
+  errorCode: string
+  errorMessage: string
   readonly #expressions: Expressions
 
   constructor(keys: readonly Expression[], flow: Flow, expressions: Expressions) {
@@ -265,6 +323,12 @@ class BucketOfRequest {
     this.errorCode = errorCode
     this.errorMessage = errorMessage
     this.#expressions = expressions
+  }
+
+  /** Nothing can be decided for the request. */
+  fails({ code }: Coded, message: string): void {
+    this.errorCode = code
+    this.errorMessage = message
   }
 
   /** The values as a JSON list; null for one that failed. */

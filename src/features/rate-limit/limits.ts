@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.js'
 import type { Json } from '../../lib/json.js'
 import type { KeyPart, LimitBucket, LimitedKey, LiveLimit } from '../../policy/live-limit.js'
 import { type LimitNumbers, type LimitRelay, sumOfLimits } from './elsewhere.js'
-import type { Decision } from './limiter/decision.js'
+import { type Decision, MAX_CAPACITY } from './limiter/decision.js'
 import { encodeKey } from './limiter/layout.js'
 import type { Limiter } from './limiter/sliding-window.js'
 import { mostRefused, RefusedKeys, type RefusedKeysMemory } from './refused-keys.js'
@@ -69,9 +69,9 @@ export class LimitState {
   }
 
   /** Counts an admission. */
-  admits({ at, remaining, before }: Decision, capacity: number): void {
+  admits({ at, remaining, before }: Decision, capacity: number, cost: number): void {
     this.admitted += 1
-    this.usage.admitted(at, capacity - remaining, before)
+    this.usage.admitted(at, capacity - remaining, cost === 0 ? at : before)
   }
 
   /** Counts a request beyond the capacity. `textOf`: its key as a JSON list of its values; `failed`: did a part fail? */
@@ -94,7 +94,10 @@ interface RefusedBucket {
 }
 
 interface RunningLimitParts
-  extends Pick<LiveLimit, 'identity' | 'name' | 'algorithm' | 'enforced' | 'capacity' | 'seconds' | 'bucketKey'> {
+  extends Pick<
+    LiveLimit,
+    'identity' | 'name' | 'algorithm' | 'enforced' | 'seconds' | 'capacity' | 'cost' | 'bucketKey'
+  > {
   readonly clock: Clock
   readonly state: LimitState
 }
@@ -105,18 +108,21 @@ export class RunningLimit implements LiveLimit {
   readonly name: string
   readonly algorithm: string
   readonly enforced: boolean
-  readonly capacity: number
+  readonly capacity: LiveLimit['capacity']
+  readonly cost: LiveLimit['cost']
   readonly seconds: number
   readonly bucketKey: readonly KeyPart[]
   readonly #clock: Clock
   readonly #state: LimitState
 
-  constructor({ identity, name, algorithm, enforced, capacity, seconds, bucketKey, clock, state }: RunningLimitParts) {
+  constructor(parts: RunningLimitParts) {
+    const { identity, name, algorithm, enforced, capacity, cost, seconds, bucketKey, clock, state } = parts
     this.identity = identity
     this.name = name
     this.algorithm = algorithm
     this.enforced = enforced
-    this.capacity = capacity
+    this.capacity = { source: capacity.source, constant: capacity.constant }
+    this.cost = { source: cost.source, constant: cost.constant }
     this.seconds = seconds
     this.bucketKey = bucketKey
     this.#clock = clock
@@ -156,13 +162,17 @@ export class RunningLimit implements LiveLimit {
   }
 
   bucket(key: string): LimitBucket {
-    const { used, folded, remaining, resetSeconds, retryAfterSeconds } = this.#state.window.peek(key, this.capacity)
-    return { used, shared: folded, remaining, resetSeconds, retryAfterSeconds }
+    const { constant } = this.capacity
+    const found = this.#state.window.peek(key, constant ?? MAX_CAPACITY)
+    const { used, folded: shared, remaining, resetSeconds, retryAfterSeconds } = found
+    if (constant === undefined)
+      return { used, shared, remaining: undefined, resetSeconds, retryAfterSeconds: undefined }
+    return { used, shared, remaining, resetSeconds, retryAfterSeconds }
   }
 
   empty(key: string): void {
     const { window, usage } = this.#state
-    const { at, before } = window.peek(key, this.capacity)
+    const { at, before } = window.peek(key, MAX_CAPACITY)
     window.forget(key)
     usage.emptied(at, before)
   }

@@ -57,7 +57,7 @@ export class Usage {
     this.#width = rate / PARTS
   }
 
-  /** An admission; `used`: what its bucket holds with it, `before`: when the bucket's last one was, -1: there is none. */
+  /** An admission; `used`: what its bucket holds with it, `before`: when the bucket's last one was, -1: there is none; `at` itself: it counts nothing. */
   admitted(at: number, used: number, before: number): void {
     if (at >= this.#stepEnd) this.#nextStep(at)
     this.#admitted += 1

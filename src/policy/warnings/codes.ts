@@ -36,6 +36,10 @@ export const policyWarnings = defineErrors({
     text: 'Two limits of a document have one name; each counts by itself, and what is measured of them is mixed.',
     help: 'Give each limit a name of its own, or use one limit in a rule for both.'
   },
+  LIMIT_KEY_IPV6: {
+    text: 'A limit has a bucket for each address, and listeners take IPv6, where one client has many.',
+    help: 'Use ipPrefix(conn.client_ip, 32, 64) in its bucket_key.'
+  },
   HEADER_FORGEABLE: {
     text: 'A header that the upstream may trust can also come from the client.',
     help: 'Remove the header with remove-headers before it is added.'

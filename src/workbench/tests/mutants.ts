@@ -118,7 +118,8 @@ export function withCapacity(
     for (const one of rules) {
       if (rule !== undefined && one.name !== rule) continue
       for (const { config } of one.actions) {
-        if (typeof config.capacity !== 'number') continue
+        // An expression is tried as a number, too.
+        if (config.capacity === undefined) continue
         config.capacity = capacity
         limits++
       }

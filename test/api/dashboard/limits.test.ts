@@ -159,3 +159,27 @@ t.test('keys that are not kept are said to be so', { skip: missing, timeout: 90_
   await page.getByText('Keys are not kept').waitFor()
   t.same(await violations(page), [])
 })
+
+t.test('a limit of plans shows what its policy says', { skip: missing, timeout: 90_000 }, async (t) => {
+  const plan = "req.method == 'GET' ? 3 : 9"
+  const config = { ...LIMIT, name: 'plans', capacity: plan, cost: '1 + size(req.url.query)', bucket_key: ['req.host'] }
+  const policy = JSON.stringify({ on_http_request: [{ name: 'limited', actions: [{ type: 'rate-limit', config }] }] })
+  const { page, go, as } = await stand(t, { policy })
+  t.same(await as('ann', 4), [200, 200, 200, 429])
+  await go('limits')
+  const list = page.getByRole('region', { name: 'Limits' })
+  await list
+    .getByRole('row')
+    .filter({ hasText: `${plan} in 60s` })
+    .getByRole('link', { name: 'plans' })
+    .click()
+  await page.getByText(`${plan} in any 60s, for each bucket`).waitFor()
+  await page.getByText('1 + size(req.url.query)').waitFor()
+  await page.getByText('3 at most in the last five minutes').waitFor()
+  await page.getByLabel('req.host').fill('a.test')
+  await page.getByRole('button', { name: 'Look up', exact: true }).last().click()
+  const bucket = page.getByRole('region', { name: 'Bucket' })
+  await bucket.getByText('3 used; each request brings its own capacity.').waitFor()
+  await bucket.getByText('in use', { exact: true }).waitFor()
+  t.same(await violations(page), [])
+})

@@ -32,6 +32,8 @@ t.test('capacity requests pass, the next gets a bare 429 that tells when to come
     limited: true,
     remaining: 0,
     reset_seconds: 46,
+    capacity: 2,
+    cost: 1,
     error: { code: '', message: '' }
   })
   t.equal(run(from('192.0.2.2')), undefined, 'another key has a bucket of its own')
@@ -181,7 +183,8 @@ t.test('capacity, rate, name, algorithm and keys have exact bounds', async (t) =
     return problems.length === 0 ? 'ok' : problems.join('\n')
   }
   const good: readonly object[] = [
-    ...[1, 2_000_000_000].map((capacity) => ({ capacity })),
+    ...[1, 2_000_000_000, '5', '2 * 3', 'double(7)', "req.method == 'GET' ? 10 : 5"].map((capacity) => ({ capacity })),
+    ...[0, 1, 2, '0', '2', "size(req.headers['a'])"].map((cost) => ({ cost })),
     ...['60s', '1m', '1m0s', '70s', '1h30m', '24h', '86400s', '1h0m10s', '60000ms'].map((rate) => ({ rate })),
     { name: 'n'.repeat(1023) },
     { bucket_key: Array.from({ length: 10 }, () => 'conn.client_ip') },
@@ -189,12 +192,19 @@ t.test('capacity, rate, name, algorithm and keys have exact bounds', async (t) =
   ]
   for (const change of good) t.equal(verdict(change), 'ok', JSON.stringify(change).slice(0, 80))
   const bad: readonly (readonly [object, RegExp])[] = [
-    ...[0, -1, 2_000_000_001, 1.5, '5', null].map(
+    ...[0, -1, 2_000_000_001, 1.5, '1.5', '0', '2 - 3', null].map(
       (capacity) => [{ capacity }, /^error CONFIG_INVALID .*capacity/] as const
     ),
     ...['59s', '50s', '65s', '24h10s', '25h', '60', 60, '', '1d', '-60s', '1.5m', '60s1m', '1m5s'].map(
       (rate) => [{ rate }, /^error CONFIG_INVALID .*rate/] as const
     ),
+    ...[-1, 1.5, '1.5', '0 - 1', 2_000_000_001].map((cost) => [{ cost }, /^error CONFIG_INVALID .*cost/] as const),
+    [{ cost: 3 }, /^error CONFIG_INVALID .*cost: `cost` is 3, more than `capacity` \(2\): no request would ever pass$/],
+    [{ cost: '1 + 2' }, /`cost` is 3, more than/],
+    [{ capacity: 'req.method' }, /^error EXPRESSION_TYPE .*capacity: .* of type string/],
+    [{ cost: 'true' }, /^error EXPRESSION_TYPE .*cost: .* of type bool/],
+    [{ cost: 'conn.client_ipp' }, /^error EXPRESSION_UNKNOWN .*cost/],
+    [{ capacity: {} }, /capacity/],
     [{ name: '' }, /name/],
     [{ name: 'n'.repeat(1024) }, /name/],
     [{ name: undefined }, /name/],

@@ -225,7 +225,7 @@ function expressionNames({ variables, functions }) {
 }
 
 /**
- * Does an expression stand here: below `expressions:` or `bucket_key:`, or in a `${…}`?
+ * Does an expression stand here: below `expressions:` or `bucket_key:`, behind `capacity:` or `cost:`, or in a `${…}`?
  * @param {string} text
  * @param {number} at
  * @param {string} line
@@ -234,6 +234,7 @@ function insideExpression(text, at, line) {
   const open = line.lastIndexOf('${')
   if (open !== -1 && !line.slice(open).includes('}')) return true
   if (/\b(?:expressions|bucket_key):\s*\[[^\]]*$/.test(line) && /["'][^"']*$|\[[^"']*$/.test(line)) return true
+  if (/\b(?:capacity|cost):\s*["'][^"']*$/.test(line)) return true
   if (!/^\s*-\s/.test(line)) return false
   const indent = line.search(/\S/)
   for (const before of text

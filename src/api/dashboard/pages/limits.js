@@ -84,7 +84,7 @@ function List() {
               { title: 'Limit', cell: (/** @type {any} */ row) => row.name },
               { title: 'Owner', cell: (/** @type {any} */ row) => row.owner.name },
               { title: 'Rule', cell: (/** @type {any} */ row) => row.rule },
-              { title: 'Capacity', cell: (/** @type {any} */ row) => `${row.capacity} in ${row.rate}` },
+              { title: 'Capacity', cell: (/** @type {any} */ row) => html`${capacityOf(row)} in ${row.rate}` },
               { title: 'Mode', cell: (/** @type {any} */ row) => html`<${Mode} limit=${row} />` },
               { title: 'Buckets in use', numeric: true, cell: (/** @type {any} */ row) => row.buckets },
               { title: 'Admitted', numeric: true, cell: (/** @type {any} */ row) => row.admitted },
@@ -106,6 +106,9 @@ function List() {
 
 /** @param {any} limit */
 const overOf = ({ refused, would_refuse: would }) => (would === 0 ? refused : `${refused} (${would} let through)`)
+
+/** A number, or the expression that says it for each request. @param {any} limit */
+const capacityOf = ({ capacity, capacity_expression: expression }) => capacity ?? html`<code>${expression}</code>`
 
 /** @param {{ limit: any }} props */
 function Mode({ limit }) {
@@ -133,7 +136,11 @@ function One({ id }) {
     <div class="panel">
       <${Facts}
         entries=${[
-          ['Capacity', `${data.capacity} in any ${data.rate}, for each bucket`],
+          ['Capacity', html`${capacityOf(data)} in any ${data.rate}, for each bucket`],
+          [
+            'Cost of a request',
+            data.cost === 1 ? undefined : (data.cost ?? html`<code>${data.cost_expression}</code>`)
+          ],
           ['Key of a bucket', data.bucket_key.map((/** @type {string} */ part) => html`<code>${part}</code> `)],
           ['Buckets in use', data.buckets],
           ['Admitted', data.admitted],
@@ -172,11 +179,11 @@ function UseChart({ limit }) {
   const most = Math.max(...used)
   return html`<${Chart}
     title="Use of the fullest bucket"
-    summary=${`${most} of ${limit.capacity} at most in the last five minutes`}
+    summary=${`${most}${limit.capacity === null ? '' : ` of ${limit.capacity}`} at most in the last five minutes`}
     times=${timesOf(limit)}
     series=${[
       { label: 'Fullest bucket', colour: 'accent', values: used },
-      { label: 'Capacity', colour: 'bad', values: used.map(() => limit.capacity) }
+      ...(limit.capacity === null ? [] : [{ label: 'Capacity', colour: 'bad', values: used.map(() => limit.capacity) }])
     ]}
   />`
 }
@@ -273,14 +280,25 @@ function Bucket({ path, reload }) {
   const { data, error, reload: again } = useLoad(() => call('GET', path), [path], { every: EVERY })
   if (data === undefined) return html`<${Problem} error=${error} />`
   const { used, capacity, retry_after_seconds: retry, reset_seconds: reset } = data
-  const state = used === 0 ? 'empty' : retry === 0 ? 'admits' : 'full'
+  const state = used === 0 ? 'empty' : retry === 0 ? 'admits' : retry === null ? 'in use' : 'full'
   return html`<section aria-label="Bucket" aria-live="polite">
-    <h3><${Key} values=${data.key} /> <${Badge} tone=${retry === 0 ? 'good' : 'warn'}>${state}<//></h3>
+    <h3><${Key} values=${data.key} /> <${Badge} tone=${retry === 0 || used === 0 ? 'good' : retry === null ? 'info' : 'warn'}>${state}<//></h3>
     <${Problem} error=${error} />
-    <p><meter min="0" max=${capacity} value=${used} aria-label="Used of the capacity"></meter> ${used} of ${capacity} used, ${data.remaining} remain</p>
+    ${
+      capacity === null
+        ? html`<p>${used} used; each request brings its own capacity.</p>`
+        : html`<p><meter min="0" max=${capacity} value=${used} aria-label="Used of the capacity"></meter> ${used} of ${capacity} used, ${data.remaining} remain</p>`
+    }
     <${Facts}
       entries=${[
-        ['Next request', retry === 0 ? 'is admitted' : html`is admitted at <${When} at=${data.next_admitted_at} />`],
+        [
+          'Next request',
+          retry === null
+            ? undefined
+            : retry === 0
+              ? 'is admitted'
+              : html`is admitted at <${When} at=${data.next_admitted_at} />`
+        ],
         ['All is free', reset === 0 ? 'now' : html`at <${When} at=${data.resets_at} />`],
         [
           'Shared with other keys',

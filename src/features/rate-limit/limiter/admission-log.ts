@@ -14,8 +14,9 @@ const LOST = 32
 export const COST_BITS = 18
 /** A cost of so much stands in a record of its own behind its admission. */
 export const LARGE_COST = 2 ** COST_BITS - 1
-/** Times of records are in so many parts of a millisecond: a record that has waited for two hours is not known from one of now. */
+/** Times of records are in so many parts of a millisecond. */
 export const TIME_PARTS = 256
+/** Milliseconds after which a record that has waited is not known from one of now. */
 export const LONGEST_WAIT = 2 * 3_600_000
 /** The cost of a record that says that a bucket was emptied: what was admitted up to its time counts no more. */
 export const EMPTIED = 0
