@@ -107,11 +107,12 @@ export class CountersOfLimits {
   }
 
   /** The file that was read; undefined: it has to be written anew, which says what is wrong with it. */
-  async #goOn(clock: Clock): Promise<CountersFile | undefined> {
+  async #goOn(clock: Clock): Promise<{ readonly file: CountersFile; readonly base: number } | undefined> {
     try {
       makeFolder(dirname(this.#path))
       if (!this.#read || this.#kept === undefined) return undefined
-      return await CountersFile.goOn(this.#path, this.#kept.mark, { monotonic: clock.monotonic(), wall: clock.wall() })
+      const now = { monotonic: clock.monotonic(), wall: clock.wall() }
+      return { file: await CountersFile.goOn(this.#path, this.#kept.mark, now), base: this.#kept.base }
     } catch {
       return undefined
     }

@@ -66,8 +66,12 @@ function rateLimitFields(
   seconds: number
 ): (flow: Flow, capacity: number, remaining: number, resetSeconds: number) => void {
   const member = structuredString(name)
+  let last = 0
+  let policy = ''
   return (flow, capacity, remaining, resetSeconds) => {
-    const policy = `${member};q=${capacity};w=${seconds}`
+    // Most limits have one capacity.
+    if (capacity !== last) policy = `${member};q=${capacity};w=${seconds}`
+    last = capacity
     flow.responseFields ??= []
     flow.responseFields.push('RateLimit-Policy', policy, 'RateLimit', `${member};r=${remaining};t=${resetSeconds}`)
   }

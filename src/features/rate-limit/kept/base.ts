@@ -68,15 +68,30 @@ class BucketWords implements BucketSink {
   }
 }
 
-/** The bodies of a base, made one part after the other: undefined where a part is done and no body is full. Each body stays as it is. */
+/** How often a part is asked for that another thread has: it gives it back within microseconds, or has ended and is repaired. */
+const ATTEMPTS = 10_000
+
+/**
+ * The bodies of a base, made one part after the other: undefined where a part is done and no body is full, or where another thread has it.
+ * Each body stays as it is. Fails when a part cannot be had.
+ */
 export function* partBodies(contents: Contents): Generator<Uint8Array | undefined> {
   let out = new Words()
+  let attempts = 0
   for (let segment = 0; segment < contents.segments; segment += 1) {
     for (let from = 0; from < TWO32; ) {
       const head = out.length
       for (let word = 0; word < PART_WORDS; word += 1) out.push(0)
       const buckets = new BucketWords(out)
-      const { at, end } = contents.part(segment, from, buckets)
+      const part = contents.part(segment, from, buckets)
+      if (part === undefined) {
+        if (++attempts === ATTEMPTS) throw new Error('another thread has a part of the limiter for too long')
+        out.length = head
+        yield undefined
+        continue
+      }
+      attempts = 0
+      const { at, end } = part
       buckets.end()
       const length = out.length - head - PART_WORDS
       if (length === 0) out.length = head

@@ -1,5 +1,6 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
 import type { Clock } from '../../../lib/clock.js'
+import { atMost } from '../../../lib/concurrency.js'
 import { partialFor } from '../../../lib/files.js'
 import { Slices } from '../../../lib/slices.js'
 import { LONGEST_WAIT } from '../limiter/admission-log.js'
@@ -18,6 +19,8 @@ const REST = 3
 const LEAST_LOG = 4 * 2 ** 20
 /** How long nothing is written after it could not be. Milliseconds. */
 const AGAIN_AFTER = 30_000
+/** How long a stop waits for a base that it does not need. Milliseconds. */
+const NEARLY = 500
 /** A wall clock that has moved by so much against the other one is written down. Milliseconds. */
 const MOVED = 100
 
@@ -74,16 +77,15 @@ export class Checkpoints {
   #turn: Promise<unknown> = Promise.resolve()
   #waits = false
 
-  /** `file`: goes on with what was read; undefined: begins with a base. */
-  constructor(parts: CheckpointsParts, file: CountersFile | undefined) {
+  /** `found`: the file to go on with, and the bytes of its base; undefined: begins with a base. */
+  constructor(parts: CheckpointsParts, found: { readonly file: CountersFile; readonly base: number } | undefined) {
     this.#parts = parts
-    this.#file = file
-    // What was read makes a new base when as much again has come.
-    this.#base = file?.length ?? 0
+    this.#file = found?.file
+    this.#base = found?.base ?? 0
     this.#last = this.#now()
     this.#at = this.#last.monotonic
     this.#timer = setInterval(() => this.#look(), Math.min(parts.interval, LOOK_EVERY)).unref()
-    if (file === undefined) this.#rebase()
+    if (found === undefined || this.#long) this.#rebase()
   }
 
   /** Writes down what was admitted until now; where there is no file yet, when it is there. Does not fail. */
@@ -120,6 +122,8 @@ export class Checkpoints {
 
   async #finish(state: 'paused' | 'closed'): Promise<void> {
     this.#hurry = true
+    // A base that is nearly done spares the next process a long log.
+    if (this.#building !== undefined) await atMost(NEARLY, this.#building)
     await this.#checkpoint()
     // The file that is there has everything, or another one must be completed: at worst the one behind the one that is being written.
     for (let attempt = 0; attempt < 2 && !this.#whole && this.#state === 'open'; attempt += 1) {
@@ -140,6 +144,11 @@ export class Checkpoints {
   /** Is everything in the file that was admitted up to the last checkpoint? */
   get #whole(): boolean {
     return this.#file !== undefined && this.#covered === this.#losses
+  }
+
+  /** Is the log of the file longer than its base? */
+  get #long(): boolean {
+    return this.#file !== undefined && this.#file.length - this.#base > Math.max(this.#base, LEAST_LOG)
   }
 
   #now(): Pick<Mark, 'monotonic' | 'wall'> {
@@ -191,8 +200,7 @@ export class Checkpoints {
       this.#losses += 1
       this.#parts.report.lost(lost)
     }
-    const long = this.#file !== undefined && this.#file.length - this.#base > Math.max(this.#base, LEAST_LOG)
-    if (long || !this.#whole) this.#rebase()
+    if (this.#long || !this.#whole) this.#rebase()
   }
 
   /** Begins with a new base, if none is being written. */

@@ -127,10 +127,12 @@ export function readChunkHead(bytes: Uint8Array): ChunkHead {
 
 /** Wall clocks show whole milliseconds: two of their times are apart by so much less than they seem, at most. */
 const ROUNDING = 1
+/** Milliseconds after which every window has passed: a clock that was years behind does not move times by years. */
+const LONGEST = 2 * 86_400_000
 
 /** What the monotonic clock of a process that goes on with a file reads now: time passes while no process runs, and never goes back. */
 export function resumedTime({ monotonic, wall }: Mark, now: number): number {
-  return monotonic + Math.max(0, now - wall - ROUNDING)
+  return monotonic + Math.min(LONGEST, Math.max(0, now - wall - ROUNDING))
 }
 
 /** Ends bytes with their checksum. */

@@ -77,6 +77,14 @@ export class KeptCounters {
     this.#chunks = chunks
   }
 
+  /** Bytes of the file that are no log. Only after `check`. */
+  get base(): number {
+    return this.#chunks.reduce(
+      (sum, { kind, bytes }) => sum + (kind === CHUNK.log ? 0 : CHUNK_HEAD_BYTES + bytes),
+      CHUNKS
+    )
+  }
+
   /** Counts in `contents`, whose clock goes on with that of the file, all that is in the file. Only after `check`. Fails when a thread holds a bucket for too long. */
   fill(contents: Contents): void {
     const emptied = this.#emptied()

@@ -71,13 +71,13 @@ export class Contents {
   }
 
   /**
-   * Gives the live buckets of a part of `segment` to `sink`. What was admitted before `at` of the answer is in them, or in the sketch. Error
-   * when another thread has the segment for too long.
+   * Gives the live buckets of a part of `segment` to `sink`. What was admitted before `at` of the answer is in them, or in the sketch.
+   * Undefined: another thread has the segment now.
    */
-  part(segment: number, from: number, sink: BucketSink): SegmentPart {
+  part(segment: number, from: number, sink: BucketSink): SegmentPart | undefined {
     const { memory, directory, clock } = this.parts
     const lock = directory.record(segment) + SEGMENT.lock
-    if (!memory.locks.acquire(lock)) throw new Error('another thread has this part of the limiter for too long')
+    if (!memory.locks.tryAcquire(lock)) return undefined
     try {
       const at = clock.monotonic()
       return { at, end: this.read(segment, from, at, sink) }

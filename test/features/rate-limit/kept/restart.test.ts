@@ -4,7 +4,7 @@ import { geometryOf } from '../../../../src/features/rate-limit/limiter/layout.j
 import { random, whole } from '../limiter/support/random.js'
 import { Machine, MEBIBYTE, type Process } from './stand.js'
 
-const RUNS = process.env.SLUICE_TEST_LONG === '1' ? 400 : 20
+const RUNS = process.env.SLUICE_TEST_LONG === '1' ? 400 : 12
 const STEPS = 1_500
 const WINDOWS = [60, 600, 7_200, 86_400] as const
 
@@ -249,6 +249,27 @@ t.test('a bucket that was emptied stays empty, and what came after counts', asyn
   machine.kill()
   process = await machine.start()
   t.equal(process.window('a', 600).inspect('k').count, 3)
+})
+
+t.test('times go on by two days at most, and restarts let no file grow', async (t) => {
+  const machine = new Machine(t)
+  let most = 0
+  let now = 0
+  for (let round = 0; round < 8; round += 1) {
+    const process = await machine.start()
+    const begun = process.table.contents.now()
+    t.ok(begun >= now && begun - now <= 2 * 86_400_000, `${begun - now} ms`)
+    t.equal(process.window('a', 86_400).inspect('k').count, 0)
+    for (let part = 0; part < 2; part += 1) {
+      for (let i = 0; i < 100_000; i += 1) process.window('a', 86_400).take('k', 2_000_000_000)
+      await process.keeping.checkpoint()
+    }
+    now = process.table.contents.now()
+    await machine.stop(process)
+    most = Math.max(most, statSync(machine.file).size)
+    machine.world.now += 40 * 365 * 86_400_000
+  }
+  t.ok(most < 9 * 2 ** 20, `${most} bytes`)
 })
 
 t.test('more than a log holds makes a new base, and is said', async (t) => {

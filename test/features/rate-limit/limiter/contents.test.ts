@@ -23,7 +23,7 @@ function walk({ contents }: LimiterTable, between: () => void = () => undefined)
     for (let from = 0; from < END; ) {
       buckets = 0
       numbers = 0
-      const { end } = contents.part(segment, from, sink)
+      const { end = 0 } = contents.part(segment, from, sink) ?? {}
       if (end <= from) throw new Error('a part has no end')
       from = end
       mostBuckets = Math.max(mostBuckets, buckets)
