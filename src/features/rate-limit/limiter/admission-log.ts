@@ -12,6 +12,8 @@ const LOST = 32
 
 /** The third word of a record: the window in tens of seconds above, the cost below. */
 export const COST_BITS = 18
+/** Here, because the power would be worked out again for each record. */
+const COSTS = 2 ** COST_BITS
 /** A cost of so much stands in a record of its own behind its admission. */
 export const LARGE_COST = 2 ** COST_BITS - 1
 /** Times of records are in so many parts of a millisecond. */
@@ -62,7 +64,7 @@ export class AdmissionLog {
     const at = HEAD_WORDS + (this.written & (RECORDS - 1)) * RECORD_WORDS
     words[at] = low
     words[at + 1] = high
-    words[at + 2] = tens * 2 ** COST_BITS + (records === 1 ? cost : LARGE_COST)
+    words[at + 2] = tens * COSTS + (records === 1 ? cost : LARGE_COST)
     words[at + 3] = Math.ceil(time * TIME_PARTS)
     if (records === 2) words[HEAD_WORDS + ((this.written + 1) & (RECORDS - 1)) * RECORD_WORDS] = cost
     this.written = (this.written + records) | 0
