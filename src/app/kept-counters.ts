@@ -78,7 +78,7 @@ export class CountersOfLimits {
     return this.#kept === undefined ? clock : clockThatReads(clock, resumedTime(this.#kept.mark, clock.wall()))
   }
 
-  /** Fills a table that is empty; nothing has been decided with it. Whatever is wrong is said in the log, and leaves it empty. */
+  /** Fills a table that is empty; nothing has been decided with it. A file with anything wrong in it is not taken, and the log says so. */
   async fill({ table, log }: Omit<CountersParts, 'clock'>): Promise<void> {
     const kept = this.#kept
     try {

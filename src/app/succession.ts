@@ -106,8 +106,8 @@ function count(limiter: LimiterTable, admissions: Admissions): void {
 }
 
 /**
- * Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. Counters that it did
- * not give, or that are those of no process, come from `counters`.
+ * Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. Without such a
+ * process, and where it gives no counters that fit, they come from the data folder.
  */
 export async function takePlace(
   { predecessor }: Pick<Host, 'predecessor'>,
