@@ -8,7 +8,6 @@ import { KeptCounters } from '../features/rate-limit/kept/reading.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type Clock, clockThatReads } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
-import { makeFolder } from '../lib/files.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 
@@ -109,7 +108,6 @@ export class CountersOfLimits {
   /** The file that was read; undefined: it has to be written anew, which says what is wrong with it. */
   async #goOn(clock: Clock): Promise<{ readonly file: CountersFile; readonly base: number } | undefined> {
     try {
-      makeFolder(dirname(this.#path))
       if (!this.#read || this.#kept === undefined) return undefined
       const now = { monotonic: clock.monotonic(), wall: clock.wall() }
       return { file: await CountersFile.goOn(this.#path, this.#kept.mark, now), base: this.#kept.base }

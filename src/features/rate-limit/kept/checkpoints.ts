@@ -1,7 +1,8 @@
+import { dirname } from 'node:path'
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
 import type { Clock } from '../../../lib/clock.js'
 import { atMost } from '../../../lib/concurrency.js'
-import { partialFor } from '../../../lib/files.js'
+import { makeFolder, partialFor } from '../../../lib/files.js'
 import { Slices } from '../../../lib/slices.js'
 import { LONGEST_WAIT } from '../limiter/admission-log.js'
 import type { LimiterTable } from '../limiter/table.js'
@@ -28,7 +29,7 @@ export interface CheckpointsParts {
   /** One that logs what it admits. */
   readonly table: LimiterTable
   readonly clock: Clock
-  /** Its folder is there. */
+  /** Its folder is made where it is not there. */
   readonly path: string
   /** Milliseconds between two checkpoints. */
   readonly interval: number
@@ -216,6 +217,7 @@ export class Checkpoints {
   async #build(): Promise<void> {
     const { table, path } = this.#parts
     const { secret, contents } = table
+    makeFolder(dirname(path))
     const file = await CountersFile.create(partialFor(path), {
       secret,
       segments: contents.segments,
