@@ -104,10 +104,12 @@ export class PolicyEvents implements Explainer<Flow> {
   /** What a limit has decided, where the action is one. */
   #limit(results: Readonly<Record<string, unknown>> | undefined): Attributes {
     if (results === undefined || this.#limited === results) return {}
-    const { limited, remaining, reset_seconds: reset, bucket_key: bucket } = results
+    const { limited, remaining, capacity, cost, reset_seconds: reset, bucket_key: bucket } = results
     return {
       ...(typeof limited === 'boolean' ? { 'sluice.limit.limited': limited } : {}),
       ...(typeof remaining === 'number' ? { 'sluice.limit.remaining': remaining } : {}),
+      ...(typeof capacity === 'number' ? { 'sluice.limit.capacity': capacity } : {}),
+      ...(typeof cost === 'number' ? { 'sluice.limit.cost': cost } : {}),
       ...(typeof reset === 'number' ? { 'sluice.limit.reset_seconds': reset } : {}),
       ...(this.#buckets && typeof bucket === 'string' ? { 'sluice.limit.bucket': shown(redactUrl(bucket)) } : {})
     }

@@ -293,6 +293,8 @@ on_http_request:
         'sluice.outcome': 'continued',
         'sluice.limit.limited': false,
         'sluice.limit.remaining': 0,
+        'sluice.limit.capacity': 1,
+        'sluice.limit.cost': 1,
         'sluice.limit.bucket': '["127.0.0.1"]'
       }
     }
