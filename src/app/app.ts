@@ -232,7 +232,7 @@ async function stages(
     handingOver,
     lastError: () => control.configuration.lastError,
     takeConnection: (socket) => api.take(socket),
-    state: () => stateOf({ clock, limiter, ...dataPlane, agents }),
+    state: () => stateOf({ clock, limiter, ...dataPlane, agents, threaded: threads !== undefined }),
     stop: () => lifecycle.stop()
   }
 }

@@ -22,6 +22,9 @@ import { createTrafficFoundation, type TrafficFoundation } from './traffic-found
 /** Admissions of limits, four numbers each: both halves of the bucket's hash, the seconds of its window, and the cost. */
 export type Admissions = readonly number[]
 
+/** The counters of limits of a process: what `LimiterTable.pieces` gave, in one piece, or a file that `handOver` has written. */
+export type HandedLimits = { readonly table: Uint8Array } | { readonly file: string }
+
 /** What the process around an app gives it. */
 export interface Host {
   readonly log: Logger
@@ -58,8 +61,8 @@ export interface Host {
     tunnels(follower: Pick<HandedTunnels, 'receive' | 'lost'>): (message: FromServing) => void
     /** Resolves when it has ended. */
     readonly gone: Promise<void>
-    /** Called once, right before ports are opened. What `LimiterTable.pieces` gave, in one piece; undefined: it cannot be had. */
-    limits(): Promise<Uint8Array | undefined>
+    /** Called once, right before ports are opened. Undefined: they cannot be had. */
+    limits(): Promise<HandedLimits | undefined>
     /** Calls `count` with what that process has admitted since it gave `limits`, and with what it admits until its end. */
     admitted(count: (admissions: Admissions) => void): void
   }
@@ -152,7 +155,7 @@ export interface Foundation extends TrafficFoundation, Pick<Host, 'output'> {
 
 export function createFoundation(
   options: Options,
-  { clock, log, output, sockets = new InheritedSockets(), predecessor }: Host,
+  { clock, log, output, sockets = new InheritedSockets(), predecessor, threads }: Host,
   lifecycle: Lifecycle,
   live: LiveOptions,
   counters: Pick<CountersOfLimits, 'secret'> | undefined
@@ -160,7 +163,7 @@ export function createFoundation(
   const loop = new LoopDelay()
   lifecycle.opens({ loop })
   const seed = predecessor?.limiterSecret ?? counters?.secret
-  const about = { budgetBytes: options.limiter.budget, clock, logged: counters !== undefined }
+  const about = { budgetBytes: options.limiter.budget, clock, logged: counters !== undefined || threads !== undefined }
   const limiter = new LimiterTable(seed === undefined ? about : { ...about, seed })
   const traffic = createTrafficFoundation(options, { clock, log, live, limiter })
   lifecycle.opens({ names: traffic.names })

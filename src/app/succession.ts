@@ -1,5 +1,7 @@
-import { writeSync } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { rmSync, writeSync } from 'node:fs'
+import { open, readFile, rm } from 'node:fs/promises'
+import { handOver } from '../features/rate-limit/kept/hand-over.js'
+import { KeptCounters } from '../features/rate-limit/kept/reading.js'
 import { MAX_CAPACITY, undecided } from '../features/rate-limit/limiter/decision.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type Clock, clockOrigin } from '../lib/clock.js'
@@ -9,7 +11,7 @@ import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../proxy/thread
 import type { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
-import type { Admissions, Foundation, Host } from './foundation.js'
+import type { Admissions, Foundation, HandedLimits, Host } from './foundation.js'
 import type { CountersOfLimits } from './kept-counters.js'
 
 /** What a process that takes the place of another one goes on with. Secrets as Base64. */
@@ -22,10 +24,28 @@ export interface HandedState {
   /** Lets the other process reach the agents that are connected here: what `send` takes goes to its `HandedTunnels`. */
   handTunnels(send: (message: FromHolder) => void): HandedTunnelsEnd
   /**
-   * Writes the counters of limits into a new file that its owner alone may read; answers true. The table is written in one go, so that it
-   * is whole: about 50 ms for each 100 MB of it. What this thread admits from then on goes to `later`. Rejects with the system's error.
+   * Writes the counters of limits into a new file that its owner alone may read. Where one thread decides, its table is written in one go, so
+   * that it is whole: about 50 ms for each 100 MB of it; for several see `handOver`. What is admitted from then on goes to `later`. Rejects
+   * with the system's error.
    */
-  writeLimits(path: string, later: (admissions: Admissions) => void): Promise<boolean>
+  writeLimits(path: string, later: (admissions: Admissions) => void): Promise<WrittenLimits>
+}
+
+/** What `writeLimits` has written. */
+interface WrittenLimits {
+  readonly form: keyof typeof LIMIT_FORMS
+  /** What is admitted goes nowhere any more. */
+  end(): void
+}
+
+/** How counters of limits are read. */
+export const LIMIT_FORMS = {
+  table: async (path: string): Promise<HandedLimits> => {
+    const table = await readFile(path)
+    await rm(path, { force: true })
+    return { table }
+  },
+  file: async (path: string): Promise<HandedLimits> => ({ file: path })
 }
 
 /** The end of handed tunnels in the process that holds them. */
@@ -40,10 +60,12 @@ interface StateParts {
   readonly limiter: LimiterTable
   readonly ticketKeys: OwnTicketKeys
   readonly tunnels: HeldTunnels
+  /** Do several threads decide? */
+  readonly threaded: boolean
   readonly agents: Pick<Agents, 'handed' | 'handsTo'>
 }
 
-export function stateOf({ clock, limiter, ticketKeys, tunnels, agents }: StateParts): HandedState {
+export function stateOf({ clock, limiter, ticketKeys, tunnels, agents, threaded }: StateParts): HandedState {
   return {
     clockOrigin: clockOrigin(clock),
     endpoints: agents.handed(),
@@ -63,24 +85,29 @@ export function stateOf({ clock, limiter, ticketKeys, tunnels, agents }: StatePa
     limiterSecret: Buffer.from(limiter.secret).toString('base64'),
     ticketKeys: ticketKeys.current().toString('base64'),
     writeLimits: async (path, later) => {
+      if (threaded) {
+        const end = await handOver(limiter, clock, path, (admissions) => later(admissions.flat()))
+        return { form: 'file', end }
+      }
       const file = await open(path, 'w', 0o600)
       try {
         // In one turn with what is written: nothing is admitted between.
-        report(limiter, later)
+        const end = report(limiter, later)
         for (const piece of limiter.pieces()) {
           for (let at = 0; at < piece.length; ) at += writeSync(file.fd, piece, at, piece.length - at)
         }
+        return { form: 'table', end }
       } finally {
         await file.close()
       }
-      return true
     }
   }
 }
 
 /** Reports what the table admits from now on, gathered over a turn of the loop. Until then a decision costs nothing for it. */
-function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admissions) => void): void {
-  const decide = limiter.decide.bind(limiter)
+function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admissions) => void): () => void {
+  const before = limiter.decide
+  const decide = before.bind(limiter)
   let gathered: number[] = []
   limiter.decide = (low, high, geometry, capacity, cost, decision) => {
     decide(low, high, geometry, capacity, cost, decision)
@@ -94,6 +121,9 @@ function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admis
     }
     gathered.push(low, high, geometry.seconds, cost)
   }
+  return () => {
+    limiter.decide = before
+  }
 }
 
 /** Counts what another table has admitted. A moment later than it was: no window holds more than its capacity because of that. */
@@ -102,6 +132,24 @@ function count(limiter: LimiterTable, admissions: Admissions): void {
   for (let at = 0; at + 4 <= admissions.length; at += 4) {
     const [low = 0, high = 0, seconds = 0, cost = 1] = admissions.slice(at, at + 4)
     limiter.decide(low, high, limiter.geometry(seconds), MAX_CAPACITY, cost, decision)
+  }
+}
+
+/** Takes what the process before has counted; false: it cannot be taken, and nothing has changed. */
+function resumed(limiter: LimiterTable, limits: HandedLimits): boolean {
+  if ('table' in limits) return limiter.resume(limits.table)
+  let kept: KeptCounters | undefined
+  try {
+    kept = KeptCounters.open(limits.file)
+    if (kept === undefined) return false
+    kept.check()
+    kept.fill(limiter.contents)
+    return true
+  } catch {
+    return false
+  } finally {
+    kept?.close()
+    rmSync(limits.file, { force: true })
   }
 }
 
@@ -115,7 +163,7 @@ export async function takePlace(
   counters: Pick<CountersOfLimits, 'fill' | 'ignore'> | undefined
 ): Promise<void> {
   const limits = await predecessor?.limits()
-  if (limits === undefined || !limiter.resume(limits)) {
+  if (limits === undefined || !resumed(limiter, limits)) {
     if (predecessor !== undefined && counters === undefined)
       log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
     else if (predecessor !== undefined)

@@ -127,7 +127,8 @@ t.test('where a successor has another budget, the counters of the folder go on',
   await asking.told('serves; the one before it ends')
   await admitted(stand, 2)
   t.equal(await stand.limited(), 429)
-  await old.logged('counters of limits come from the data folder')
+  // The table of one thread goes over as it is, which needs the same budget.
+  if (process.env.TEST_WORKERS === undefined) await old.logged('counters of limits come from the data folder')
   t.equal(await exitOf(old), 0)
 })
 

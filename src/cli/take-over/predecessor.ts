@@ -236,9 +236,10 @@ export class Predecessor {
       const admitted = (admissions: Admissions) => send({ kind: 'admitted', admissions })
       const written = await writeLimits(limits, admitted).catch((error: unknown) => {
         log.error({ err: error }, 'counters of limits cannot be handed over; they begin anew')
-        return false
+        return undefined
       })
-      send({ kind: 'limits', ...(written ? { path: limits } : {}) })
+      child.once('disconnect', () => written?.end())
+      send({ kind: 'limits', ...(written === undefined ? {} : { written: { path: limits, form: written.form } }) })
       await said.step('serves')
       await handingOver.give((connection) => {
         child.send({ kind: 'connection' } satisfies ToSuccessor, connection, () => undefined)

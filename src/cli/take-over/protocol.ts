@@ -2,7 +2,7 @@ import { closeSync, openSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Admissions } from '../../app/foundation.js'
-import type { HandedState } from '../../app/succession.js'
+import type { HandedState, LIMIT_FORMS } from '../../app/succession.js'
 import type { FromHolder } from '../../proxy/threads/handed-tunnels.js'
 import type { FromServing } from '../../proxy/threads/protocol.js'
 import type { Rehearsed } from './rehearsal.js'
@@ -66,8 +66,8 @@ export type FromSuccessor =
 export type ToSuccessor =
   /** The store, the ports of the API and of agents are free. Base64, milliseconds. */
   | ({ readonly kind: 'released' } & Pick<HandedState, 'clockOrigin' | 'limiterSecret' | 'ticketKeys' | 'endpoints'>)
-  /** The file with the counters of limits; absent: they could not be written. */
-  | { readonly kind: 'limits'; readonly path?: string }
+  /** The file with the counters of limits, and how it is read; absent: they could not be written. */
+  | { readonly kind: 'limits'; readonly written?: { readonly path: string; readonly form: keyof typeof LIMIT_FORMS } }
   /** What limits have admitted since their counters were written; comes again and again until the predecessor ends. */
   | { readonly kind: 'admitted'; readonly admissions: Admissions }
   /** Of tunnels of agents that are connected to the predecessor; comes again and again. */

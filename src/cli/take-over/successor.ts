@@ -1,7 +1,7 @@
 import { closeSync, readdirSync, readFileSync } from 'node:fs'
-import { readFile, rm } from 'node:fs/promises'
 import { createServer, Socket } from 'node:net'
 import type { Admissions, Host } from '../../app/foundation.js'
+import { LIMIT_FORMS } from '../../app/succession.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import { InheritedSockets } from '../../lib/inherited-sockets.js'
@@ -116,11 +116,8 @@ export class Successor {
       },
       limits: async () => {
         this.#report({ kind: 'opens' })
-        const { path } = ((await this.#answer('limits')) ?? {}) as Partial<Extract<ToSuccessor, { kind: 'limits' }>>
-        if (path === undefined) return undefined
-        const limits = await readFile(path)
-        await rm(path, { force: true })
-        return limits
+        const answer = (await this.#answer('limits')) as Extract<ToSuccessor, { kind: 'limits' }> | undefined
+        return answer?.written && (await LIMIT_FORMS[answer.written.form](answer.written.path))
       },
       admitted: (count) => {
         this.#count = count
