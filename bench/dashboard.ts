@@ -10,8 +10,8 @@ import { cpuSeconds, findProgram, freePort, residentMegabytes, startProgram } fr
 import { median, table } from './table.js'
 
 /**
- * What an open dashboard costs, and whether it stays usable: requests at a fixed rate against a limit with many buckets, by
- * turns with the browser on an empty page, with what the page of traffic reads read by a plain client, and with each page open.
+ * What an open dashboard costs, and whether it stays usable: requests at a fixed rate against a limit with many buckets, with what the page
+ * of traffic reads read by a plain client, and with each page open; before and after each of them with the browser on an empty page.
  * The proxy has one CPU to itself; client, origin and browser share the other one, the browser only what they leave: where two
  * CPUs are threads of one core the browser slows the proxy all the same, and the plain client shows what the proxy itself
  * spends. Then how long the page takes to handle a key that is pressed.
@@ -26,6 +26,8 @@ const PAGES = ['traffic', 'limits', 'routes'] as const
 const FILLING = 12_000
 /** Seconds of traffic after a page was opened, which are not counted. */
 const SETTLING = 6
+/** The same for an empty page. */
+const QUIET_SETTLING = 2
 /** Keys that are pressed to measure how long each takes. */
 const PRESSED = 40
 const run = promisify(execFile)
@@ -125,20 +127,37 @@ await page.getByRole('button', { name: 'Sign in' }).click()
 await page.getByRole('navigation', { name: 'Pages' }).waitFor()
 
 const PLAIN_CLIENT = 'traffic, no browser'
-const shown = ['none', PLAIN_CLIENT, ...PAGES] as const
-const samples = new Map<string, Paced[]>(shown.map((name) => [name, []]))
+const QUIET = 'none'
+const shown = [PLAIN_CLIENT, ...PAGES] as const
+interface Sample extends Paced {
+  /** Right before and after it, with an empty page. */
+  readonly quiet: readonly Paced[]
+}
+const samples = new Map<string, Sample[]>([QUIET, ...shown].map((name) => [name, []]))
+
+async function sampled(name: (typeof shown)[number] | typeof QUIET): Promise<Paced> {
+  const shows = PAGES.some((one) => one === name)
+  await page.goto(shows ? `http://127.0.0.1:${api}/#/${name}` : 'about:blank')
+  if (shows) await page.locator('h1').waitFor()
+  const end = name === PLAIN_CLIENT ? await readAsThePage() : undefined
+  // A page that was just opened: what it loads is not what it costs while it is open.
+  await paced(rate, name === QUIET ? QUIET_SETTLING : SETTLING)
+  const sample = await paced(rate, seconds)
+  end?.()
+  return sample
+}
+
 for (let round = 0; round <= rounds; round++) {
+  let before = await sampled(QUIET)
   for (const name of shown) {
-    const shows = PAGES.some((one) => one === name)
-    await page.goto(shows ? `http://127.0.0.1:${api}/#/${name}` : 'about:blank')
-    if (shows) await page.locator('h1').waitFor()
-    const end = name === PLAIN_CLIENT ? await readAsThePage() : undefined
-    // A page that was just opened: what it loads is not what it costs while it is open.
-    await paced(rate, SETTLING)
-    const sample = await paced(rate, seconds)
-    end?.()
+    const sample = await sampled(name)
+    const after = await sampled(QUIET)
     // The first round warms up.
-    if (round > 0) samples.get(name)?.push(sample)
+    if (round > 0) {
+      samples.get(name)?.push({ ...sample, quiet: [before, after] })
+      samples.get(QUIET)?.push({ ...after, quiet: [before] })
+    }
+    before = after
   }
 }
 const after = residentMegabytes(pid)
@@ -152,9 +171,10 @@ for (const name of PAGES) {
   await load
 }
 
-const quiet = samples.get('none') ?? []
-const beside = (list: readonly Paced[], read: (sample: Paced) => number, digits: number) => {
-  const ratios = list.map((sample, round) => read(sample) / read(quiet[round] ?? sample))
+const beside = (list: readonly Sample[], read: (sample: Paced) => number, digits: number) => {
+  const ratios = list.map(
+    (sample) => (read(sample) * sample.quiet.length) / sample.quiet.reduce((sum, one) => sum + read(one), 0)
+  )
   return `${median(list.map(read)).toFixed(digits)} (×${median(ratios).toFixed(2)})`
 }
 console.log(`${rate} requests a second, ${buckets} buckets: ${rounds} rounds of ${seconds} s`)
