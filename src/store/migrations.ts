@@ -1,9 +1,14 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { StoreError } from './errors.js'
+import { createLimitLedger } from './limit-ledger-schema.js'
 import type { Database, Tables } from './tables.js'
 
 /** One step of the schema; its place in the list is the version that it leads to. Steps are never changed or removed. */
-type Migration = (schema: Kysely<Tables>['schema'], bytes: Database['bytes']) => Promise<void>
+type Migration = (
+  schema: Kysely<Tables>['schema'],
+  bytes: Database['bytes'],
+  transaction: Transaction<Tables>
+) => Promise<void>
 
 const records: Migration = async (schema, bytes) => {
   await schema
@@ -208,6 +213,11 @@ const deadLetters: Migration = async (schema) => {
       .execute()
 }
 
+/** Only a database that processes share has a ledger of limits. */
+const limitLedger: Migration = async (_schema, bytes, transaction) => {
+  if (bytes === 'bytea') await createLimitLedger(transaction)
+}
+
 const MIGRATIONS: readonly Migration[] = [
   records,
   history,
@@ -218,7 +228,8 @@ const MIGRATIONS: readonly Migration[] = [
   endedSessions,
   sealKey,
   namedBy,
-  deadLetters
+  deadLetters,
+  limitLedger
 ]
 
 /** The version of the schema that this code reads and writes. */
@@ -233,7 +244,9 @@ export async function migrate(database: Database, target = SCHEMA_VERSION): Prom
     await database.holdForMigration(transaction)
     const from = await currentVersion(transaction)
     if (from > SCHEMA_VERSION) throw newerSchema(database.name, from)
-    for (const migration of MIGRATIONS.slice(from, target)) await migration(transaction.schema, database.bytes)
+    for (const migration of MIGRATIONS.slice(from, target)) {
+      await migration(transaction.schema, database.bytes, transaction)
+    }
     const to = Math.max(from, target)
     if (to > from) await transaction.updateTable('meta').set({ schema_version: to }).execute()
     return { from, to }

