@@ -44,7 +44,11 @@ const LIMIT = {
   rule_index: { ...count, description: 'Of the rule in its phase.' },
   name: text,
   algorithm: text,
-  scope: { ...text, enum: ['server'], description: 'Each process counts by itself.' },
+  scope: {
+    ...text,
+    enum: ['server', 'cluster'],
+    description: 'server: each process counts by itself; cluster: all processes on one PostgreSQL store count together.'
+  },
   capacity: {
     ...countOrNull,
     description:

@@ -17,6 +17,7 @@ import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, expectHanded, expectLast, openAgents } from './agents.js'
 import { openApi } from './api.js'
+import { openClusterLimits } from './cluster-limits.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { openEvents } from './events.js'
 import { runningLabs } from './explain.js'
@@ -127,7 +128,19 @@ async function prepare(
   const tables = { limiter, limitRelay, refusedKeys }
   const { traffic, records } = dataPlane
   const shared = records === undefined ? {} : { records }
-  const parts = { clock, names, log, loginKeys, ...tables, metrics, live, traffic, ...shared }
+  const cluster = openClusterLimits(options, host, foundation, seal)
+  const parts = {
+    clock,
+    names,
+    log,
+    loginKeys,
+    ...tables,
+    metrics,
+    live,
+    traffic,
+    cluster: cluster.services,
+    ...shared
+  }
   const policies = await openPolicyServices(options, parts)
   foundation.accessLog.choose(options, policies.services.expressions)
   telemetry.choose(policies.services.expressions)
@@ -155,7 +168,7 @@ async function prepare(
     ...policies,
     ...events
   }
-  const threads = dataPlane.begin(events.events, policies.login.ended)
+  const threads = dataPlane.begin(events.events, policies.login.ended, cluster)
   telemetry.measures(() => threads?.count() ?? Promise.resolve())
   const controlled = await openControlPlane(options, host, foundation, { ...opened, threads })
   const { control } = controlled

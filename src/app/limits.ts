@@ -1,6 +1,7 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { ControlError, controlErrors } from '../control/errors.js'
 import type { BucketQuery, LimitQuery, LimitSource } from '../control/limits.js'
+import { LedgerAway } from '../features/rate-limit/leases/cluster-window.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { Slices } from '../lib/slices.js'
 import type { KeyPart, LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../policy/live-limit.js'
@@ -108,11 +109,20 @@ class RunningLimits implements LimitSource {
     const kept = limit.limitedKeys(0) !== undefined
     return {
       name,
-      about: { limit: this.#reference(one), bucket: name, key: kept ? values : null, used: limit.bucket(key).used },
-      show: () => ({ limit: this.#reference(one), bucket: name, key: values, ...this.#state(one, limit.bucket(key)) }),
+      about: {
+        limit: this.#reference(one),
+        bucket: name,
+        key: kept ? values : null,
+        used: (await asked(limit.bucket(key))).used
+      },
+      show: async () => {
+        const now = await asked(limit.bucket(key))
+        return { limit: this.#reference(one), bucket: name, key: values, ...this.#state(one, now) }
+      },
       // Where each request brings a capacity, there may be one for which it helps.
-      shared: () => limit.bucket(key).shared >= (limit.capacity.constant ?? Number.POSITIVE_INFINITY),
-      empty: () => limit.empty(key)
+      shared: async () =>
+        (await asked(limit.bucket(key))).shared >= (limit.capacity.constant ?? Number.POSITIVE_INFINITY),
+      empty: () => asked(limit.empty(key))
     }
   }
 
@@ -172,7 +182,7 @@ class RunningLimits implements LimitSource {
       rule_index: ruleIndex,
       name: limit.name,
       algorithm: limit.algorithm,
-      scope: 'server',
+      scope: limit.scope,
       capacity: limit.capacity.constant ?? null,
       capacity_expression: limit.capacity.constant === undefined ? limit.capacity.source : null,
       cost: limit.cost.constant ?? null,
@@ -221,6 +231,16 @@ async function listingOf({ plan, tables }: Snapshot): Promise<Listing> {
   // Limits of one policy keep the order of the document.
   all.sort((a, b) => compare(a.owner.name, b.owner.name) || compare(a.owner.id, b.owner.id))
   return { all, byId: new Map(all.map((one) => [one.id, one])) }
+}
+
+/** A limit over the cluster cannot say anything of its buckets, and change nothing, while its store does not answer. */
+async function asked<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof LedgerAway) throw new ControlError(controlErrors.UNAVAILABLE, error.message)
+    throw error
+  }
 }
 
 const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)

@@ -26,7 +26,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import type { Options } from '../options/options.js'
 import { confinedActions, resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
-import { type BaseServices, type PolicyServices, provide } from '../policy/services.js'
+import { type BaseServices, type PolicyServices, type Provided, provide } from '../policy/services.js'
 import type { Traffic } from '../proxy/data-plane.js'
 import type { PolicyRights } from '../runtime/compile.js'
 import type { Metrics } from '../telemetry/metrics.js'
@@ -73,6 +73,8 @@ interface PolicyServicesParts {
   readonly holdings?: Holdings
   /** What limits have to do with other threads; absent: there are none. */
   readonly limitRelay?: LimitRelay
+  /** Services of limits over the cluster; absent: there are none. */
+  readonly cluster?: readonly Provided[]
   /** Where breakers are kept; absent: in this thread. */
   readonly records?: SharedRecords
   /** Where deliveries of webhooks are remembered; absent: in this thread. */
@@ -138,6 +140,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     provide(refusedKeys, parts.refusedKeys),
     provide(rateLimitHeaders, options.rate_limit_headers),
     provide(limitRelay, parts.limitRelay),
+    ...(parts.cluster ?? []),
     provide(logins, login),
     provide(internalRequests, parts.traffic.internal),
     ...(parts.records === undefined ? [] : [provide(breakerRecords, parts.records)]),

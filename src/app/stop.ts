@@ -36,6 +36,7 @@ export interface Opened {
   readonly storeCopy: { stop: Close }
   readonly events: { handOver(): Promise<void>; stop(): Promise<void> }
   readonly store: { close: Close }
+  readonly clusterLimits: { close: Close }
   readonly policyOutbound: readonly { close(): void }[]
   readonly eventsOutbound: { close(): void }
   readonly names: { close(): void }
@@ -120,6 +121,7 @@ export class Lifecycle {
     })
     await atMost(drain + STOP.beside, rest)
     opened.traffic?.stop()
+    await this.#step('limits of the cluster', opened.clusterLimits?.close())
     // Nothing is admitted any more.
     await this.#step('the counters of limits', opened.counters?.close(), STOP.counters)
     await this.#step('traces', opened.openTelemetry?.close())

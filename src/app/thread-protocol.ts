@@ -1,5 +1,6 @@
 import type { Ended, EndedNews } from '../features/login/ended-sessions.js'
 import type { LimitNumbers } from '../features/rate-limit/elsewhere.js'
+import type { ClusterStatistics } from '../features/rate-limit/leases/cluster-limits.js'
 import type { LimiterHandle } from '../features/rate-limit/limiter/memory.js'
 import type { Lookup } from '../lib/names/lookups.js'
 import type { HoldingsMemory } from '../lib/shared-holdings.js'
@@ -15,6 +16,7 @@ import type { LoopDelays } from '../telemetry/process-health.js'
 import type { CountedTraffic } from '../telemetry/relayed-traffic.js'
 import type { TracedExchange } from '../telemetry/traces/traced-exchange.js'
 import type { Subscribed } from '../telemetry/traffic-events.js'
+import type { FromThreadLedger, ThreadMember, ToThreadLedger } from './thread-ledger.js'
 
 /** What a thread that carries traffic begins with. Plain data. */
 export interface TrafficThreadData {
@@ -32,6 +34,8 @@ export interface TrafficThreadData {
   readonly slot: number
   /** The table of limits of the process. */
   readonly limiter: LimiterHandle
+  /** Who it is to the ledger of limits; undefined: the process is alone on its store. */
+  readonly cluster: ThreadMember | undefined
 }
 
 /** What is dealt with in the order in which it comes, within a bound of bytes. */
@@ -41,6 +45,7 @@ export type TakenKind = 'lines' | 'events' | 'access' | 'traces'
 export type ToTrafficThread =
   | ToReplica
   | ToServing
+  | ToThreadLedger
   /** From now on these options count, as far as a reload applies them. */
   | { readonly kind: 'options'; readonly options: Options }
   | { readonly kind: 'ticket-keys'; readonly keys: Uint8Array }
@@ -93,12 +98,15 @@ export interface ThreadState {
   readonly external: number
   /** Servers that it has sent something to. */
   readonly servers: readonly UpstreamState[]
+  /** What its limits over the cluster have done; undefined: there can be none. */
+  readonly cluster: ClusterStatistics | undefined
 }
 
 /** What a thread that carries traffic sends to the one of the control plane. */
 export type FromTrafficThread =
   | FromReplica
   | FromServing
+  | FromThreadLedger
   /** What limits have counted that have decided since the message before, by their identity. */
   | { readonly kind: 'limits'; readonly limits: ReadonlyMap<string, LimitNumbers> }
   /** `answers`: what has asked, and how the thread is. It comes after the numbers of limits. */

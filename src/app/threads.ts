@@ -5,12 +5,14 @@ import type { Logger } from 'pino'
 import type { WorkerState } from '../control/calls.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
+import type { ClusterStatistics } from '../features/rate-limit/leases/cluster-limits.js'
 import { THREADS } from '../features/rate-limit/limiter/layout.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { ReplayBook } from '../features/webhook/replays.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { threadBeside } from '../lib/files.js'
+import type { LimitLedger } from '../lib/limit-ledger.js'
 import type { Lookup } from '../lib/names/lookups.js'
 import { clearHoldings, type HoldingsMemory, holdingsMemory } from '../lib/shared-holdings.js'
 import type { MadeRecords } from '../lib/shared-records.js'
@@ -32,6 +34,7 @@ import type { SpanExporter } from '../telemetry/traces/span-exporter.js'
 import type { Subscribed } from '../telemetry/traffic-events.js'
 import { CarryingThread } from './carrying-thread.js'
 import type { ServerHealth } from './data-plane.js'
+import { LedgerForThreads, type ThreadMember } from './thread-ledger.js'
 import type { FromTrafficThread, ThreadQuestion, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 
 /** Where what threads write goes. Does not throw. */
@@ -46,7 +49,7 @@ interface ThreadsParts {
   readonly size: number
   /** MiB that the heap of each may have; undefined: as many as that of this thread. */
   readonly heap: number | undefined
-  readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter'>
+  readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter' | 'cluster'>
   readonly ticketKeys: TicketKeys
   readonly dealer: SocketDealer
   readonly limiter: LimiterTable
@@ -68,6 +71,8 @@ interface ThreadsParts {
   readonly spans: SpanIntake | undefined
   /** Logins that were ended. */
   readonly ended: EndedSessions
+  /** The ledger of limits, and who a new thread is to it; undefined: the process is alone on its store. */
+  readonly cluster: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
   readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
 }
 
@@ -126,6 +131,7 @@ export class TrafficThreads implements ServerHealth {
   #ended = 0
   readonly #endedServers = new Map<string, UpstreamState>()
   readonly #holdings: HoldingsMemory
+  readonly #ledger: LedgerForThreads | undefined
   /** Numbers that no thread has. */
   readonly #slots: number[]
 
@@ -149,6 +155,9 @@ export class TrafficThreads implements ServerHealth {
       this.#subscribed = { kind: 'subscriptions', account, subscriptions }
       this.#send(this.#subscribed)
     })
+    const { cluster } = parts
+    this.#ledger =
+      cluster === undefined ? undefined : new LedgerForThreads(cluster.ledger, (message) => this.#send(message))
     this.#tunnels = new TunnelDirectory(parts.tunnels, (message) => this.#send(message))
     parts.records.follow((memory) => this.#send({ kind: 'records', memory }))
     observeWorkers(
@@ -187,6 +196,11 @@ export class TrafficThreads implements ServerHealth {
     const loads = this.#parts.dealer.loads
     const shown = [...this.#threads.values()].map((thread) => thread.shown(loads.get(thread) ?? 0))
     return shown.sort((a, b) => a.worker - b.worker)
+  }
+
+  /** What limits over the cluster have done in the threads that there are. */
+  *cluster(): Iterable<ClusterStatistics> {
+    for (const { state } of this.#threads.values()) if (state?.cluster !== undefined) yield state.cluster
   }
 
   /** What the threads have sent to servers, those that have ended too. A server that several have is there several times. */
@@ -236,7 +250,8 @@ export class TrafficThreads implements ServerHealth {
     if (!Number.isFinite(slot)) throw new RangeError('there are more threads than were provided for')
     this.#slots.splice(this.#slots.indexOf(slot), 1)
     const shared = { ticketKeys: this.#ticketKeys, holdings: this.#holdings, slot, limiter: limiter.share(slot + 1) }
-    const about: TrafficThreadData = { ...data, ...shared, options: this.#options }
+    const cluster = this.#parts.cluster?.newMember()
+    const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster }
     const worker = threadBeside(import.meta.url, 'worker', about, limits)
     const thread = new CarryingThread(worker, { number: slot + 1, startedAt: clock.wall(), directory: this.#tunnels })
     this.#threads.set(worker, thread)
@@ -247,6 +262,7 @@ export class TrafficThreads implements ServerHealth {
       limiter.repair(slot + 1)
       records.ended(slot + 1)
       limitsElsewhere.ends(thread)
+      if (cluster !== undefined) this.#ledger?.ended(cluster.member)
       this.#gone(thread)
       this.#slots.push(slot)
       thread.ended()
@@ -313,6 +329,9 @@ export class TrafficThreads implements ServerHealth {
         return
       case 'ask':
         void this.#answer(thread, message.serial, message.question)
+        return
+      case 'ledger':
+        void this.#ledger?.answer(message, (answer) => thread.send(answer))
         return
       case 'server':
         servers.reported(message.place, message.how)

@@ -17,6 +17,7 @@ import type { HeldTunnels } from '../proxy/threads/tunnel-outlet.js'
 import { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import { sharesListener } from './agents.js'
+import type { OpenClusterLimits } from './cluster-limits.js'
 import { type DataPlane, developmentIdentity, openDataPlane, type SharedListener } from './data-plane.js'
 import { startErrors } from './errors.js'
 import type { Foundation, Host } from './foundation.js'
@@ -39,7 +40,7 @@ interface OpenTraffic extends DataPlane {
   /** Those of agents that are connected here, or were just now to the process whose place this one takes. */
   readonly tunnels: HeldTunnels
   /** Starts the threads; undefined: this thread carries traffic itself. */
-  begin(events: Events, ended: EndedSessions): TrafficThreads | undefined
+  begin(events: Events, ended: EndedSessions, cluster: OpenClusterLimits): TrafficThreads | undefined
 }
 
 /** Of this thread among those that share records. */
@@ -98,7 +99,7 @@ export async function openTraffic(
     ticketKeys,
     tunnels,
     records,
-    begin(events, ended) {
+    begin(events, ended, cluster) {
       if (wanted === undefined || dealer === undefined || records === undefined) return undefined
       const { size, heap, ...output } = wanted
       const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development }
@@ -123,10 +124,12 @@ export async function openTraffic(
         tunnels,
         spans,
         ended,
+        cluster: cluster.threads,
         challenges
       }
       const begun = new TrafficThreads(parts, holder.current())
       threads = begun
+      cluster.count(() => begun.cluster())
       const ports = { drain: (within: number) => drained(dataPlane, begun, within) }
       const stop = () => {
         traffic.stop()

@@ -23,6 +23,7 @@ import { threadAccessLog } from './access-log.js'
 import { type DataPlane, openDataPlane } from './data-plane.js'
 import { type LiveOptions, liveOptions } from './live-options.js'
 import { openPolicyServices } from './server-services.js'
+import { type ThreadLimits, threadLimits } from './thread-ledger.js'
 import { ThreadLink } from './thread-link.js'
 import type { FromTrafficThread, ThreadState, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 import { threadTracing } from './tracing.js'
@@ -100,7 +101,18 @@ export async function openTrafficThread(
   const replays = { of: (identity: string) => relayedReplays(link, identity) }
   const holdings = new SharedHoldings(data.holdings, data.slot)
   const limits = new LimitReports()
-  const parts = { ...foundation, loginKeys: keys.login, traffic, records, replays, holdings, limitRelay: limits }
+  const cluster = threadLimits(options, clock, data.cluster, post)
+  const { services: over } = cluster
+  const parts = {
+    ...foundation,
+    loginKeys: keys.login,
+    traffic,
+    records,
+    replays,
+    holdings,
+    limitRelay: limits,
+    cluster: over
+  }
   const { services, guests, login } = await openPolicyServices(options, parts)
   accessLog.choose(options, services.expressions)
   telemetry.choose(services.expressions)
@@ -120,7 +132,8 @@ export async function openTrafficThread(
   const loop = new LoopDelay()
   const report = (serial?: number): void => {
     const counted = reporter.report()
-    if (serial !== undefined) post({ kind: 'counted', counted, answers: { serial, state: stateOf(loop, dataPlane) } })
+    if (serial !== undefined)
+      post({ kind: 'counted', counted, answers: { serial, state: stateOf(loop, dataPlane, cluster) } })
     else if (counted !== undefined) post({ kind: 'counted', counted })
   }
   const reportLimits = (): void => {
@@ -144,6 +157,7 @@ export async function openTrafficThread(
     tunnels,
     report,
     reportLimits,
+    cluster,
     ended
   })
 }
@@ -162,6 +176,7 @@ interface Parts {
   readonly tunnels: RelayedTunnels
   readonly report: (serial?: number) => void
   readonly reportLimits: () => void
+  readonly cluster: ThreadLimits
   readonly ended: () => void
 }
 
@@ -220,6 +235,10 @@ class OpenTrafficThread implements TrafficThread {
       case 'records':
         this.#parts.records.learn(message.memory)
         return
+      case 'ledger-answer':
+      case 'ledger-recall':
+        this.#parts.cluster.receive(message)
+        return
       case 'ended-logins':
         login.ended.learn(message.news)
         return
@@ -253,6 +272,7 @@ class OpenTrafficThread implements TrafficThread {
     // Connections to agents that wait for another request would keep them from the process that takes over.
     dataPlane.close()
     const drained = await dataPlane.traffic.ports.drain(deadline)
+    await this.#parts.cluster.close()
     this.#flush()
     link.post({ kind: 'drained', ...drained })
   }
@@ -271,10 +291,17 @@ class OpenTrafficThread implements TrafficThread {
   }
 }
 
-function stateOf(loop: LoopDelay, dataPlane: DataPlane): ThreadState {
+function stateOf(loop: LoopDelay, dataPlane: DataPlane, cluster: ThreadLimits): ThreadState {
   const { used_heap_size: heapUsed, heap_size_limit: heapLimit } = getHeapStatistics()
   const servers = [...upstreamStates(dataPlane)].filter(({ tries, active }) => tries > 0 || active > 0)
-  return { loop: loop.delays, heapUsed, heapLimit, external: process.memoryUsage().external, servers }
+  return {
+    loop: loop.delays,
+    heapUsed,
+    heapLimit,
+    external: process.memoryUsage().external,
+    servers,
+    cluster: cluster.statistics()
+  }
 }
 
 /** The deliveries of one sender, which the other thread remembers. */

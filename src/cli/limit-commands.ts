@@ -15,7 +15,7 @@ Examples:
 Shows the limits of the policies that run in a process, those that refuse most now first. LIMIT is an id, or a name that one limit
 alone has. "top" shows whom it refuses most in the last five minutes, "key" one bucket, and "reset" empties it: its client may go
 on. KEY is the value of the expression of bucket_key, several where it has several; --values gives values that are no text, and
---bucket names a bucket as "top" does. Each process counts by itself: what is shown and reset is of the one behind --api.
+--bucket names a bucket as "top" does. Where a limit counts by process, what is shown and reset is of the one behind --api.
 Exit code 0: shown or done; 1: the API refuses; 2: the command line is wrong.`
 
 function withAccess(command: Command): Command {

@@ -30,14 +30,14 @@ export interface BucketQuery {
 /** What is done to one bucket. */
 interface BucketHandle {
   /** As the API shows it. */
-  show(): Json
+  show(): Promise<Json>
   /** What can be said of it in events: without what must not be kept. */
   readonly about: Json
   /** Its name, which does not tell its key. */
   readonly name: string
   /** Is so much of it shared with others that it would refuse on when it is emptied? */
-  shared(): boolean
-  empty(): void
+  shared(): Promise<boolean>
+  empty(): Promise<void>
 }
 
 /** The limits of this process. `undefined`: there is no such limit. What fails, fails with a ControlError. */
@@ -82,7 +82,7 @@ export class Limits {
 
   /** One bucket, also of a key that has none yet. Fails with `NOT_FOUND`. */
   async bucket(id: string, query: BucketQuery, { principal }: Call): Promise<Json> {
-    return found(id, await this.#source(principal).bucket(id, query)).show()
+    return await found(id, await this.#source(principal).bucket(id, query)).show()
   }
 
   /**
@@ -91,20 +91,20 @@ export class Limits {
    */
   async reset(id: string, query: BucketQuery, call: Call): Promise<Json> {
     const bucket = found(id, await this.#source(call.principal).bucket(id, query))
-    if (bucket.shared()) {
+    if (await bucket.shared()) {
       const message = 'the memory of the limiter is full, and what the bucket counts is shared with other keys'
       throw new ControlError(controlErrors.BUCKET_SHARED, message)
     }
     await this.#parts.writer.write(call, {}, (draft) =>
       draft.commanded(commandEventType('limit_bucket_reset'), bucket.about)
     )
-    bucket.empty()
+    await bucket.empty()
     const { id: principal, subject } = call.principal
     this.#parts.log.info(
       { limit: id, bucket: bucket.name, principal, subject, operation_id: call.operationId },
       'a bucket of a limit was emptied'
     )
-    return bucket.show()
+    return await bucket.show()
   }
 
   /** Who is refused most now. Fails with `NOT_FOUND` or `LIMIT_KEYS_OFF`. */

@@ -274,6 +274,12 @@ export const optionsSchema = Type.Object(
           min: MIB,
           max: 4 * GIB
         }),
+        scope: choice(['server', 'cluster'], {
+          description:
+            'Who counts together where a rate-limit action does not say. server: each process by itself. cluster: all processes on one ' +
+            'PostgreSQL store.',
+          default: 'server'
+        }),
         top_keys: option.switched({
           description:
             'Are the keys that limits refuse most kept for five minutes, as text in memory? off: where keys are personal data that ' +

@@ -68,6 +68,8 @@ export interface LiveLimit {
   readonly identity: string
   readonly name: string
   readonly algorithm: string
+  /** Who counts together: each process by itself, or all on one store. */
+  readonly scope: 'server' | 'cluster'
   readonly enforced: boolean
   /** Admissions of one bucket in any span of `seconds`. */
   readonly capacity: LimitAmount
@@ -84,9 +86,10 @@ export interface LiveLimit {
   limitedKeys(most: number): readonly LimitedKey[] | undefined
   /** The key with these values, one for each part, as a request with them has it. */
   keyOf(values: readonly Json[]): string
-  bucket(key: string): LimitBucket
+  /** Rejects, as `empty` does, when those who count together cannot be asked. */
+  bucket(key: string): Promise<LimitBucket>
   /** Empties a bucket, but for what is shared. */
-  empty(key: string): void
+  empty(key: string): Promise<void>
 }
 
 /** A limit with its place in its policy. */

@@ -12,7 +12,7 @@ import { createOutbound } from '../../src/lib/http-client/outbound.js'
 import { resultsOf } from '../../src/policy/action.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import type { Problem } from '../../src/policy/problems.js'
-import { type BaseServices, type PolicyServices, provide } from '../../src/policy/services.js'
+import { type BaseServices, type PolicyServices, type Provided, provide } from '../../src/policy/services.js'
 
 /** A clock that stands until a test moves it. */
 class TestClock {
@@ -41,7 +41,7 @@ export class Kit {
   readonly kept = new Map<string, unknown>()
   readonly services: PolicyServices
 
-  constructor(headers: 'none' | 'draft' = 'none', { allowPrivate = true } = {}) {
+  constructor(headers: 'none' | 'draft' = 'none', { allowPrivate = true, more = [] as readonly Provided[] } = {}) {
     const { clock, counts, logged } = this
     const nothing = { inc: () => undefined }
     const log: PolicyServices['log'] = {
@@ -71,7 +71,8 @@ export class Kit {
     this.services = policyServices(base, [
       provide(limiter, new LimiterTable({ clock, budgetBytes: 16 * 1024 * 1024 })),
       provide(rateLimitHeaders, headers),
-      provide(keyFolders, ['/'])
+      provide(keyFolders, ['/']),
+      ...more
     ])
   }
 

@@ -1,48 +1,23 @@
-import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
+import type { Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
-import { type Coded, defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, ERROR_RESULTS } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { type CounterDefinition, serviceKey } from '../../policy/services.js'
 import { choice, duration, either, expression, integer, list, optional, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
 import { amountOf, mustFit } from './amount.js'
 import { limitRelay } from './elsewhere.js'
+import { rateLimitErrors } from './errors.js'
+import { type ClusterLimiter, clusterLimits, limitScopes } from './leases/cluster-limits.js'
 import { type Decision, undecided } from './limiter/decision.js'
-import { encodeKey } from './limiter/layout.js'
 import type { Limiter } from './limiter/sliding-window.js'
 import type { LimiterStatistics } from './limiter/statistics.js'
-import { KEY_MARKS, LimitState, RunningLimit } from './limits.js'
+import { LimitState, RunningLimit } from './limits.js'
 import { refusedKeys } from './refused-keys.js'
-
-/** Codes of the action rate-limit. */
-const rateLimitErrors = defineErrors({
-  RATE_LIMITED: {
-    status: 429,
-    text: 'The bucket of the request is used up.',
-    help: 'Wait as many seconds as retry-after says, or raise capacity.'
-  },
-  BUCKET_KEY_ABSENT: {
-    text: 'A value that the key of the bucket is made of is absent; the request counts in a common bucket.',
-    help: 'Use an expression that always has a value.'
-  },
-  BUCKET_KEY_FAILED: {
-    text: 'An expression of the key of the bucket failed; the request counts in a common bucket.',
-    help: 'Correct the expression.'
-  },
-  LIMIT_CAPACITY_FAILED: {
-    status: 500,
-    text: 'The capacity of a limit has no value for the request, which is refused: how many may pass is not known.',
-    help: 'Use an expression that is a whole number from 1 to 2000000000 for every request.'
-  },
-  LIMIT_COST_FAILED: {
-    status: 500,
-    text: 'The cost of a request has no value, and the request is refused: what it weighs is not known.',
-    help: 'Use an expression that is a whole number from 0 to 2000000000 for every request, such as has(vars.weight) ? vars.weight : 1.'
-  }
-})
+import { BucketOfRequest } from './request-bucket.js'
 
 /** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
 export const limiter = serviceKey<Limiter>('limiter', () => ({
@@ -109,6 +84,9 @@ const decisions: CounterDefinition = {
 const gauge = (name: string, help: string, member: keyof LimiterStatistics) =>
   defineGauge(limiter, `sluice_limiter_${name}`, help, (table) => table.statistics()[member])
 
+const ledgerGauge = (name: string, help: string, member: keyof ReturnType<ClusterLimiter['statistics']>) =>
+  defineGauge(clusterLimits, `sluice_limit_ledger_${name}`, help, (cluster) => cluster?.statistics()[member] ?? 0)
+
 /**
  * Lets at most `capacity` requests of one bucket through in any `rate`; what is over gets 429 with `retry-after`.
  *
@@ -169,9 +147,29 @@ const action = defineAction({
       description: 'CEL expressions; each distinct tuple of their values is a bucket of its own.',
       min: 1,
       max: 10
-    })
+    }),
+    scope: optional(
+      choice(['server', 'cluster'], {
+        description:
+          'Who counts together. server: each process by itself. cluster: all processes on one PostgreSQL store (an extension of ' +
+          'Sluice; a process with a store of its own counts by itself). Default: limiter.scope of the options.'
+      })
+    ),
+    on_store_loss: optional(
+      choice(['closed', 'local', 'open'], {
+        description:
+          'What a limit with scope cluster does while its store does not answer, once its permits are spent. closed: it refuses. local: it ' +
+          'refuses for `rate`, then each process admits an equal share of capacity. open: it admits. Default: local.'
+      })
+    )
   }),
   configOptional: false,
+  confined: {
+    agent: (config, scope) => {
+      if (config.scope === 'cluster')
+        scope.unavailable(['scope'], 'an agent counts by itself; leave scope out, or say server')
+    }
+  },
   terminates: 'sometimes',
   denies: ({ enforce = true }) => enforce,
   counterName: ({ name }) => name,
@@ -187,7 +185,9 @@ const action = defineAction({
       ...ERROR_RESULTS
     }
   },
-  compile({ name, algorithm, enforce = true, capacity: most, cost: weight = 1, rate, bucket_key }, scope) {
+  compile(config, scope) {
+    const { name, algorithm, enforce = true, capacity: most, cost: weight = 1, rate, bucket_key } = config
+    const { on_store_loss: loss = 'local' } = config
     const { services, owner } = scope
     const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
     for (const [i, source] of bucket_key.entries())
@@ -197,24 +197,32 @@ const action = defineAction({
     mustFit(cost, capacity, scope)
     const seconds = (parseDuration(rate) ?? DAY) / SECOND
     const [table, memory, relay] = [scope.service(limiter), scope.service(refusedKeys), scope.service(limitRelay)]
-    const kept = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) => {
-      const window = table.window(identity, seconds)
+    const scopes = scope.service(limitScopes)
+    const { scope: counts = scopes.otherwise } = config
+    if (counts === 'server' && config.on_store_loss !== undefined)
+      scope.warn(['on_store_loss'], policyErrors.CONFIG_UNUSED, 'on_store_loss is for limits with scope: cluster')
+    const cluster = counts === 'cluster' ? scope.service(clusterLimits) : undefined
+    const together = cluster === undefined ? [] : ['scope: cluster']
+    const kept = scope.keep(['rate-limit', name, seconds, ...bucket_key, ...together], (identity) => {
+      const own = table.window(identity, seconds)
+      const window = cluster?.window(identity, seconds, own) ?? own
       return { identity, state: new LimitState({ window, seconds, memory, identity, relay }) }
     })
     const { state } = kept
     const { window } = state
     const bucketKey = keys.map(({ source, type }) => ({ source, type }))
-    const about = { name, algorithm, enforced: enforce, capacity, cost, seconds, bucketKey }
+    const about = { name, algorithm, scope: counts, enforced: enforce, capacity, cost, seconds, bucketKey }
     scope.limit(new RunningLimit({ ...about, ...kept, clock: services.clock }))
     const counted = (result: string) => services.meter.counter(decisions, { owner, name, result })
     const [admitted, refused, wouldRefuse] = [counted('admitted'), counted('refused'), counted('would_refuse')]
     const fields = enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, seconds) : undefined
-    return (flow) => {
-      const bucket = new BucketOfRequest(keys, flow, services.expressions)
-      const most = capacity.of(flow)
-      const weight = cost.of(flow)
-      if (typeof most === 'string' || typeof weight === 'string') return withoutAmount(flow, bucket, most, weight)
-      const decision = window.take(bucket.key, most, weight)
+    const decided = (
+      flow: Flow,
+      bucket: BucketOfRequest,
+      most: number,
+      weight: number,
+      decision: Readonly<Decision>
+    ) => {
       fields?.(flow, most, decision.remaining, decision.resetSeconds)
       flow.publish('rate_limit', new Results(bucket, decision, most, weight, services.expressions))
       if (decision.admitted) {
@@ -229,6 +237,16 @@ const action = defineAction({
       }
       refused.inc()
       return refuse(rateLimitErrors.RATE_LIMITED, ['retry-after', String(decision.retryAfterSeconds)])
+    }
+    return (flow) => {
+      const bucket = new BucketOfRequest(keys, flow, services.expressions)
+      const most = capacity.of(flow)
+      const weight = cost.of(flow)
+      if (typeof most === 'string' || typeof weight === 'string') return withoutAmount(flow, bucket, most, weight)
+      const decision = window.take(bucket.key, most, weight, loss)
+      return decision instanceof Promise
+        ? decision.then((late) => decided(flow, bucket, most, weight, late))
+        : decided(flow, bucket, most, weight, decision)
     }
     /** Nothing is asked and nothing counts: what cannot be held against the limit does not pass it. */
     function withoutAmount(flow: Flow, bucket: BucketOfRequest, most: number | string, weight: number | string) {
@@ -292,65 +310,6 @@ export function limitedAt(flow: Flow): number | undefined {
   return Results.timeOf(lastResults(flow, 'rate_limit'))
 }
 
-/** The bucket of one request. */
-class BucketOfRequest {
-  readonly key: string
-  /** The values of the tuple; one that failed is undefined. */
-  readonly values: readonly unknown[]
-  errorCode: string
-  errorMessage: string
-  readonly #expressions: Expressions
-
-  constructor(keys: readonly Expression[], flow: Flow, expressions: Expressions) {
-    const parts: string[] = []
-    const values: unknown[] = []
-    let errorCode = ''
-    let errorMessage = ''
-    for (let i = 0; i < keys.length; i++) {
-      const value = (keys[i] as Expression).outcome(flow)
-      const part = value instanceof EvaluationError ? value : partOf(value, expressions)
-      if (typeof part === 'string') {
-        parts.push(part)
-        values.push(value)
-        continue
-      }
-      parts.push(KEY_MARKS.failed)
-      values.push(undefined)
-      if (errorCode === '') {
-        const error = part.kind === 'absent' ? rateLimitErrors.BUCKET_KEY_ABSENT : rateLimitErrors.BUCKET_KEY_FAILED
-        errorCode = error.code
-        errorMessage = `bucket_key[${i}]: ${part.message}`
-      }
-    }
-    this.key = encodeKey(parts)
-    this.values = values
-    this.errorCode = errorCode
-    this.errorMessage = errorMessage
-    this.#expressions = expressions
-  }
-
-  /** Nothing can be decided for the request. */
-  fails({ code }: Coded, message: string): void {
-    this.errorCode = code
-    this.errorMessage = message
-  }
-
-  /** The values as a JSON list; null for one that failed. */
-  text(): string {
-    return JSON.stringify(this.values.map((value) => (value === undefined ? null : this.#expressions.dataOf(value))))
-  }
-}
-
-function partOf(value: unknown, expressions: Expressions): string | EvaluationError {
-  if (typeof value === 'string') return `${KEY_MARKS.text}${value}`
-  try {
-    return `${KEY_MARKS.data}${JSON.stringify(expressions.dataOf(value))}`
-  } catch (error) {
-    if (error instanceof EvaluationError) return error
-    throw error
-  }
-}
-
 /** The tuple as JSON, for people. */
 function tupleText(values: readonly unknown[], expressions: Expressions): string {
   return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
@@ -376,6 +335,16 @@ export const rateLimit = defineFeature({
   },
   metrics: [
     decisions,
+    ledgerGauge(
+      'calls',
+      'Calls to the ledger of limits with scope cluster that were answered, since the start.',
+      'calls'
+    ),
+    ledgerGauge('failures', 'Calls to it that were not answered.', 'failures'),
+    ledgerGauge('granted', 'Permits that it has granted to this process since the start.', 'granted'),
+    ledgerGauge('held', 'Permits that this process may spend without asking it.', 'held'),
+    ledgerGauge('refused_alone', 'Requests refused because it did not answer.', 'refusedAlone'),
+    ledgerGauge('admitted_alone', 'Requests admitted without it, as on_store_loss says.', 'admittedAlone'),
     gauge('buckets', 'Buckets in the table.', 'buckets'),
     gauge('bytes', 'Bytes of the table in use.', 'bytesInUse'),
     gauge('reserved_bytes', 'Bytes that the table may use.', 'bytesReserved'),

@@ -4,7 +4,7 @@ import type { KeyPart, LimitBucket, LimitedKey, LiveLimit } from '../../policy/l
 import { type LimitNumbers, type LimitRelay, sumOfLimits } from './elsewhere.js'
 import { type Decision, MAX_CAPACITY } from './limiter/decision.js'
 import { encodeKey } from './limiter/layout.js'
-import type { Limiter } from './limiter/sliding-window.js'
+import type { LimitWindow } from './limiter/sliding-window.js'
 import { mostRefused, RefusedKeys, type RefusedKeysMemory } from './refused-keys.js'
 import { bucketsOf, recentOf, seriesOf, Usage } from './usage.js'
 
@@ -12,7 +12,7 @@ import { bucketsOf, recentOf, seriesOf, Usage } from './usage.js'
 export const KEY_MARKS = { text: 's', data: 'j', failed: 'e' } as const
 
 interface LimitStateParts {
-  readonly window: ReturnType<Limiter['window']>
+  readonly window: LimitWindow
   /** Length of the window. */
   readonly seconds: number
   /** Where those are kept who are refused; undefined: nowhere. */
@@ -96,7 +96,7 @@ interface RefusedBucket {
 interface RunningLimitParts
   extends Pick<
     LiveLimit,
-    'identity' | 'name' | 'algorithm' | 'enforced' | 'seconds' | 'capacity' | 'cost' | 'bucketKey'
+    'identity' | 'name' | 'algorithm' | 'scope' | 'enforced' | 'seconds' | 'capacity' | 'cost' | 'bucketKey'
   > {
   readonly clock: Clock
   readonly state: LimitState
@@ -107,6 +107,7 @@ export class RunningLimit implements LiveLimit {
   readonly identity: string
   readonly name: string
   readonly algorithm: string
+  readonly scope: LiveLimit['scope']
   readonly enforced: boolean
   readonly capacity: LiveLimit['capacity']
   readonly cost: LiveLimit['cost']
@@ -116,10 +117,11 @@ export class RunningLimit implements LiveLimit {
   readonly #state: LimitState
 
   constructor(parts: RunningLimitParts) {
-    const { identity, name, algorithm, enforced, capacity, cost, seconds, bucketKey, clock, state } = parts
+    const { identity, name, algorithm, scope, enforced, capacity, cost, seconds, bucketKey, clock, state } = parts
     this.identity = identity
     this.name = name
     this.algorithm = algorithm
+    this.scope = scope
     this.enforced = enforced
     this.capacity = { source: capacity.source, constant: capacity.constant }
     this.cost = { source: cost.source, constant: cost.constant }
@@ -161,19 +163,19 @@ export class RunningLimit implements LiveLimit {
     return encodeKey(values.map((value, i) => partOf(value, this.bucketKey[i]?.type)))
   }
 
-  bucket(key: string): LimitBucket {
+  async bucket(key: string): Promise<LimitBucket> {
     const { constant } = this.capacity
-    const found = this.#state.window.peek(key, constant ?? MAX_CAPACITY)
+    const found = await this.#state.window.peek(key, constant ?? MAX_CAPACITY)
     const { used, folded: shared, remaining, resetSeconds, retryAfterSeconds } = found
     if (constant === undefined)
       return { used, shared, remaining: undefined, resetSeconds, retryAfterSeconds: undefined }
     return { used, shared, remaining, resetSeconds, retryAfterSeconds }
   }
 
-  empty(key: string): void {
+  async empty(key: string): Promise<void> {
     const { window, usage } = this.#state
-    const { at, before } = window.peek(key, MAX_CAPACITY)
-    window.forget(key)
+    const { at, before } = await window.peek(key, MAX_CAPACITY)
+    await window.forget(key)
     usage.emptied(at, before)
   }
 

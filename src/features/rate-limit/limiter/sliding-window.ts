@@ -1,8 +1,18 @@
+import type { StoreLoss } from '../../../lib/limit-ledger.js'
 import { type BucketPeek, type BucketView, type Decision, MAX_CAPACITY, undecided } from './decision.js'
 import type { Geometry } from './layout.js'
 import type { Midstate, SipHash } from './siphash.js'
 import type { Sink } from './state.js'
 import type { LimiterStatistics } from './statistics.js'
+
+/** One limit, wherever it counts. What it answers later where it has to ask another process. */
+export interface LimitWindow {
+  /** See `SlidingWindow.take`; `loss`: what a limit over the cluster does when its ledger does not answer. */
+  take(key: string, capacity: number, cost?: number, loss?: StoreLoss): Readonly<Decision> | Promise<Readonly<Decision>>
+  /** See `SlidingWindow.peek` and `forget`. */
+  peek(key: string, capacity: number): BucketPeek | Promise<BucketPeek>
+  forget(key: string): void | Promise<void>
+}
 
 /** Makes the limits of actions. */
 export interface Limiter {

@@ -60,7 +60,10 @@ export class Machine {
   async start(budget = 8 * MEBIBYTE): Promise<Process> {
     const lines: Record<string, unknown>[] = []
     const log = pino({ level: 'debug' }, { write: (text: string) => lines.push(JSON.parse(text)) })
-    const options = { data: this.#folder, limiter: { budget, top_keys: true, checkpoint: 3_600_000 } }
+    const options = {
+      data: this.#folder,
+      limiter: { budget, scope: 'server' as const, top_keys: true, checkpoint: 3_600_000 }
+    }
     const counters = CountersOfLimits.find(options)
     if (counters === undefined) throw new TypeError('nothing is kept')
     const clock = counters.clock(this.world.clock)
