@@ -24,6 +24,7 @@ interface ShownLimit {
   readonly cost: number | null
   readonly cost_expression: string | null
   readonly rate: string
+  readonly scope: 'server' | 'cluster'
   readonly enforce: boolean
   readonly buckets: number
   readonly admitted: number
@@ -174,6 +175,7 @@ function lineOf(limit: ShownLimit): string {
     owner,
     rule,
     capacity,
+    scope,
     capacity_expression,
     cost,
     cost_expression,
@@ -194,7 +196,7 @@ function lineOf(limit: ShownLimit): string {
   ].join(', ')
   const most = printable(String(capacity ?? `(${capacity_expression})`))
   const weight = cost === 1 ? '' : printable(`, cost ${cost ?? `(${cost_expression})`}`)
-  return `${id} ${what}: ${most} in ${rate}${weight}${enforce ? '' : ', not enforced'}; ${counts}`
+  return `${id} ${what}: ${most} in ${rate}${scope === 'cluster' ? ' over the cluster' : ''}${weight}${enforce ? '' : ', not enforced'}; ${counts}`
 }
 
 function bucketLine(bucket: ShownBucket, emptied: boolean): string {

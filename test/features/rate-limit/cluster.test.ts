@@ -1,7 +1,10 @@
 import t, { type Test } from 'tap'
 import { ClusterLimits, clusterLimits, limitScopes } from '../../../src/features/rate-limit/leases/cluster-limits.js'
 import { LimiterTable } from '../../../src/features/rate-limit/limiter/table.js'
+import { actions } from '../../../src/features/registry.js'
 import type { LimitLedger } from '../../../src/lib/limit-ledger.js'
+import { confinedActions } from '../../../src/policy/action.js'
+import { compilePolicy } from '../../../src/policy/compile.js'
 import { provide } from '../../../src/policy/services.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { until } from '../../helpers/until.js'
@@ -233,6 +236,17 @@ t.test('where there is no ledger, and where the options say cluster', async (t) 
   t.match(alone.problems('rate-limit', config({ scope: 'server', on_store_loss: 'open' })), [
     /^warning CONFIG_UNUSED .*on_store_loss/
   ])
+  const agents = compilePolicy(
+    JSON.stringify({ on_http_request: [{ actions: [{ type: 'rate-limit', config: config() }] }] }),
+    {
+      owner: 'tunnel',
+      services: alone.services,
+      keep: { keep: (key, make) => make(JSON.stringify(key)) },
+      actions: confinedActions(actions, 'agent'),
+      unavailable: 'refuse'
+    }
+  )
+  t.match(agents.problems, [{ severity: 'error', path: /scope/, message: /an agent counts by itself/ }])
   const { all } = processes(t, 1)
   const [{ limits }] = all as [Process]
   const byDefault = new Kit('none', {
