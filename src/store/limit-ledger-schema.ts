@@ -108,7 +108,7 @@ create function sluice_limits_bucket(
 ) returns text language plpgsql volatile as $$
 declare
   lease constant bigint := 2100;
-  margin constant bigint := 60;
+  margin constant bigint := 100;
   silent constant bigint := 15000;
   span bigint := e_rate + margin;
   b limit_buckets;

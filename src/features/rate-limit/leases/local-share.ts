@@ -4,7 +4,7 @@ export const TERMS = {
   lease: 2_000,
   ledgerLease: 2_100,
   /** The ledger counts each use for so much longer than `rate`. */
-  margin: 60,
+  margin: 100,
   /** From then on the ledger keeps the share of a member that is silent for it, and after so long it forgets the member. */
   silent: 15_000,
   gone: 900_000,

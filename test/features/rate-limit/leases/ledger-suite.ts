@@ -103,9 +103,9 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
       account: 0,
       granted: 0,
       used: 10,
-      next: 59_660
+      next: 59_700
     })
-    time.now += 59_659
+    time.now += 59_699
     t.match(await a.ask({ want: 1 }), { granted: 0, next: 1, reset: 1 })
     time.now += 1
     t.match(await a.ask({ want: 1 }), { granted: 1, used: 0 })
@@ -132,7 +132,7 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
     time.now += 2_099
     t.match(await b.ask({ want: 10, least: 5 }), { granted: 0, leased: 6, free: 4 })
     time.now += 1
-    t.match(await b.ask({}), { leased: 0, used: 6, free: 4, reset: RATE + 60 })
+    t.match(await b.ask({}), { leased: 0, used: 6, free: 4, reset: RATE + 100 })
     t.match(await a.ask({ account: 1, used: 1, held: 5, want: 1 }), { account: 2, granted: 1, used: 6 })
   })
 
@@ -156,8 +156,8 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
     time.now += 30_000
     await a.ask({ want: 4 })
     await a.ask({ account: 3, used: 4 })
-    t.match(await a.ask({ capacity: 5, want: 1 }), { granted: 0, used: 8, free: 0, next: 30_060 })
-    time.now += 30_060
+    t.match(await a.ask({ capacity: 5, want: 1 }), { granted: 0, used: 8, free: 0, next: 30_100 })
+    time.now += 30_100
     t.match(await a.ask({ capacity: 5, want: 1 }), { granted: 1, used: 4 })
   })
 
@@ -196,7 +196,7 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
   t.test('buckets that are over are removed, and no others', async (t) => {
     const { a, ledger, time } = await two(t)
     for (let i = 0; i < 5; i++) await a.ask({ id: `over${i}`, want: 1 })
-    time.now += RATE + 2_162
+    time.now += RATE + 2_202
     await a.ask({ id: 'used', want: 1 })
     await a.ask({ id: 'used', account: 6, used: 1 })
     for (let i = 0; i < 3; i++) await ledger.sweep()
@@ -223,7 +223,7 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
     await share(a, 0.5)
     await b.ask({ account: 6, used: 5, loss: 'local' })
     t.match(await b.ask({ loss: 'local', want: 5 }), { granted: 0, free: 0 }, 'a has admitted by itself')
-    time.now += RATE + 61
+    time.now += RATE + 101
     await share(a, 0.5)
     await share(b, 0.5)
     await share(a, 0.5)
@@ -244,9 +244,9 @@ export function ledgerSuite(t: TapTest, open: (t: TapTest, time: LedgerTime) => 
   t.test('a ledger that lacks what it has said grants nothing for a window', async (t) => {
     const { a, b, time } = await two(t)
     await a.ask({ want: 1 })
-    t.match(await b.ask({ want: 1 }, { answered: 7 }), { granted: 0, free: 0, next: RATE + 2_160 })
+    t.match(await b.ask({ want: 1 }, { answered: 7 }), { granted: 0, free: 0, next: RATE + 2_200 })
     t.match(await a.ask({ id: 'open', loss: 'open', want: 1 }), { granted: 1 })
-    time.now += RATE + 2_160
+    time.now += RATE + 2_200
     t.match(await b.ask({ want: 1 }), { granted: 1 })
   })
 
