@@ -13,7 +13,14 @@ const POLICY = JSON.stringify({
         { type: 'rate-limit', config: { ...LIMIT, name: 'per client', bucket_key: ["getReqHeader('x-client')[0]"] } },
         {
           type: 'rate-limit',
-          config: { ...LIMIT, name: 'pair', bucket_key: ['req.host', 'req.method'], enforce: false, capacity: 3 }
+          config: {
+            ...LIMIT,
+            name: 'pair',
+            bucket_key: ['req.host', 'req.method'],
+            enforce: false,
+            capacity: 3,
+            scope: 'cluster'
+          }
         }
       ]
     }
@@ -44,7 +51,8 @@ t.test('who is refused is seen, looked up and reset, and goes on', { skip: missi
   t.same(await as('ann', 6), [200, 200, 429, 429, 429, 429])
   const row = list.getByRole('row').filter({ hasText: 'per client' })
   await row.filter({ hasText: 'every other host' }).filter({ hasText: '2 in 60s' }).getByText('5').first().waitFor()
-  await list.getByRole('row').filter({ hasText: 'pair' }).getByText('counts only').waitFor()
+  const pair = list.getByRole('row').filter({ hasText: 'pair' })
+  await pair.filter({ hasText: '3 in 60s, over the cluster' }).getByText('counts only').waitFor()
   await picture('limits')
   await list.getByRole('link', { name: 'per client' }).click()
 

@@ -84,7 +84,7 @@ function List() {
               { title: 'Limit', cell: (/** @type {any} */ row) => row.name },
               { title: 'Owner', cell: (/** @type {any} */ row) => row.owner.name },
               { title: 'Rule', cell: (/** @type {any} */ row) => row.rule },
-              { title: 'Capacity', cell: (/** @type {any} */ row) => html`${capacityOf(row)} in ${row.rate}` },
+              { title: 'Capacity', cell: (/** @type {any} */ row) => html`${capacityOf(row)} in ${row.rate}${row.scope === 'cluster' ? ', over the cluster' : ''}` },
               { title: 'Mode', cell: (/** @type {any} */ row) => html`<${Mode} limit=${row} />` },
               { title: 'Buckets in use', numeric: true, cell: (/** @type {any} */ row) => row.buckets },
               { title: 'Admitted', numeric: true, cell: (/** @type {any} */ row) => row.admitted },
@@ -146,7 +146,7 @@ function One({ id }) {
           ['Admitted', data.admitted],
           ['Refused', data.refused],
           ['Would have refused', data.enforce && data.would_refuse === 0 ? undefined : data.would_refuse],
-          ['Counts', 'each process by itself'],
+          ['Counts', data.scope === 'cluster' ? 'all processes on the store together' : 'each process by itself'],
           ['Policy', html`<code>${data.policy.source}</code> line ${data.policy.line}`],
           ['Id', html`<code>${data.id}</code>`]
         ]}
