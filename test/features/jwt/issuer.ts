@@ -1,4 +1,4 @@
-import { createSecretKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { createSecretKey, generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -22,7 +22,7 @@ export function signer(alg: string, kid?: string): Signer {
 }
 
 function secretOf(alg: string): { privateKey: KeyObject; publicKey: KeyObject } {
-  const key = createSecretKey(Buffer.alloc(Number(alg.slice(2)) / 8, Math.floor(Math.random() * 256)))
+  const key = createSecretKey(randomBytes(Number(alg.slice(2)) / 8))
   return { privateKey: key, publicKey: key }
 }
 
