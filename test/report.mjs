@@ -10,6 +10,8 @@ export class Report {
   #out
   #counts = { passed: 0, failed: 0, skipped: 0 }
   #failures = []
+  /** Files that have failed, in the order in which they did. */
+  #failed = new Set()
 
   constructor(out) {
     this.#out = out
@@ -30,8 +32,23 @@ export class Report {
     else if (this.#counts.failed === before && (code !== 0 || !ok)) this.#fail([name, `ended with ${code}`, ...broken])
     else if (count === 0 && !skipped) this.#fail([name, 'asserted nothing'])
     if (skipped) this.#counts.skipped += 1
+    if (this.#counts.failed > before) this.#failed.add(name)
     const mark = this.#counts.failed > before ? 'not ok' : skipped ? 'skip' : 'ok'
     this.#out.write(`${mark} ${name} (${Math.round(ms)} ms)\n`)
+  }
+
+  /**
+   * The files that have failed, which are to be run once more: tells how, and counts it no more. None when more than `most` have, or
+   * something that `isFile` does not know: then it is not that the machine was busy.
+   */
+  takeFailed(most, isFile) {
+    const files = [...this.#failed]
+    if (files.length > most || !files.every(isFile)) return []
+    for (const { name, diagnosis } of this.#failures) this.#out.write(describe(name, diagnosis))
+    this.#failed.clear()
+    this.#failures = []
+    this.#counts.failed = 0
+    return files
   }
 
   /** Tells the failures and the counts; whether there are none of the former. */

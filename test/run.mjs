@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Report } from './report.mjs'
 
 /**
- * Runs compiled tests: `node test/run.mjs [--jobs N] [--timeout SECONDS] [FILE…]`, all of them without a FILE. Exits with 1
- * when something failed. Each job is a process that runs file after file.
+ * Runs compiled tests: `node test/run.mjs [--jobs N] [--timeout SECONDS] [--again] [FILE…]`, all of them without a FILE. Exits with 1
+ * when something failed. Each job is a process that runs file after file. With --again a few files that failed beside others are told
+ * and run once more by themselves, which decides: the machine may have been busy.
  *
  * A plain `node` runs them, and not `tap run`: that one puts module hooks into every test and every process that a test
  * starts, which makes their start three times as long and runs the product other than its users do.
@@ -15,6 +16,8 @@ import { Report } from './report.mjs'
 
 /** A file that takes too long ends itself and says what it waited for; one that cannot is killed so much later. Seconds. */
 const GRACE = 15
+/** Most files that are run once more: where more have failed, it was not the machine. */
+const MOST_AGAIN = 4
 /** For two cores: while some wait for a time-out or another process, others compute. */
 const JOBS = '3'
 /** What a file has in its text that plans at its top, or looks at all of its process: memory, the event loop, open sockets. */
@@ -25,7 +28,11 @@ const START = join(import.meta.dirname, 'start.cjs')
 const ENDED = /^# Subtest: ended \S+?(, the last)?\n(?: .*\n)*ok .*\n/m
 
 const { values, positionals } = parseArgs({
-  options: { jobs: { type: 'string', default: JOBS }, timeout: { type: 'string', default: '120' } },
+  options: {
+    jobs: { type: 'string', default: JOBS },
+    timeout: { type: 'string', default: '120' },
+    again: { type: 'boolean', default: false }
+  },
   allowPositionals: true
 })
 const timeout = Number(values.timeout)
@@ -143,4 +150,8 @@ function everyTest(folder) {
 }
 
 await Promise.all(Array.from({ length: Number(values.jobs) }, work))
+for (const file of values.again ? report.takeFailed(MOST_AGAIN, existsSync) : []) {
+  console.log(`\n${file} failed beside others, as told above; now by itself:`)
+  await runAlone(file)
+}
 process.exitCode = report.end() ? 0 : 1
