@@ -100,11 +100,8 @@ export class HandedTunnels implements HeldTunnels {
 
   /** Takes what the other process says. */
   receive(message: FromHolder): void {
-    if (message.kind !== 'tunnels') {
-      this.#relayed.receive(message)
-      return
-    }
     this.#relayed.receive(message)
+    if (message.kind !== 'tunnels') return
     this.#version++
     for (const facts of message.begun) {
       // It was paused for a moment.

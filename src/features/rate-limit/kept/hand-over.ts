@@ -1,7 +1,8 @@
 import type { Clock } from '../../../lib/clock.js'
-import { type AdmissionLog, COST_BITS, EMPTIED, LARGE_COST, RECORD_WORDS } from '../limiter/admission-log.js'
+import { type AdmissionLog, EMPTIED } from '../limiter/admission-log.js'
 import type { LimiterTable } from '../limiter/table.js'
 import { Checkpoints } from './checkpoints.js'
+import { admissionsOf } from './reading.js'
 
 /** How often what threads have admitted is taken to the other process. Milliseconds. */
 const EVERY = 20
@@ -37,28 +38,22 @@ export async function handOver(
   await writing.close()
   if (failure !== undefined) throw failure
   const timer = setInterval(() => {
-    const admissions = [...table.logs.values()].flatMap(taken)
+    const admissions = [...table.logs.values()].flatMap((log) => taken(log, clock.monotonic()))
     if (admissions.length > 0) later(admissions)
   }, EVERY).unref()
   return () => clearInterval(timer)
 }
 
-/** What waits in a log, which is done with it. */
-function taken(log: AdmissionLog): Admission[] {
+/** What waits in a log at this moment, monotonic milliseconds; the log is done with it. */
+function taken(log: AdmissionLog, now: number): Admission[] {
   const { records, views } = log.waiting()
   if (records === 0) return []
   const bytes = Buffer.concat(views)
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4)
   const admissions: Admission[] = []
-  for (let at = 0; at < words.length; at += RECORD_WORDS) {
-    const [low = 0, high = 0, packed = 0] = words.subarray(at, at + RECORD_WORDS)
-    let cost = packed % 2 ** COST_BITS
-    if (cost === LARGE_COST) {
-      at += RECORD_WORDS
-      cost = words[at] ?? 0
-    }
+  for (const { low, high, tens, cost } of admissionsOf(words, now)) {
     // Buckets are emptied by the API, which this process has not any more.
-    if (cost !== EMPTIED) admissions.push([low, high, 10 * Math.floor(packed / 2 ** COST_BITS), cost])
+    if (cost !== EMPTIED) admissions.push([low, high, 10 * tens, cost])
   }
   log.take(records)
   return admissions

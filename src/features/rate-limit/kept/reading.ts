@@ -229,8 +229,8 @@ interface Admission {
   cost: number
 }
 
-/** The records of a log; one object that changes. */
-function* admissionsOf(words: Uint32Array, taken: number): Generator<Admission> {
+/** The records of a log, which were taken from it at `taken`, monotonic milliseconds; one object that changes. */
+export function* admissionsOf(words: Uint32Array, taken: number): Generator<Admission> {
   const one: Admission = { low: 0, high: 0, tens: 0, time: 0, cost: 0 }
   for (let at = 0; at < words.length; at += RECORD_WORDS) {
     const about = words[at + 2]!
