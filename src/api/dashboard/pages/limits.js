@@ -84,7 +84,11 @@ function List() {
               { title: 'Limit', cell: (/** @type {any} */ row) => row.name },
               { title: 'Owner', cell: (/** @type {any} */ row) => row.owner.name },
               { title: 'Rule', cell: (/** @type {any} */ row) => row.rule },
-              { title: 'Capacity', cell: (/** @type {any} */ row) => html`${capacityOf(row)} in ${row.rate}${row.scope === 'cluster' ? ', over the cluster' : ''}` },
+              {
+                title: 'Capacity',
+                cell: (/** @type {any} */ row) =>
+                  html`${capacityOf(row)} in ${row.rate}${row.scope === 'cluster' ? ', over the cluster' : ''}`
+              },
               { title: 'Mode', cell: (/** @type {any} */ row) => html`<${Mode} limit=${row} />` },
               { title: 'Buckets in use', numeric: true, cell: (/** @type {any} */ row) => row.buckets },
               { title: 'Admitted', numeric: true, cell: (/** @type {any} */ row) => row.admitted },
