@@ -45,7 +45,7 @@ export class Sampler {
    */
   samples(traceId: string, flow: Flow | undefined): boolean {
     if (this.#threshold === undefined) return false
-    if (this.#threshold !== EVERY && isBelow(traceId, this.#threshold)) return false
+    if (isBelow(traceId, this.#threshold)) return false
     return this.#where === undefined || (flow !== undefined && this.#where(flow))
   }
 }
@@ -61,7 +61,6 @@ function isBelow(id: string, threshold: string): boolean {
   return false
 }
 
-const EVERY = '0'.repeat(RANDOM_DIGITS)
 const RANDOM_VALUES = 16 ** RANDOM_DIGITS
 
 /** The least random digits that are sampled, so that `ratio` of all are (OpenTelemetry, TraceState: probability sampling). */

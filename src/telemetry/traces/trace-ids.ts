@@ -5,6 +5,15 @@ const SPAN_DIGITS = 16
 const STOCK = 4096
 const NO_SPAN = '0'.repeat(SPAN_DIGITS)
 
+/** First half of trace ids, and the texts of `traceparent` that stand around the second one where nothing is sampled here. */
+export interface FirstHalf {
+  /** 16 digits. */
+  readonly digits: string
+  readonly before: string
+  /** Its span id is that half: it needs one that no other span of the trace has, and there is none. */
+  readonly after: string
+}
+
 /**
  * Makes identifiers of traces and spans: random hexadecimal digits in lower case, never all zero (W3C Trace Context 3.2.2). The first
  * half of a trace id is random for each stock of digits and the second half for each trace.
@@ -12,11 +21,11 @@ const NO_SPAN = '0'.repeat(SPAN_DIGITS)
 export class TraceIds {
   readonly #bytes = Buffer.allocUnsafeSlow(STOCK)
   #digits = ''
-  #next = 0
-  #half = NO_SPAN
+  #next = 2 * STOCK
+  #half: FirstHalf = { digits: NO_SPAN, before: '', after: '' }
 
-  /** The first half of the trace id whose second half was made last. 16 digits. */
-  get half(): string {
+  /** Of the trace id whose second half was made last. */
+  get half(): FirstHalf {
     return this.#half
   }
 
@@ -25,8 +34,10 @@ export class TraceIds {
     for (;;) {
       if (this.#next + SPAN_DIGITS > this.#digits.length) {
         this.#digits = randomFillSync(this.#bytes).toString('hex')
-        this.#half = this.#digits.slice(0, SPAN_DIGITS)
+        const digits = ownCopy(this.#digits.slice(0, SPAN_DIGITS))
+        if (digits === NO_SPAN) continue
         this.#next = SPAN_DIGITS
+        this.#half = { digits, before: ownCopy(`00-${digits}`), after: ownCopy(`-${digits}-00`) }
       }
       const at = this.#next
       this.#next = at + SPAN_DIGITS

@@ -10,17 +10,16 @@ import { BothExplainers, PolicyEvents } from './policy-events.js'
 import type { Sampler } from './sampler.js'
 import {
   FLAGS,
-  flagsOf,
   formatTraceparent,
-  isTraceparent,
   parseTraceparent,
+  readFlags,
   readTracestate,
   TRACEPARENT,
   TRACESTATE,
   type TraceContext,
   traceIdOf
 } from './trace-context.js'
-import { ownCopy, TraceIds } from './trace-ids.js'
+import { type FirstHalf, ownCopy, TraceIds } from './trace-ids.js'
 import type { TracedExchange, TracedTry } from './traced-exchange.js'
 
 type Admitted = Flow & { readonly request: FlowRequest }
@@ -63,16 +62,17 @@ export class Tracer {
     const { sampler, propagates } = this.#parts
     const { headers } = flow.request
     const { list } = headers
-    const at = propagates ? fieldAt(list, TRACEPARENT, 0) : -1
-    const text = at !== -1 && fieldAt(list, TRACEPARENT, at + 2) === -1 ? (list[at + 1] as string) : undefined
-    if (text === undefined || !isTraceparent(text)) {
+    if (propagates) findFields(list)
+    const text = propagates && found.parents === 1 ? (list[found.parentAt + 1] as string) : ''
+    const flags = readFlags(text)
+    if (flags === undefined) {
+      const without = propagates && found.parents === 0 && found.states === 0 ? list : undefined
       const id = this.#ids.next()
       const { half } = this.#ids
-      if (!sampler.samples(id, flow)) return new UnsampledTrace(half, id, propagates, at === -1 ? list : undefined)
-      return this.#sampled(flow, begun, { traceId: ownCopy(half + id), spanId: '', flags: FLAGS.sampled }, '')
+      if (!sampler.samples(id, flow)) return new UnsampledTrace(half, id, propagates, without)
+      return this.#sampled(flow, begun, { traceId: ownCopy(half.digits + id), spanId: '', flags: FLAGS.sampled }, '')
     }
-    const flags = flagsOf(text)
-    const state = stateOf(headers)
+    const state = found.states === 0 ? '' : stateOf(headers)
     const sampled = sampler.inherits(flags) ?? sampler.samples(traceIdOf(text), flow)
     if (sampled) {
       const parent = parseTraceparent(text) as TraceContext
@@ -95,7 +95,7 @@ export class Tracer {
     if (flow !== undefined) return
     const id = this.#ids.next()
     if (!this.#parts.sampler.samples(id, undefined)) return
-    const context = { traceId: ownCopy(this.#ids.half + id), spanId: '', flags: FLAGS.sampled }
+    const context = { traceId: ownCopy(this.#ids.half.digits + id), spanId: '', flags: FLAGS.sampled }
     const refused = new SampledTrace({ context, state: '', begun, ids: this.#spanIds, propagates: false })
     this.#parts.take(refused.ended(record, this.#anchor(begun)))
   }
@@ -123,14 +123,26 @@ export class Tracer {
 const LETTER_T = 0x74
 const CASE = 0x20
 
-/** Where in the list, from `from` on, the field of a trace with this name stands; -1: nowhere. Most requests have none. */
-function fieldAt(list: HeaderList, name: typeof TRACEPARENT | typeof TRACESTATE, from: number): number {
-  for (let i = from; i < list.length; i += 2) {
-    const one = list[i] as string
-    if (one.length !== name.length || (one.charCodeAt(0) | CASE) !== LETTER_T) continue
-    if (one === name || one.toLowerCase() === name) return i
+/** What `findFields` found last: one object for all exchanges, because it is read at once and one for each would cost more than the search. */
+const found = { parents: 0, parentAt: 0, states: 0 }
+
+/** Looks for the fields of a trace in one pass. Most requests have none. */
+function findFields(list: HeaderList): void {
+  found.parents = 0
+  found.states = 0
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string
+    if (name.length !== TRACEPARENT.length && name.length !== TRACESTATE.length) continue
+    if ((name.charCodeAt(0) | CASE) !== LETTER_T) continue
+    if (isNamed(name, TRACEPARENT)) {
+      found.parents++
+      found.parentAt = i
+    } else if (isNamed(name, TRACESTATE)) found.states++
   }
-  return -1
+}
+
+function isNamed(name: string, wanted: typeof TRACEPARENT | typeof TRACESTATE): boolean {
+  return name === wanted || (name.length === wanted.length && name.toLowerCase() === wanted)
 }
 
 /** The fields that the span shows or that it is made by, in one pass: look-ups of each would cost more than the span. */
@@ -154,7 +166,6 @@ const CONTENT_TYPE = 'content-type'
 
 /** What is passed on of `tracestate`. A field that says something else or nothing is put in order. */
 function stateOf(headers: HeaderFields): string {
-  if (fieldAt(headers.list, TRACESTATE, 0) === -1) return ''
   const values = headers.values(TRACESTATE)
   const state = readTracestate(values)
   if (state === '') headers.delete(TRACESTATE)
@@ -189,13 +200,13 @@ class PassedTrace implements FlowTrace {
 /** A trace that begins here and of which nothing is made here. Upstreams get its id, unsampled. */
 class UnsampledTrace implements FlowTrace {
   readonly sampled = false
-  readonly #half: string
+  readonly #half: FirstHalf
   readonly #id: string
   readonly #without: HeaderList | undefined
   #written: boolean
 
   /** `half` and `id`: the halves of the trace id. `without`: a list of fields without those of a trace. */
-  constructor(half: string, id: string, propagates: boolean, without: HeaderList | undefined) {
+  constructor(half: FirstHalf, id: string, propagates: boolean, without: HeaderList | undefined) {
     this.#half = half
     this.#id = id
     this.#written = !propagates
@@ -203,14 +214,13 @@ class UnsampledTrace implements FlowTrace {
   }
 
   get traceId(): string {
-    return this.#half + this.#id
+    return this.#half.digits + this.#id
   }
 
   sends(headers: HeaderFields): void {
     if (this.#written) return
     this.#written = true
-    // It needs a span id that no other span of the trace has: there is none.
-    writeTrace(headers, `00-${this.#half}${this.#id}-${this.#id}-00`, '', this.#without)
+    writeTrace(headers, this.#half.before + this.#id + this.#half.after, '', this.#without)
   }
 
   answered(): void {
@@ -218,12 +228,17 @@ class UnsampledTrace implements FlowTrace {
   }
 }
 
-/** Writes the fields of a trace. `without`: a list that is known to have no `traceparent`. */
+/** Writes the fields of a trace. `without`: a list that is known to have none of them. */
 function writeTrace(headers: HeaderFields, parent: string, state: string, without: HeaderList | undefined): void {
+  if (headers.list === without) {
+    headers.append(TRACEPARENT, parent)
+    return
+  }
+  findFields(headers.list)
   // Members of a context that is not believed belong to no trace of ours.
-  if (state === '' && fieldAt(headers.list, TRACESTATE, 0) !== -1) headers.delete(TRACESTATE)
-  if (headers.list === without || fieldAt(headers.list, TRACEPARENT, 0) === -1) headers.append(TRACEPARENT, parent)
-  else headers.set(TRACEPARENT, parent)
+  if (state === '' && found.states > 0) headers.delete(TRACESTATE)
+  if (found.parents > 0) headers.set(TRACEPARENT, parent)
+  else headers.append(TRACEPARENT, parent)
 }
 
 interface SampledParts {
