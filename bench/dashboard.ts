@@ -11,10 +11,10 @@ import { median, table } from './table.js'
 
 /**
  * What an open dashboard costs, and whether it stays usable: requests at a fixed rate against a limit with many buckets, with what the page
- * of traffic reads read by a plain client, and with each page open; before and after each of them with the browser on an empty page.
- * The proxy has one CPU to itself; client, origin and browser share the other one, the browser only what they leave: where two
- * CPUs are threads of one core the browser slows the proxy all the same, and the plain client shows what the proxy itself
- * spends. Then how long the page takes to handle a key that is pressed.
+ * of traffic reads read by a plain client, and with each page open. The proxy has one CPU to itself; client, origin and browser share the
+ * other one, the browser only what they leave. A browser that draws slows whatever runs on the same machine, so that each page is
+ * compared with the same page of another process, which has as much to show and none of the traffic; the plain client is
+ * compared with no page. Then how long the page takes to handle a key that is pressed.
  * `dashboard [SECONDS] [ROUNDS] [RATE] [BUCKETS]`.
  */
 const [seconds = 10, rounds = 3, rate = 5_000, buckets = 1_000_000] = process.argv.slice(2).map(Number)
@@ -25,9 +25,9 @@ const PAGES = ['traffic', 'limits', 'routes'] as const
 /** Requests a second while the buckets are filled. */
 const FILLING = 12_000
 /** Seconds of traffic after a page was opened, which are not counted. */
-const SETTLING = 6
-/** The same for an empty page. */
-const QUIET_SETTLING = 2
+const SETTLING = 4
+/** Requests a second that the other process has to show: more than the page of traffic shows. */
+const SHOWN = 50
 /** Keys that are pressed to measure how long each takes. */
 const PRESSED = 40
 const run = promisify(execFile)
@@ -69,17 +69,28 @@ const { plain } = await new Promise<{ plain: number }>((resolve, reject) => {
 })
 if (findProgram('taskset') !== undefined)
   execFileSync('taskset', ['-acp', '1', String(process.pid)], { stdio: 'ignore' })
-const [traffic, api] = [await freePort(), await freePort()]
-const env = { SLUICE_API_KEY: KEY, SLUICE_DATA: ':memory:', SLUICE_ACCESS_LOG: 'false' }
-const addresses = ['--listen', `127.0.0.1:${traffic}`, '--api', `127.0.0.1:${api}`, '--policy', policy]
-const words = [MAIN, 'start', ...addresses, '--upstream', `http://127.0.0.1:${plain}`]
-const sluice = await startProgram(process.execPath, words, api, { cpu: 0, env })
-const pid = sluice.child.pid ?? 0
+
+async function startSluice(cpu: number) {
+  const [traffic, api] = [await freePort(), await freePort()]
+  const env = { SLUICE_API_KEY: KEY, SLUICE_DATA: ':memory:', SLUICE_ACCESS_LOG: 'false' }
+  const addresses = ['--listen', `127.0.0.1:${traffic}`, '--api', `127.0.0.1:${api}`, '--policy', policy]
+  const words = [MAIN, 'start', ...addresses, '--upstream', `http://127.0.0.1:${plain}`]
+  return { traffic, api, program: await startProgram(process.execPath, words, api, { cpu, env }) }
+}
+const own = await startSluice(0)
+const other = await startSluice(1)
+const pid = own.program.child.pid ?? 0
+
+function startLoad(port: number, perSecond: number, lasting: number) {
+  return run(process.execPath, [CLIENT, String(port), String(perSecond), String(lasting), '32', String(buckets)])
+}
 
 async function paced(perSecond: number, lasting: number): Promise<Paced> {
   const before = cpuSeconds(pid)
-  const args = [CLIENT, String(traffic), String(perSecond), String(lasting), '32', String(buckets)]
-  const { stdout } = await run(process.execPath, args)
+  const [{ stdout }] = await Promise.all([
+    startLoad(own.traffic, perSecond, lasting),
+    startLoad(other.traffic, SHOWN, lasting)
+  ])
   const { p50, p99, errors, requests } = JSON.parse(stdout) as Paced & { readonly requests: number }
   return { p50, p99, errors, cpu: ((cpuSeconds(pid) - before) * 1e6) / requests }
 }
@@ -108,7 +119,7 @@ const filled = residentMegabytes(pid)
 async function readAsThePage(): Promise<() => void> {
   const ending = new AbortController()
   for (const path of ['/exchanges/stream?rate=20&explain=true', '/traffic/stream']) {
-    const url = `http://127.0.0.1:${api}${path}`
+    const url = `http://127.0.0.1:${own.api}${path}`
     const answer = await fetch(url, {
       headers: { authorization: `Bearer ${KEY}`, 'ngrok-version': '2' },
       signal: ending.signal
@@ -120,60 +131,67 @@ async function readAsThePage(): Promise<() => void> {
 }
 
 const browser = await chromium.launch({ executablePath: polite, args: ['--no-sandbox', '--disable-gpu'] })
-const page = await browser.newPage()
-await page.goto(`http://127.0.0.1:${api}/`)
-await page.getByLabel('API key').fill(KEY)
-await page.getByRole('button', { name: 'Sign in' }).click()
-await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+
+/** A signed-in browser window: cookies do not tell ports of one host apart. */
+async function openPage(api: number): Promise<Page> {
+  const page = await (await browser.newContext()).newPage()
+  await page.goto(`http://127.0.0.1:${api}/`)
+  await page.getByLabel('API key').fill(KEY)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+  await page.goto('about:blank')
+  return page
+}
+const page = await openPage(own.api)
+const otherPage = await openPage(other.api)
 
 const PLAIN_CLIENT = 'traffic, no browser'
-const QUIET = 'none'
 const shown = [PLAIN_CLIENT, ...PAGES] as const
 interface Sample extends Paced {
-  /** Right before and after it, with an empty page. */
-  readonly quiet: readonly Paced[]
+  /** Right before and after it, with what it is compared with. */
+  readonly beside: readonly Paced[]
 }
-const samples = new Map<string, Sample[]>([QUIET, ...shown].map((name) => [name, []]))
+const samples = new Map<string, Sample[]>(shown.map((name) => [name, []]))
 
-async function sampled(name: (typeof shown)[number] | typeof QUIET): Promise<Paced> {
+async function sampled(name: (typeof shown)[number], isOwn: boolean): Promise<Paced> {
+  const [process, window] = isOwn ? [own, page] : [other, otherPage]
   const shows = PAGES.some((one) => one === name)
-  await page.goto(shows ? `http://127.0.0.1:${api}/#/${name}` : 'about:blank')
-  if (shows) await page.locator('h1').waitFor()
-  const end = name === PLAIN_CLIENT ? await readAsThePage() : undefined
+  if (shows) {
+    await window.goto(`http://127.0.0.1:${process.api}/#/${name}`)
+    await window.locator('h1').waitFor()
+  }
+  const end = name === PLAIN_CLIENT && isOwn ? await readAsThePage() : undefined
   // A page that was just opened: what it loads is not what it costs while it is open.
-  await paced(rate, name === QUIET ? QUIET_SETTLING : SETTLING)
+  await paced(rate, SETTLING)
   const sample = await paced(rate, seconds)
   end?.()
+  await window.goto('about:blank')
   return sample
 }
 
 for (let round = 0; round <= rounds; round++) {
-  let before = await sampled(QUIET)
   for (const name of shown) {
-    const sample = await sampled(name)
-    const after = await sampled(QUIET)
+    const before = await sampled(name, false)
+    const sample = await sampled(name, true)
+    const after = await sampled(name, false)
     // The first round warms up.
-    if (round > 0) {
-      samples.get(name)?.push({ ...sample, quiet: [before, after] })
-      samples.get(QUIET)?.push({ ...after, quiet: [before] })
-    }
-    before = after
+    if (round > 0) samples.get(name)?.push({ ...sample, beside: [before, after] })
   }
 }
 const after = residentMegabytes(pid)
 
 const delays = new Map<string, readonly number[]>()
 for (const name of PAGES) {
-  await page.goto(`http://127.0.0.1:${api}/#/${name}`)
+  await page.goto(`http://127.0.0.1:${own.api}/#/${name}`)
   await page.locator('main input').first().waitFor()
   const load = paced(rate, 8)
   delays.set(name, await keyDelays(page))
   await load
 }
 
-const beside = (list: readonly Sample[], read: (sample: Paced) => number, digits: number) => {
+const compared = (list: readonly Sample[], read: (sample: Paced) => number, digits: number) => {
   const ratios = list.map(
-    (sample) => (read(sample) * sample.quiet.length) / sample.quiet.reduce((sum, one) => sum + read(one), 0)
+    (sample) => (read(sample) * sample.beside.length) / sample.beside.reduce((sum, one) => sum + read(one), 0)
   )
   return `${median(list.map(read)).toFixed(digits)} (×${median(ratios).toFixed(2)})`
 }
@@ -184,9 +202,9 @@ table(
     const keys = delays.get(name)
     return [
       name,
-      beside(list, ({ p50 }) => p50, 2),
-      beside(list, ({ p99 }) => p99, 2),
-      beside(list, ({ cpu }) => cpu, 1),
+      compared(list, ({ p50 }) => p50, 2),
+      compared(list, ({ p99 }) => p99, 2),
+      compared(list, ({ cpu }) => cpu, 1),
       String(list.reduce((sum, { errors }) => sum + errors, 0)),
       keys === undefined ? '' : `${keys[Math.floor(keys.length * 0.95)]?.toFixed(0)} / ${keys.at(-1)?.toFixed(0)}`
     ]
@@ -194,6 +212,7 @@ table(
 )
 console.log(`memory of the process: ${filled.toFixed(0)} MiB when filled, ${after.toFixed(0)} MiB at the end`)
 await browser.close()
-await sluice.stop()
+await own.program.stop()
+await other.program.stop()
 await origin.terminate()
 rmSync(folder, { recursive: true, force: true })

@@ -3,21 +3,26 @@ export interface LoopHold<T> {
   readonly value: T
   /** Turns of the loop in the meantime. */
   readonly turns: number
-  /** The longest time between two of them, in milliseconds. */
+  /** The most work between two of them, in milliseconds of CPU: what other processes do at the time does not count. */
   readonly longest: number
-  /** All of it, in milliseconds. */
+  /** All of it, in milliseconds of CPU. */
   readonly took: number
 }
 
-/** Does `work`, which may wait, and looks how often and how late the loop has its turns beside it. */
+function worked(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1_000
+}
+
+/** Does `work`, which may wait, and looks how often the loop has its turns beside it, and after how much work. */
 async function loopHold<T>(work: () => Promise<T>): Promise<LoopHold<T>> {
   let turns = 0
   let longest = 0
-  const begun = performance.now()
+  const begun = worked()
   let last = begun
   let done = false
   const turn = () => {
-    const now = performance.now()
+    const now = worked()
     longest = Math.max(longest, now - last)
     last = now
     turns++
@@ -26,7 +31,7 @@ async function loopHold<T>(work: () => Promise<T>): Promise<LoopHold<T>> {
   setImmediate(turn)
   const value = await work()
   done = true
-  const ended = performance.now()
+  const ended = worked()
   longest = Math.max(longest, ended - last)
   return { value, turns, longest, took: ended - begun }
 }
@@ -36,7 +41,7 @@ export function turnsOf({ took }: Pick<LoopHold<unknown>, 'took'>): number {
   return Math.floor(took / 4)
 }
 
-/** The least of several runs: the machine may be busy with something else in one of them. */
+/** The least of several runs: threads of the process may have been busy with something else in one of them. */
 export async function leastHold<T>(work: () => Promise<T>, runs = 3): Promise<LoopHold<T>> {
   let best = await loopHold(work)
   for (let run = 1; run < runs; run++) {
