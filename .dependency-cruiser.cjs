@@ -17,7 +17,7 @@ const HOUSE = {
   runtime: ['features', 'policy', 'expression', 'flow', 'lib'],
   telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
-  workbench: ['resources', 'proxy', 'runtime', 'telemetry', 'policy', 'expression', 'schema', 'flow', 'lib'],
+  workbench: ['proxy', 'runtime', 'telemetry', 'policy', 'expression', 'schema', 'flow', 'lib'],
   resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],

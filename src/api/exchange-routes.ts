@@ -59,7 +59,7 @@ export function addExchanges(router: Router, account: Account): void {
   })
   route(router, 'GET', EXCHANGE_PATH, {}, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply, account).send(exchanges.get(parameter(pathOf(request), 'id'), callOf(request)))
+    return serving(reply, account).send(await exchanges.get(parameter(pathOf(request), 'id'), callOf(request)))
   })
   route(router, 'POST', REPLAY_PATH, { body: 'optional' }, async (request, reply) => {
     queryOf(request, [])

@@ -149,12 +149,7 @@ async function prepare(
   const testPolicy = policyTesting({ geo: policies.geo })
   const siteReader = siteReaderOf(options, host, policies.services, testPolicy)
   const labs = runningLabs(options, foundation, policies.geo)
-  const { recorder, source } = openRecorder(options, foundation, {
-    dataPlane,
-    labs,
-    ...policies,
-    elsewhere: host.threads !== undefined
-  })
+  const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
   const opened = {
     labs,
     exchanges: source,
@@ -168,7 +163,7 @@ async function prepare(
     ...policies,
     ...events
   }
-  const threads = dataPlane.begin(events.events, policies.login.ended, cluster)
+  const threads = dataPlane.begin({ events: events.events, ended: policies.login.ended, cluster, recorder })
   telemetry.measures(() => threads?.count() ?? Promise.resolve())
   const controlled = await openControlPlane(options, host, foundation, { ...opened, threads })
   const { control } = controlled

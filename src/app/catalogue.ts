@@ -46,7 +46,7 @@ import { agentAuthorityErrors, agentListenerErrors } from '../tunnel/agents/list
 import { agentErrors } from '../tunnel/client/connection.js'
 import { streamErrors } from '../tunnel/protocol/stream-errors.js'
 import { exchangeFileErrors } from '../workbench/recorder/exchange-file.js'
-import { recorderErrors } from '../workbench/recorder/exchange-recorder.js'
+import { recorderErrors } from '../workbench/recorder/recorder-settings.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
 

@@ -12,10 +12,10 @@ import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
+import { recorderSettings } from '../workbench/recorder/recorder-settings.js'
 import { sharesListener } from './agents.js'
 import { startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
-import { recorderSettings } from './recorder.js'
 import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
 import { type TrafficThreads, withoutThreads } from './threads.js'
 
@@ -73,7 +73,7 @@ export function filesOf(
     }
     const [against] = threads === undefined ? [] : withoutThreads(options)
     if (against !== undefined) throw new CodedError(startErrors.WORKERS, against)
-    const recording = recorder.prepare(recorderSettings(options))
+    const recording = recorder.prepare(recorderSettings(options.recorder))
     const policy =
       path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }
     const units = fileUnits({

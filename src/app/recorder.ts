@@ -28,10 +28,10 @@ import {
   pastOfArchive,
   refusals
 } from '../workbench/recorder/comparison.js'
-import { type ExchangeCondition, exchangeFilter, requestFilter } from '../workbench/recorder/exchange-conditions.js'
-import { ExchangeRecorder, type RecorderSettings } from '../workbench/recorder/exchange-recorder.js'
+import { type ExchangeCondition, exchangeFilter } from '../workbench/recorder/exchange-conditions.js'
+import { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { EXPLAIN_HEADER } from '../workbench/recorder/explain-keys.js'
-import { sampleOf } from '../workbench/recorder/follower-sample.js'
+import { followerOf } from '../workbench/recorder/followers.js'
 import { harOf, readHar, readHarLines } from '../workbench/recorder/har.js'
 import {
   bytesOf,
@@ -41,33 +41,26 @@ import {
   shownExchange,
   urlOf
 } from '../workbench/recorder/recorded-exchange.js'
+import { recorderSettings } from '../workbench/recorder/recorder-settings.js'
 import { withCapacity } from '../workbench/tests/mutants.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenRunningLab } from './explain.js'
 import type { Foundation } from './foundation.js'
 
-/** What the options say of the recorder. */
-export function recorderSettings({ recorder }: Options): RecorderSettings {
-  const { where, explain, memory, bodies, file, file_bytes } = recorder
-  return { where, explain, memory, bodies, file, fileBytes: file_bytes }
-}
-
 interface RecorderStage {
   readonly dataPlane: DataPlane
   readonly services: PolicyServices
   readonly labs: OpenRunningLab
-  /** Do other threads carry the traffic? Then no exchange comes by here. */
-  readonly elsewhere: boolean
 }
 
 /** The recorder, which looks at traffic from now on, and what the API does with it. Throws what is wrong with its options. */
 export function openRecorder(
   options: Options,
   { clock, log, publicUrl, observers, lifecycle, holder }: Foundation,
-  { dataPlane, services, labs, elsewhere }: RecorderStage
+  { dataPlane, services, labs }: RecorderStage
 ): { readonly recorder: ExchangeRecorder; readonly source: ExchangeSource } {
   const { expressions } = services
-  const settings = recorderSettings(options)
+  const settings = recorderSettings(options.recorder)
   const recorder = new ExchangeRecorder({ observers, clock, expressions, settings, baseUrl: publicUrl.read, log })
   lifecycle.opens({ recorder })
   const replayer = new Replayer(recorder, dataPlane.traffic, clock)
@@ -78,27 +71,11 @@ export function openRecorder(
   const policyKeys = () =>
     [...holder.current().plan.units].flatMap(([key, { kind }]) => (kind === 'policy' ? [key] : []))
   const comparer = new Comparer(labs, policyText, policyKeys)
-  const source = new RecorderSource({
-    elsewhere,
-    recorder,
-    clock,
-    expressions,
-    baseUrl: publicUrl.read,
-    replayer,
-    comparer
-  })
+  const source = new RecorderSource({ recorder, clock, expressions, baseUrl: publicUrl.read, replayer, comparer })
   return { recorder, source }
 }
 
-/** Fails with a ControlError where other threads carry the traffic, whose exchanges nothing here sees. */
-export function mustBeHere(elsewhere: boolean): void {
-  if (!elsewhere) return
-  const message = 'threads carry the traffic (workers): their exchanges are not seen here'
-  throw new ControlError(controlErrors.EXCHANGES_ELSEWHERE, message)
-}
-
 interface SourceParts {
-  readonly elsewhere: boolean
   readonly recorder: ExchangeRecorder
   readonly clock: Foundation['clock']
   readonly expressions: PolicyServices['expressions']
@@ -140,8 +117,8 @@ class RecorderSource implements ExchangeSource {
     }
   }
 
-  get(id: string): Json | undefined {
-    const recorded = this.#parts.recorder.ring.get(id)
+  async get(id: string): Promise<Json | undefined> {
+    const recorded = await this.#recorded(id)
     return recorded === undefined ? undefined : this.#shown(recorded)
   }
 
@@ -155,28 +132,20 @@ class RecorderSource implements ExchangeSource {
   }
 
   follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing {
-    mustBeHere(this.#parts.elsewhere)
     const { explain, rate, take, leftOut, over } = options
     const { recorder, clock } = this.#parts
-    const where = this.#filter(criteria)
-    const meansAll = Object.values(criteria).every((value) => value === undefined)
-    const requests = requestFilter(criteria)
-    return recorder.follow({
-      ...sampleOf({ clock, rate, explain, requests, meansAll, leftOut }),
-      where: meansAll ? undefined : where,
-      over,
-      take: (recorded) => take(this.#shown(recorded))
-    })
+    const following = { query: criteria, explain, rate }
+    const calls = { clock, leftOut, over, take: (recorded: RecordedExchange) => take(this.#shown(recorded)) }
+    return recorder.follow(followerOf(following, this.#filter(criteria), calls), following)
   }
 
   makeKey(lasting: number) {
-    mustBeHere(this.#parts.elsewhere)
     const made = this.#parts.recorder.makeKey(lasting)
-    return made === undefined ? undefined : { header: EXPLAIN_HEADER, ...made }
+    return made === undefined ? undefined : { header: EXPLAIN_HEADER, key: made.key, endsAt: made.endsAt }
   }
 
   async replay(id: string, edits: ReplayEdits): Promise<Json> {
-    const recorded = this.#parts.recorder.ring.get(id)
+    const recorded = await this.#recorded(id)
     if (recorded === undefined) throw notFound(`exchange ${id}`)
     return this.#shown(await this.#parts.replayer.replay(recorded, edits))
   }
@@ -192,6 +161,14 @@ class RecorderSource implements ExchangeSource {
     return await this.#parts.comparer.compare(past, request)
   }
 
+  async #recorded(id: string): Promise<RecordedExchange | undefined> {
+    const { recorder } = this.#parts
+    const there = recorder.ring.get(id)
+    if (there !== undefined) return there
+    await recorder.settle()
+    return recorder.ring.get(id)
+  }
+
   #shown(recorded: RecordedExchange): Json {
     return shownExchange(recorded, this.#parts.baseUrl()) as Json
   }
@@ -199,6 +176,7 @@ class RecorderSource implements ExchangeSource {
   /** The newest first. */
   async #find(criteria: ExchangeCriteria, limit: number, before: string | undefined): Promise<RecordedExchange[]> {
     const filter = this.#filter(criteria)
+    await this.#parts.recorder.settle()
     const slices = new Slices()
     const found: RecordedExchange[] = []
     for (const recorded of this.#parts.recorder.ring.newest(before)) {

@@ -18,7 +18,6 @@ import type { ShadowExample } from '../workbench/shadow/tally.js'
 import { unknown } from '../workbench/shadow/trial.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
-import { mustBeHere } from './recorder.js'
 import { ComposedCandidate } from './shadow-candidate.js'
 import { ShadowLimits } from './shadow-limits.js'
 
@@ -97,7 +96,7 @@ export class RunningShadows implements ShadowRunner {
     wanted: ShadowCandidate,
     settings: ShadowSettings
   ): Promise<{ readonly id: string; readonly shadow: Json }> {
-    mustBeHere(this.#parts.elsewhere)
+    this.#mustBeHere()
     this.#mustHaveRoom()
     const { holder, log } = this.#parts
     const bench = this.#bench(settings)
@@ -111,7 +110,7 @@ export class RunningShadows implements ShadowRunner {
   }
 
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
-    mustBeHere(this.#parts.elsewhere)
+    this.#mustBeHere()
     const bench = this.#bench(settings)
     const candidate: Candidate = { routes, on: (running) => new ShadowSnapshot(base, running, bench.parts) }
     const { run, stop } = this.#observe(candidate, settings, bench, () => undefined, '')
@@ -250,6 +249,13 @@ export class RunningShadows implements ShadowRunner {
         counted.until = endOfMillisecond(() => clock.monotonic())
       }
     }
+  }
+
+  /** Fails where other threads carry the traffic: no exchange comes by here. */
+  #mustBeHere(): void {
+    if (!this.#parts.elsewhere) return
+    const message = 'threads carry the traffic (workers): nothing can be tried beside it'
+    throw new ControlError(controlErrors.EXCHANGES_ELSEWHERE, message)
   }
 
   #mustHaveRoom(): void {

@@ -87,7 +87,7 @@ export class ThreadLink {
   }
 
   /** The other thread has dealt with so many bytes. */
-  taken(what: TakenKind, bytes: number): void {
+  taken(what: Exclude<TakenKind, 'exchanges'>, bytes: number): void {
     if (what === 'lines') this.#lines.taken(bytes)
     else if (what === 'access') this.#access.taken(bytes)
     else if (what === 'traces') this.#traces.taken(bytes)

@@ -16,6 +16,7 @@ import type { LoopDelays } from '../telemetry/process-health.js'
 import type { CountedTraffic } from '../telemetry/relayed-traffic.js'
 import type { TracedExchange } from '../telemetry/traces/traced-exchange.js'
 import type { Subscribed } from '../telemetry/traffic-events.js'
+import type { FromThreadRecorder, ToThreadRecorder } from '../workbench/recorder/recording-threads.js'
 import type { FromThreadLedger, ThreadMember, ToThreadLedger } from './thread-ledger.js'
 
 /** What a thread that carries traffic begins with. Plain data. */
@@ -39,13 +40,14 @@ export interface TrafficThreadData {
 }
 
 /** What is dealt with in the order in which it comes, within a bound of bytes. */
-export type TakenKind = 'lines' | 'events' | 'access' | 'traces'
+export type TakenKind = 'lines' | 'events' | 'access' | 'traces' | 'exchanges'
 
 /** What the thread of the control plane sends to one that carries traffic. */
 export type ToTrafficThread =
   | ToReplica
   | ToServing
   | ToThreadLedger
+  | ToThreadRecorder
   /** From now on these options count, as far as a reload applies them. */
   | { readonly kind: 'options'; readonly options: Options }
   | { readonly kind: 'ticket-keys'; readonly keys: Uint8Array }
@@ -107,6 +109,7 @@ export type FromTrafficThread =
   | FromReplica
   | FromServing
   | FromThreadLedger
+  | FromThreadRecorder
   /** What limits have counted that have decided since the message before, by their identity. */
   | { readonly kind: 'limits'; readonly limits: ReadonlyMap<string, LimitNumbers> }
   /** `answers`: what has asked, and how the thread is. It comes after the numbers of limits. */

@@ -32,6 +32,7 @@ import { observeWorkers, type UpstreamState, type WorkerCounts } from '../teleme
 import { CountedElsewhere } from '../telemetry/relayed-traffic.js'
 import type { SpanExporter } from '../telemetry/traces/span-exporter.js'
 import type { Subscribed } from '../telemetry/traffic-events.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { CarryingThread } from './carrying-thread.js'
 import type { ServerHealth } from './data-plane.js'
 import { LedgerForThreads, type ThreadMember } from './thread-ledger.js'
@@ -71,6 +72,8 @@ interface ThreadsParts {
   readonly spans: SpanIntake | undefined
   /** Logins that were ended. */
   readonly ended: EndedSessions
+  /** Keeps what threads record. */
+  readonly recorder: ExchangeRecorder
   /** The ledger of limits, and who a new thread is to it; undefined: the process is alone on its store. */
   readonly cluster: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
   readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
@@ -91,18 +94,10 @@ const COUNT_WITHIN = 250
 const DRAIN_BESIDE = 3_000
 
 /** Why traffic must be carried by one thread with these options: what threads cannot do. Empty: nothing stands against several. */
-export function withoutThreads({
-  agents,
-  listeners,
-  recorder
-}: Pick<Options, 'agents' | 'listeners' | 'recorder'>): string[] {
-  const same = ({ listen }: Options['listeners'][number]) =>
-    listen.host === agents?.host && listen.port === agents.port && agents.port !== 0
-  const reasons: string[] = []
-  if (listeners.some(same))
-    reasons.push('agents: they cannot share a listener of traffic with threads; give them an address of their own')
-  if (recorder.where !== undefined) reasons.push('recorder.where: what threads serve cannot be recorded; leave it out')
-  return reasons
+export function withoutThreads({ agents, listeners }: Pick<Options, 'agents' | 'listeners'>): string[] {
+  if (agents === undefined || agents.port === 0) return []
+  if (!listeners.some(({ listen }) => listen.host === agents.host && listen.port === agents.port)) return []
+  return ['agents: they cannot share a listener of traffic with threads; give them an address of their own']
 }
 
 /** For each thread that serves: those that may be about to end after a failure, and all that may be there. */
@@ -159,6 +154,7 @@ export class TrafficThreads implements ServerHealth {
     this.#ledger =
       cluster === undefined ? undefined : new LedgerForThreads(cluster.ledger, (message) => this.#send(message))
     this.#tunnels = new TunnelDirectory(parts.tunnels, (message) => this.#send(message))
+    parts.recorder.joins({ send: (message) => this.#send(message), settle: () => this.count() })
     parts.records.follow((memory) => this.#send({ kind: 'records', memory }))
     observeWorkers(
       metrics.registry,
@@ -193,7 +189,7 @@ export class TrafficThreads implements ServerHealth {
   /** The threads that there are, as they are now. */
   async workers(): Promise<WorkerState[]> {
     await this.count()
-    const loads = this.#parts.dealer.loads
+    const { loads } = this.#parts.dealer
     const shown = [...this.#threads.values()].map((thread) => thread.shown(loads.get(thread) ?? 0))
     return shown.sort((a, b) => a.worker - b.worker)
   }
@@ -271,7 +267,8 @@ export class TrafficThreads implements ServerHealth {
     })
     thread.send({ kind: 'records', memory: this.#parts.records.all() })
     thread.send(this.#tunnels.all())
-    for (const message of [this.#subscribed, this.#challenges]) if (message !== undefined) thread.send(message)
+    const standing = [this.#subscribed, this.#challenges, ...this.#parts.recorder.standing()]
+    for (const message of standing) if (message !== undefined) thread.send(message)
     for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
     for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
     const stop = this.#parts.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
@@ -281,7 +278,7 @@ export class TrafficThreads implements ServerHealth {
   }
 
   #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
-    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans } = this.#parts
+    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans, recorder } = this.#parts
     switch (message.kind) {
       case 'serving':
         thread.serves = true
@@ -319,6 +316,11 @@ export class TrafficThreads implements ServerHealth {
         for (const traced of message.traced) spans?.take(traced)
         if (message.dropped > 0) spans?.lost(message.dropped)
         thread.send({ kind: 'taken', what: 'traces', bytes: message.bytes })
+        return
+      case 'exchanges':
+      case 'left-out':
+        recorder.receive(message)
+        if (message.kind === 'exchanges') thread.send({ kind: 'taken', what: 'exchanges', bytes: message.bytes })
         return
       case 'open-tunnel':
       case 'pipe-bytes':

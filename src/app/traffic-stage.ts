@@ -16,6 +16,7 @@ import type { FromServing } from '../proxy/threads/protocol.js'
 import type { HeldTunnels } from '../proxy/threads/tunnel-outlet.js'
 import { OwnTicketKeys } from '../proxy/ticket-keys.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { sharesListener } from './agents.js'
 import type { OpenClusterLimits } from './cluster-limits.js'
 import { type DataPlane, developmentIdentity, openDataPlane, type SharedListener } from './data-plane.js'
@@ -32,6 +33,14 @@ interface TrafficStage {
   readonly telemetry: Pick<OpenTelemetry, 'tracer' | 'spans'>
 }
 
+/** What threads that carry traffic work with, beside the data plane. */
+interface BesideThreads {
+  readonly events: Events
+  readonly ended: EndedSessions
+  readonly cluster: OpenClusterLimits
+  readonly recorder: ExchangeRecorder
+}
+
 /** The data plane of a process, with the threads that carry its traffic, if there are any. */
 interface OpenTraffic extends DataPlane {
   /** What all threads have together; absent: there is one thread. */
@@ -40,7 +49,7 @@ interface OpenTraffic extends DataPlane {
   /** Those of agents that are connected here, or were just now to the process whose place this one takes. */
   readonly tunnels: HeldTunnels
   /** Starts the threads; undefined: this thread carries traffic itself. */
-  begin(events: Events, ended: EndedSessions, cluster: OpenClusterLimits): TrafficThreads | undefined
+  begin(beside: BesideThreads): TrafficThreads | undefined
 }
 
 /** Of this thread among those that share records. */
@@ -99,7 +108,7 @@ export async function openTraffic(
     ticketKeys,
     tunnels,
     records,
-    begin(events, ended, cluster) {
+    begin({ events, ended, cluster, recorder }) {
       if (wanted === undefined || dealer === undefined || records === undefined) return undefined
       const { size, heap, ...output } = wanted
       const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development }
@@ -124,6 +133,7 @@ export async function openTraffic(
         tunnels,
         spans,
         ended,
+        recorder,
         cluster: cluster.threads,
         challenges
       }

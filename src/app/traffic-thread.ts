@@ -26,6 +26,7 @@ import { openPolicyServices } from './server-services.js'
 import { type ThreadLimits, threadLimits } from './thread-ledger.js'
 import { ThreadLink } from './thread-link.js'
 import type { FromTrafficThread, ThreadState, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
+import { ThreadRecorder } from './thread-recorder.js'
 import { threadTracing } from './tracing.js'
 import { createTrafficFoundation } from './traffic-foundation.js'
 import { upstreamStates } from './upstream-states.js'
@@ -116,6 +117,7 @@ export async function openTrafficThread(
   const { services, guests, login } = await openPolicyServices(options, parts)
   accessLog.choose(options, services.expressions)
   telemetry.choose(services.expressions)
+  const recorder = new ThreadRecorder(options, { ...foundation, expressions: services.expressions }, post)
   login.ended.relay(async (sessions) => void (await link.ask({ about: 'ended-logins', sessions })))
   const replica = new Replica(
     {
@@ -140,7 +142,10 @@ export async function openTrafficThread(
     const changed = limits.changed(clock.monotonic())
     if (changed.size > 0) post({ kind: 'limits', limits: changed })
   }
-  setInterval(report, REPORT_EVERY)
+  setInterval(() => {
+    report()
+    recorder.flush()
+  }, REPORT_EVERY)
   setInterval(reportLimits, LIMITS_EVERY)
   setInterval(() => void login.ended.forget().catch(() => undefined), FORGET_EVERY)
   return new OpenTrafficThread({
@@ -158,6 +163,7 @@ export async function openTrafficThread(
     report,
     reportLimits,
     cluster,
+    recorder,
     ended
   })
 }
@@ -177,6 +183,7 @@ interface Parts {
   readonly report: (serial?: number) => void
   readonly reportLimits: () => void
   readonly cluster: ThreadLimits
+  readonly recorder: ThreadRecorder
   readonly ended: () => void
 }
 
@@ -189,7 +196,8 @@ class OpenTrafficThread implements TrafficThread {
   }
 
   receive(message: ToTrafficThread): void {
-    const { link, live, dataPlane, replica, inlet, given, events, login, checks, report, reportLimits } = this.#parts
+    const { link, live, dataPlane, replica, inlet, given, events, login, checks, report, reportLimits, recorder } =
+      this.#parts
     switch (message.kind) {
       case 'port':
       case 'closed':
@@ -200,6 +208,12 @@ class OpenTrafficThread implements TrafficThread {
         return
       case 'options':
         live.take(message.options)
+        recorder.take(message.options)
+        return
+      case 'follow':
+      case 'unfollow':
+      case 'explain-key':
+        recorder.receive(message)
         return
       case 'ticket-keys':
         given.keys = Buffer.from(message.keys)
@@ -212,7 +226,8 @@ class OpenTrafficThread implements TrafficThread {
         events.follow(message.subscriptions)
         return
       case 'taken':
-        link.taken(message.what, message.bytes)
+        if (message.what === 'exchanges') recorder.taken(message.bytes)
+        else link.taken(message.what, message.bytes)
         return
       case 'answer':
         link.answered(message)
@@ -243,6 +258,7 @@ class OpenTrafficThread implements TrafficThread {
         login.ended.learn(message.news)
         return
       case 'count':
+        recorder.flush()
         if (message.limits) reportLimits()
         report(message.serial)
         return
@@ -285,6 +301,7 @@ class OpenTrafficThread implements TrafficThread {
   #flush(): void {
     const { link, events, report, reportLimits } = this.#parts
     events.flush()
+    this.#parts.recorder.flush()
     reportLimits()
     report()
     link.flush()

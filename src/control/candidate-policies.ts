@@ -1,4 +1,4 @@
-import { policyKey } from '../resources/units.js'
+import { policyKey } from '../runtime/plan.js'
 import { listOf, membersOf, nameOf, refused, textOf } from './request-body.js'
 
 /** Policies instead of those that serve, by the keys of their units. `source`: the route that a message names. */

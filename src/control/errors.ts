@@ -98,7 +98,7 @@ export const controlErrors = defineErrors({
   },
   EXCHANGES_ELSEWHERE: {
     status: 409,
-    text: 'Threads carry the traffic of this process, and what they serve cannot be followed, explained or shadowed.',
+    text: 'Threads carry the traffic of this process, and no candidate can be tried beside it there.',
     help: 'Set workers to 0 and start the process again.'
   },
   SHADOWS_FULL: {

@@ -83,7 +83,7 @@ export interface ExchangeSource {
   state(): Json
   /** One page, the newest first. `next`: the id to go on before; undefined: that was all. */
   list(criteria: ExchangeCriteria, page: ExchangePage): Promise<{ exchanges: Json[]; next: string | undefined }>
-  get(id: string): Json | undefined
+  get(id: string): Promise<Json | undefined>
   archive(criteria: ExchangeCriteria, limit: number): Promise<Json>
   clear(): void
   follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing
@@ -211,8 +211,8 @@ export class Exchanges {
   }
 
   /** Fails with `NOT_FOUND` where the exchange is not recorded, or not any more. */
-  get(id: string, { principal }: Call): Json {
-    const found = this.#of(principal).get(id)
+  async get(id: string, { principal }: Call): Promise<Json> {
+    const found = await this.#of(principal).get(id)
     if (found === undefined) throw notFound(`exchange ${id}`)
     return found
   }

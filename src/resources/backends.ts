@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { upstreamKey } from '../runtime/plan.js'
 import { computed, described, integer, map, number, text } from '../schema/fields.js'
 import { type RuleView, refuseUnwritable } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
@@ -7,7 +8,7 @@ import { balanceFields, balanceOf, balanceRules } from './balance.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { stateFields, staticBackend } from './static-backend.js'
-import { planned, upstreamKey } from './units.js'
+import { planned } from './units.js'
 
 const MAX_LABELS = 20
 const STATES = 'What the process that answers knows of each of its tunnels.'

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
+import { type AddressUpstream, type StatusRange, upstreamKey } from '../runtime/plan.js'
 import { computed, described, flag, text } from '../schema/fields.js'
 import { object } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
@@ -21,7 +21,7 @@ import {
   TIMEOUTS,
   TLS
 } from './static-backend-fields.js'
-import { certificateKey, planned, splitHostport, upstreamKey } from './units.js'
+import { certificateKey, planned, splitHostport } from './units.js'
 
 const KNOWLEDGE = 'What the process that answers knows of the server.'
 const OF_SERVER = 'up, down, or unchecked while nothing says either.'

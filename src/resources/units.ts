@@ -37,10 +37,6 @@ export function secretName({ kind, id }: Pick<ResourceRecord, 'kind' | 'id'>, pa
   return `${kind}/${id}#${path}`
 }
 
-/** Id of the unit of a policy, by the id of its route or edge. */
-export const policyKey = (owner: string) => `policy:${owner}`
-/** Id of the unit of a backend. */
-export const upstreamKey = (backend: string) => `upstream:${backend}`
 /** Id of the unit of a certificate. */
 export const certificateKey = (id: string) => `certificate:${id}`
 /** Id of the unit of a certificate authority. */

@@ -346,6 +346,11 @@ interface SecretUnit {
   readonly value: SecretReference | undefined
 }
 
+/** Id of the unit of a policy, by the id of its route or edge. */
+export const policyKey = (owner: string) => `policy:${owner}`
+/** Id of the unit of a backend. */
+export const upstreamKey = (backend: string) => `upstream:${backend}`
+
 /** One keyed piece of the plan. */
 export type Unit =
   | ListenerUnit

@@ -143,7 +143,7 @@ export class AccountDouble implements Account {
 
   readonly exchanges = {
     list: async (criteria: object, page: object) => this.#noted('list', { criteria, page }),
-    get: (id: string) => this.#noted('get', { id }),
+    get: async (id: string) => this.#noted('get', { id }),
     archive: async (criteria: object, limit: number) => this.#noted('archive', { criteria, limit }),
     clear: () => this.#note('clear', 'exchange', {}),
     follow: (criteria: object) => {

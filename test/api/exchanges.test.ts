@@ -58,7 +58,11 @@ const decided = (found: readonly { readonly decided: string }[]) => found.map((o
 
 t.test('what is recorded is found by host, status, rule, client, time, text and CEL', async (t) => {
   const { call, url, recorded } = await stand(t, { RECORDER_WHERE: 'res.status_code > 0' })
-  for (const path of ['/limited', '/limited', '/closed', '/open?token=s3cret']) await fetch(url + path)
+  for (const [at, path] of ['/limited', '/limited', '/closed', '/open?token=s3cret'].entries()) {
+    await fetch(url + path)
+    // Threads record in the order in which they end what they serve, each for itself.
+    await recorded(at + 1)
+  }
   t.same(decided(await recorded(4)), ['forwarded', '403 deny', '429 rate-limit', 'forwarded'], 'the newest first')
   const found = async (query: string) => decided((await call(`/exchanges?${query}`)).json.exchanges)
   t.same(await found('status=4xx'), ['403 deny', '429 rate-limit'])

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, get } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import type { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
+import { asker } from '../api/asking.js'
 import { create, site } from '../helpers/account.js'
 import { startHeldUpstream } from '../helpers/held-upstream.js'
 import { type RunningSluice, type SluiceSetup, startSluice, THREADS_SERVE } from '../helpers/sluice.js'
@@ -143,6 +144,56 @@ t.test('spans come from every thread', options, async (t) => {
   for (const client of await clients(t, sluice, 6)) t.equal(await ask(client), 200)
   t.equal((await receiver.received(6)).length, 6)
 })
+
+t.test(
+  'exchanges of every thread are recorded, followed and explained, also by one that begins later',
+  options,
+  async (t) => {
+    const { sluice, workers } = await start(t, {
+      upstream: { port: 9 },
+      policy: 'on_http_request: [{ name: all, actions: [{ type: custom-response, config: { status_code: 200 } }] }]\n',
+      options: { RECORDER_WHERE: 'res.status_code == 200' }
+    })
+    const account = asker('127.0.0.1', sluice.apiPort)
+    const call = async (path: string, method = 'GET') => (await account(path, { method, key: sluice.apiKey })).json
+    const stream = get({
+      port: sluice.apiPort,
+      host: '127.0.0.1',
+      path: '/exchanges/stream?explain=true&rate=100',
+      headers: { authorization: `Bearer ${sluice.apiKey}`, 'ngrok-version': '2' }
+    })
+    t.teardown(() => stream.destroy())
+    let followed = ''
+    stream.on('response', (response) => response.on('data', (chunk: Buffer) => (followed += String(chunk))))
+    stream.on('error', () => undefined)
+    await until(() => followed.includes('following'))
+    const explained = () => followed.match(/"rule":"all"/g)?.length ?? 0
+    const seen = () => followed.match(/^event: exchange$/gm)?.length ?? 0
+    for (const client of await clients(t, sluice, 4)) t.equal(await ask(client), 200)
+    await until(() => seen() === 4)
+    t.ok(explained() >= 4, 'those of both threads are explained')
+    await until(async () => (await call('/exchanges')).exchanges.length === 4)
+
+    const { header, value } = await call('/explain/keys', 'POST')
+    await Promise.all([...workers].map((worker) => worker.terminate()))
+    await until(async () => workers.length === 2)
+    for (const client of await clients(t, sluice, 2)) t.equal(await ask(client), 200)
+    await until(() => seen() === 6)
+    stream.destroy()
+    await until(async () => (await call('/exchanges')).recorder.followers === 0)
+    await call('/exchanges', 'DELETE')
+    const [one, two] = (await clients(t, sluice, 2)) as [Client, Client]
+    t.equal(await ask(one), 200)
+    two.socket.write(`GET /keyed HTTP/1.1\r\nHost: a.test\r\n${header}: ${value}\r\n\r\n`)
+    await until(() => two.text.includes('\r\n\r\n'))
+    const [, id] = /^Sluice-Exchange: (\S+)\r$/im.exec(two.text) ?? []
+    t.type(id, 'string', 'a thread that began after the key was made knows it')
+    await until(async () => (await call('/exchanges')).exchanges.length === 2)
+    t.match(await call(`/exchanges/${id}`), { explained: true, url: /keyed$/ })
+    const shown = (await call('/exchanges')).exchanges as { readonly explained: boolean }[]
+    t.same(shown.map((one) => one.explained).sort(), [false, true], 'the other one was recorded without an explanation')
+  }
+)
 
 t.test('a thread whose memory is exhausted ends, and the process goes on', options, async (t) => {
   const { sluice, workers } = await start(t, {

@@ -6,8 +6,15 @@ import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { policyWarnings } from '../../policy/warnings/codes.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import { tcpEdge } from '../../resources/edges.js'
-import { policyKey, splitHostport } from '../../resources/units.js'
-import type { HostPort, ListenerUnit, RouteUnit, SecretValues, Unit } from '../../runtime/plan.js'
+import { splitHostport } from '../../resources/units.js'
+import {
+  type HostPort,
+  type ListenerUnit,
+  policyKey,
+  type RouteUnit,
+  type SecretValues,
+  type Unit
+} from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { type FileListener, listenerUnit } from '../file-units.js'
 import { addUnits, type DerivedUnits } from '../units.js'

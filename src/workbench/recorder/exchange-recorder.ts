@@ -2,59 +2,22 @@ import type { Expressions } from '../../expression/expression.js'
 import type { Exchange } from '../../flow/exchange.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, defineErrors } from '../../lib/errors.js'
 import { newId } from '../../lib/id.js'
 import type { AdmittedFlow } from '../../proxy/admission.js'
 import type { ExchangeObserver, Observers } from '../../proxy/observers.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { ExplanationRecorder } from '../explanation.js'
-import { type ExchangeCondition, exchangeCondition, requestCondition } from './exchange-conditions.js'
-import { ExchangeFile, mustBeWritable } from './exchange-file.js'
+import type { ExchangeCondition } from './exchange-conditions.js'
+import { ExchangeFile } from './exchange-file.js'
 import { ExchangeRing } from './exchange-ring.js'
-import { EXPLAIN_HEADER, ExplainKeys } from './explain-keys.js'
+import { EXPLAIN_HEADER, ExplainKeys, type KnownExplainKey } from './explain-keys.js'
+import type { ExchangeFollower, Following } from './followers.js'
 import { type Noted, recordedExchange, watched } from './noted-exchange.js'
 import { type RecordedExchange, type ShadowedDecision, shownExchange } from './recorded-exchange.js'
+import { type CompiledSettings, compiledSettings, type RecorderSettings } from './recorder-settings.js'
+import type { FromThreadRecorder, RecordingThreads, RelayedExchange, ToThreadRecorder } from './recording-threads.js'
 
-/** What is recorded. */
-export interface RecorderSettings {
-  /** Bytes of the ring. */
-  readonly memory: number
-  /** CEL: exchanges that are recorded; undefined: those that are followed or explained. */
-  readonly where: string | undefined
-  /** CEL: requests that are explained; undefined: those that show a key. */
-  readonly explain: string | undefined
-  /** Bytes of each body that are kept. */
-  readonly bodies: number
-  /** Path of a file that they are written to as well. */
-  readonly file: string | undefined
-  /** Bytes of that file until a new one begins. */
-  readonly fileBytes: number
-}
-
-/** Codes of settings of the recorder. */
-export const recorderErrors = defineErrors({
-  RECORDER_CONDITION: {
-    text: 'A condition of the recorder is no expression of type bool.',
-    help: 'Correct recorder.where or recorder.explain; the message says where.'
-  }
-})
-
-/** Looks at exchanges as they end. */
-export interface ExchangeFollower {
-  /** Undefined: all. */
-  readonly where: ExchangeCondition | undefined
-  /** What it wants of an exchange that begins. */
-  readonly begins: (flow: AdmittedFlow) => 'explained' | 'noted' | 'passed-over'
-  /** Is there room for one more that it means? It is asked once for each of them. */
-  readonly admits: (facts: { readonly begun: boolean; readonly hasExplanation: boolean }) => boolean
-  /** Called when it means all, and an exchange was passed over that began for it. */
-  readonly leftOut: () => void
-  /** Called with each exchange that is meant. Does not throw. */
-  readonly take: (recorded: RecordedExchange) => void
-  /** Called when nothing more comes. Does not throw. */
-  readonly over: () => void
-}
-
+/** What a recorder works with. */
 export interface RecorderParts {
   readonly observers: Observers
   readonly clock: Clock
@@ -62,6 +25,11 @@ export interface RecorderParts {
   readonly settings: RecorderSettings
   readonly baseUrl: () => string
   readonly log: { warn(fields: object, message: string): void }
+  /**
+   * Called in a thread that records for another one, with what that one is to keep. `wanted`: for itself, and not only for those who follow.
+   * Must not throw. Absent: this recorder keeps what it records.
+   */
+  readonly relay?: (recorded: RecordedExchange, wanted: boolean, followers: readonly ExchangeFollower[]) => void
 }
 
 /** An exchange that repeats another one, and where it goes. */
@@ -80,7 +48,9 @@ export class ExchangeRecorder {
   readonly ring: ExchangeRing
   readonly #parts: RecorderParts
   readonly #keys: ExplainKeys
-  readonly #followers = new Set<ExchangeFollower>()
+  readonly #followers = new Map<number, { readonly follower: ExchangeFollower; readonly following: Following }>()
+  #followed = 0
+  #threads: RecordingThreads = { send: () => undefined, settle: () => Promise.resolve() }
   #settings: RecorderSettings
   #where: ExchangeCondition | undefined
   #explain: ((flow: Flow) => boolean) | undefined
@@ -97,14 +67,71 @@ export class ExchangeRecorder {
     this.#keys = new ExplainKeys(parts.clock)
     this.ring = new ExchangeRing(parts.settings.memory)
     this.#settings = parts.settings
-    this.#take(this.#compiled(parts.settings))
+    this.#take(compiledSettings(parts.expressions, parts.settings))
   }
 
   /** A key whose requests are explained for so many milliseconds; undefined: there are too many. */
   makeKey(lasting: number): ReturnType<ExplainKeys['make']> {
     const made = this.#keys.make(lasting)
+    if (made !== undefined) this.#threads.send({ kind: 'explain-key', known: made.known })
     this.#look()
     return made
+  }
+
+  /** A key that another thread has made. */
+  learnKey(known: KnownExplainKey): void {
+    this.#keys.learn(known)
+    this.#look()
+  }
+
+  /** These threads record, too. */
+  joins(threads: RecordingThreads): void {
+    this.#threads = threads
+  }
+
+  /** Resolves when the exchanges of other threads that have ended by now are here; a thread that is busy is not waited for for long. */
+  async settle(): Promise<void> {
+    await this.#threads.settle()
+  }
+
+  /** What a recorder in a thread that begins has to know. */
+  *standing(): Generator<ToThreadRecorder> {
+    for (const [follower, { following }] of this.#followers) yield { kind: 'follow', follower, following }
+    for (const known of this.#keys.known()) yield { kind: 'explain-key', known }
+  }
+
+  /** Takes what a recorder in another thread says. */
+  receive(message: FromThreadRecorder): void {
+    if (message.kind === 'left-out') {
+      this.#leftOut(message.counts)
+      return
+    }
+    for (const exchange of message.exchanges) this.#takes(exchange)
+    const { dropped } = message
+    if (dropped === 0) return
+    this.ring.dropped += dropped
+    this.#leftOut(new Map([...this.#followers.keys()].map((follower) => [follower, dropped])))
+  }
+
+  #takes({ id, text, explained, wanted, followers }: RelayedExchange): void {
+    const facts = { begun: true, hasExplanation: explained }
+    const chosen = followers
+      .flatMap((follower) => this.#followers.get(follower)?.follower ?? [])
+      .filter(({ admits }) => admits(facts))
+    if (!wanted && chosen.length === 0) return
+    this.ring.addText(id, text)
+    if (this.#file === undefined && chosen.length === 0) return
+    const recorded = JSON.parse(text) as RecordedExchange
+    this.#file?.write(shownExchange(recorded, this.#parts.baseUrl()))
+    for (const follower of chosen) follower.take(recorded)
+  }
+
+  /** So many exchanges were left out, by the number of the follower. */
+  #leftOut(counts: ReadonlyMap<number, number>): void {
+    for (const [follower, count] of counts) {
+      const { leftOut } = this.#followers.get(follower)?.follower ?? {}
+      for (let i = 0; leftOut !== undefined && i < count; i++) leftOut()
+    }
   }
 
   /** How many follow. */
@@ -122,7 +149,7 @@ export class ExchangeRecorder {
    */
   prepare(settings: RecorderSettings): { use(): void } {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return { use: () => undefined }
-    const compiled = this.#compiled(settings)
+    const compiled = compiledSettings(this.#parts.expressions, settings)
     return {
       use: () => {
         this.#settings = settings
@@ -132,12 +159,14 @@ export class ExchangeRecorder {
     }
   }
 
-  /** From now on the follower sees exchanges. Answers the way to stop. */
-  follow(follower: ExchangeFollower): () => void {
-    this.#followers.add(follower)
+  /** From now on the follower, which wants what `following` says, sees exchanges. Answers the way to stop. */
+  follow(follower: ExchangeFollower, following: Following): () => void {
+    const number = ++this.#followed
+    this.#followers.set(number, { follower, following })
+    this.#threads.send({ kind: 'follow', follower: number, following })
     this.#look()
     return () => {
-      this.#followers.delete(follower)
+      if (this.#followers.delete(number)) this.#threads.send({ kind: 'unfollow', follower: number })
       this.#look()
     }
   }
@@ -159,7 +188,7 @@ export class ExchangeRecorder {
     const fields = request.headers.list
     const keyed = this.#isKeyed(flow)
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
-    const followed = this.#followed(flow)
+    const followed = this.#wantedOf(flow)
     const explained = keyed || followed === 'explained' || repeats !== null || this.#explain?.(flow) === true
     if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0) {
       flow.set(notes, 'passed-over')
@@ -199,7 +228,7 @@ export class ExchangeRecorder {
   ended(record: ExchangeRecord): void {
     const noted = record.flow?.get(notes)
     if (noted === 'passed-over') {
-      for (const follower of this.#followers) if (follower.where === undefined) follower.leftOut()
+      for (const { follower } of this.#followers.values()) if (follower.where === undefined) follower.leftOut()
       return
     }
     if (noted !== undefined) noted.record = record
@@ -207,16 +236,27 @@ export class ExchangeRecorder {
     if (!always && this.#where === undefined && this.#followers.size === 0) return
     const facts = { begun: noted !== undefined, hasExplanation: noted?.explainer !== undefined }
     // Those that mean all say first whether they have room: what none of them takes is not put together.
-    const asked = [...this.#followers].filter(({ where, admits }) => where !== undefined || admits(facts))
+    const all = [...this.#followers.values()].map(({ follower }) => follower)
+    const asked = all.filter(({ where, admits }) => where !== undefined || admits(facts))
     if (!always && this.#where === undefined && asked.length === 0) return
     const recorded = this.#recorded(record, noted)
     const followers = asked.filter(({ where, admits }) => where === undefined || (where(recorded) && admits(facts)))
-    if (!always && followers.length === 0 && this.#where?.(recorded) !== true) return
+    const wanted = always || this.#where?.(recorded) === true
+    if (!wanted && followers.length === 0) return
     if (noted !== undefined) noted.kept = recorded.id
-    this.ring.add(recorded)
-    this.#file?.write(shownExchange(recorded, this.#parts.baseUrl()))
-    for (const follower of followers) follower.take(recorded)
+    this.#keep(recorded, wanted, followers)
     this.#repeating.get(record.connection.id)?.made(recorded)
+  }
+
+  #keep(recorded: RecordedExchange, wanted: boolean, followers: readonly ExchangeFollower[]): void {
+    const { relay, baseUrl } = this.#parts
+    if (relay !== undefined) {
+      relay(recorded, wanted, followers)
+      return
+    }
+    this.ring.add(recorded)
+    this.#file?.write(shownExchange(recorded, baseUrl()))
+    for (const follower of followers) follower.take(recorded)
   }
 
   /** Exchanges are looked at for what shadows may find out about them. Answers the way to stop. */
@@ -247,17 +287,17 @@ export class ExchangeRecorder {
 
   /** Ends what follows, and writes what still waits for the file. */
   async stop(): Promise<void> {
-    const followers = [...this.#followers]
+    const followers = [...this.#followers.values()]
     this.#followers.clear()
-    for (const follower of followers) follower.over()
+    for (const { follower } of followers) follower.over()
     await this.#file?.close()
     this.#file = undefined
   }
 
   /** What those who follow want of an exchange that begins. Each of them is asked, because they choose by what they got. */
-  #followed(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
+  #wantedOf(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
     let most: ReturnType<ExchangeFollower['begins']> = 'passed-over'
-    for (const follower of this.#followers) {
+    for (const { follower } of this.#followers.values()) {
       const own = follower.begins(flow)
       if (own === 'explained' || most === 'passed-over') most = own
     }
@@ -297,18 +337,7 @@ export class ExchangeRecorder {
     }
   }
 
-  #compiled(settings: RecorderSettings): Compiled {
-    const { expressions } = this.#parts
-    const { where, explain, file } = settings
-    const recorded = where === undefined ? undefined : exchangeCondition(expressions, where)
-    if (recorded?.ok === false) throw refused('recorder.where', recorded.message)
-    const explained = explain === undefined ? undefined : requestCondition(expressions, explain)
-    if (explained?.ok === false) throw refused('recorder.explain', explained.message)
-    if (file !== undefined) mustBeWritable(file)
-    return { where: recorded?.value, explain: explained?.value }
-  }
-
-  #take({ where, explain }: Compiled): void {
+  #take({ where, explain }: CompiledSettings): void {
     this.#where = where
     this.#explain = explain
     this.#look()
@@ -319,13 +348,4 @@ export class ExchangeRecorder {
     const lost = (reason: string) => log.warn({ file, reason }, 'recorded exchanges were not written to their file')
     this.#file = file === undefined ? undefined : new ExchangeFile(file, fileBytes, lost)
   }
-}
-
-interface Compiled {
-  readonly where: ExchangeCondition | undefined
-  readonly explain: ((flow: Flow) => boolean) | undefined
-}
-
-function refused(option: string, message: string): CodedError {
-  return new CodedError(recorderErrors.RECORDER_CONDITION, `${option}: ${message}`)
 }

@@ -40,13 +40,18 @@ export class ExchangeRing {
 
   /** Keeps an exchange; false when it is larger than the ring. */
   add(recorded: RecordedExchange): boolean {
+    return this.addText(recorded.id, JSON.stringify(recorded))
+  }
+
+  /** Keeps an exchange that is JSON already; false when it is larger than the ring. */
+  addText(id: string, text: string): boolean {
     // Bytes outside of the heap of JavaScript: thousands of exchanges would slow down its collections.
-    const content = Buffer.from(JSON.stringify(recorded))
+    const content = Buffer.from(text)
     if (content.length > this.#capacity) {
       this.dropped++
       return false
     }
-    this.#held.push({ id: recorded.id, content })
+    this.#held.push({ id, content })
     this.#bytes += content.length
     this.#trim()
     return true

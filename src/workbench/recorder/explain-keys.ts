@@ -6,6 +6,13 @@ export const EXPLAIN_HEADER = 'sluice-explain'
 /** Keys that are valid at once. */
 const MOST_KEYS = 100
 
+/** A key, as threads of this process know it. */
+export interface KnownExplainKey {
+  readonly hash: string
+  /** Monotonic time, milliseconds. */
+  readonly ends: number
+}
+
 /**
  * Keys that administrators give out, each for some time: a request that shows one is explained. They are in the memory of this
  * process alone, as hashes.
@@ -20,15 +27,29 @@ export class ExplainKeys {
     this.#clock = clock
   }
 
-  /** A new key for so many milliseconds; undefined when there are too many. */
-  make(lasting: number): { readonly key: string; readonly endsAt: number } | undefined {
+  /** A new key for so many milliseconds, with what other threads are to learn of it; undefined when there are too many. */
+  make(
+    lasting: number
+  ): { readonly key: string; readonly endsAt: number; readonly known: KnownExplainKey } | undefined {
     this.#sweep()
     if (this.#ends.size >= MOST_KEYS) return undefined
     const key = randomBytes(24).toString('base64url')
     const ends = this.#clock.monotonic() + lasting
-    this.#ends.set(hashOf(key), ends)
+    const known = { hash: hashOf(key), ends }
+    this.learn(known)
+    return { key, endsAt: this.#clock.wall() + lasting, known }
+  }
+
+  /** A key that another thread has made. */
+  learn({ hash, ends }: KnownExplainKey): void {
+    this.#ends.set(hash, ends)
     this.#latest = Math.max(this.#latest, ends)
-    return { key, endsAt: this.#clock.wall() + lasting }
+  }
+
+  /** Those that have not ended. */
+  known(): KnownExplainKey[] {
+    this.#sweep()
+    return [...this.#ends].map(([hash, ends]) => ({ hash, ends }))
   }
 
   /** Is there a key that has not ended? */

@@ -73,15 +73,14 @@ class LiveExchanges {
    */
   merge(exchanges) {
     const rows = new Map(this.rows.map((row) => [row.id, row]))
-    let sorted = true
     for (const one of exchanges) {
       const known = rows.get(one.id)
       if (known === undefined || (known.request === undefined && one.request !== undefined)) rows.set(one.id, one)
-      if (this.rows[0] !== undefined && one.at < this.rows[0].at) sorted = false
     }
     const all = [...rows.values()]
     const fresh = all.slice(this.rows.length)
     const next = [...fresh, ...all.slice(0, this.rows.length)]
+    const sorted = next.every(({ at }, place) => place === 0 || next[place - 1].at >= at)
     if (!sorted) next.sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : a.id < b.id ? 1 : -1))
     this.rows = next.slice(0, MOST_ROWS)
   }

@@ -1,9 +1,47 @@
 import type { Clock } from '../../lib/clock.js'
-import type { RequestFilter } from './exchange-conditions.js'
-import type { ExchangeFollower } from './exchange-recorder.js'
+import type { AdmittedFlow } from '../../proxy/admission.js'
+import { type ExchangeCondition, type ExchangeQuery, type RequestFilter, requestFilter } from './exchange-conditions.js'
+import type { RecordedExchange } from './recorded-exchange.js'
+
+/** What a follower wants. Plain data, so that other threads follow for it. */
+export interface Following {
+  readonly query: ExchangeQuery
+  /** Are exchanges explained for it? */
+  readonly explain: boolean
+  /** Exchanges a second at most; undefined: each one that it means. */
+  readonly rate: number | undefined
+}
+
+/** Looks at exchanges as they end. */
+export interface ExchangeFollower {
+  /** Undefined: all. */
+  readonly where: ExchangeCondition | undefined
+  /** What it wants of an exchange that begins. */
+  readonly begins: (flow: AdmittedFlow) => 'explained' | 'noted' | 'passed-over'
+  /** Is there room for one more that it means? It is asked once for each of them. */
+  readonly admits: (facts: { readonly begun: boolean; readonly hasExplanation: boolean }) => boolean
+  /** Called when it means all, and an exchange was passed over that began for it. */
+  readonly leftOut: () => void
+  /** Called with each exchange that is meant. Does not throw. */
+  readonly take: (recorded: RecordedExchange) => void
+  /** Called when nothing more comes. Does not throw. */
+  readonly over: () => void
+}
+
+/** The follower that wants this. `filter`: its compiled query. */
+export function followerOf(
+  { query, explain, rate }: Following,
+  filter: ExchangeCondition,
+  { clock, ...calls }: Pick<SampleSettings, 'clock' | 'leftOut'> & Pick<ExchangeFollower, 'take' | 'over'>
+): ExchangeFollower {
+  const meansAll = Object.values(query).every((value) => value === undefined)
+  const requests = requestFilter(query)
+  const sample = sampleOf({ clock, rate, explain, requests, meansAll, leftOut: calls.leftOut })
+  return { ...calls, ...sample, where: meansAll ? undefined : filter }
+}
 
 /** How much of the traffic a follower gets. */
-export interface SampleSettings {
+interface SampleSettings {
   readonly clock: Pick<Clock, 'monotonic'>
   /** Exchanges a second at most; undefined: each one that it means. */
   readonly rate: number | undefined
@@ -21,7 +59,7 @@ export interface SampleSettings {
  * The part of traffic that a follower gets: with a rate no more than that in any second, whatever traffic does, and no more is
  * explained for it. One that means all is chosen for when exchanges begin, so that those which it does not get cost next to nothing.
  */
-export function sampleOf({
+function sampleOf({
   clock,
   rate,
   explain,

@@ -1,0 +1,63 @@
+import type { Expressions } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
+import { type ExchangeCondition, exchangeCondition, requestCondition } from './exchange-conditions.js'
+import { mustBeWritable } from './exchange-file.js'
+
+/** What is recorded. */
+export interface RecorderSettings {
+  /** Bytes of the ring. */
+  readonly memory: number
+  /** CEL: exchanges that are recorded; undefined: those that are followed or explained. */
+  readonly where: string | undefined
+  /** CEL: requests that are explained; undefined: those that show a key. */
+  readonly explain: string | undefined
+  /** Bytes of each body that are kept. */
+  readonly bodies: number
+  /** Path of a file that they are written to as well. */
+  readonly file: string | undefined
+  /** Bytes of that file until a new one begins. */
+  readonly fileBytes: number
+}
+
+interface WrittenSettings extends Pick<RecorderSettings, 'memory' | 'bodies'> {
+  readonly where?: string
+  readonly explain?: string
+  readonly file?: string
+  readonly file_bytes: number
+}
+
+/** What the options say of the recorder. */
+export function recorderSettings(written: WrittenSettings): RecorderSettings {
+  const { where, explain, memory, bodies, file, file_bytes } = written
+  return { where, explain, memory, bodies, file, fileBytes: file_bytes }
+}
+
+/** Codes of settings of the recorder. */
+export const recorderErrors = defineErrors({
+  RECORDER_CONDITION: {
+    text: 'A condition of the recorder is no expression of type bool.',
+    help: 'Correct recorder.where or recorder.explain; the message says where.'
+  }
+})
+
+/** What the settings say of exchanges and of requests. */
+export interface CompiledSettings {
+  readonly where: ExchangeCondition | undefined
+  readonly explain: ((flow: Flow) => boolean) | undefined
+}
+
+/** Throws a CodedError `RECORDER_CONDITION` or `RECORDER_FILE`. */
+export function compiledSettings(expressions: Expressions, settings: RecorderSettings): CompiledSettings {
+  const { where, explain, file } = settings
+  const recorded = where === undefined ? undefined : exchangeCondition(expressions, where)
+  if (recorded?.ok === false) throw refused('recorder.where', recorded.message)
+  const explained = explain === undefined ? undefined : requestCondition(expressions, explain)
+  if (explained?.ok === false) throw refused('recorder.explain', explained.message)
+  if (file !== undefined) mustBeWritable(file)
+  return { where: recorded?.value, explain: explained?.value }
+}
+
+function refused(option: string, message: string): CodedError {
+  return new CodedError(recorderErrors.RECORDER_CONDITION, `${option}: ${message}`)
+}
