@@ -187,8 +187,9 @@ export class AgentPlane {
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
     // A unit of tunnels is the one whose dialer is given from outside.
-    const only = [{ id: 'target', ready: true }]
-    const upstreams = new Upstreams({ clock, tunnels: { members: () => only, dialer: () => dialer } })
+    const only = [{ id: 'target', startedAt: 0, ready: true }]
+    const tunnels = { members: () => only, dialer: () => dialer, follow: () => () => undefined }
+    const upstreams = new Upstreams({ clock, tunnels })
     const warn = (fields: object, message: string): void => report(lineOf(fields, message))
     const traffic = createTraffic({
       serverTransport: front,

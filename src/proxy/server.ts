@@ -148,6 +148,8 @@ export class Server {
   readonly scheme: 'http' | 'https'
   /** host:port, for the requests of health checks; empty when its place has none. */
   readonly address: string
+  /** Where one place fails for several: the same failures count. */
+  readonly place: string
   readonly #clock: Clock
   /** Requests and connections that were sent to it, and those of them that failed by its fault. */
   tries = 0
@@ -167,20 +169,17 @@ export class Server {
   onChange: ((state: ServerState, by: Observer) => void) | undefined = undefined
   #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
 
-  constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream) {
+  /** `place`: left out, those with the same connections have one. */
+  constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream, place?: string) {
     this.#clock = clock
     this.dialer = dialer
     this.name = name
     this.settings = unit ?? {}
     this.scheme = unit?.protocol ?? 'http'
     this.address = unit === undefined ? '' : authorityOf(unit)
+    this.place = place ?? `${dialer.key} ${JSON.stringify(unit?.passiveHealth ?? null)}`
     this.#outage = new Outage(clock)
     this.#outage.servers.add(this)
-  }
-
-  /** Where one place fails for several: same connections, and the same failures count. */
-  get place(): string {
-    return `${this.dialer.key} ${JSON.stringify(this.settings.passiveHealth ?? null)}`
   }
 
   /** What traffic has found of it. */

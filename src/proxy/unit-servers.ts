@@ -25,6 +25,8 @@ const NO_TUNNELS: readonly LiveTunnel[] = []
 export interface LiveTunnel {
   /** Stays when the agent comes back. */
   readonly id: string
+  /** Wall clock, milliseconds: another time when the agent comes back. */
+  readonly startedAt: number
   /** Can it take one more visitor now? */
   readonly ready: boolean
 }
@@ -35,6 +37,14 @@ export interface TunnelGroups {
   members(labels: TunnelUpstream['labels']): readonly LiveTunnel[]
   /** Opens pipes through the tunnel; what it turns away unread goes to another one that carries the labels. `key`: of the pool. */
   dialer(key: string, labels: TunnelUpstream['labels'], tunnel: LiveTunnel): Dialer
+  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  follow(follower: TunnelFollower): () => void
+}
+
+/** Learns which tunnels there are; `labels` select the tunnel. Must not throw. */
+export interface TunnelFollower {
+  begins(tunnel: LiveTunnel, labels: TunnelUpstream['labels']): void
+  ends(tunnel: LiveTunnel): void
 }
 
 /** The tunnels of one group as servers. */
@@ -103,6 +113,8 @@ export class UnitServers {
   /** A tunnel is one server, whichever groups select it. */
   readonly #tunnelServers = new WeakMap<LiveTunnel, Server>()
   readonly #groups = new WeakMap<TunnelUpstream, TunnelServers>()
+  /** By the places of their servers, which are the same in all threads. */
+  readonly #live = new Map<string, LiveTunnel>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   /** What several servers share, by their place. */
   readonly #outages = new Map<string, Outage>()
@@ -125,6 +137,10 @@ export class UnitServers {
     this.#changed = changed
     this.#nameChanged = named
     this.#retain = retain
+    tunnels?.follow({
+      begins: (tunnel) => this.#live.set(placeOf(tunnel), tunnel),
+      ends: (tunnel) => this.#tunnelEnded(tunnel)
+    })
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
@@ -229,12 +245,23 @@ export class UnitServers {
     const dialer = (this.#tunnels as TunnelGroups).dialer(key, unit.labels, tunnel)
     let server = this.#tunnelServers.get(tunnel)
     if (server === undefined) {
-      server = new Server(dialer, `tunnel ${tunnel.id}`, this.#clock)
+      const place = placeOf(tunnel)
+      server = new Server(dialer, `tunnel ${tunnel.id}`, this.#clock, undefined, place)
       const about = { backend: unit.id, server: server.name }
       server.onChange = (state, by) => this.#changed?.({ ...about, state, by })
       this.#tunnelServers.set(tunnel, server)
+      if (this.#live.get(place) === tunnel) this.#share(server)
     }
     return { tunnel, server, dialer }
+  }
+
+  #tunnelEnded(tunnel: LiveTunnel): void {
+    const place = placeOf(tunnel)
+    if (this.#live.get(place) !== tunnel) return
+    this.#live.delete(place)
+    this.#known.delete(place)
+    const server = this.#tunnelServers.get(tunnel)
+    if (server !== undefined) this.#unshare(server)
   }
 
   /** Answers whether the set of keys has changed. */
@@ -272,12 +299,7 @@ export class UnitServers {
       this.#checks?.begin(server)
     } else {
       server.onChange = undefined
-      server.leave()
-      const outage = this.#outages.get(server.place)
-      if (outage?.servers.size === 0) {
-        this.#outages.delete(server.place)
-        outage.changed = undefined
-      }
+      this.#unshare(server)
       this.#checks?.end(server)
     }
     return this.#counted(server.dialer.key, by)
@@ -285,7 +307,8 @@ export class UnitServers {
 
   /** Another thread has seen how a place does. */
   reported(place: string, how: Parameters<Outage['failed']>[0] | 'answered'): void {
-    const outage = this.#outages.get(place) ?? this.#outageAt(place, new Outage(this.#clock))
+    const outage = this.#outages.get(place) ?? this.#outageElsewhere(place)
+    if (outage === undefined) return
     if (how === 'answered') outage.succeeded()
     else outage.failed(how)
     // A place of which only another thread has servers is remembered as long as there is something against it.
@@ -294,6 +317,7 @@ export class UnitServers {
 
   /** What another thread has judged of a place. */
   learn(place: string, state: OutageState): void {
+    if (isTunnel(place) && !this.#live.has(place)) return
     if (state.failures === 0 && state.downUntil === 0) this.#known.delete(place)
     else this.#known.set(place, state)
     this.#outages.get(place)?.learn(state)
@@ -308,6 +332,22 @@ export class UnitServers {
     const { place } = server
     const outage = this.#outages.get(place) ?? this.#outageAt(place, server.outage)
     server.join(outage)
+  }
+
+  #unshare(server: Server): void {
+    server.leave()
+    const outage = this.#outages.get(server.place)
+    if (outage?.servers.size !== 0) return
+    this.#outages.delete(server.place)
+    outage.changed = undefined
+  }
+
+  /** Of a place that has no server here; undefined for a tunnel that is over. */
+  #outageElsewhere(place: string): Outage | undefined {
+    if (!isTunnel(place)) return this.#outageAt(place, new Outage(this.#clock))
+    // A server says when it goes down: this thread may not have carried anything to the tunnel yet.
+    if (this.#live.has(place)) for (const [, unit] of this.#followed) if (unit.form === 'tunnels') this.tunnelsOf(unit)
+    return this.#outages.get(place)
   }
 
   #outageAt(place: string, outage: Outage): Outage {
@@ -325,6 +365,17 @@ export class UnitServers {
     else this.#uses.set(key, before + by)
     return before === 0 || before + by === 0
   }
+}
+
+/** A tunnel in all threads. Nothing else has a place that begins so. */
+const TUNNEL = 'tunnel '
+
+function placeOf({ id, startedAt }: LiveTunnel): string {
+  return `${TUNNEL}${id} ${startedAt}`
+}
+
+function isTunnel(place: string): boolean {
+  return place.startsWith(TUNNEL)
 }
 
 function groupKey({ id }: TunnelUpstream): string {

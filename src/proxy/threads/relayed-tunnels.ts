@@ -2,7 +2,7 @@ import type { BytePipe, Failure } from '../../flow/exchange.js'
 import type { TunnelUpstream } from '../../runtime/plan.js'
 import { DialError, type Dialer } from '../../transport/contract.js'
 import { type PipeMessage, ThreadPipe } from '../../transport/thread-pipe.js'
-import type { LiveTunnel, TunnelGroups } from '../unit-servers.js'
+import type { LiveTunnel, TunnelFollower, TunnelGroups } from '../unit-servers.js'
 import type { FromServing, ToServing, TunnelFacts } from './protocol.js'
 
 type Labels = TunnelUpstream['labels']
@@ -26,6 +26,10 @@ class RelayedTunnel implements LiveTunnel {
   get id(): string {
     return this.facts.id
   }
+
+  get startedAt(): number {
+    return this.facts.startedAt
+  }
 }
 
 /** The tunnels of the process in a thread that holds none: it knows which there are, and reaches them by pipes between threads. */
@@ -38,6 +42,7 @@ export class RelayedTunnels implements TunnelGroups {
   readonly #opening = new Map<number, (opened: Opened) => void>()
   /** Pipes that lead elsewhere than they were opened for. */
   readonly #moved = new Set<number>()
+  readonly #followers = new Set<TunnelFollower>()
   #version = 0
   #numbers = 0
 
@@ -63,6 +68,12 @@ export class RelayedTunnels implements TunnelGroups {
       http2: facts.http2,
       open: (why) => this.#open(labels, tunnel as RelayedTunnel, why)
     }
+  }
+
+  follow(follower: TunnelFollower): () => void {
+    this.#followers.add(follower)
+    for (const tunnel of this.#tunnels.values()) follower.begins(tunnel, tunnel.facts.labels)
+    return () => void this.#followers.delete(follower)
   }
 
   /** Takes what the thread says that holds the tunnels. */
@@ -100,6 +111,7 @@ export class RelayedTunnels implements TunnelGroups {
         if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
         else carriers.add(tunnel)
       }
+      for (const follower of this.#followers) follower.begins(tunnel, facts.labels)
     }
     for (const number of ended) {
       const tunnel = this.#tunnels.get(number)
@@ -111,6 +123,7 @@ export class RelayedTunnels implements TunnelGroups {
         carriers?.delete(tunnel)
         if (carriers?.size === 0) this.#byLabel.delete(label)
       }
+      for (const follower of this.#followers) follower.ends(tunnel)
     }
   }
 
@@ -199,6 +212,6 @@ function textsOf(labels: Labels): string[] {
 }
 
 /** The one that came last before a former self of the same id. */
-function byId({ facts: a }: RelayedTunnel, { facts: b }: RelayedTunnel): number {
+function byId(a: RelayedTunnel, b: RelayedTunnel): number {
   return a.id === b.id ? b.startedAt - a.startedAt : a.id < b.id ? -1 : 1
 }

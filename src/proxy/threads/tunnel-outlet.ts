@@ -6,11 +6,10 @@ import type { LiveTunnel, TunnelGroups } from '../unit-servers.js'
 import type { FromServing, ToServing, TunnelFacts } from './protocol.js'
 
 /** A live tunnel with what other threads must know of it. */
-type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2' | 'startedAt'> & Partial<Pick<TunnelFacts, 'reusable'>>
+type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2'> & Partial<Pick<TunnelFacts, 'reusable'>>
 
 /** The live tunnels of this thread, for threads that hold none. */
 export interface HeldTunnels extends TunnelGroups {
-  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
   follow(follower: { begins(tunnel: HeldTunnel, labels: Labels): void; ends(tunnel: LiveTunnel): void }): () => void
 }
 
