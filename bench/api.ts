@@ -2,12 +2,13 @@ import { loadavg } from 'node:os'
 import { bulk } from './api/bulk.js'
 import { scale } from './api/scale.js'
 import { storm } from './api/storm.js'
+import { workers } from './api/workers.js'
 
 /**
  * What changes of the configuration cost, and what traffic notices of them.
  *
- * `npm run bench:api -- [--only scale,storm,bulk] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]
- * [--bulk N] [--main FILE]`
+ * `npm run bench:api -- [--only scale,storm,bulk,workers] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]
+ * [--bulk N] [--main FILE] [--workers N]`. `workers` needs Node 24 and is left out unless it is named.
  */
 const argument = (name: string, fallback: string) => {
   const at = process.argv.indexOf(`--${name}`)
@@ -33,4 +34,9 @@ if (wanted('storm')) {
 if (wanted('bulk')) {
   const main = argument('main', '')
   await bulk({ records: Number(argument('bulk', '100000')), ...(main === '' ? {} : { main }) })
+}
+if (only.split(',').includes('workers')) {
+  const traffic = { rate: Number(argument('rate', '300')), connections: 8 }
+  const [threads, writes] = [Number(argument('workers', '2')), Number(argument('writes', '500'))]
+  await workers({ threads, writes, resources: 1_000, traffic })
 }

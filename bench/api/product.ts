@@ -17,8 +17,11 @@ export interface Product {
   stop(): Promise<void>
 }
 
-/** The whole program on free ports, with its data in `folder`. */
-export async function startProduct(folder: string): Promise<Product> {
+/** The whole program on free ports, with its data in `folder`. `environment`: what it has beside. */
+export async function startProduct(
+  folder: string,
+  environment: Readonly<Record<string, string>> = {}
+): Promise<Product> {
   const words = ['--expose-gc', '--import', MEMORY, MAIN, 'start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
   const child = spawn(process.execPath, words, {
     cwd: folder,
@@ -27,7 +30,8 @@ export async function startProduct(folder: string): Promise<Product> {
       ...process.env,
       SLUICE_DATA: folder,
       SLUICE_API_KEY: KEY,
-      SLUICE_ACCESS_LOG: 'off'
+      SLUICE_ACCESS_LOG: 'off',
+      ...environment
     }
   })
   const { traffic, api } = await listening(child)

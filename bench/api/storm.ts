@@ -12,7 +12,8 @@ import { answering, populate, type Site } from './populate.js'
 import { startProduct } from './product.js'
 import type { Seen, TrafficData } from './traffic.js'
 
-const HOST = 'steady.bench.test'
+/** A host of which nothing is written. */
+export const STEADY = 'steady.bench.test'
 /** Long enough to know how the traffic fares without any write. */
 const CALM = 5_000
 const WARM_UP = 2_000
@@ -42,7 +43,7 @@ export async function storm({ writes, writers, resources, traffic }: StormOption
   const all = (count: number) =>
     Promise.all(clients.map((client, n) => write(client, visitor, shares[n] ?? [], Math.ceil(count / writers), n)))
   await all(WARM_UP)
-  const workerData: TrafficData = { port: product.traffic, host: HOST, ...traffic }
+  const workerData: TrafficData = { port: product.traffic, host: STEADY, ...traffic }
   const worker = new Worker(new URL('./traffic.js', import.meta.url), { workerData })
   const seen = async (message: string) => {
     const answered = once(worker, 'message')
@@ -103,10 +104,10 @@ export async function storm({ writes, writers, resources, traffic }: StormOption
   console.log(`${connections} connections, one WebSocket and one download stayed open through all writes`)
 }
 
-/** A host of which nothing is written during the storm. */
-async function steadySite(client: Client, upstream: number): Promise<void> {
+/** Makes the site that traffic goes to. */
+export async function steadySite(client: Client, upstream: number): Promise<void> {
   const backend = await client.must(201, 'POST', '/backends/static', { address: `127.0.0.1:${upstream}` })
-  const edge = await client.must(201, 'POST', '/edges/https', { hostports: [`${HOST}:443`] })
+  const edge = await client.must(201, 'POST', '/edges/https', { hostports: [`${STEADY}:443`] })
   const route = { match: '/', backend: { backend_id: backend.json.id } }
   await client.must(201, 'POST', `/edges/https/${edge.json.id}/routes`, route)
 }
