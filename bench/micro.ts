@@ -1,3 +1,4 @@
+import { contentionMicro } from './contention-micro.js'
 import { expressionMicro } from './expression-micro.js'
 import { jwtMicro } from './jwt-micro.js'
 import { limiterMicro } from './limiter-micro.js'
@@ -19,7 +20,8 @@ const subjects: Readonly<Record<string, () => readonly MicroResult[] | Promise<r
   tokens: jwtMicro,
   webhooks: webhookMicro,
   traces: tracesMicro,
-  limiter: () => limiterMicro(insertions)
+  limiter: () => limiterMicro(insertions),
+  threads: contentionMicro
 }
 
 /**
