@@ -6,24 +6,23 @@ import type { Drained } from '../proxy/ports.js'
 import type { ServingThread } from '../proxy/threads/dealer.js'
 import type { ToServing } from '../proxy/threads/protocol.js'
 import { type TunnelDirectory, TunnelOutlet } from '../proxy/threads/tunnel-outlet.js'
-import type { CountedTraffic } from '../telemetry/relayed-traffic.js'
+import type { CountingThread } from '../telemetry/relayed-traffic.js'
 import type { ThreadState, ToTrafficThread } from './thread-protocol.js'
 
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
-const REQUESTS = 'sluice_requests_total'
 const MILLISECONDS = 1_000
 
 /** One thread that carries traffic, as the one of the control plane sees it. */
-export class CarryingThread implements ServingThread {
+export class CarryingThread implements ServingThread, CountingThread {
   /** From 1 on; its successor may have the same. */
   readonly number: number
   readonly #worker: Worker
   /** Wall time. */
   readonly #startedAt: number
   readonly #counting = new Map<number, () => void>()
+  requests = 0
   #drained: ((drained: Drained) => void) | undefined
   #over = false
-  #requests = 0
   /** Opens streams of tunnels for it. */
   readonly tunnels: TunnelOutlet
   /** As it said last. */
@@ -43,11 +42,6 @@ export class CarryingThread implements ServingThread {
     this.#startedAt = startedAt
   }
 
-  /** Exchanges that it has ended. */
-  get requests(): number {
-    return this.#requests
-  }
-
   /** `connections`: that it has now. */
   shown(connections: number): WorkerState {
     const { state } = this
@@ -57,7 +51,7 @@ export class CarryingThread implements ServingThread {
       state: this.failing ? 'failing' : this.serves ? 'serving' : 'starting',
       startedAt: timestampText(this.#startedAt),
       connections,
-      requests: this.#requests,
+      requests: this.requests,
       loopDelay:
         state === undefined
           ? null
@@ -82,7 +76,7 @@ export class CarryingThread implements ServingThread {
     if (!this.#over) this.#worker.postMessage(message)
   }
 
-  /** Resolves when what it has counted is here. */
+  /** Resolves when it has said how it is. */
   counts(serial: number, limits: boolean): Promise<void> {
     if (this.#over) return Promise.resolve()
     return new Promise((resolve) => {
@@ -91,16 +85,10 @@ export class CarryingThread implements ServingThread {
     })
   }
 
-  counted(
-    traffic: CountedTraffic | undefined,
-    answers: { readonly serial: number; readonly state: ThreadState } | undefined
-  ): void {
-    for (const count of traffic?.metrics.get(REQUESTS)?.values() ?? [])
-      if (typeof count === 'number') this.#requests += count
-    if (answers === undefined) return
-    this.state = answers.state
-    this.#counting.get(answers.serial)?.()
-    this.#counting.delete(answers.serial)
+  counted({ serial, state }: { readonly serial: number; readonly state: ThreadState }): void {
+    this.state = state
+    this.#counting.get(serial)?.()
+    this.#counting.delete(serial)
   }
 
   drains(deadline: number): Promise<Drained> {

@@ -17,7 +17,8 @@ import { sharesListener } from './agents.js'
 import { startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
 import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
-import { type TrafficThreads, withoutThreads } from './threads.js'
+import type { TrafficThreads } from './threads.js'
+import { withoutThreads } from './without-threads.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
 export class ConfigurationRefused extends CodedError {

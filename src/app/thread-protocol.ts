@@ -13,7 +13,8 @@ import type { ServerIdentity } from '../proxy/tls.js'
 import type { FromReplica, ToReplica } from '../runtime/replicas/protocol.js'
 import type { UpstreamState } from '../telemetry/observed-metrics.js'
 import type { LoopDelays } from '../telemetry/process-health.js'
-import type { CountedTraffic } from '../telemetry/relayed-traffic.js'
+import type { CountedRates } from '../telemetry/relayed-traffic.js'
+import type { SharedSeries } from '../telemetry/series-memory.js'
 import type { TracedExchange } from '../telemetry/traces/traced-exchange.js'
 import type { Subscribed } from '../telemetry/traffic-events.js'
 import type { FromThreadRecorder, ToThreadRecorder } from '../workbench/recorder/recording-threads.js'
@@ -70,7 +71,7 @@ export type ToTrafficThread =
   | { readonly kind: 'ended-logins'; readonly news: EndedNews }
   /** What was asked is done; `failed`: why it is not. */
   | { readonly kind: 'answer'; readonly serial: number; readonly value: boolean; readonly failed?: string }
-  /** What was counted is wanted now, of limits too when `limits` says so. */
+  /** How the thread is and what its exchanges came to is wanted now, and what limits have counted when `limits` says so. */
   | { readonly kind: 'count'; readonly serial: number; readonly limits: boolean }
   /** Connections have so many milliseconds to end. */
   | { readonly kind: 'drain'; readonly deadline: number }
@@ -112,10 +113,12 @@ export type FromTrafficThread =
   | FromThreadRecorder
   /** What limits have counted that have decided since the message before, by their identity. */
   | { readonly kind: 'limits'; readonly limits: ReadonlyMap<string, LimitNumbers> }
-  /** `answers`: what has asked, and how the thread is. It comes after the numbers of limits. */
+  /** A series of a metric begins; its numbers are read where they stand. */
+  | { readonly kind: 'series'; readonly series: SharedSeries }
+  /** What exchanges came to. `answers`: what has asked, and how the thread is. It comes after the numbers of limits. */
   | {
       readonly kind: 'counted'
-      readonly counted: CountedTraffic | undefined
+      readonly rates: CountedRates
       readonly answers?: { readonly serial: number; readonly state: ThreadState }
     }
   /** Whole lines of the log. `dropped`: lines that had no room since the message before. */

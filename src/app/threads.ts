@@ -8,7 +8,6 @@ import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import type { ClusterStatistics } from '../features/rate-limit/leases/cluster-limits.js'
 import { THREADS } from '../features/rate-limit/limiter/layout.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
-import { ReplayBook } from '../features/webhook/replays.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { threadBeside } from '../lib/files.js'
@@ -19,7 +18,6 @@ import type { MadeRecords } from '../lib/shared-records.js'
 import type { Options } from '../options/options.js'
 import type { Found } from '../proxy/health.js'
 import type { Drained } from '../proxy/ports.js'
-import { BUDGET_NUMBERS, budgetName } from '../proxy/retries.js'
 import type { OutageState } from '../proxy/server.js'
 import type { SocketDealer } from '../proxy/threads/dealer.js'
 import { type HeldTunnels, TunnelDirectory } from '../proxy/threads/tunnel-outlet.js'
@@ -35,8 +33,9 @@ import type { Subscribed } from '../telemetry/traffic-events.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { CarryingThread } from './carrying-thread.js'
 import type { ServerHealth } from './data-plane.js'
+import { ThreadAnswers } from './thread-answers.js'
 import { LedgerForThreads, type ThreadMember } from './thread-ledger.js'
-import type { FromTrafficThread, ThreadQuestion, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
+import type { FromTrafficThread, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 
 /** Where what threads write goes. Does not throw. */
 export interface ThreadOutput {
@@ -88,17 +87,15 @@ interface TrafficEvents {
 /** Takes what sampled exchanges leave. */
 type SpanIntake = Pick<SpanExporter, 'take' | 'lost'>
 
-/** How often ticket keys are looked at and deliveries of webhooks are forgotten, how long a scrape waits for what threads have counted, and a stop beside the drain. Milliseconds. */
+/**
+ * How often ticket keys are looked at and deliveries of webhooks are forgotten, and the numbers of threads are read beside scrapes; how long a
+ * scrape waits for threads to say how they are, limits for what threads have counted, and a stop beside the drain. Milliseconds.
+ */
 const UPKEEP_EVERY = 60_000
-const COUNT_WITHIN = 250
+const READ_EVERY = 250
+const STATE_WITHIN = 50
+const LIMITS_WITHIN = 250
 const DRAIN_BESIDE = 3_000
-
-/** Why traffic must be carried by one thread with these options: what threads cannot do. Empty: nothing stands against several. */
-export function withoutThreads({ agents, listeners }: Pick<Options, 'agents' | 'listeners'>): string[] {
-  if (agents === undefined || agents.port === 0) return []
-  if (!listeners.some(({ listen }) => listen.host === agents.host && listen.port === agents.port)) return []
-  return ['agents: they cannot share a listener of traffic with threads; give them an address of their own']
-}
 
 /** For each thread that serves: those that may be about to end after a failure, and all that may be there. */
 const FAILING_EACH = 2
@@ -111,13 +108,13 @@ export class TrafficThreads implements ServerHealth {
   readonly #parts: ThreadsParts
   readonly #threads = new Map<Worker, CarryingThread>()
   readonly #counted: CountedElsewhere
-  readonly #timer: NodeJS.Timeout
+  readonly #timers: readonly NodeJS.Timeout[]
   readonly pool: ReplicaPool
   #options: Options
   #ticketKeys: Buffer
   #subscribed: ToTrafficThread | undefined
   #challenges: ToTrafficThread | undefined
-  readonly #replays = new ReplayBook()
+  readonly #answers: ThreadAnswers
   readonly #tunnels: TunnelDirectory
   /** What checks of servers have decided. */
   readonly #checks = new Map<string, Found>()
@@ -134,14 +131,17 @@ export class TrafficThreads implements ServerHealth {
   constructor(parts: ThreadsParts, running: Snapshot) {
     const { ticketKeys, challenges, events, metrics, size, log } = parts
     this.#parts = parts
+    this.#answers = new ThreadAnswers(parts)
     this.#options = parts.data.options
     this.#counted = new CountedElsewhere(metrics)
     this.#ticketKeys = ticketKeys.current()
     // A thread that is to end and its successor are there together.
     this.#slots = Array.from({ length: SLOTS_EACH * size }, (_, slot) => slot)
     this.#holdings = holdingsMemory(this.#slots.length, randomInt(2 ** 32))
-    this.#timer = setInterval(() => this.#upkeep(), UPKEEP_EVERY)
-    this.#timer.unref()
+    this.#timers = [
+      setInterval(() => this.#upkeep(), UPKEEP_EVERY).unref(),
+      setInterval(() => this.#counted.read(), READ_EVERY).unref()
+    ]
     challenges.follow((answers) => {
       this.#challenges = { kind: 'challenges', answers }
       this.#send(this.#challenges)
@@ -180,10 +180,15 @@ export class TrafficThreads implements ServerHealth {
     this.#send({ kind: 'check', check, found })
   }
 
-  /** Resolves when what the threads have counted so far is counted here, of limits too if asked; one that is busy is not waited for for long. */
+  /**
+   * Resolves when what the threads have counted so far is counted here, of limits too if asked. One that is busy is not waited for for long: its
+   * numbers are read all the same, and how it is remains as it said last.
+   */
   async count({ limits } = { limits: false }): Promise<void> {
     const serial = ++this.#counts
-    await Promise.all([...this.#threads.values()].map((thread) => atMost(COUNT_WITHIN, thread.counts(serial, limits))))
+    const within = limits ? LIMITS_WITHIN : STATE_WITHIN
+    await Promise.all([...this.#threads.values()].map((thread) => atMost(within, thread.counts(serial, limits))))
+    this.#counted.read()
   }
 
   /** The threads that there are, as they are now. */
@@ -214,7 +219,7 @@ export class TrafficThreads implements ServerHealth {
 
   /** Ends all threads at once. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer)
+    for (const timer of this.#timers) clearInterval(timer)
     await this.pool.stop()
   }
 
@@ -278,7 +283,8 @@ export class TrafficThreads implements ServerHealth {
   }
 
   #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
-    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans, recorder } = this.#parts
+    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans, metrics, recorder } =
+      this.#parts
     switch (message.kind) {
       case 'serving':
         thread.serves = true
@@ -289,9 +295,12 @@ export class TrafficThreads implements ServerHealth {
       case 'terminates':
         dealer.receive(thread, message)
         return
+      case 'series':
+        this.#counted.begins(thread, message.series)
+        return
       case 'counted':
-        if (message.counted !== undefined) this.#counted.count(thread, message.counted)
-        thread.counted(message.counted, message.answers)
+        for (const [record, times] of message.rates) metrics.rates.count(record, times)
+        if (message.answers !== undefined) thread.counted(message.answers)
         return
       case 'limits':
         limitsElsewhere.take(thread, message.limits)
@@ -330,7 +339,7 @@ export class TrafficThreads implements ServerHealth {
         thread.tunnels.receive(message)
         return
       case 'ask':
-        void this.#answer(thread, message.serial, message.question)
+        void this.#answers.answer(message, (answer) => thread.send(answer))
         return
       case 'ledger':
         void this.#ledger?.answer(message, (answer) => thread.send(answer))
@@ -339,7 +348,7 @@ export class TrafficThreads implements ServerHealth {
         servers.reported(message.place, message.how)
         return
       case 'release':
-        this.#replays.of(message.identity).release(message.once)
+        this.#answers.release(message)
         return
       case 'looked':
         for (const lookup of message.lookups) looked(lookup)
@@ -365,31 +374,8 @@ export class TrafficThreads implements ServerHealth {
     for (const thread of this.#threads.values()) thread.send(message)
   }
 
-  async #answer(thread: CarryingThread, serial: number, question: ThreadQuestion): Promise<void> {
-    try {
-      thread.send({ kind: 'answer', serial, value: await this.#decide(question) })
-    } catch (error) {
-      thread.send({ kind: 'answer', serial, value: false, failed: String(error) })
-    }
-  }
-
-  async #decide(question: ThreadQuestion): Promise<boolean> {
-    if (question.about === 'delivery') {
-      const { identity, once, now, lasting } = question
-      return this.#replays.of(identity).admit(once, now, lasting)
-    }
-    const { ended, records } = this.#parts
-    if (question.about === 'budget') {
-      records.of(budgetName(question.key), BUDGET_NUMBERS)
-      return true
-    }
-    for (const session of question.sessions) ended.end(session)
-    await ended.keep()
-    return true
-  }
-
   #upkeep(): void {
-    this.#replays.sweep(this.#parts.clock.wall())
+    this.#answers.sweep()
     const keys = this.#parts.ticketKeys.current()
     if (keys === this.#ticketKeys) return
     this.#ticketKeys = keys

@@ -11,6 +11,7 @@ import { Observers } from '../proxy/observers.js'
 import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { Metrics } from '../telemetry/metrics.js'
 import { observeNames } from '../telemetry/observed-metrics.js'
+import type { SeriesMemory } from '../telemetry/series-memory.js'
 import type { TrafficRates } from '../telemetry/traffic-rates.js'
 import type { LiveOptions } from './live-options.js'
 import { namesOptions } from './server-services.js'
@@ -50,8 +51,12 @@ function networksOf(networks: readonly string[]): CidrSet | undefined {
 interface TrafficFoundationParts extends Pick<TrafficFoundation, 'clock' | 'log' | 'live'> {
   /** What limits are counted in, which is one for the process. */
   readonly limiter: LimiterTable
-  /** Rates and look-ups that another thread counts; absent: this one does. */
-  readonly elsewhere?: { readonly rates: TrafficRates; readonly looked: (lookup: Lookup) => void }
+  /** Rates and look-ups that another thread counts, and what it reads metrics from; absent: this one does. */
+  readonly elsewhere?: {
+    readonly rates: TrafficRates
+    readonly looked: (lookup: Lookup) => void
+    readonly memory: SeriesMemory
+  }
 }
 
 /** `live` is read as it is at each moment, so a reload reaches what is made of it. */
@@ -60,7 +65,8 @@ export function createTrafficFoundation(
   { clock, log, live, limiter, elsewhere }: TrafficFoundationParts
 ): TrafficFoundation {
   const holder = new SnapshotHolder(Snapshot.empty())
-  const metrics = new Metrics((key) => holder.current().plan.units.get(key) !== undefined, elsewhere?.rates)
+  const hasUnit = (key: string) => holder.current().plan.units.get(key) !== undefined
+  const metrics = new Metrics(hasUnit, elsewhere?.rates, elsewhere?.memory)
   const lookups = elsewhere?.looked ?? observeNames(metrics.registry, clock)
   return {
     clock,

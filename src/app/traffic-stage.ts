@@ -24,7 +24,8 @@ import { startErrors } from './errors.js'
 import type { Foundation, Host } from './foundation.js'
 import type { OpenTelemetry } from './open-telemetry.js'
 import type { Drained } from './stop.js'
-import { TrafficThreads, withoutThreads } from './threads.js'
+import { TrafficThreads } from './threads.js'
+import { withoutThreads } from './without-threads.js'
 
 interface TrafficStage {
   readonly agents: Agents

@@ -17,7 +17,8 @@ import type { TicketKeys } from '../proxy/ticket-keys.js'
 import { PersistentState } from '../runtime/persistent-state.js'
 import { Replica } from '../runtime/replicas/replica.js'
 import { LoopDelay } from '../telemetry/process-health.js'
-import { RelayedRates, TrafficReporter } from '../telemetry/relayed-traffic.js'
+import { RelayedRates } from '../telemetry/relayed-traffic.js'
+import { SharedSeriesMemory } from '../telemetry/series-memory.js'
 import { TrafficEventQueue } from '../telemetry/traffic-events.js'
 import { threadAccessLog } from './access-log.js'
 import { type DataPlane, openDataPlane } from './data-plane.js'
@@ -31,7 +32,7 @@ import { threadTracing } from './tracing.js'
 import { createTrafficFoundation } from './traffic-foundation.js'
 import { upstreamStates } from './upstream-states.js'
 
-/** How often what was counted is reported, what limits have counted (that of a thread that is killed is lost since then), and how often logins are forgotten that have ended by themselves. Milliseconds. */
+/** How often what exchanges came to is reported, what limits have counted (that of a thread that is killed is lost since then), and how often logins are forgotten that have ended by themselves. Milliseconds. */
 const REPORT_EVERY = 250
 const LIMITS_EVERY = 5_000
 const FORGET_EVERY = 60_000
@@ -61,7 +62,11 @@ export async function openTrafficThread(
     log,
     live,
     limiter: new LimiterTable({ clock, handle: data.limiter }),
-    elsewhere: { rates, looked: link.looked }
+    elsewhere: {
+      rates,
+      looked: link.looked,
+      memory: new SharedSeriesMemory((series) => post({ kind: 'series', series }))
+    }
   })
   const given = new GivenValues(data.ticketKeys)
   const events = new TrafficEventQueue({
@@ -130,13 +135,12 @@ export async function openTrafficThread(
     },
     post
   )
-  const reporter = new TrafficReporter(foundation.metrics, rates)
   const loop = new LoopDelay()
   const report = (serial?: number): void => {
-    const counted = reporter.report()
+    const taken = rates.take()
     if (serial !== undefined)
-      post({ kind: 'counted', counted, answers: { serial, state: stateOf(loop, dataPlane, cluster) } })
-    else if (counted !== undefined) post({ kind: 'counted', counted })
+      post({ kind: 'counted', rates: taken, answers: { serial, state: stateOf(loop, dataPlane, cluster) } })
+    else if (taken.length > 0) post({ kind: 'counted', rates: taken })
   }
   const reportLimits = (): void => {
     const changed = limits.changed(clock.monotonic())

@@ -4,6 +4,7 @@ import {
   Histogram as HistogramMetric,
   type Registry
 } from 'prom-client'
+import { ownMemory, type SeriesMemory } from './series-memory.js'
 
 /*
  * What traffic counts. Each is plain numbers that a request changes by itself; the metrics library, whose counters cost half
@@ -14,32 +15,27 @@ interface Description {
   readonly name: string
   readonly help: string
   readonly registers: Registry[]
+  /** Of its numbers; left out: no other thread reads them. */
+  readonly memory?: SeriesMemory | undefined
 }
 
 type Labels = Readonly<Record<string, string>>
 
-/** What a metric has counted since it was last asked, by its labels as one text: a number, or the numbers of a distribution. */
-export type CountedNumbers = ReadonlyMap<string, number | Float64Array>
-
 /** A metric that several threads count, each by itself, and one shows. */
 export interface Relayed {
   readonly name: string
-  /** What was counted since the last call. */
-  counted(): CountedNumbers
-  /** Counts what another thread has counted. */
-  add(numbers: CountedNumbers): void
+  /** Counts what another thread has counted of one series: as many numbers as its memory has. */
+  add(series: string, numbers: Float64Array): void
 }
 
 /** Of a metric without labels. */
 const UNLABELLED = ''
-const NOTHING: CountedNumbers = new Map()
 
 /** The count of one set of labels. */
 interface Cell {
   readonly labels: Labels
-  value: number
-  /** The part of it that `counted` has answered. */
-  reported: number
+  /** One number. */
+  readonly count: Float64Array
 }
 
 /** Counts of one name, by labels. A set of labels is shown from its first count on. */
@@ -47,9 +43,11 @@ export class Counters<L extends string> implements Relayed {
   readonly name: string
   readonly #names: readonly L[]
   readonly #cells = new Map<string, Cell>()
+  readonly #memory: SeriesMemory
 
-  constructor({ labelNames, ...about }: Description & { readonly labelNames: readonly L[] }) {
+  constructor({ labelNames, memory = ownMemory, ...about }: Description & { readonly labelNames: readonly L[] }) {
     this.name = about.name
+    this.#memory = memory
     this.#names = labelNames
     const cells = this.#cells
     new CounterMetric<string>({
@@ -57,38 +55,28 @@ export class Counters<L extends string> implements Relayed {
       labelNames: [...labelNames],
       collect() {
         this.reset()
-        for (const { labels, value } of cells.values()) this.inc(labels, value)
+        for (const { labels, count } of cells.values()) this.inc(labels, count[0])
       }
     })
   }
 
   /** The counter of a set of labels; all that are made for one set count together. */
   labels(labels: Readonly<Record<L, string>>): Counter {
-    return new Counter(() => this.#cell(labels))
+    return new Counter(() => this.#cell(labels).count)
   }
 
   /** Every set of labels with its count. */
   *read(): Generator<readonly [labels: Labels, count: number]> {
-    for (const { labels, value } of this.#cells.values()) yield [labels, value]
+    for (const { labels, count } of this.#cells.values()) yield [labels, count[0] as number]
   }
 
   /** Counts one, where the labels are known only now. */
   count(labels: Readonly<Record<L, string>>): void {
-    this.#cell(labels).value++
+    increase(this.#cell(labels).count, 1)
   }
 
-  counted(): CountedNumbers {
-    const numbers = new Map<string, number>()
-    for (const [key, cell] of this.#cells) {
-      if (cell.value === cell.reported) continue
-      numbers.set(key, cell.value - cell.reported)
-      cell.reported = cell.value
-    }
-    return numbers
-  }
-
-  add(numbers: CountedNumbers): void {
-    for (const [key, value] of numbers) if (typeof value === 'number') this.#cell(this.#labels(key)).value += value
+  add(series: string, [value = 0]: Float64Array): void {
+    increase(this.#cell(this.#labels(series)).count, value)
   }
 
   #labels(key: string): Readonly<Record<L, string>> {
@@ -101,7 +89,7 @@ export class Counters<L extends string> implements Relayed {
     const key = this.#names.length === 1 ? labels[first as L] : JSON.stringify(this.#names.map((name) => labels[name]))
     let cell = this.#cells.get(key)
     if (cell === undefined) {
-      cell = { labels: { ...labels }, value: 0, reported: 0 }
+      cell = { labels: { ...labels }, count: this.#memory.allot(this.name, key, 1) }
       this.#cells.set(key, cell)
     }
     return cell
@@ -110,18 +98,22 @@ export class Counters<L extends string> implements Relayed {
 
 /** Counts for one set of labels. */
 class Counter {
-  readonly #find: () => Cell
-  #cell: Cell | undefined
+  readonly #find: () => Float64Array
+  #count: Float64Array | undefined
 
-  constructor(find: () => Cell) {
+  constructor(find: () => Float64Array) {
     this.#find = find
   }
 
   /** `by` is not negative. */
   inc(by = 1): void {
-    this.#cell ??= this.#find()
-    this.#cell.value += by
+    this.#count ??= this.#find()
+    increase(this.#count, by)
   }
+}
+
+function increase(count: Float64Array, by: number): void {
+  count[0] = (count[0] as number) + by
 }
 
 export type { Counter }
@@ -129,12 +121,12 @@ export type { Counter }
 /** One count, shown from the start. */
 export class Total implements Relayed {
   readonly name: string
-  #value = 0
-  #reported = 0
+  readonly #count: Float64Array
 
-  constructor(about: Description) {
+  constructor({ memory = ownMemory, ...about }: Description) {
     this.name = about.name
-    const read = () => this.#value
+    this.#count = memory.allot(about.name, UNLABELLED, 1)
+    const read = () => this.#count[0] as number
     new CounterMetric({
       ...about,
       collect() {
@@ -145,34 +137,27 @@ export class Total implements Relayed {
   }
 
   inc(): void {
-    this.#value++
+    increase(this.#count, 1)
   }
 
-  counted(): CountedNumbers {
-    const since = this.#value - this.#reported
-    this.#reported = this.#value
-    return since === 0 ? NOTHING : new Map([[UNLABELLED, since]])
-  }
-
-  add(numbers: CountedNumbers): void {
-    const value = numbers.get(UNLABELLED)
-    if (typeof value === 'number') this.#value += value
+  add(_series: string, [value = 0]: Float64Array): void {
+    increase(this.#count, value)
   }
 }
 
 /** How many there are now. */
 export class Level implements Relayed {
   readonly name: string
-  #value = 0
-  #reported = 0
+  readonly #count: Float64Array
 
   get value(): number {
-    return this.#value
+    return this.#count[0] as number
   }
 
-  constructor(about: Description) {
+  constructor({ memory = ownMemory, ...about }: Description) {
     this.name = about.name
-    const read = () => this.#value
+    this.#count = memory.allot(about.name, UNLABELLED, 1)
+    const read = () => this.value
     new GaugeMetric({
       ...about,
       collect() {
@@ -182,71 +167,53 @@ export class Level implements Relayed {
   }
 
   inc(): void {
-    this.#value++
+    increase(this.#count, 1)
   }
 
   dec(): void {
-    this.#value--
+    increase(this.#count, -1)
   }
 
-  counted(): CountedNumbers {
-    const since = this.#value - this.#reported
-    this.#reported = this.#value
-    return since === 0 ? NOTHING : new Map([[UNLABELLED, since]])
-  }
-
-  add(numbers: CountedNumbers): void {
-    const value = numbers.get(UNLABELLED)
-    if (typeof value === 'number') this.#value += value
+  add(_series: string, [value = 0]: Float64Array): void {
+    increase(this.#count, value)
   }
 }
 
 /** How values are spread over ranges with upper bounds, in ascending order. */
 class Distribution {
   readonly #bounds: readonly number[]
-  /** Values in each range; the last are those above all bounds. */
-  readonly #counts: number[]
-  #sum = 0
-  /** Counts and sum as `counted` has answered them. */
-  #reported: Float64Array | undefined
+  /** How many values each range has, then those above all bounds, then the sum of all. */
+  readonly numbers: Float64Array
 
-  constructor(bounds: readonly number[]) {
+  /** `numbers`: two more than bounds. */
+  constructor(bounds: readonly number[], numbers: Float64Array) {
     this.#bounds = bounds
-    this.#counts = new Array<number>(bounds.length + 1).fill(0)
+    this.numbers = numbers
   }
 
   observe(value: number): void {
     const bounds = this.#bounds
+    const { numbers } = this
     let at = 0
     while (at < bounds.length && value > (bounds[at] as number)) at++
-    this.#counts[at] = (this.#counts[at] as number) + 1
-    this.#sum += value
+    numbers[at] = (numbers[at] as number) + 1
+    numbers[bounds.length + 1] = (numbers[bounds.length + 1] as number) + value
   }
 
-  /** What was observed since the last call: the counts, then their sum; undefined: nothing. */
-  counted(): Float64Array | undefined {
-    const now = new Float64Array([...this.#counts, this.#sum])
-    const before = this.#reported
-    this.#reported = now
-    const since = before === undefined ? now : now.map((value, place) => value - (before[place] as number))
-    return since.some((value) => value !== 0) ? since : undefined
-  }
-
-  add(numbers: Float64Array): void {
-    const { length } = this.#counts
-    for (let i = 0; i < length; i++) this.#counts[i] = (this.#counts[i] as number) + (numbers[i] ?? 0)
-    this.#sum += numbers[length] ?? 0
+  add(others: Float64Array): void {
+    const { numbers } = this
+    for (let i = 0; i < numbers.length; i++) numbers[i] = (numbers[i] as number) + (others[i] ?? 0)
   }
 
   values(name: string, labels: Labels): SeriesValue[] {
     let below = 0
-    const buckets = this.#counts.map((count, i): SeriesValue => {
-      below += count
-      return { metricName: `${name}_bucket`, labels: { ...labels, le: this.#bounds[i] ?? '+Inf' }, value: below }
+    const buckets = [...this.#bounds, '+Inf'].map((le, i): SeriesValue => {
+      below += this.numbers[i] as number
+      return { metricName: `${name}_bucket`, labels: { ...labels, le }, value: below }
     })
     return [
       ...buckets,
-      { metricName: `${name}_sum`, labels, value: this.#sum },
+      { metricName: `${name}_sum`, labels, value: this.numbers.at(-1) as number },
       { metricName: `${name}_count`, labels, value: below }
     ]
   }
@@ -270,9 +237,10 @@ export class Spread implements Relayed {
   readonly name: string
   readonly #values: Distribution
 
-  constructor(about: SpreadDescription) {
+  constructor({ memory = ownMemory, ...about }: SpreadDescription) {
     this.name = about.name
-    const values = new Distribution(about.buckets)
+    const { name, buckets } = about
+    const values = new Distribution(buckets, memory.allot(name, UNLABELLED, buckets.length + 2))
     this.#values = values
     registerHistogram(about, () => values.values(about.name, {}))
   }
@@ -281,14 +249,8 @@ export class Spread implements Relayed {
     this.#values.observe(value)
   }
 
-  counted(): CountedNumbers {
-    const since = this.#values.counted()
-    return since === undefined ? NOTHING : new Map([[UNLABELLED, since]])
-  }
-
-  add(numbers: CountedNumbers): void {
-    const values = numbers.get(UNLABELLED)
-    if (values instanceof Float64Array) this.#values.add(values)
+  add(_series: string, numbers: Float64Array): void {
+    this.#values.add(numbers)
   }
 }
 
@@ -304,6 +266,7 @@ export class Spreads implements Relayed {
   readonly #bounds: readonly number[]
   readonly #most: number
   readonly #exists: (value: string) => boolean
+  readonly #memory: SeriesMemory
   readonly #cells = new Map<string, Distribution>()
   #other: Distribution | undefined
 
@@ -312,6 +275,7 @@ export class Spreads implements Relayed {
     label,
     most,
     exists,
+    memory = ownMemory,
     ...about
   }: SpreadDescription & {
     readonly label: string
@@ -319,6 +283,7 @@ export class Spreads implements Relayed {
     readonly exists: (value: string) => boolean
   }) {
     this.#bounds = about.buckets
+    this.#memory = memory
     this.#most = most
     this.#exists = exists
     const { name } = about
@@ -335,39 +300,35 @@ export class Spreads implements Relayed {
     cell.observe(value)
   }
 
-  counted(): CountedNumbers {
-    const numbers = new Map<string, Float64Array>()
-    for (const [label, cell] of [...this.#cells, [OTHER, this.#other] as const]) {
-      const since = cell?.counted()
-      if (since !== undefined) numbers.set(label, since)
-    }
-    return numbers
-  }
-
-  add(numbers: CountedNumbers): void {
-    for (const [label, values] of numbers) {
-      if (!(values instanceof Float64Array)) continue
-      const cell = label === OTHER ? this.#rest() : (this.#cells.get(label) ?? this.#begin(label))
-      cell.add(values)
-    }
+  add(label: string, numbers: Float64Array): void {
+    const cell = label === OTHER ? this.#rest() : (this.#cells.get(label) ?? this.#begin(label))
+    cell.add(numbers)
   }
 
   #begin(label: string): Distribution {
     // No scrape may have come for long.
     if (this.#cells.size >= this.#most && this.#other === undefined) this.#forget()
     if (this.#cells.size >= this.#most) return this.#rest()
-    const cell = new Distribution(this.#bounds)
+    const cell = this.#distribution(label)
     this.#cells.set(label, cell)
     return cell
   }
 
   #rest(): Distribution {
-    this.#other ??= new Distribution(this.#bounds)
+    this.#other ??= this.#distribution(OTHER)
     return this.#other
   }
 
+  #distribution(label: string): Distribution {
+    return new Distribution(this.#bounds, this.#memory.allot(this.name, label, this.#bounds.length + 2))
+  }
+
   #forget(): void {
-    for (const label of this.#cells.keys()) if (!this.#exists(label)) this.#cells.delete(label)
+    for (const [label, { numbers }] of this.#cells) {
+      if (this.#exists(label)) continue
+      this.#cells.delete(label)
+      this.#memory.free(numbers)
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
 import { type Counter as CounterOf, Counters, Level, type Relayed, Spread, Spreads, Total } from './counters.js'
+import type { SeriesMemory } from './series-memory.js'
 import { TrafficMeter } from './traffic-meter.js'
 import { TrafficRates } from './traffic-rates.js'
 
@@ -23,7 +24,7 @@ export class Metrics {
   /** How much of the traffic of the last minutes failed or was refused. */
   readonly rates: TrafficRates
   /** What all exchanges of clients came to. */
-  readonly meter = new TrafficMeter()
+  readonly meter: TrafficMeter
   readonly connections: Level
   readonly inFlight: Level
   readonly #requests: Counters<'edge' | 'status'>
@@ -50,29 +51,34 @@ export class Metrics {
   /** Those that carrying traffic counts, in whichever thread. */
   readonly relayed: readonly Relayed[]
 
-  /** `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. */
-  constructor(hasUnit: (key: string) => boolean = () => true, rates = new TrafficRates()) {
+  /**
+   * `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. `memory`: of what carrying
+   * traffic counts; left out: no other thread reads it.
+   */
+  constructor(hasUnit: (key: string) => boolean = () => true, rates = new TrafficRates(), memory?: SeriesMemory) {
     this.rates = rates
+    this.meter = new TrafficMeter(memory)
     const registers = [this.registry]
-    this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', registers })
-    this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
+    const counted = { registers, memory }
+    this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', ...counted })
+    this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', ...counted })
     this.#requests = new Counters({
       name: 'sluice_requests_total',
       help: 'Exchanges ended, by edge and status of the answer (0: no answer).',
       labelNames: ['edge', 'status'],
-      registers
+      ...counted
     })
     this.#duration = new Spread({
       name: 'sluice_request_duration_seconds',
       help: 'From the head of a request to the last byte of its answer.',
       buckets: SECONDS,
-      registers
+      ...counted
     })
     this.#upstreamDuration = new Spread({
       name: 'sluice_upstream_response_seconds',
       help: 'From forwarding a request to the head of the answer.',
       buckets: SECONDS,
-      registers
+      ...counted
     })
     this.#routeDuration = new Spreads({
       name: 'sluice_route_duration_seconds',
@@ -81,7 +87,7 @@ export class Metrics {
       buckets: SECONDS,
       most: MOST_LABELLED,
       exists: (route) => hasUnit(`route:${route}`),
-      registers
+      ...counted
     })
     this.#backendDuration = new Spreads({
       name: 'sluice_upstream_duration_seconds',
@@ -90,66 +96,66 @@ export class Metrics {
       buckets: SECONDS,
       most: MOST_LABELLED,
       exists: (backend) => hasUnit(`upstream:${backend}`),
-      registers
+      ...counted
     })
     const bytes = new Counters({
       name: 'sluice_bytes_total',
       help: 'Bytes of requests from clients and of answers to them, heads included.',
       labelNames: ['direction'],
-      registers
+      ...counted
     })
     this.#bytes = { in: bytes.labels({ direction: 'in' }), out: bytes.labels({ direction: 'out' }) }
     this.#failures = new Counters({
       name: 'sluice_failures_total',
       help: 'Exchanges that failed or were refused, by code.',
       labelNames: ['code'],
-      registers
+      ...counted
     })
     this.#refused = new Counters({
       name: 'sluice_malformed_total',
       help: 'Requests that the engine answered itself because they were none, by status.',
       labelNames: ['status'],
-      registers
+      ...counted
     })
     this.#handshakes = new Counters({
       name: 'sluice_handshake_failures_total',
       help: 'Connections that ended before their first request: no PROXY header, no TLS, no certificate, by reason.',
       labelNames: ['reason'],
-      registers
+      ...counted
     })
     this.#turnedAway = new Counters({
       name: 'sluice_connections_refused_total',
       help: 'Connections that were closed because there were too many, by listener and limit.',
       labelNames: ['listener', 'limit'],
-      registers
+      ...counted
     })
     this.#restricted = new Counters({
       name: 'sluice_endpoint_restrictions_total',
       help: 'What the IP restriction of all endpoints has refused, or would refuse were it enforced.',
       labelNames: ['result'],
-      registers
+      ...counted
     })
     this.#tcp = new Counters({
       name: 'sluice_tcp_connections_total',
       help: 'Connections to TCP edges that ended, by edge and code (ok: both sides had said all).',
       labelNames: ['edge', 'code'],
-      registers
+      ...counted
     })
     this.#tcpDuration = new Spread({
       name: 'sluice_tcp_connection_duration_seconds',
       help: 'From accepting a connection to a TCP edge to its end.',
       buckets: [...SECONDS, 300, 3_600],
-      registers
+      ...counted
     })
     this.#retries = new Total({
       name: 'sluice_upstream_retries_total',
       help: 'Requests sent a second time.',
-      registers
+      ...counted
     })
     this.#retriesRefused = new Total({
       name: 'sluice_upstream_retries_refused_total',
       help: 'Requests that were not sent again because the budget of retries of their backend was spent.',
-      registers
+      ...counted
     })
     this.#reloads = new Counters({
       name: 'sluice_configuration_changes_total',
@@ -170,9 +176,10 @@ export class Metrics {
       registers
     })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
-    const { meter, relayed } = policyMeter(registers)
+    const { meter, relayed } = policyMeter(counted)
     this.policy = meter
     this.relayed = [
+      this.meter,
       ...relayed,
       ...[this.connections, this.inFlight, this.#requests, bytes, this.#failures, this.#refused, this.#handshakes],
       ...[this.#turnedAway, this.#restricted, this.#tcp, this.#retries, this.#retriesRefused],
@@ -327,37 +334,40 @@ export class Metrics {
   }
 }
 
-function policyMeter(registers: Registry[]): { readonly meter: PolicyMeter; readonly relayed: readonly Relayed[] } {
+function policyMeter(counted: { readonly registers: Registry[]; readonly memory: SeriesMemory | undefined }): {
+  readonly meter: PolicyMeter
+  readonly relayed: readonly Relayed[]
+} {
   const rule = ['owner', 'phase', 'rule'] as const
   const matched = new Counters({
     name: 'sluice_policy_rule_matches_total',
     help: 'Rules whose expressions were all true.',
     labelNames: rule,
-    registers
+    ...counted
   })
   const decided = new Counters({
     name: 'sluice_policy_decisions_total',
     help: 'Exchanges ended by an action of a rule.',
     labelNames: [...rule, 'action'],
-    registers
+    ...counted
   })
   const failed = new Counters({
     name: 'sluice_policy_evaluation_failures_total',
     help: 'Evaluations without a value: absent (the rule did not match) or failed (the exchange failed closed).',
     labelNames: [...rule, 'kind'],
-    registers
+    ...counted
   })
   const declared = new Map<CounterDefinition, Counters<string>>()
   for (const metric of featureMetrics) {
     if (metric.kind !== 'counter') continue
     const { name, help, labels } = metric
-    declared.set(metric, new Counters({ name, help, labelNames: [...labels], registers }))
+    declared.set(metric, new Counters({ name, help, labelNames: [...labels], ...counted }))
   }
   const moduleDecisions = new Counters({
     name: 'sluice_module_decisions_total',
     help: 'What modules, and actions of their kind, decided about exchanges and connections.',
     labelNames: ['owner', 'module', 'decision'],
-    registers
+    ...counted
   })
   const meter: PolicyMeter = {
     matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),

@@ -1,15 +1,10 @@
-import type { CountedNumbers } from './counters.js'
+import type { Relayed } from './counters.js'
 import type { Metrics } from './metrics.js'
+import type { SharedSeries } from './series-memory.js'
 import { type RateRecord, TrafficRates } from './traffic-rates.js'
 
-/** What a thread has counted since its last report, as plain data. */
-export interface CountedTraffic {
-  /** By the name of the metric. */
-  readonly metrics: ReadonlyMap<string, CountedNumbers>
-  /** Of `TrafficMeter`; undefined: nothing. */
-  readonly meter: Float64Array | undefined
-  readonly rates: readonly (readonly [record: RateRecord, times: number])[]
-}
+/** Exchanges of one kind, and how many. */
+export type CountedRates = readonly (readonly [record: RateRecord, times: number])[]
 
 /** Kinds of records that are held back. */
 const MOST = 1_000
@@ -35,78 +30,78 @@ export class RelayedRates extends TrafficRates {
   }
 
   /** What was counted since the last call. */
-  take(): CountedTraffic['rates'] {
+  take(): CountedRates {
     const waiting = this.#waiting
     this.#waiting = new Map()
     return [...waiting.values()]
   }
 }
 
-/** Reports what the metrics of this thread have counted. */
-export class TrafficReporter {
-  readonly #metrics: Metrics
-  readonly #rates: RelayedRates
-  #meter: Float64Array
-
-  constructor(metrics: Metrics, rates: RelayedRates) {
-    this.#metrics = metrics
-    this.#rates = rates
-    this.#meter = metrics.meter.numbers()
-  }
-
-  /** What was counted since the last call; undefined: nothing. */
-  report(): CountedTraffic | undefined {
-    const metrics = new Map<string, CountedNumbers>()
-    for (const metric of this.#metrics.relayed) {
-      const numbers = metric.counted()
-      if (numbers.size > 0) metrics.set(metric.name, numbers)
-    }
-    const now = this.#metrics.meter.numbers()
-    const since = now.map((value, place) => value - (this.#meter[place] as number))
-    this.#meter = now
-    const meter = since.some((value) => value !== 0) ? since : undefined
-    const rates = this.#rates.take()
-    return metrics.size === 0 && meter === undefined && rates.length === 0 ? undefined : { metrics, meter, rates }
-  }
+interface Read {
+  readonly series: SharedSeries
+  /** The numbers as they were when they were read last. */
+  readonly seen: Float64Array
 }
 
-/** What other threads count, in the metrics of this one. */
+/** A thread that counts. */
+export interface CountingThread {
+  /** Exchanges that it had ended when it was read last. */
+  requests: number
+}
+
+/** Of one thread: its series by their ids, and what it has of the metrics that say how many there are now. */
+interface Counting {
+  readonly series: Map<number, Read>
+  readonly levels: Map<string, number>
+}
+
+const REQUESTS = 'sluice_requests_total'
+
+/** What other threads count, in the metrics of this one: it reads their numbers where they stand. */
 export class CountedElsewhere {
-  readonly #metrics: Metrics
-  readonly #levels: ReadonlySet<string>
-  /** Of each thread: what it has of the metrics that say how many there are now. */
-  readonly #held = new Map<object, Map<string, number>>()
+  readonly #metrics: ReadonlyMap<string, Relayed>
+  readonly #levels: readonly Relayed[]
+  readonly #threads = new Map<CountingThread, Counting>()
 
-  constructor(metrics: Metrics) {
-    this.#metrics = metrics
-    this.#levels = new Set([metrics.connections.name, metrics.inFlight.name])
+  constructor({ relayed, connections, inFlight }: Metrics) {
+    this.#metrics = new Map(relayed.map((metric) => [metric.name, metric]))
+    this.#levels = [connections, inFlight]
   }
 
-  /** `thread` tells one from another. */
-  count(thread: object, { metrics, meter, rates }: CountedTraffic): void {
-    for (const metric of this.#metrics.relayed) {
-      const numbers = metrics.get(metric.name)
-      if (numbers === undefined) continue
-      metric.add(numbers)
-      if (this.#levels.has(metric.name)) this.#hold(thread, metric.name, numbers)
+  /** The thread has a series from now on. */
+  begins(thread: CountingThread, series: SharedSeries): void {
+    const counting = this.#threads.get(thread) ?? { series: new Map(), levels: new Map() }
+    this.#threads.set(thread, counting)
+    counting.series.set(series.id, { series, seen: new Float64Array(series.numbers.length) })
+  }
+
+  /** Counts what threads have counted since the last call. */
+  read(): void {
+    for (const [thread, counting] of this.#threads) this.#read(thread, counting)
+  }
+
+  /** The thread is gone, and its connections and requests with it. What it has counted stays. */
+  ended(thread: CountingThread): void {
+    const counting = this.#threads.get(thread)
+    if (counting === undefined) return
+    this.#read(thread, counting)
+    this.#threads.delete(thread)
+    for (const level of this.#levels) level.add('', Float64Array.of(-(counting.levels.get(level.name) ?? 0)))
+  }
+
+  #read(thread: CountingThread, { series: all, levels }: Counting): void {
+    for (const { series, seen } of all.values()) {
+      if (series.numbers.every((value, place) => value === seen[place])) continue
+      const now = series.numbers.slice()
+      const since = now.map((value, place) => value - (seen[place] as number))
+      // Those of a distribution only rise: another series has begun in its place, and the news of it is on its way.
+      if (since.length > 1 && since.some((value) => value < 0)) continue
+      seen.set(now)
+      this.#metrics.get(series.metric)?.add(series.series, since)
+      const [count = 0] = since
+      if (series.metric === REQUESTS) thread.requests += count
+      if (this.#levels.some(({ name }) => name === series.metric))
+        levels.set(series.metric, (levels.get(series.metric) ?? 0) + count)
     }
-    if (meter !== undefined) this.#metrics.meter.add(meter)
-    for (const [record, times] of rates) this.#metrics.rates.count(record, times)
-  }
-
-  /** The thread is gone, and its connections and requests with it. */
-  ended(thread: object): void {
-    const held = this.#held.get(thread)
-    this.#held.delete(thread)
-    for (const level of [this.#metrics.connections, this.#metrics.inFlight]) {
-      const value = held?.get(level.name)
-      if (value !== undefined && value !== 0) level.add(new Map([['', -value]]))
-    }
-  }
-
-  #hold(thread: object, name: string, numbers: CountedNumbers): void {
-    const held = this.#held.get(thread) ?? new Map<string, number>()
-    this.#held.set(thread, held)
-    for (const value of numbers.values()) if (typeof value === 'number') held.set(name, (held.get(name) ?? 0) + value)
   }
 }

@@ -1,18 +1,38 @@
+import type { Relayed } from './counters.js'
+import { ownMemory, type SeriesMemory } from './series-memory.js'
+
 /** Buckets of durations for each doubling: a percentile is off by 4.5 % at most. */
 const STEPS = 8
 /** From 1 µs to an hour and more. */
 const BUCKETS = 32 * STEPS
 /** Classes of statuses; the first is "no answer". */
 const CLASSES = 6
+/** Behind them: bytes in and out. */
+const BYTES = CLASSES + BUCKETS
 
 /** What all exchanges of clients came to since the start, as plain numbers that an exchange changes by itself. */
-export class TrafficMeter {
+export class TrafficMeter implements Relayed {
+  readonly name = 'traffic'
+  readonly #numbers: Float64Array
   /** Exchanges by the first digit of the status; 0: no answer. */
-  readonly statuses = new Float64Array(CLASSES)
+  readonly statuses: Float64Array
   /** Exchanges by duration: bucket i holds those of 2^(i/8) µs and more. */
-  readonly durations = new Float64Array(BUCKETS)
-  bytesIn = 0
-  bytesOut = 0
+  readonly durations: Float64Array
+
+  constructor(memory: SeriesMemory = ownMemory) {
+    const numbers = memory.allot(this.name, '', BYTES + 2)
+    this.#numbers = numbers
+    this.statuses = numbers.subarray(0, CLASSES)
+    this.durations = numbers.subarray(CLASSES, BYTES)
+  }
+
+  get bytesIn(): number {
+    return this.#numbers[BYTES] as number
+  }
+
+  get bytesOut(): number {
+    return this.#numbers[BYTES + 1] as number
+  }
 
   /** An exchange has ended; `duration` in milliseconds. */
   count(status: number, duration: number, bytesIn: number, bytesOut: number): void {
@@ -20,21 +40,13 @@ export class TrafficMeter {
     this.statuses[group] = (this.statuses[group] ?? 0) + 1
     const bucket = duration <= 0.001 ? 0 : Math.min((STEPS * Math.log2(duration * 1_000)) | 0, BUCKETS - 1)
     this.durations[bucket] = (this.durations[bucket] as number) + 1
-    this.bytesIn += bytesIn
-    this.bytesOut += bytesOut
+    this.#numbers[BYTES] = this.bytesIn + bytesIn
+    this.#numbers[BYTES + 1] = this.bytesOut + bytesOut
   }
 
-  /** All numbers in one list, which `add` takes. */
-  numbers(): Float64Array {
-    return new Float64Array([...this.statuses, ...this.durations, this.bytesIn, this.bytesOut])
-  }
-
-  /** Counts what another thread has counted. */
-  add(numbers: Float64Array): void {
-    for (let i = 0; i < CLASSES; i++) this.statuses[i] = (this.statuses[i] as number) + (numbers[i] ?? 0)
-    for (let i = 0; i < BUCKETS; i++) this.durations[i] = (this.durations[i] as number) + (numbers[CLASSES + i] ?? 0)
-    this.bytesIn += numbers[CLASSES + BUCKETS] ?? 0
-    this.bytesOut += numbers[CLASSES + BUCKETS + 1] ?? 0
+  add(_series: string, others: Float64Array): void {
+    const numbers = this.#numbers
+    for (let i = 0; i < numbers.length; i++) numbers[i] = (numbers[i] as number) + (others[i] ?? 0)
   }
 }
 

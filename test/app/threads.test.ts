@@ -376,6 +376,33 @@ t.test('threads are shown with what they have', options, async (t) => {
   await until(async () => (await shown()).filter(({ state }: { state: string }) => state === 'serving').length === 2)
 })
 
+t.test(
+  'a thread that is busy delays no scrape, and what it has counted stays when it is killed',
+  options,
+  async (t) => {
+    const { sluice, workers } = await start(t)
+    const clients: Client[] = []
+    for (let i = 0; i < 4; i++) clients.push(await open(t, sluice.port))
+    for (const client of clients) await ask(client)
+    const [busy] = workers as [Worker]
+    let answered = false
+    busy.on('message', ({ kind, answers: to }: { kind?: unknown; answers?: { serial: number } }) => {
+      if (kind === 'counted' && to?.serial === -1) answered = true
+    })
+    // To read them takes it seconds.
+    const large = new Map(Array.from({ length: 200_000 }, (_, i) => [`host /${i}`, `${i}`]))
+    for (let i = 0; i < 20; i++) busy.postMessage({ kind: 'challenges', answers: large })
+    busy.postMessage({ kind: 'count', serial: -1, limits: false })
+    t.equal(await metric(sluice, 'sluice_requests_total'), 4)
+    t.equal(answered, false)
+    const ended = once(busy, 'exit')
+    void busy.terminate()
+    await ended
+    await until(async () => (await metric(sluice, 'sluice_connections ')) === 2)
+    t.equal(await metric(sluice, 'sluice_requests_total'), 4)
+  }
+)
+
 t.test('what threads send to servers is counted of the server', options, async (t) => {
   const upstream = await startHeldUpstream(t)
   const { sluice, workers } = await start(t, {
