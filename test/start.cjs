@@ -1,3 +1,5 @@
+const hooks = require('node:async_hooks')
+const { syncBuiltinESMExports } = require('node:module')
 const { resolve } = require('node:path')
 const { pathToFileURL } = require('node:url')
 
@@ -62,11 +64,25 @@ async function serve() {
 
 /** The root of all tests, which both ways of loading a file share. */
 async function root() {
+  // tap would follow every promise and every callback, to know which test an error belongs to that nobody has caught: more than a
+  // tenth of what tests compute. Here it belongs to the test that runs.
+  const { createHook } = hooks
+  hooks.createHook = () => ({ enable: () => undefined, disable: () => undefined })
+  syncBuiltinESMExports()
   const { t } = await import('tap')
+  hooks.createHook = createHook
+  syncBuiltinESMExports()
+  const running = [t]
+  process.on('uncaughtException', (error) => running.at(-1).threw(error))
   // tap removes the folder of a test before it runs teardowns, unless there was one before the folder: a process that is
   // stopped by a teardown would still write there. Not on the root, which would end by itself from then on, before a file
   // that waits at its top has come to its tests.
-  t.beforeEach((test) => test.teardown(() => undefined))
+  t.beforeEach((test) => {
+    running.push(test)
+    test.teardown(() => {
+      running.splice(running.indexOf(test), 1)
+    })
+  })
   return t
 }
 
