@@ -1,4 +1,5 @@
-import { defineErrors } from '../lib/errors.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
+import type { UnitProblems } from '../policy/problems.js'
 
 /** Codes with which the server or an agent does not start. */
 export const startErrors = defineErrors({
@@ -24,6 +25,16 @@ export const startErrors = defineErrors({
     help: 'Correct the flag, the variable or the line of the file that the message names.'
   }
 })
+
+/** The configuration at the start is refused: the problems say where and why. */
+export class ConfigurationRefused extends CodedError {
+  readonly problems: readonly UnitProblems[]
+
+  constructor(problems: readonly UnitProblems[]) {
+    super(startErrors.POLICY_REFUSED, 'the traffic policy has errors')
+    this.problems = problems
+  }
+}
 
 /** Codes of commands. */
 export const commandErrors = defineErrors({

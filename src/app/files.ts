@@ -14,21 +14,11 @@ import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { recorderSettings } from '../workbench/recorder/recorder-settings.js'
 import { sharesListener } from './agents.js'
-import { startErrors } from './errors.js'
+import { ConfigurationRefused, startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
 import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
 import type { TrafficThreads } from './threads.js'
 import { withoutThreads } from './without-threads.js'
-
-/** The configuration at the start is refused: the problems say where and why. */
-export class ConfigurationRefused extends CodedError {
-  readonly problems: readonly UnitProblems[]
-
-  constructor(problems: readonly UnitProblems[]) {
-    super(startErrors.POLICY_REFUSED, 'the traffic policy has errors')
-    this.problems = problems
-  }
-}
 
 /** What came of applying the files, with what is said of the site file. */
 export type AppliedFiles = Applied & {

@@ -1,4 +1,4 @@
-import { ConfigurationRefused } from '../app/files.js'
+import { ConfigurationRefused } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { fileReason } from '../lib/system-errors.js'

@@ -73,7 +73,14 @@ export class Machine {
     await counters.fill({ table, log })
     const keeping = await counters.keep({ table, clock, log })
     this.#open.push(keeping)
-    return { table, keeping, lines, window: (identity, seconds) => new SlidingWindow(table, identity, seconds) }
+    const windows = new Map<string, SlidingWindow>()
+    const window = (identity: string, seconds: number) => {
+      const name = `${identity} ${seconds}`
+      const known = windows.get(name) ?? new SlidingWindow(table, identity, seconds)
+      windows.set(name, known)
+      return known
+    }
+    return { table, keeping, lines, window }
   }
 
   async stop({ keeping }: Process): Promise<void> {

@@ -166,9 +166,15 @@ export class MemoryLedger implements LimitLedger {
         mine = { known, open: Math.max(0, Math.min(entry.held, left)) }
       } else if (call.answered === 0 || account.number <= call.answered) counts(now + span, account.open)
     }
-    for (const until of row.uses.keys()) if (until <= now) row.uses.delete(until)
-    const uses = [...row.uses].sort(([a], [b]) => a - b)
-    const used = uses.reduce((sum, [, count]) => sum + count, 0)
+    let used = 0
+    let last = now
+    for (const [at, count] of row.uses) {
+      if (at <= now) row.uses.delete(at)
+      else {
+        used += count
+        last = Math.max(last, at)
+      }
+    }
     const own = mine?.open ?? 0
     const shutUntil = this.closedAt + entry.rate + TERMS.ledgerLease + TERMS.margin
     const shut = entry.loss !== 'open' && now < shutUntil && row.cleared <= this.closedAt
@@ -191,14 +197,16 @@ export class MemoryLedger implements LimitLedger {
       if (free >= entry.least) return 0
       if (shut) return shutUntil - now
       let over = used + leased + own + reserved + entry.least - entry.capacity
-      const passed = uses.find(([, count]) => {
-        over -= count
-        return over <= 0
-      })
+      const passed = [...row.uses]
+        .sort(([a], [b]) => a - b)
+        .find(([, count]) => {
+          over -= count
+          return over <= 0
+        })
       const waits = passed === undefined ? entry.rate : passed[0] - now
       return leased > 0 ? Math.min(1_000, waits) : waits
     }
-    const reset = leased + own + granted > 0 ? entry.rate : (uses.at(-1)?.[0] ?? now) - now
+    const reset = leased + own + granted > 0 ? entry.rate : last - now
     return { account: number, granted, free: free - granted, used, leased, next: next(), reset }
   }
 }
