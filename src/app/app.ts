@@ -129,7 +129,7 @@ async function prepare(
   const tables = { limiter, limitRelay, refusedKeys }
   const { traffic, records } = dataPlane
   const shared = records === undefined ? {} : { records }
-  const cluster = openClusterLimits(options, host, foundation, seal)
+  const cluster = await openClusterLimits(options, host, foundation, seal)
   const parts = {
     clock,
     names,

@@ -11,7 +11,6 @@ import type { Sealer } from '../lib/seal.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { type Provided, provide } from '../policy/services.js'
-import { PostgresLimitLedger } from '../store/limit-ledger.js'
 import type { Foundation, Host } from './foundation.js'
 import type { ThreadMember } from './thread-ledger.js'
 
@@ -28,17 +27,18 @@ export interface OpenClusterLimits {
  * A member of the ledger where the store is one that processes share. It connects when the first policy with such a limit is
  * compiled. Where threads carry the traffic each is a member, and this one only looks.
  */
-export function openClusterLimits(
+export async function openClusterLimits(
   options: Options,
   { threads, rehearsal }: Pick<Host, 'threads' | 'rehearsal'>,
   { clock, log, names, lifecycle }: Pick<Foundation, 'clock' | 'log' | 'names' | 'lifecycle'>,
   seal: Sealer
-): OpenClusterLimits {
+): Promise<OpenClusterLimits> {
   const address = storeAddress(options)
   const scopes = provide(limitScopes, { otherwise: options.limiter.scope })
   const [secret] = seal.derive('limits')
   if (!isShared(address) || rehearsal === true || secret === undefined)
     return { services: [scopes], threads: undefined, count: () => undefined }
+  const { PostgresLimitLedger } = await import('../store/limit-ledger.js')
   const ledger = new PostgresLimitLedger(address, { log, lookup: names.forSockets })
   const newMember = () => ({ secret, member: `${processName() ?? ''} ${newId('member', clock.wall())}` })
   const limits = new ClusterLimits({
