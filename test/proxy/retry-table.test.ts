@@ -6,7 +6,6 @@ import { create, site, visit } from '../helpers/account.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { freePort } from './free-port.js'
 
-const HOST = 'shop.example.com'
 const REPLACE = `on_http_request:
   - actions:
       - type: request-body-find-replace
@@ -121,7 +120,8 @@ t.test('what docs/balancing.md says of retries is what happens', async (t) => {
     http1.map(({ name }) => Object.keys(ROWS).find((row) => name.startsWith(row))).sort(),
     Object.keys(ROWS).sort()
   )
-  for (const { name, cells } of http1) {
+  const sluice = await startSluice(t)
+  for (const [number, { name, cells }] of http1.entries()) {
     const row = ROWS[Object.keys(ROWS).find((one) => name.startsWith(one)) ?? '']
     if (row === undefined) continue
     const columns: readonly [string, string, string, boolean | undefined][] = [
@@ -130,21 +130,20 @@ t.test('what docs/balancing.md says of retries is what happens', async (t) => {
       ['POST', 'before', REPLACE, cells[2]],
       ['POST', 'before', '', cells[3]]
     ]
-    for (const [method, body, policy, expected] of columns) {
-      const sluice = await startSluice(t)
+    for (const [column, [method, body, policy, expected]] of columns.entries()) {
+      const host = `shop-${number}-${column}.example.com`
       const first = await row.first(t)
       const second = await server(t, answering(OK))
       const one = await create(sluice, '/backends/static', { address: first, ...row.fields })
       const two = await create(sluice, '/backends/static', { address: second })
       const { id } = await create(sluice, '/backends/failover', { backends: [one.id, two.id] })
       const traffic = policy === '' ? {} : { traffic_policy: { enabled: true, value: policy } }
-      await site(sluice, HOST, { backend: { backend_id: id }, ...traffic })
+      await site(sluice, host, { backend: { backend_id: id }, ...traffic })
       t.equal(
-        await again(t, sluice, HOST, method, body, row.warm === true),
+        await again(t, sluice, host, method, body, row.warm === true),
         expected,
         `${name}: ${method} ${policy && 'buffered'}${body}`
       )
-      await sluice.stop()
     }
   }
 })

@@ -1,5 +1,7 @@
 import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
+import { buildSync } from 'esbuild'
 import type { Test } from 'tap'
 import { ReplicaPool } from '../../src/runtime/replicas/pool.js'
 import { Snapshot } from '../../src/runtime/snapshot.js'
@@ -7,13 +9,27 @@ import { type Account, open } from '../control/account.js'
 import { Lines } from '../store/opened.js'
 import type { Look, Order } from './replica-worker.js'
 
+/** The thread in one piece: hundreds of modules take each of the many threads of these tests a second. */
+const PROGRAM = buildSync({
+  entryPoints: [fileURLToPath(new URL('./replica-worker.js', import.meta.url))],
+  bundle: true,
+  write: false,
+  platform: 'node',
+  format: 'cjs',
+  define: { 'import.meta.url': JSON.stringify(import.meta.url) },
+  external: ['libsql', '@ip-location-db/*'],
+  keepNames: true,
+  logLevel: 'warning'
+}).outputFiles[0]?.text as string
+
 /** Threads with a way to each of them that the pool does not know. */
 class Threads {
   readonly #ports = new Map<Worker, MessagePort>()
 
   readonly start = (): Worker => {
     const { port1, port2 } = new MessageChannel()
-    const worker = new Worker(new URL('./replica-worker.js', import.meta.url), {
+    const worker = new Worker(PROGRAM, {
+      eval: true,
       workerData: { port: port2 },
       transferList: [port2],
       resourceLimits: { maxOldGenerationSizeMb: 96 },
