@@ -10,8 +10,9 @@ import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
 
 const KEY = 'a-key-of-the-administrator'
-/** Lines of some 300 bytes: more than the memory that they may take here, and the pipe behind it. */
-const REQUESTS = 6_000
+/** Their lines, of some 2,000 bytes, are more than the memory that they may take here, and the pipe behind it. */
+const REQUESTS = 1_000
+const PATH = `/${'a'.repeat(1_700)}`
 const AT_A_TIME = 20
 
 /** The product with this standard output; its log cannot say where it listens, so the ports are chosen here. */
@@ -58,7 +59,7 @@ async function start(t: Test, output: number | 'pipe') {
       const one = async () => {
         while (statuses.length < REQUESTS) {
           const place = statuses.push(0) - 1
-          const answer = await fetch(`http://127.0.0.1:${port}/`)
+          const answer = await fetch(`http://127.0.0.1:${port}${PATH}`)
           await answer.text()
           statuses[place] = answer.status
         }

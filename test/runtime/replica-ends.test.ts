@@ -2,6 +2,7 @@ import t from 'tap'
 import { ControlError } from '../../src/control/errors.js'
 import type { Unit } from '../../src/runtime/plan.js'
 import { type Account, DENY } from '../control/account.js'
+import { until } from '../helpers/until.js'
 import { ask, same, setup } from './replica-kit.js'
 
 t.test('a thread that ends is replaced, and the new one begins with the plan in pieces', async (t) => {
@@ -31,7 +32,7 @@ t.test('a thread that does not answer makes one write fail and is replaced', asy
   const { account, threads, pool } = made
   await ask(threads.at(0), { what: 'hangs' })
   await t.rejects(account.site('a.test', DENY), { code: 'BUSY' })
-  while (threads.ports.length === 2 && pool.serving === 2) await new Promise((resolve) => setImmediate(resolve))
+  await until(() => threads.ports.length !== 2 || pool.serving !== 2)
   await pool.whole()
   await untilWritten(account)
   await same(t, made)
