@@ -17,6 +17,8 @@ const SCANS = 4
  */
 export class HeaderFields {
   #list: string[]
+  /** Nothing else has the list: a field may be added to it. */
+  #own = false
   #byName: Map<string, string[]> | undefined
   /** Look-ups without the lower-case view. */
   #scans = 0
@@ -25,8 +27,9 @@ export class HeaderFields {
     this.#list = list as string[]
   }
 
-  /** The fields as they go to the wire. Do not change the returned list. */
+  /** The fields as they go to the wire. Do not change the returned list: it stays as it is, what changes then is another one. */
   get list(): HeaderList {
+    this.#own = false
     return this.#list
   }
 
@@ -74,7 +77,11 @@ export class HeaderFields {
   }
 
   append(name: string, value: string): void {
-    this.#list = [...this.#list, name, value]
+    if (!this.#own) {
+      this.#list = this.#list.slice()
+      this.#own = true
+    }
+    this.#list.push(name, value)
     this.#byName = undefined
   }
 
@@ -104,6 +111,7 @@ export class HeaderFields {
         kept.push(this.#list[i] as string, this.#list[i + 1] as string)
     }
     this.#list = kept
+    this.#own = true
     this.#byName = undefined
     return true
   }

@@ -21,12 +21,15 @@ export class Sampler {
   readonly #followsParent: boolean
   /** Random digits of trace ids that are sampled are not less; undefined: none is. */
   readonly #threshold: string | undefined
+  /** Of the threshold; more than there can be when none is sampled. */
+  readonly #leading: number
   #where: ((flow: Flow) => boolean) | undefined
 
   constructor({ sampler, ratio }: SamplerSettings) {
     this.#followsParent = sampler.startsWith(PARENT)
     const root = this.#followsParent ? sampler.slice(PARENT.length) : sampler
     this.#threshold = thresholdOf(root === 'always_on' ? 1 : root === 'always_off' ? 0 : ratio)
+    this.#leading = Number.parseInt(this.#threshold?.slice(0, 2) ?? '100', 16)
   }
 
   /** Traces that begin here are made only of requests that `where` means. */
@@ -41,16 +44,17 @@ export class Sampler {
 
   /**
    * Is a trace with this id, or with this second half of one, made of the exchange? Every process with the same ratio decides the same, and one with a lower ratio takes
-   * a part of what one with a higher one takes. `flow`: undefined where the request was refused before it had one.
+   * a part of what one with a higher one takes. `flow`: undefined where the request was refused before it had one. `leading`: the first two
+   * random digits as a number, which decide mostly and cost less than those of a text.
    */
-  samples(traceId: string, flow: Flow | undefined): boolean {
-    if (this.#threshold === undefined) return false
+  samples(traceId: string, flow: Flow | undefined, leading = this.#leading): boolean {
+    if (leading < this.#leading || this.#threshold === undefined) return false
     if (isBelow(traceId, this.#threshold)) return false
     return this.#where === undefined || (flow !== undefined && this.#where(flow))
   }
 }
 
-/** Are the last digits of `id` less than `threshold`? The first one decides mostly, and a part of a text would cost more. */
+/** Are the last digits of `id` less than `threshold`? A part of a text would cost more. */
 function isBelow(id: string, threshold: string): boolean {
   const from = id.length - RANDOM_DIGITS
   for (let i = 0; i < RANDOM_DIGITS; i++) {

@@ -29,6 +29,11 @@ export class TraceIds {
     return this.#half
   }
 
+  /** The third and fourth digit of what was made last, as a number: where the random digits of a trace id begin. */
+  get leading(): number {
+    return this.#bytes[(this.#next - SPAN_DIGITS) / 2 + 1] as number
+  }
+
   /** 16 digits: a span id, or the second half of a trace id. */
   next(): string {
     for (;;) {

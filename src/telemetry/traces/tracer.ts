@@ -69,7 +69,7 @@ export class Tracer {
       const without = propagates && found.parents === 0 && found.states === 0 ? list : undefined
       const id = this.#ids.next()
       const { half } = this.#ids
-      if (!sampler.samples(id, flow)) return new UnsampledTrace(half, id, propagates, without)
+      if (!sampler.samples(id, flow, this.#ids.leading)) return new UnsampledTrace(half, id, propagates, without)
       return this.#sampled(flow, begun, { traceId: ownCopy(half.digits + id), spanId: '', flags: FLAGS.sampled }, '')
     }
     const state = found.states === 0 ? '' : stateOf(headers)
