@@ -36,9 +36,12 @@ async function loopHold<T>(work: () => Promise<T>): Promise<LoopHold<T>> {
   return { value, turns, longest, took: ended - begun }
 }
 
-/** Fewest turns of work that gives the loop one every two milliseconds, however fast the machine is; half of them may be missing. */
+/**
+ * Fewest turns of work that gives the loop one every two milliseconds, however fast the machine is. Half of them may be missing, and half of
+ * the CPU may be that of other threads, which collect garbage.
+ */
 export function turnsOf({ took }: Pick<LoopHold<unknown>, 'took'>): number {
-  return Math.floor(took / 4)
+  return Math.floor(took / 8)
 }
 
 /** The least of several runs: threads of the process may have been busy with something else in one of them. */
