@@ -68,14 +68,16 @@ class BucketWords implements BucketSink {
   }
 }
 
-/** How often a part is asked for that another thread has: it gives it back within microseconds, or has ended and is repaired. */
+/** How often a part is asked for that another thread has: it gives it back within microseconds while it runs, or has ended and is repaired. */
 const ATTEMPTS = 10_000
+/** Another thread has the part that comes next. The caller rests before it goes on, because that thread may need its processor. */
+export const TAKEN = 'taken'
 
 /**
- * The bodies of a base, made one part after the other: undefined where a part is done and no body is full, or where another thread has it.
+ * The bodies of a base, made one part after the other: undefined where a part is done and no body is full, `TAKEN` where another thread has it.
  * Each body stays as it is. Fails when a part cannot be had.
  */
-export function* partBodies(contents: Contents): Generator<Uint8Array | undefined> {
+export function* partBodies(contents: Contents): Generator<Uint8Array | typeof TAKEN | undefined> {
   let out = new Words()
   let attempts = 0
   for (let segment = 0; segment < contents.segments; segment += 1) {
@@ -87,7 +89,7 @@ export function* partBodies(contents: Contents): Generator<Uint8Array | undefine
       if (part === undefined) {
         if (++attempts === ATTEMPTS) throw new Error('another thread has a part of the limiter for too long')
         out.length = head
-        yield undefined
+        yield TAKEN
         continue
       }
       attempts = 0

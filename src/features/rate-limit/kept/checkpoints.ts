@@ -6,7 +6,7 @@ import { makeFolder, partialFor } from '../../../lib/files.js'
 import { Slices } from '../../../lib/slices.js'
 import { LONGEST_WAIT } from '../limiter/admission-log.js'
 import type { LimiterTable } from '../limiter/table.js'
-import { partBodies, sketchBodies } from './base.js'
+import { partBodies, sketchBodies, TAKEN } from './base.js'
 import { AnotherOwner, type Chunk, CountersFile } from './counters-file.js'
 import { CHUNK, type ChunkKind, type Mark } from './format.js'
 
@@ -16,6 +16,8 @@ const FULL = 0.5
 /** Milliseconds that this work may hold the loop at a stretch, and how long it rests for each of them. */
 const HOLD = 0.3
 const REST = 3
+/** How long it rests where another thread has a part: the system gives that thread a processor meanwhile. Milliseconds. */
+const TAKEN_REST = 1
 /** A log that is longer than its base, and than so many bytes, makes a new base. */
 const LEAST_LOG = 4 * 2 ** 20
 /** How long nothing is written after it could not be. Milliseconds. */
@@ -247,10 +249,18 @@ export class Checkpoints {
   }
 
   /** Writes bodies, as long as the file is wanted. */
-  async #fill(file: CountersFile, kind: ChunkKind, bodies: Iterable<Uint8Array | undefined>): Promise<void> {
+  async #fill(
+    file: CountersFile,
+    kind: ChunkKind,
+    bodies: Iterable<Uint8Array | typeof TAKEN | undefined>
+  ): Promise<void> {
     const slices = this.#slices()
     for (const body of bodies) {
       if (this.#next !== file) return
+      if (body === TAKEN) {
+        await sleep(TAKEN_REST)
+        continue
+      }
       const chunk: Chunk | undefined = body && { kind, group: 0, time: 0, views: [body] }
       if (chunk !== undefined) await file.append([chunk], slices)
       if (slices.due) await slices.rest()
