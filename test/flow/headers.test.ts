@@ -1,16 +1,8 @@
 import t from 'tap'
 import { HeaderFields } from '../../src/flow/headers.js'
+import { numbers } from '../helpers/numbers.js'
 
 const NAMES = ['Host', 'Cookie', 'cookie', 'X-Request-Id', 'x-b']
-
-/** Whole numbers below `below`, the same in every run (Numerical Recipes, a linear congruence). */
-function numbers(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-}
 
 t.test('fields change as a plain list would, and a list that was taken stays as it was', async (t) => {
   const next = numbers(7)

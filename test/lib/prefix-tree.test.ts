@@ -1,13 +1,6 @@
 import t from 'tap'
 import { type Cidr, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../src/lib/ip.js'
-
-function numbers(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-}
+import { numbers } from '../helpers/numbers.js'
 
 /** Few bits differ, so that networks hold each other, part late and come back. */
 function cidr(next: (below: number) => number): Cidr {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { RequestLine } from '../../src/transport/http-proxy/request-head.js'
 import { MessageScanner } from '../../src/transport/message-scanner.js'
+import { numbers } from '../helpers/numbers.js'
 
 const LIMITS = {
   headerBytes: 1000,
@@ -30,21 +31,12 @@ function verdict(bytes: Buffer, cuts: readonly number[], body: number | undefine
   return scanner.state === 'refused' ? `refused ${scanner.refusal.status}` : `${scanner.state} ${read}`
 }
 
-/** A small generator with a seed, so that a failure can be repeated. */
-function randoms(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-}
-
 t.test('the scanner gives one answer however the bytes are split', async (t) => {
   const seeds = [
     'GET /abc HTTP/1.1\r\nHost: a\r\nX-Y:  z \r\n\r\nGET / HTTP/1.1\r\n\r\n',
     'POST / HTTP/1.1\r\nHost: a\r\n\r\n5\r\nhello\r\nA;b=c\r\n0123456789\r\n0\r\nT: 1\r\nU: 2\r\n\r\nGET'
   ]
-  const random = randoms(42)
+  const random = numbers(42)
   const kinds = new Set<string>()
   for (let round = 0; round < 4000; round++) {
     const bytes = Buffer.from(seeds[round % 2] as string, 'latin1')

@@ -6,6 +6,7 @@ import {
   type Outcome
 } from '../../../src/features/circuit-breaker/breaker.js'
 import { ManualClock } from '../../helpers/clock.js'
+import { numbers } from '../../helpers/numbers.js'
 
 const usual: BreakerSettings = { volume: 10, threshold: 0.5, tripped: 5_000 }
 
@@ -223,11 +224,7 @@ class Model {
 }
 
 t.test('it does what an exact model does, at random times with random outcomes', async (t) => {
-  let seed = 11
-  const next = (below: number) => {
-    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((seed / 2 ** 32) * below)
-  }
+  const next = numbers(11)
   const seen = new Map<string, number>()
   for (let round = 0; round < 300; round++) {
     const buckets = [1, 2, 3, 8, 10, 128][next(6)] as number

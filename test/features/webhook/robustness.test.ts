@@ -1,5 +1,6 @@
 import t from 'tap'
 import { providers } from '../../../src/features/webhook/providers.js'
+import { numbers } from '../../helpers/numbers.js'
 import { type Delivery, inspect } from './inspecting.js'
 import { senders } from './signing.js'
 
@@ -51,15 +52,6 @@ const BODIES = [
   '{"a":'.repeat(5_000)
 ]
 const TARGETS = ['/', '/?', '/%ff?%', '/a?b?c?d', '/?bodySHA256=', '/?crc_token=%ff', '/?challenge=%00', '/%2e%2e//x']
-
-/** Numbers below `bound`, the same in every run. */
-function numbers(seed: number): (bound: number) => number {
-  let state = seed
-  return (bound) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * bound)
-  }
-}
 
 t.test('whatever a request holds, it is looked at, refused and nothing throws', async (t) => {
   const next = numbers(5)

@@ -1,19 +1,11 @@
 import t from 'tap'
 import { providers } from '../../../src/features/webhook/providers.js'
+import { numbers } from '../../helpers/numbers.js'
 import { type Delivery, fieldOf, inspect, withField, withoutField } from './inspecting.js'
 import { type Sender, senders } from './signing.js'
 
 const AT = Date.UTC(2026, 0, 2, 3, 4, 5)
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
-
-/** Numbers below `bound`, the same in every run. */
-function numbers(seed: number): (bound: number) => number {
-  let state = seed
-  return (bound) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * bound)
-  }
-}
 
 function another(character: string | undefined, next: (bound: number) => number): string {
   for (;;) {

@@ -1,15 +1,7 @@
 import t from 'tap'
 import { formatTraceparent, parseTraceparent, readTracestate } from '../../../src/telemetry/traces/trace-context.js'
 import { TraceIds } from '../../../src/telemetry/traces/trace-ids.js'
-
-/** Whole numbers below `below`, the same in every run (Numerical Recipes, a linear congruence). */
-function numbers(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-}
+import { numbers } from '../../helpers/numbers.js'
 
 const RUNS = 5_000
 const next = numbers(20)

@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { numbers } from '../../helpers/numbers.js'
 import { answering, type UpstreamPeer } from '../../helpers/upstream.js'
 import { bench, GET, type Make, OK } from './harness.js'
 
@@ -40,7 +41,7 @@ const BYTES = [
 /** Damaged bytes from both sides: nothing ends the process, and one request never becomes two. */
 export function storms(t: Test, make: Make): void {
   t.test('damaged requests and answers', async (t) => {
-    const random = randoms(7)
+    const random = numbers(7)
     let damage = true
     const script = async (peer: UpstreamPeer): Promise<void> => {
       if (!damage) return await answering(OK)(peer)
@@ -91,12 +92,4 @@ function damaged(text: string, random: (below: number) => number): string {
     result = result.slice(0, at) + insert + result.slice(at + random(3))
   }
   return result
-}
-
-function randoms(seed: number): (below: number) => number {
-  let state = seed
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
 }
