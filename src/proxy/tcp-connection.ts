@@ -179,11 +179,11 @@ export class TcpConnection {
       return
     }
     this.#client.removeListener('close', this.#left)
-    const counted = this.#facts.socket === this.#client
+    const counted = this.#facts.counts === this.#client
     const pipe = new TcpPipe(this.#client, upstream, this.#parts.timeouts.idle, this.#parts.shared)
     this.#client = pipe.client
     // A socket that the pipe has replaced counts no more.
-    if (counted) this.#facts.socket = pipe.client
+    if (counted) this.#facts.counts = pipe.client
     this.#pipe = pipe
     this.#deadlineTimer.add(pipe)
     const end = await pipe.ended

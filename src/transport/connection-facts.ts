@@ -11,8 +11,8 @@ export class SocketFacts implements ConnectionFacts {
   via?: NonNullable<ConnectionFacts['via']>
   /** There once the handshake is over. */
   tls?: NonNullable<ConnectionFacts['tls']>
-  /** Whose bytes are counted: the socket that is used from now on for the same connection. */
-  socket: Socket
+  /** Whose bytes are counted: what is used from now on for the same connection. */
+  counts: Pick<Socket, 'bytesRead' | 'bytesWritten'>
 
   constructor(id: number, listener: string, socket: Socket, startedAt: number) {
     this.id = id
@@ -20,15 +20,15 @@ export class SocketFacts implements ConnectionFacts {
     this.peer = { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 }
     this.local = { address: socket.localAddress ?? '', port: socket.localPort ?? 0 }
     this.startedAt = startedAt
-    this.socket = socket
+    this.counts = socket
   }
 
   get bytesIn(): number {
-    return this.socket.bytesRead
+    return this.counts.bytesRead
   }
 
   get bytesOut(): number {
-    return this.socket.bytesWritten
+    return this.counts.bytesWritten
   }
 
   /** The addresses come from a PROXY header. */

@@ -65,6 +65,38 @@ t.test('no more connections idle than the cap says', async (t) => {
   t.equal(upstream.peers.length, 4, 'the next request uses one of them')
 })
 
+t.test('bytes that cross a request on a connection in use are no answer to it, and it may be sent again', async (t) => {
+  const { client, upstream, failures } = await bench(t, make, { script: answering(OK) })
+  const c = await client()
+  c.send(GET)
+  t.equal((await c.answer()).body, 'ok')
+  const first = await upstream.next()
+  // Both are there in one turn of the event loop, the request first.
+  c.send(GET)
+  first.send('HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nevil')
+  t.equal((await c.answer()).status, 502)
+  t.same(failures, [{ failure: 'upstream-gone', retry: 'safe' }])
+  await first.untilEnd()
+  t.equal(first.requests.length, 1, 'it was not sent there')
+  c.send(GET)
+  t.equal((await c.answer()).body, 'ok')
+  t.equal(upstream.peers.length, 2)
+})
+
+t.test('what waits for the end of the turn counts as sent to the client', async (t) => {
+  const counted: number[][] = []
+  const { client } = await bench(t, make, {
+    async exchange(exchange) {
+      const sent = await exchange.respond({ status: 200, headers: [] }, Buffer.from('whole'))
+      counted.push([sent.bytesOut, exchange.connection.bytesOut, sent.bytesIn, exchange.connection.bytesIn])
+    }
+  })
+  const c = await client()
+  c.send(GET)
+  await c.answer()
+  t.same(counted, [[c.text.length, c.text.length, GET.length, GET.length]])
+})
+
 /** Two passes of a deadlineTimer whose period is 50 ms: nothing else tells that time was looked at. */
 function swept(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 120))

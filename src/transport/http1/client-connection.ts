@@ -76,7 +76,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.serialiser = serialiser
     this.wire = new Wire(socket, shared, this)
     // A socket that the wire has replaced counts no more.
-    if (facts.socket === socket) facts.socket = this.wire.stream as Socket
+    if (facts.counts === socket) facts.counts = this.wire
     this.facts = facts
     this.#scheme = this.facts.tls === undefined ? 'http' : 'https'
     this.writer = new MessageWriter(this.wire, this, serialiser)
@@ -454,8 +454,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #endSoon(): void {
     this.#phase = 'lingering'
     this.#since = this.clock.monotonic()
-    const socket = this.wire.stream as Socket
-    socket.destroySoon()
+    this.wire.endSoon()
   }
 
   #abort(why: Failure): void {

@@ -113,6 +113,9 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
   received(chunk: Buffer, length: number): void {
     this.bytesRead += length
     if (this.#state === 'idle') this.destroy()
+    // Bytes that crossed the request, such as the 408 of a server that has had enough, would be taken for its answer.
+    else if (this.reused && !this.#begun && this.#state === 'busy' && this.wire.waiting === this.writer.carried)
+      this.#break('upstream-gone', 'bytes came before the request was sent')
     let at = 0
     while (at < length && this.#state === 'busy') {
       if (this.#reading === 'head') at = this.#readHead(chunk, at, length)
@@ -184,6 +187,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
     this.#state = 'gone'
     this.#user = undefined
     this.writer.abort()
+    this.wire.dropText()
     this.wire.destroy()
     const body = this.#body
     this.#body = undefined

@@ -24,6 +24,41 @@ export function textOf(chunk: Buffer, from: number, to: number): string {
 
 /** Size of one read. */
 export const READ_BYTES = 65_536
+/** Text of one wire that waits for the end of the turn. */
+const MOST_TEXT = 8_192
+/** Wires that wait for it together: the first one must not wait for long. */
+const MOST_WIRES = 64
+
+/**
+ * Wires with text that was written in this turn of the event loop. It is sent at the end of the turn, one wire right after the other:
+ * a write that comes alone finds its reader asleep and has to wake it, which costs more than the rest of the write.
+ */
+class Outbox {
+  #wires: Wire[] = []
+  #scheduled = false
+
+  add(wire: Wire): void {
+    this.#wires.push(wire)
+    if (this.#wires.length === MOST_WIRES) this.#send()
+    else if (!this.#scheduled) {
+      this.#scheduled = true
+      setImmediate(this.#onTurn)
+    }
+  }
+
+  readonly #onTurn = (): void => {
+    this.#scheduled = false
+    this.#send()
+  }
+
+  #send(): void {
+    const wires = this.#wires
+    this.#wires = []
+    for (const wire of wires) wire.sendText()
+  }
+}
+
+const outbox = new Outbox()
 
 /**
  * One byte pipe with the least work per byte.
@@ -41,6 +76,8 @@ export class Wire {
   #own: Buffer | undefined = undefined
   #bulk = false
   #paused = false
+  /** Written in this turn, and sent at its end. */
+  #text = ''
 
   /** `shared` must have `READ_BYTES`; `pipe` must not have been read. */
   constructor(pipe: Duplex, shared: Buffer, owner: WireOwner) {
@@ -77,7 +114,17 @@ export class Wire {
 
   /** Bytes that were written and have not left. */
   get waiting(): number {
-    return this.stream.writableLength
+    return this.stream.writableLength + this.#text.length
+  }
+
+  /** Of a TCP socket. */
+  get bytesRead(): number {
+    return (this.stream as Socket).bytesRead
+  }
+
+  /** Of a TCP socket: with what waits. */
+  get bytesWritten(): number {
+    return (this.stream as Socket).bytesWritten + this.#text.length
   }
 
   /** Expect many bytes: they are read into a buffer of this wire alone, which can be sent on without a copy. */
@@ -104,17 +151,40 @@ export class Wire {
     return chunk.subarray(from, to)
   }
 
-  /** Latin1 text. */
+  /** Latin1 text. On a TCP socket it leaves at the end of the turn, or before what is done to the wire next. */
   write(text: string): void {
+    if (!this.#lends) {
+      this.stream.write(text, 'latin1')
+      return
+    }
+    if (this.#text === '') {
+      this.#text = text
+      outbox.add(this)
+    } else this.#text += text
+    if (this.#text.length > MOST_TEXT) this.sendText()
+  }
+
+  /** Sends the text that waits for the end of the turn. */
+  sendText(): void {
+    const text = this.#text
+    if (text === '') return
+    this.#text = ''
     this.stream.write(text, 'latin1')
   }
 
+  /** Forgets the text that waits for the end of the turn. */
+  dropText(): void {
+    this.#text = ''
+  }
+
   writeBytes(bytes: Uint8Array): void {
+    this.sendText()
     this.stream.write(bytes)
   }
 
   /** Sends a part of the chunk at hand of `source` on to this wire; copies only what cannot be sent at once. */
   forward(source: Wire, chunk: Buffer, from: number, to: number): void {
+    this.sendText()
     if (chunk !== source.#own) {
       this.stream.write(source.keep(chunk, from, to))
       return
@@ -124,7 +194,7 @@ export class Wire {
     if (this.stream.writableLength > 0) source.#own = undefined
   }
 
-  /** Runs `then` when everything that was written has left. */
+  /** Runs `then` when everything that was written has left, or will at the end of the turn. */
   flushed(then: () => void): void {
     if (this.stream.writableLength === 0 || this.stream.destroyed) then()
     else this.stream.write('', 'latin1', () => then())
@@ -132,15 +202,25 @@ export class Wire {
 
   /** FIN. */
   end(): void {
+    this.sendText()
     this.stream.end()
   }
 
+  /** FIN once everything has left; nothing is read any more then. */
+  endSoon(): void {
+    this.sendText()
+    const socket = this.stream as Socket
+    socket.destroySoon()
+  }
+
   destroy(): void {
+    this.sendText()
     this.stream.destroy()
   }
 
   /** RST where there is TCP. */
   cut(): void {
+    this.sendText()
     cut(this.stream)
   }
 

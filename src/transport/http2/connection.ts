@@ -70,7 +70,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     const wire = pipe instanceof Wire ? pipe : new Wire(pipe, shared, this)
     wire.owner = this
     this.#wire = wire
-    if (facts.socket === pipe) facts.socket = wire.stream as Socket
+    if (facts.counts === pipe) facts.counts = wire
     this.#session = new Http2Session(wire, this, sessionLimits(host.limits))
     const { streams, listBytes } = sessionLimits(host.limits)
     this.#session.start([
