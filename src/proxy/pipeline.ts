@@ -232,18 +232,27 @@ export class Pipeline {
     return this.#forward(context, flow)
   }
 
-  async #forward(context: RequestContext, flow: AdmittedFlow): Promise<Sent> {
+  #forward(context: RequestContext, flow: AdmittedFlow): Sent | Promise<Sent> {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder, observers } = this.#parts
     if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
     if (context.observed) observers.forwards(flow, route?.upstream)
     const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
-    let forwarded = forwarding.start()
-    while (forwarded instanceof Promise) forwarded = forwarding.answered(await forwarded)
-    flow.response = forwarded.response
+    return this.#attempt(context, flow, forwarding, forwarding.start())
+  }
+
+  /** Drives a forwarding to its end, where an async function would cost each request a promise more. */
+  #attempt(
+    context: RequestContext,
+    flow: AdmittedFlow,
+    forwarding: ReturnType<Forwards['forwarding']>,
+    step: ReturnType<ReturnType<Forwards['forwarding']>['start']>
+  ): Sent | Promise<Sent> {
+    if (step instanceof Promise)
+      return step.then((answer) => this.#attempt(context, flow, forwarding, forwarding.answered(answer)))
+    flow.response = step.response
     flow.forwarded()
-    const sent = this.#answer(context, flow, forwarded)
-    return sent instanceof Promise ? await sent : sent
+    return this.#answer(context, flow, step)
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */

@@ -207,7 +207,7 @@ export class MessageWriter implements BodySink {
     }
     if (this.#end === 'chunked') {
       const list = this.#trailers === undefined ? fields : this.#trailers()
-      this.#text += list.length === 0 ? '0\r\n\r\n' : `0\r\n${this.#serialiser.trailers(list)}\r\n`
+      this.#text += this.#serialiser.lastChunk(list)
     }
     if (this.#text !== '') this.#write()
     this.#state = 'leaving'

@@ -39,6 +39,9 @@ export function hasToken(list: string, token: string): boolean {
   return list.split(',').some((part) => part.trim().toLowerCase() === token)
 }
 
+/** Ends the last line of a head, and the head. */
+const END = '\r\n\r\n'
+
 /** What the engine itself does with a field. */
 export const FIELD = {
   plain: 0,
@@ -56,6 +59,13 @@ export const FIELD = {
 } as const
 
 type FieldKind = (typeof FIELD)[keyof typeof FIELD]
+
+/** What a name comes to where it is written. */
+interface WrittenName {
+  readonly kind: FieldKind
+  /** What stands before the value, with the end of the line before. */
+  readonly begin: string
+}
 
 const KINDS: ReadonlyMap<string, FieldKind> = new Map<string, FieldKind>([
   ['host', FIELD.host],
@@ -83,7 +93,7 @@ const LONGEST = 64
 export class FieldNames {
   readonly #slots: (string | undefined)[] = new Array<string | undefined>(SLOTS).fill(undefined)
   readonly #kindOfSlot = new Uint8Array(SLOTS)
-  readonly #kinds = new Map<string, FieldKind>()
+  readonly #written = new Map<string, WrittenName>()
   /** Kind of the name that `intern` gave last. */
   kind: FieldKind = FIELD.plain
 
@@ -121,13 +131,14 @@ export class FieldNames {
     return own
   }
 
-  /** Kind of any name, also of one that was not read from the wire; `invalid` for what is no token. */
-  of(name: string): FieldKind {
-    const known = this.#kinds.get(name)
+  /** Any name, also one that was not read from the wire; its kind is `invalid` for what is no token. */
+  of(name: string): WrittenName {
+    const known = this.#written.get(name)
     if (known !== undefined) return known
     const kind = name.length > 0 && consistsOf(TOKEN, name) ? kindOf(name) : FIELD.invalid
-    if (this.#kinds.size < REMEMBERED && name.length <= LONGEST) this.#kinds.set(name, kind)
-    return kind
+    const written = { kind, begin: `\r\n${name}: ` }
+    if (this.#written.size < REMEMBERED && name.length <= LONGEST) this.#written.set(name, written)
+    return written
   }
 }
 
@@ -143,7 +154,7 @@ interface AnswerShape {
   readonly close: boolean
 }
 
-/** The date field line, made once a second. */
+/** The date field line with the end of the line before it, made once a second. */
 export class DateLine {
   readonly #clock: Clock
   #second = -1
@@ -158,7 +169,7 @@ export class DateLine {
     const second = Math.floor(now / 1000)
     if (second !== this.#second) {
       this.#second = second
-      this.#line = `Date: ${new Date(now).toUTCString()}\r\n`
+      this.#line = `\r\nDate: ${new Date(now).toUTCString()}`
     }
     return this.#line
   }
@@ -180,15 +191,16 @@ export class Serialiser {
   /** A final answer (RFC 9112 4). A missing Date is added, as RFC 9110 6.6.1 asks. */
   answer(head: ResponseHead, shape: AnswerShape): string {
     let text = statusLine(head) + this.#fields(head.headers, shape.chunked)
-    if (shape.length !== undefined) text += `Content-Length: ${shape.length}\r\n`
-    else if (shape.chunked) text += 'Transfer-Encoding: chunked\r\n'
+    if (shape.length !== undefined) text += `\r\nContent-Length: ${shape.length}`
+    else if (shape.chunked) text += '\r\nTransfer-Encoding: chunked'
     if (!this.#dated) text += this.#date.line
-    return shape.close ? `${text}Connection: close\r\n\r\n` : `${text}\r\n`
+    return text + (shape.close ? '\r\nConnection: close\r\n\r\n' : END)
   }
 
-  /** A 1xx answer; `extra` is a finished field line. */
-  interim(head: ResponseHead, extra = ''): string {
-    return `${statusLine(head)}${extra}${this.#fields(head.headers, false)}\r\n`
+  /** A 1xx answer; `extra` is a field without the end of its line. */
+  interim(head: ResponseHead, extra?: string): string {
+    const more = extra === undefined ? '' : `\r\n${extra}`
+    return statusLine(head) + more + this.#fields(head.headers, false) + END
   }
 
   /** A request (RFC 9112 3), or undefined when method or target cannot stand in a request line. */
@@ -196,20 +208,21 @@ export class Serialiser {
     const { method, target } = head
     if (method === '' || target === '' || !consistsOf(TOKEN, method) || !consistsOf(TARGET, target)) return undefined
     const fields = this.#fields(head.headers, framing.kind === 'open')
-    let text = `${method} ${target} HTTP/1.1\r\n`
-    if (!this.#host) text += `Host: ${consistsOf(VALUE, head.authority) ? head.authority : ''}\r\n`
+    let text = `${method} ${target} HTTP/1.1`
+    if (!this.#host) text += `\r\nHost: ${consistsOf(VALUE, head.authority) ? head.authority : ''}`
     text += fields
-    if (framing.kind === 'open') text += 'Transfer-Encoding: chunked\r\n'
-    else if (framing.kind === 'length') text += `Content-Length: ${framing.bytes}\r\n`
-    if (upgrade) text += 'Connection: Upgrade\r\n'
-    return expects ? `${text}Expect: 100-continue\r\n\r\n` : `${text}\r\n`
+    if (framing.kind === 'open') text += '\r\nTransfer-Encoding: chunked'
+    else if (framing.kind === 'length') text += `\r\nContent-Length: ${framing.bytes}`
+    if (upgrade) text += '\r\nConnection: Upgrade'
+    return text + (expects ? '\r\nExpect: 100-continue\r\n\r\n' : END)
   }
 
-  /** Trailer fields as lines; they must have been filtered. */
-  trailers(list: HeaderList): string {
-    return this.#fields(list, false)
+  /** The last chunk with trailer fields, which must have been filtered. */
+  lastChunk(list: HeaderList): string {
+    return `0${this.#fields(list, false)}\r\n\r\n`
   }
 
+  /** Each field with the end of the line before it. */
   #fields(list: HeaderList, chunked: boolean): string {
     let text = ''
     let host = false
@@ -217,7 +230,8 @@ export class Serialiser {
     for (let i = 0; i < list.length; i += 2) {
       const name = list[i] as string
       const value = list[i + 1] as string
-      switch (this.#names.of(name)) {
+      const { kind, begin } = this.#names.of(name)
+      switch (kind) {
         case FIELD.plain:
         case FIELD.upgrade:
           break
@@ -233,7 +247,7 @@ export class Serialiser {
         default:
           continue
       }
-      if (consistsOf(VALUE, value)) text += `${name}: ${value}\r\n`
+      if (consistsOf(VALUE, value)) text += begin + value
     }
     this.#host = host
     this.#dated = dated
@@ -246,7 +260,13 @@ export function bareAnswer(status: number): string {
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`
 }
 
+/** Status lines with the usual phrase, by status. */
+const STATUS_LINES: (string | undefined)[] = []
+
 function statusLine({ status, reason }: ResponseHead): string {
-  const phrase = reason !== undefined && reason !== '' && consistsOf(VALUE, reason) ? reason : STATUS_CODES[status]
-  return `HTTP/1.1 ${status} ${phrase ?? ''}\r\n`
+  const usual = STATUS_CODES[status]
+  if (reason !== undefined && reason !== '' && reason !== usual && consistsOf(VALUE, reason))
+    return `HTTP/1.1 ${status} ${reason}`
+  STATUS_LINES[status] ??= `HTTP/1.1 ${status} ${usual ?? ''}`
+  return STATUS_LINES[status]
 }
