@@ -12,9 +12,9 @@ import { median, table } from './table.js'
 /**
  * What an open dashboard costs, and whether it stays usable: requests at a fixed rate against a limit with many buckets, with what the page
  * of traffic reads read by a plain client, and with each page open. The proxy has one CPU to itself; client, origin and browser share the
- * other one, the browser only what they leave. A browser that draws slows whatever runs on the same machine, so that each page is
- * compared with the same page of another process, which has as much to show and none of the traffic; the plain client is
- * compared with no page. Then how long the page takes to handle a key that is pressed.
+ * other one, the browser only what they leave. Whoever reads or draws slows what runs beside it, so that each page, and the plain
+ * client, is compared with the same one at another process, which has as much to show and none of the traffic. Then how long the
+ * page takes to handle a key that is pressed.
  * `dashboard [SECONDS] [ROUNDS] [RATE] [BUCKETS]`.
  */
 const [seconds = 10, rounds = 3, rate = 5_000, buckets = 1_000_000] = process.argv.slice(2).map(Number)
@@ -115,11 +115,11 @@ console.log(`filling ${buckets} buckets …`)
 await paced(FILLING, Math.ceil((buckets / FILLING) * 1.05))
 const filled = residentMegabytes(pid)
 
-/** Reads the streams that the page of traffic reads, until the function it answers is called. */
-async function readAsThePage(): Promise<() => void> {
+/** Reads the streams of an API that the page of traffic reads, until the function it answers is called. */
+async function readAsThePage(api: number): Promise<() => void> {
   const ending = new AbortController()
   for (const path of ['/exchanges/stream?rate=20&explain=true', '/traffic/stream']) {
-    const url = `http://127.0.0.1:${own.api}${path}`
+    const url = `http://127.0.0.1:${api}${path}`
     const answer = await fetch(url, {
       headers: { authorization: `Bearer ${KEY}`, 'ngrok-version': '2' },
       signal: ending.signal
@@ -160,7 +160,7 @@ async function sampled(name: (typeof shown)[number], isOwn: boolean): Promise<Pa
     await window.goto(`http://127.0.0.1:${process.api}/#/${name}`)
     await window.locator('h1').waitFor()
   }
-  const end = name === PLAIN_CLIENT && isOwn ? await readAsThePage() : undefined
+  const end = name === PLAIN_CLIENT ? await readAsThePage(process.api) : undefined
   // A page that was just opened: what it loads is not what it costs while it is open.
   await paced(rate, SETTLING)
   const sample = await paced(rate, seconds)

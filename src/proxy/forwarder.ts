@@ -45,7 +45,7 @@ export interface ForwarderParts {
 }
 
 /** What came of forwarding, or the answer of an attempt that is under way. */
-type ForwardingStep = Forwarded | Promise<Answer>
+export type ForwardingStep = Forwarded | Promise<Answer>
 
 type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
 
@@ -167,7 +167,7 @@ export class Forwarding {
 
   #send(target: UpstreamTarget): ForwardingStep {
     if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
-    const { upstreams, clock, clientTransport } = this.#parts
+    const { upstreams, clientTransport } = this.#parts
     const { server } = target
     this.#target = target
     if (this.#attempt === 1 && this.#budget === undefined && server.settings.retries !== undefined) {
@@ -177,12 +177,8 @@ export class Forwarding {
     const { trace, speaksBytes } = this.#flow
     if (trace !== undefined) this.#write(trace)
     this.#options ??= this.#made()
-    let options = this.#options
-    if (this.#tries !== undefined) {
-      const from = this.#begun + this.#duration
-      this.#connect = undefined
-      options = { ...options, onConnected: () => (this.#connect = clock.monotonic() - from) }
-    }
+    const options = this.#options
+    this.#connect = undefined
     this.#end = server.begin()
     return speaksBytes === undefined
       ? clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server))
@@ -276,7 +272,7 @@ export class Forwarding {
   }
 
   #made(): ForwardOptions {
-    const { timeouts, kinds } = this.#parts
+    const { timeouts, kinds, clock } = this.#parts
     const { request, requestId } = this.#flow
     if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
     return {
@@ -292,6 +288,12 @@ export class Forwarding {
       connectTimeout: timeouts.connect,
       responseTimeout: timeouts.response,
       idleTimeout: timeouts.idle,
+      onConnected:
+        this.#tries === undefined
+          ? undefined
+          : () => {
+              this.#connect = clock.monotonic() - this.#begun - this.#duration
+            },
       onInform: (head) => {
         this.#exchange.inform({ status: head.status, headers: cleanResponse(kinds, head.headers, false) })
       }

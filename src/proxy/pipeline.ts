@@ -13,7 +13,7 @@ import type { Tracer } from '../telemetry/traces/tracer.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
 import { countExchange } from './exchange-rates.js'
-import type { Forwarded, Forwards } from './forwarder.js'
+import type { Forwarded, ForwardingStep, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
@@ -188,8 +188,7 @@ export class Pipeline {
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
     const proof = this.#parts.challenge(host, path)
     if (proof !== undefined) {
-      const headers = ['content-type', 'application/octet-stream']
-      const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
+      const response = localResponse(200, ['content-type', 'application/octet-stream'], proof)
       return this.#answer(context, flow, { response, duration: undefined })
     }
     if (found !== undefined && inside === undefined) {
@@ -238,21 +237,14 @@ export class Pipeline {
     if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
     if (context.observed) observers.forwards(flow, route?.upstream)
     const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
-    return this.#attempt(context, flow, forwarding, forwarding.start())
-  }
-
-  /** Drives a forwarding to its end, where an async function would cost each request a promise more. */
-  #attempt(
-    context: RequestContext,
-    flow: AdmittedFlow,
-    forwarding: ReturnType<Forwards['forwarding']>,
-    step: ReturnType<ReturnType<Forwards['forwarding']>['start']>
-  ): Sent | Promise<Sent> {
-    if (step instanceof Promise)
-      return step.then((answer) => this.#attempt(context, flow, forwarding, forwarding.answered(answer)))
-    flow.response = step.response
-    flow.forwarded()
-    return this.#answer(context, flow, step)
+    // An async function would cost each request one more promise.
+    const driven = (step: ForwardingStep): Sent | Promise<Sent> => {
+      if (step instanceof Promise) return step.then((answer) => driven(forwarding.answered(answer)))
+      flow.response = step.response
+      flow.forwarded()
+      return this.#answer(context, flow, step)
+    }
+    return driven(forwarding.start())
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */
@@ -303,11 +295,10 @@ export class Pipeline {
   #leave(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Sent | Promise<Sent> {
     const { exchange } = context
     const response = flow.response as FlowResponse
-    const { observers } = this.#parts
     context.status = response.status
     context.own = response.local
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
-    if (context.observed) observers.answers(flow, context.status, context.code)
+    if (context.observed) this.#parts.observers.answers(flow, context.status, context.code)
     // After those who compare what policies decide: two tries of one request have two ids.
     if (context.code !== undefined) nameTo(response, flow)
     if (response === forwarded.response && forwarded.pipe !== undefined)

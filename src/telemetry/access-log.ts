@@ -91,20 +91,20 @@ export class AccessLog {
     if (!this.#chosen(record)) return
     const { connection, request, flow, route, sent } = record
     const target = flow?.request?.target
-    const query = shownQuery(flow)
+    // All fields for every line, undefined where there is none: objects of one form are made and written several times faster.
     const fields = {
-      ...(flow === undefined ? undefined : { request_id: flow.requestId }),
-      ...(flow?.trace === undefined ? undefined : { trace_id: flow.trace.traceId }),
+      request_id: flow?.requestId,
+      trace_id: flow?.trace?.traceId,
       connection: connection.id,
       listener: connection.listener,
       client: flow?.clientAddress ?? connection.peer.address,
       method: request.method,
       host: request.authority,
       path: target?.path ?? pathOnly(request.target),
-      ...(query === undefined ? undefined : { query }),
+      query: shownQuery(flow),
       status: record.status,
-      ...(record.code === undefined ? undefined : { code: record.code }),
-      ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
+      code: record.code,
+      failure: sent.failure,
       edge: route?.edge,
       route: route?.id,
       rule: flow?.decidedBy?.rule,
@@ -112,10 +112,10 @@ export class AccessLog {
       bytes_in: sent.bytesIn,
       bytes_out: sent.bytesOut,
       duration_ms: toMicroseconds(record.duration),
-      ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: toMicroseconds(record.upstreamDuration) }),
-      ...upstreamOf(record.tries),
+      upstream_ms: record.upstreamDuration === undefined ? undefined : toMicroseconds(record.upstreamDuration),
+      upstream: upstreamOf(record.tries),
       revision: record.revision,
-      ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
+      logs: flow?.logs?.map((entry) => redact(entry, 0))
     }
     if (this.#log.exchange === undefined) this.#log.info(fields, 'exchange')
     else this.#log.exchange(fields, request)
@@ -138,7 +138,7 @@ function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
   const last = tries?.last
   if (tries === undefined || last === undefined) return undefined
   const { backend, server } = last
-  return { upstream: { backend, server, try_count: tries.count, tries: tries.shown } }
+  return { backend, server, try_count: tries.count, tries: tries.shown }
 }
 
 function pathOnly(target: string): string {
@@ -177,8 +177,9 @@ export class ConnectionLog {
         client: flow.clientAddress,
         edge,
         port: flow.entry.port,
-        ...(tls === undefined ? undefined : { tls: tls.version, sni: tls.sni }),
-        ...(code === undefined ? undefined : { code }),
+        tls: tls?.version,
+        sni: tls?.sni,
+        code,
         rule: flow.decidedBy?.rule,
         action: flow.decidedBy?.action,
         bytes_in: connection.bytesIn,
@@ -186,9 +187,9 @@ export class ConnectionLog {
         started: new Date(startedAt).toISOString(),
         ended: new Date(startedAt + duration).toISOString(),
         duration_ms: toMicroseconds(duration),
-        ...upstreamOf(tries),
+        upstream: upstreamOf(tries),
         revision,
-        ...(flow.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
+        logs: flow.logs?.map((entry) => redact(entry, 0))
       },
       'connection'
     )

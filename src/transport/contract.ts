@@ -229,7 +229,7 @@ export interface ForwardOptions {
   readonly responseTimeout: number
   readonly idleTimeout: number
   /** Called when a connection that was opened for this request stands, its TLS included. */
-  onConnected?(): void
+  readonly onConnected?: (() => void) | undefined
   onInform?(head: ResponseHead): void
 }
 

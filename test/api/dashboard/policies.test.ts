@@ -80,7 +80,7 @@ t.test(
       .getByRole('textbox', { name: 'Tests' })
       .fill(TESTS.replace('repeat: 3', 'repeat: 1').replace(/\n {6}- .*429.*/, ''))
     await button(page, 'Store tests').click()
-    await page.getByText('Stored').waitFor()
+    await page.getByText(/^Stored\b/).waitFor()
     await tab(page, 'Apply')
     await button(page, 'Dry run').click()
     await page.getByText('It would be accepted.').waitFor()
