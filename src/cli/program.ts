@@ -150,8 +150,15 @@ export function createProgram(): Command {
   return inherit(program)
 }
 
+/** For help and the version, which are written before a command begins. */
+function writeHelp(text: string): void {
+  endWithItsReader(process.stdout)
+  process.stdout.write(text)
+}
+
 /** Commands made apart inherit nothing: errors of all of them come back here as exceptions and name the help to read. */
 function inherit(command: Command, words = 'sluice'): Command {
+  command.configureOutput({ writeOut: writeHelp })
   command.exitOverride().showHelpAfterError(`(${words} --help shows what there is)`)
   for (const child of command.commands) inherit(child, `${words} ${child.name()}`)
   return command

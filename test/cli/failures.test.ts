@@ -176,12 +176,14 @@ t.test('a disk that is full is told', { skip: noSmallDisk() }, async (t) => {
 })
 
 t.test('a reader that leaves ends a command without a word', async (t) => {
-  const sluice = child(t, t.testdir(), ['schema'], {})
-  const err = text(sluice.stderr as NonNullable<typeof sluice.stderr>)
-  sluice.stdout?.destroy()
-  const [code] = (await once(sluice, 'close')) as [number]
-  t.equal(code, 141, 'as a shell reports SIGPIPE')
-  t.equal(await err, '')
+  for (const words of [['schema'], ['start', '--help'], ['--version']]) {
+    const sluice = child(t, t.testdir(), words, {})
+    const err = text(sluice.stderr as NonNullable<typeof sluice.stderr>)
+    sluice.stdout?.destroy()
+    const [code] = (await once(sluice, 'close')) as [number]
+    t.equal(code, 141, 'as a shell reports SIGPIPE')
+    t.equal(await err, '', words.join(' '))
+  }
 })
 
 t.test('a Node that is too old gets one line', async (t) => {

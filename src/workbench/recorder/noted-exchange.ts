@@ -52,8 +52,8 @@ export function recordedExchange(
   const at = noted?.at ?? now - record.duration
   const recorded: RecordedExchange = {
     id: noted?.kept ?? noted?.id ?? newId('exch', at),
-    ...(flow === undefined ? {} : { requestId: flow.requestId }),
-    ...(flow?.trace === undefined ? {} : { traceId: flow.trace.traceId }),
+    requestId: flow?.requestId,
+    traceId: flow?.trace?.traceId,
     at,
     revision: record.revision,
     entry: flow?.entry ?? entryOf(record),

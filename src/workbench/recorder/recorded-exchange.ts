@@ -44,9 +44,9 @@ interface RecordedConnection extends Omit<ConnectionFacts, 'tls' | 'via'> {
 export interface RecordedExchange {
   readonly id: string
   /** `x-request-id`; absent: the request was not admitted, or an earlier version recorded it. */
-  readonly requestId?: string
+  readonly requestId?: string | undefined
   /** Of the trace that it belongs to; left out: it belongs to none. */
-  readonly traceId?: string
+  readonly traceId?: string | undefined
   /** Wall time. */
   readonly at: number
   readonly revision: number
