@@ -12,7 +12,7 @@ import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from 
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
-import { READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { countsBelow, READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
 
 /** What of an early-answered request is read and thrown away before the connection is given up instead. */
 const DISCARD_LIMIT = 65_536
@@ -75,8 +75,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.clock = host.clock
     this.serialiser = serialiser
     this.wire = new Wire(socket, shared, this)
-    // A socket that the wire has replaced counts no more.
-    if (facts.counts === socket) facts.counts = this.wire
+    // A socket that the wire has replaced counts no more; one below TLS counts what has been encrypted.
+    facts.counts = facts.counts === socket ? this.wire : countsBelow(facts.counts, this.wire)
     this.facts = facts
     this.#scheme = this.facts.tls === undefined ? 'http' : 'https'
     this.writer = new MessageWriter(this.wire, this, serialiser)

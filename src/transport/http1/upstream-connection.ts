@@ -114,7 +114,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
     this.bytesRead += length
     if (this.#state === 'idle') this.destroy()
     // Bytes that crossed the request, such as the 408 of a server that has had enough, would be taken for its answer.
-    else if (this.reused && !this.#begun && this.#state === 'busy' && this.wire.waiting === this.writer.carried)
+    else if (this.reused && !this.#begun && this.#state === 'busy' && this.wire.unsent === this.writer.carried)
       this.#break('upstream-gone', 'bytes came before the request was sent')
     let at = 0
     while (at < length && this.#state === 'busy') {

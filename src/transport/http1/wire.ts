@@ -1,5 +1,6 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
 import { Duplex } from 'node:stream'
+import type { SocketFacts } from '../connection-facts.js'
 import { cut, ignore } from '../pipes.js'
 
 /** Who reads a wire. */
@@ -72,6 +73,8 @@ export class Wire {
   #owner: WireOwner
   readonly #shared: Buffer
   readonly #lends: boolean
+  /** Is it a socket of the system, TLS or not? Other streams gather what they are given by themselves. */
+  readonly #gathers: boolean
   /** Only this wire reads into it, so that it may be kept without a copy. */
   #own: Buffer | undefined = undefined
   #bulk = false
@@ -85,6 +88,7 @@ export class Wire {
     this.#shared = shared
     const taken = this.#adopt(pipe)
     this.#lends = taken !== undefined
+    this.#gathers = taken !== undefined || 'encrypted' in pipe
     this.stream = taken ?? pipe
     const { stream } = this
     if (taken === undefined) {
@@ -115,6 +119,11 @@ export class Wire {
   /** Bytes that were written and have not left. */
   get waiting(): number {
     return this.stream.writableLength + this.#text.length
+  }
+
+  /** Of these, what has not been given to the socket either. */
+  get unsent(): number {
+    return this.#text.length
   }
 
   /** Of a TCP socket. */
@@ -151,9 +160,9 @@ export class Wire {
     return chunk.subarray(from, to)
   }
 
-  /** Latin1 text. On a TCP socket it leaves at the end of the turn, or before what is done to the wire next. */
+  /** Latin1 text. On a socket it leaves at the end of the turn, or before what is done to the wire next. */
   write(text: string): void {
-    if (!this.#lends) {
+    if (!this.#gathers) {
       this.stream.write(text, 'latin1')
       return
     }
@@ -255,6 +264,19 @@ export class Wire {
     }
     this.#own ??= Buffer.allocUnsafeSlow(READ_BYTES)
     return this.#own
+  }
+}
+
+/** What the socket below the TLS of a wire counts; what waits at the wire is sent before, because its size is known when it is encrypted. */
+export function countsBelow(socket: SocketFacts['counts'], wire: Wire): SocketFacts['counts'] {
+  return {
+    get bytesRead() {
+      return socket.bytesRead
+    },
+    get bytesWritten() {
+      wire.sendText()
+      return socket.bytesWritten
+    }
   }
 }
 

@@ -38,6 +38,22 @@ export function connections(t: Test, make: Make): void {
     t.match(sent[1], { bytesIn: GET.length, bytesOut: c.text.length / 2 })
   })
 
+  t.test('an answer that has ended counts for its connection', async (t) => {
+    const counted: number[] = []
+    const { client, secure } = await bench(t, make, {
+      async exchange(exchange) {
+        const { bytesOut } = await exchange.respond({ status: 200, headers: [] }, Buffer.from('whole'))
+        counted.push(bytesOut, exchange.connection.bytesOut)
+      }
+    })
+    const c = await client()
+    c.send(GET)
+    await c.answer()
+    const [bytesOut = 0, ofConnection = 0] = counted
+    t.equal(bytesOut, c.text.length)
+    t.ok(secure ? ofConnection > bytesOut : ofConnection === bytesOut, `${ofConnection} for ${bytesOut}`)
+  })
+
   t.test('a connection that the handler refuses is closed without a word', async (t) => {
     const { client, exchanges, closed, secure } = await bench(t, make, { connection: () => false })
     if (secure) await t.rejects(client(), 'before the handshake')

@@ -178,8 +178,13 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
 }
 
 /** Forwards and answers with what came back, as a proxy without any policy would. */
-export async function pass(exchange: Exchange, bench: Bench, options: BenchOptions = {}): Promise<void> {
-  const answer = await bench.back.forward(exchange, bench.dialer(options.port), {
+export async function pass(
+  exchange: Exchange,
+  bench: Bench,
+  options: BenchOptions = {},
+  dialer = bench.dialer(options.port)
+): Promise<void> {
+  const answer = await bench.back.forward(exchange, dialer, {
     head: { ...exchange.request, headers: withoutHopByHop(exchange.request.headers) },
     body: exchange.request.body,
     connectTimeout: options.timeouts?.connect ?? 0,
