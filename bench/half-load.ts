@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { load } from './load.js'
 import type { Peer } from './peers.js'
 import { findProgram } from './process.js'
 import type { Scenario } from './scenarios.js'
@@ -30,12 +31,10 @@ export async function halfLoad(
     peers.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) }))
   )
   const samples = new Map<string, Paced[]>(peers.map(({ name }) => [name, []]))
-  for (let round = 0; round <= rounds; round++) {
-    for (const { peer, running } of started) {
-      const seen = await paced(running.port, rate, seconds)
-      // The first round warms up.
-      if (round > 0) samples.get(peer.name)?.push(seen)
-    }
+  // The client does not wait for answers: a peer that began cold could fall behind for good.
+  for (const { running } of started) await load(running.port, scenario.path, 32, 2, scenario.refused)
+  for (let round = 0; round < rounds; round++) {
+    for (const { peer, running } of started) samples.get(peer.name)?.push(await paced(running.port, rate, seconds))
   }
   await Promise.all(started.map(({ running }) => running.stop()))
   const rows = [...samples].map(([name, all]) => [
