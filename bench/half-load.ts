@@ -10,6 +10,8 @@ import { median, table } from './table.js'
 const run = promisify(execFile)
 const CLIENT = fileURLToPath(new URL('./paced-client.js', import.meta.url))
 
+const CONNECTIONS = 32
+
 interface Paced {
   readonly requests: number
   readonly p50: number
@@ -26,13 +28,13 @@ export async function halfLoad(
   rounds: number,
   seconds: number
 ): Promise<void> {
-  console.log(`\nlatency at ${rate} requests a second, 32 connections: ${rounds} rounds of ${seconds} s`)
+  console.log(`\nlatency at ${rate} requests a second, ${CONNECTIONS} connections: ${rounds} rounds of ${seconds} s`)
   const started = await Promise.all(
     peers.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) }))
   )
   const samples = new Map<string, Paced[]>(peers.map(({ name }) => [name, []]))
   // The client does not wait for answers: a peer that began cold could fall behind for good.
-  for (const { running } of started) await load(running.port, scenario.path, 32, 2, scenario.refused)
+  for (const { running } of started) await load(running.port, scenario.path, CONNECTIONS, 2, scenario.refused)
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of started) samples.get(peer.name)?.push(await paced(running.port, rate, seconds))
   }
@@ -47,7 +49,7 @@ export async function halfLoad(
 }
 
 async function paced(port: number, rate: number, seconds: number): Promise<Paced> {
-  const args = [CLIENT, String(port), String(rate), String(seconds), '32']
+  const args = [CLIENT, String(port), String(rate), String(seconds), String(CONNECTIONS)]
   const pinned = findProgram('taskset') !== undefined
   const { stdout } = pinned
     ? await run('taskset', ['-c', '1', process.execPath, ...args])

@@ -57,10 +57,12 @@ export function giveHeapRoom(): void {
 /** What a shell reports of a program that SIGPIPE has ended: 128 and the number of the signal. */
 const NO_READER = 141
 
-/** Ends the process without a word when the reader of `output` has gone, as in `sluice schema | head`. */
+function endOrThrow(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(NO_READER)
+  throw error
+}
+
+/** Ends the process without a word when the reader of `output` has gone, as in `sluice schema | head`. Calling it again does nothing. */
 export function endWithItsReader(output: NodeJS.WritableStream): void {
-  output.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(NO_READER)
-    throw error
-  })
+  if (!output.listeners('error').includes(endOrThrow)) output.on('error', endOrThrow)
 }

@@ -1,6 +1,12 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../flow/exchange.js'
 
+/** Bytes that have come and gone; those that wait to leave among them. */
+export interface ByteCounts {
+  readonly bytesRead: number
+  readonly bytesWritten: number
+}
+
 /** The facts of an accepted socket; the byte counts are read from it, and stay readable after its end. */
 export class SocketFacts implements ConnectionFacts {
   readonly id: number
@@ -11,8 +17,8 @@ export class SocketFacts implements ConnectionFacts {
   via?: NonNullable<ConnectionFacts['via']>
   /** There once the handshake is over. */
   tls?: NonNullable<ConnectionFacts['tls']>
-  /** Whose bytes are counted: what is used from now on for the same connection. */
-  counts: Pick<Socket, 'bytesRead' | 'bytesWritten'>
+  /** Those of the socket, or of what is used in its place from now on for the same connection. */
+  counts: ByteCounts
 
   constructor(id: number, listener: string, socket: Socket, startedAt: number) {
     this.id = id

@@ -152,7 +152,7 @@ export class CodecExchange implements Exchange {
     }
     this.#responded = true
     this.#firstByteAt = this.#client.clock.monotonic()
-    this.#client.writer.send(this.#client.serialiser.interim(head, 'Connection: Upgrade'))
+    this.#client.writer.send(this.#client.serialiser.interim(head, '\r\nConnection: Upgrade'))
     const { duplex, first } = this.#client.becomePipe(other)
     for (const chunk of first) other.duplex.write(chunk)
     join(duplex, other.duplex, (clean) => {

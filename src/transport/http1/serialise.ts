@@ -39,7 +39,7 @@ export function hasToken(list: string, token: string): boolean {
   return list.split(',').some((part) => part.trim().toLowerCase() === token)
 }
 
-/** Ends the last line of a head, and the head. */
+/** Ends the last line of a head or of trailers, and the whole of them. */
 const END = '\r\n\r\n'
 
 /** What the engine itself does with a field. */
@@ -197,10 +197,9 @@ export class Serialiser {
     return text + (shape.close ? '\r\nConnection: close\r\n\r\n' : END)
   }
 
-  /** A 1xx answer; `extra` is a field without the end of its line. */
-  interim(head: ResponseHead, extra?: string): string {
-    const more = extra === undefined ? '' : `\r\n${extra}`
-    return statusLine(head) + more + this.#fields(head.headers, false) + END
+  /** A 1xx answer; `extra` is a field with the end of the line before it. */
+  interim(head: ResponseHead, extra = ''): string {
+    return statusLine(head) + extra + this.#fields(head.headers, false) + END
   }
 
   /** A request (RFC 9112 3), or undefined when method or target cannot stand in a request line. */
@@ -219,7 +218,7 @@ export class Serialiser {
 
   /** The last chunk with trailer fields, which must have been filtered. */
   lastChunk(list: HeaderList): string {
-    return `0${this.#fields(list, false)}\r\n\r\n`
+    return `0${this.#fields(list, false)}${END}`
   }
 
   /** Each field with the end of the line before it. */

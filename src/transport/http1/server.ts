@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
-import { SocketFacts } from '../connection-facts.js'
+import { type ByteCounts, SocketFacts } from '../connection-facts.js'
 import type { Handler, Listening, ListenOptions, ServerTransport, SocketTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
@@ -89,10 +89,7 @@ class Opening implements WireOwner {
 }
 
 /** A byte pipe with what this engine asks of a socket besides. */
-interface SocketLike extends Duplex {
-  readonly bytesRead: number
-  /** Those that wait to leave among them. */
-  readonly bytesWritten: number
+interface SocketLike extends Duplex, ByteCounts {
   /** Ends our direction, and everything once that is done. */
   destroySoon(): void
 }

@@ -1,6 +1,6 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
 import { Duplex } from 'node:stream'
-import type { SocketFacts } from '../connection-facts.js'
+import type { ByteCounts } from '../connection-facts.js'
 import { cut, ignore } from '../pipes.js'
 
 /** Who reads a wire. */
@@ -68,7 +68,7 @@ const outbox = new Outbox()
  * connection holds no buffer, and node's readable stream is not in the way. Other pipes (TLS, tunnels) are read as the
  * streams they are.
  */
-export class Wire {
+export class Wire implements ByteCounts {
   readonly stream: Duplex
   #owner: WireOwner
   readonly #shared: Buffer
@@ -126,12 +126,12 @@ export class Wire {
     return this.#text.length
   }
 
-  /** Of a TCP socket. */
+  /** Of a stream that counts, as sockets do. */
   get bytesRead(): number {
     return (this.stream as Socket).bytesRead
   }
 
-  /** Of a TCP socket: with what waits. */
+  /** Of such a stream. */
   get bytesWritten(): number {
     return (this.stream as Socket).bytesWritten + this.#text.length
   }
@@ -268,7 +268,7 @@ export class Wire {
 }
 
 /** What the socket below the TLS of a wire counts; what waits at the wire is sent before, because its size is known when it is encrypted. */
-export function countsBelow(socket: SocketFacts['counts'], wire: Wire): SocketFacts['counts'] {
+export function countsBelow(socket: ByteCounts, wire: Wire): ByteCounts {
   return {
     get bytesRead() {
       return socket.bytesRead
