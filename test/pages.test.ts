@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import t from 'tap'
 import { createProgram } from '../src/cli/program.js'
 import { optionEntries } from '../src/options/catalogue.js'
-import { SluiceProcess } from './cli/process.js'
+import { runCommand } from './cli/command.js'
 
 const TOP = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md']
 
@@ -97,6 +97,6 @@ t.test('each site file of the page about migration is valid', async (t) => {
   )
   t.ok(blocks.length > 0)
   const cwd = t.testdir(Object.fromEntries(blocks.map((text, index) => [`${index}.yaml`, text])))
-  const told = await new SluiceProcess(t, ['check', ...blocks.map((_, index) => `${index}.yaml`)], { cwd }).ended()
+  const told = await runCommand(t, ['check', ...blocks.map((_, index) => `${index}.yaml`)], { cwd })
   t.equal(told.code, 0, told.out)
 })

@@ -37,8 +37,12 @@ export async function checkData({ data }: Pick<Options, 'data'>): Promise<Findin
   const findings: Finding[] = []
   try {
     const probe = join(data, `.doctor-${process.pid}`)
-    await writeFile(probe, 'x', { mode: 0o600, flag: 'wx' })
-    await rm(probe)
+    try {
+      await writeFile(probe, 'x', { mode: 0o600, flag: 'wx' })
+    } finally {
+      // On a full disk there is an empty file.
+      await rm(probe, { force: true })
+    }
   } catch (error) {
     return [wrongBy('data', `${data}: ${fileReason(error)}`, 'name another folder with --data')]
   }

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
-import { SluiceProcess } from './process.js'
+import { runCommand } from './command.js'
 import { call, KEY, sluice, started, stopped } from './site-kit.js'
 
 const policy = (status: number) => ({
@@ -45,7 +45,7 @@ t.test('a revision is shown, two are compared, and the account is exported as it
 
   await stopped(process)
   const env = { SLUICE_PASSPHRASE: 'correct horse battery', SLUICE_API_KEY: KEY }
-  const run = (...words: string[]) => new SluiceProcess(t, words, { cwd: folder, env }).ended()
+  const run = (...words: string[]) => runCommand(t, words, { cwd: folder, env })
   t.match(await run('export', '--at', '9999'), { code: 1, err: /nothing was exported: there is no such revision 9999/ })
   t.match(await run('export', '--at', 'x'), { code: 2, err: /--at: x is no revision/ })
   t.match(await run('export', '--at', String(before), '--with-secrets', '--output', 'before.yaml'), {

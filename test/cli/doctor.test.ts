@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
@@ -12,13 +12,14 @@ import { SCHEMA_VERSION } from '../../src/store/migrations.js'
 import { openDatabase } from '../../src/store/sqlite-driver.js'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { startPostgres } from '../store/postgres-server.js'
+import { runCommand } from './command.js'
 import { SluiceProcess } from './process.js'
 import { manySecrets, sealerIn, withStore } from './transfer-stand.js'
 
 const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
 
 async function examined(t: Test, cwd: string, words: readonly string[] = FREE, env: Record<string, string> = {}) {
-  const { code, out, err } = await new SluiceProcess(t, ['doctor', '--json', ...words], { cwd, env }).ended()
+  const { code, out, err } = await runCommand(t, ['doctor', '--json', ...words], { cwd, env })
   t.equal(err, '')
   const { ok, findings } = JSON.parse(out) as { ok: boolean; findings: Finding[] }
   t.equal(code, ok ? 0 : 1)
@@ -40,7 +41,7 @@ t.test('nothing is wrong with a fresh folder, nor beside a process', async (t) =
     beside.of('ports').map(({ message }) => message),
     [/is in use, and a Sluice runs here/, /is in use/]
   )
-  const human = await new SluiceProcess(t, ['doctor', ...at], { cwd }).ended()
+  const human = await runCommand(t, ['doctor', ...at], { cwd })
   t.match(human, { code: 0, out: /\d+ looked at: 0 wrong, \d+ to look at$/ })
 })
 
@@ -116,6 +117,11 @@ t.test('a disk that is full or read-only is found', { skip: noSmallDisk() }, asy
   t.match((await examined(t, cwd, place)).of('data'), [{ status: 'error', message: /are free on the disk/ }])
   disk.fill()
   t.match((await examined(t, cwd, place)).of('data'), [{ status: 'error', message: /the disk is full/ }])
+  t.same(
+    (await readdir(join(cwd, 'disk'))).filter((name) => name.startsWith('.doctor')),
+    [],
+    'nothing of it stays'
+  )
   disk.empty()
   disk.readOnly()
   t.match((await examined(t, cwd, place)).of('data'), [{ status: 'error', message: /is read-only/, help: /mount it/ }])

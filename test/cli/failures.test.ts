@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { freePort } from '../proxy/free-port.js'
+import { runCommand } from './command.js'
 import { withStore } from './transfer-stand.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
@@ -23,7 +24,7 @@ interface Told {
 }
 
 interface How {
-  readonly env?: Readonly<Record<string, string>>
+  readonly env?: Record<string, string>
   readonly user?: { readonly uid?: number; readonly gid?: number }
   readonly before?: readonly string[]
 }
@@ -42,6 +43,8 @@ function child(
 
 /** What a command says that ends by itself. */
 async function run(t: Test, cwd: string, words: readonly string[], how: How = {}): Promise<Told> {
+  const { env, ...more } = how
+  if (Object.keys(more).length === 0) return await runCommand(t, words, { cwd, ...(env === undefined ? {} : { env }) })
   const sluice = child(t, cwd, words, how)
   sluice.stdin?.end()
   const [out, err, [code]] = await Promise.all([

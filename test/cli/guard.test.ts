@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { until } from '../helpers/until.js'
 import { call, get, sluice, started, upstream } from './site-kit.js'
 
 const GUARD = 'bake=20s, error-rate=+5%, refusal-rate=+5%'
@@ -14,8 +15,9 @@ t.test('a file that refuses clients is taken back while apply waits', async (t) 
   const at = ['--api', api]
   t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', ...at), { code: 0 })
   let over = false
+  let seen = 0
   const clients = (async () => {
-    while (!over) await get(traffic, 'a.test')
+    for (; !over; seen++) await get(traffic, 'a.test')
   })()
   await writeFile(join(cwd, 'sites.yaml'), text('policy: deny.yaml, '))
   t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', '--wait', ...at), {
@@ -26,6 +28,8 @@ t.test('a file that refuses clients is taken back while apply waits', async (t) 
     code: 2,
     err: /--guard: error-rate of the guard must be a share/
   })
+  // The rates of before are those that a guard compares with.
+  await until(() => seen >= 200)
   const before = performance.now()
   const applied = await sluice(cwd, 'apply', 'sites.yaml', '--yes', '--guard', GUARD, '--wait', ...at)
   t.match(applied, {

@@ -11,7 +11,7 @@ const MAIN = join('dist-test', 'src', 'main.js')
 const { TEST_WORKERS } = process.env
 const WORKERS = TEST_WORKERS === undefined ? {} : { SLUICE_WORKERS: TEST_WORKERS }
 
-interface Test {
+export interface Test {
   teardown(run: () => Promise<void>): void
 }
 
@@ -19,6 +19,14 @@ export interface Ended {
   readonly code: number | null
   readonly out: string
   readonly err: string
+}
+
+/** The environment of a user who has set nothing of the product. */
+export function inheritedEnvironment(): Record<string, string> {
+  const inherited = Object.entries(process.env).filter(
+    ([name, value]) => value !== undefined && !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
+  )
+  return Object.fromEntries(inherited) as Record<string, string>
 }
 
 /** One run of `sluice` as a process of its own; it is ended with the test. */
@@ -30,12 +38,9 @@ export class SluiceProcess {
 
   constructor(t: Test, words: readonly string[], options: { cwd: string; env?: Record<string, string> }) {
     if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build:test first`)
-    const inherited = Object.entries(process.env).filter(
-      ([name]) => !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
-    )
     this.child = spawn(process.execPath, [join(process.cwd(), MAIN), ...words], {
       cwd: options.cwd,
-      env: { ...Object.fromEntries(inherited), ...WORKERS, ...options.env },
+      env: { ...inheritedEnvironment(), ...WORKERS, ...options.env },
       stdio: ['ignore', 'pipe', 'pipe']
     })
     this.#ended = once(this.child, 'close') as Promise<[number | null]>

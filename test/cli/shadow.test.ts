@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { API_KEY, startSluice } from '../helpers/sluice.js'
+import { runCommand } from './command.js'
 import { SluiceProcess } from './process.js'
 
 const DENY =
@@ -20,8 +21,9 @@ async function open(t: Test) {
     'wrong.yaml': 'on_http_request:\n  - a: 1'
   })
   const api = `http://127.0.0.1:${sluice.apiPort}`
-  const shadow = (...words: string[]) =>
-    new SluiceProcess(t, ['shadow', '--api', api, ...words], { cwd: folder, env: { SLUICE_API_KEY: API_KEY } })
+  const options = { cwd: folder, env: { SLUICE_API_KEY: API_KEY } }
+  const shadow = (...words: string[]) => new SluiceProcess(t, ['shadow', '--api', api, ...words], options)
+  const ended = (...words: string[]) => runCommand(t, ['shadow', '--api', api, ...words], options)
   const call = async () => {
     const answer = await fetch(`${api}/shadows`, {
       headers: { authorization: `Bearer ${API_KEY}`, 'service-version': '2' }
@@ -34,11 +36,11 @@ async function open(t: Test) {
     for (const path of paths) await (await fetch(`http://127.0.0.1:${sluice.port}${path}`)).arrayBuffer()
     while ((await call())[0]?.counts.seen !== paths.length) await new Promise((turn) => setTimeout(turn, 20))
   }
-  return { shadow, traffic, call, folder }
+  return { shadow, ended, traffic, call, folder }
 }
 
 t.test('a policy is tried beside traffic from the command line', async (t) => {
-  const { shadow, traffic, call, folder } = await open(t)
+  const { shadow, ended, traffic, call, folder } = await open(t)
   const differing = shadow('deny.yaml', '--for', '5s', '--budget', '50ms')
   await traffic('/', '/closed')
   const { code, out } = await differing.ended()
@@ -52,18 +54,14 @@ t.test('a policy is tried beside traffic from the command line', async (t) => {
   const same = shadow('open.yaml', '--json', '--budget', '50ms')
   await traffic('/closed')
   same.child.kill('SIGINT')
-  const ended = await same.ended()
-  t.equal(ended.code, 0)
-  t.match(JSON.parse(ended.out), { counts: { seen: 1, same: 1 }, name: 'open.yaml', share: 1 })
+  const stopped = await same.ended()
+  t.equal(stopped.code, 0)
+  t.match(JSON.parse(stopped.out), { counts: { seen: 1, same: 1 }, name: 'open.yaml', share: 1 })
 
-  t.match(
-    await shadow('open.yaml', '--for', '1s', '--share', '10%').ended(),
-    { code: 2, out: /^0 seen/ },
-    'nothing was judged'
-  )
-  t.match(await shadow('wrong.yaml').ended(), { code: 2, err: /^error: wrong\.yaml:2:5: / })
-  t.match(await shadow('open.yaml', '--route', 'nowhere').ended(), { code: 2, err: /no route nowhere/ })
-  t.match(await shadow('open.yaml', '--share', 'half').ended(), { code: 2, err: /--share: half is no share/ })
-  t.match(await shadow(join(folder, 'gone.yaml')).ended(), { code: 2, err: /ENOENT/ })
-  t.match(await shadow('open.yaml', '--api', 'http://192.0.2.1:4040').ended(), { code: 2, err: /clear text/ })
+  t.match(await ended('open.yaml', '--for', '1s', '--share', '10%'), { code: 2, out: /^0 seen/ }, 'nothing was judged')
+  t.match(await ended('wrong.yaml'), { code: 2, err: /^error: wrong\.yaml:2:5: / })
+  t.match(await ended('open.yaml', '--route', 'nowhere'), { code: 2, err: /no route nowhere/ })
+  t.match(await ended('open.yaml', '--share', 'half'), { code: 2, err: /--share: half is no share/ })
+  t.match(await ended(join(folder, 'gone.yaml')), { code: 2, err: /ENOENT/ })
+  t.match(await ended('open.yaml', '--api', 'http://192.0.2.1:4040'), { code: 2, err: /clear text/ })
 })

@@ -3,6 +3,7 @@ import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { runCommand } from './command.js'
 import { type Ended, SluiceProcess } from './process.js'
 
 export const KEY = 'test-key-that-is-long-enough-0123456789'
@@ -48,7 +49,7 @@ export async function call(api: string, method: string, path: string, body?: unk
 
 /** One command of the product. */
 export function sluice(cwd: string, ...words: string[]): Promise<Ended> {
-  return new SluiceProcess(t, words, { cwd, env: { SLUICE_API_KEY: KEY } }).ended()
+  return runCommand(t, words, { cwd, env: { SLUICE_API_KEY: KEY } })
 }
 
 /** Stops a process as an operator does. */

@@ -4,6 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { runCommand } from './command.js'
 import { SluiceProcess } from './process.js'
 
 const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
@@ -202,7 +203,7 @@ t.test('a first key is made, printed until it was used, and another can be added
   const env = { SLUICE_API_KEY: '', SLUICE_DATA: 'var' }
   const { sluice, api } = await started(t, [], { cwd, env })
   const first = (await sluice.told('API key')).split(' ').at(-1) ?? ''
-  const made = await new SluiceProcess(t, ['api-key', 'create', '--data', 'var'], { cwd }).ended()
+  const made = await runCommand(t, ['api-key', 'create', '--data', 'var'], { cwd })
   t.equal(made.code, 0)
   const statuses = [first, made.out.trim(), 'sluice_not-a-key'].map(
     async (key) => (await fetch(`${api}/metrics`, { headers: { authorization: `Bearer ${key}` } })).status
@@ -213,7 +214,7 @@ t.test('a first key is made, printed until it was used, and another can be added
   const second = await started(t, [], { cwd, env })
   second.sluice.child.kill('SIGTERM')
   t.notMatch((await second.sluice.ended()).err, 'API key', 'the key was used, so the second start shows none')
-  const nowhere = await new SluiceProcess(t, ['api-key', 'create', '--data', ':memory:'], { cwd }).ended()
+  const nowhere = await runCommand(t, ['api-key', 'create', '--data', ':memory:'], { cwd })
   t.equal(nowhere.code, 2)
 })
 

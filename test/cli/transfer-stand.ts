@@ -10,7 +10,8 @@ import type { Store } from '../../src/store/store.js'
 import { idOf } from '../resources/bench.js'
 import { MARK } from '../resources/bodies.js'
 import { opened, operation } from '../store/opened.js'
-import { type Ended, SluiceProcess } from './process.js'
+import { runCommand } from './command.js'
+import type { Ended, SluiceProcess } from './process.js'
 
 /** A host whose policy answers 299. */
 export const SITE = `format: sluice-account/1
@@ -46,7 +47,7 @@ export async function sluice(
   words: readonly string[],
   env: Record<string, string> = {}
 ): Promise<Ended> {
-  return await new SluiceProcess(t, words, { cwd, env }).ended()
+  return await runCommand(t, words, { cwd, env })
 }
 
 /** The key file of a data folder, made when it is missing. */
