@@ -3,6 +3,7 @@ import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkBackup } from '../../src/store/sqlite-backup.js'
+import { until } from '../helpers/until.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { startWriter } from '../store/writing-process.js'
 import { SluiceProcess } from './process.js'
@@ -91,6 +92,7 @@ t.test('beside a process that writes', async (t) => {
   const cwd = t.testdir()
   const writer = await startWriter(t, join(cwd, 'data', 'sluice.db'))
   const writing = writer.killAfter(Number.POSITIVE_INFINITY)
+  await until(() => writer.acknowledged() > 0)
   const { code, err } = await sluice(t, cwd, ['backup', 'b.db'])
   t.equal(code, 0, err)
   process.kill(writer.pid, 'SIGKILL')

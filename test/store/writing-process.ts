@@ -12,6 +12,8 @@ export interface WritingProcess {
   readonly pid: number
   /** Lets it write, kills it after this many acknowledged writes, and resolves with how many it had acknowledged. */
   killAfter(writes: number): Promise<number>
+  /** Writes that it has acknowledged so far. */
+  acknowledged(): number
 }
 
 /** Another process that opens a store and, once it is told to, writes without end. */
@@ -37,7 +39,7 @@ export async function startWriter(t: Test, address: string): Promise<WritingProc
     await Promise.all([exited, ended])
     return acknowledged
   }
-  return { pid: child.pid as number, killAfter }
+  return { pid: child.pid as number, killAfter, acknowledged: () => acknowledged }
 }
 
 /** Every acknowledged write is there, at most one more is, and none is half there. */
