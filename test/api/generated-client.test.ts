@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { createClient } from '@hey-api/openapi-ts'
@@ -11,7 +11,7 @@ import { openAccount } from './account.js'
 import { KEY } from './asking.js'
 
 const run = promisify(execFile)
-const COMPILER = createRequire(import.meta.url).resolve('typescript/bin/tsc')
+const COMPILER = join(dirname(createRequire(import.meta.url).resolve('typescript-7/package.json')), 'bin', 'tsc')
 
 /** What a user of the generated client writes; the compiler checks it against the types that the document gave. */
 const PROGRAM = `
