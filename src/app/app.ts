@@ -290,7 +290,7 @@ async function openOperatorKeys(options: Options, host: Host, foundation: Founda
   const lasting = address !== IN_MEMORY
   if (host.newStore !== true) mustNotBeLost(address, folder)
   const lookup = names.forSockets
-  const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, here: true, onRevision: () => undefined }))
+  const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
   const message = 'whether the store has secrets of a sealing key is not known'
   const stored = () => untilStoreAnswers(options, foundation, message, peek)
   const sealer = () => openSealer({ given: host.sealKey, folder, lasting, stored, lost: host.newSealKey })

@@ -210,13 +210,7 @@ export async function openPlace(place: StorePlace, { make }: { readonly make: bo
   if (make) mustNotBeLost(place.address, place.folder)
   else mustBeThere(place)
   const lookup = createNames(namesOptions(place.options), systemClock).forSockets
-  return await openStore(place.address, {
-    log: storeLog,
-    clock: systemClock,
-    lookup,
-    here: true,
-    onRevision: () => undefined
-  })
+  return await openStore(place.address, { log: storeLog, clock: systemClock, lookup, onRevision: () => undefined })
 }
 
 /**

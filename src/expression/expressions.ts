@@ -57,9 +57,27 @@ export function createExpressions(sources: ExpressionSources, { vaults = true } 
   )
 }
 
+/**
+ * Engines by the signatures that were declared to them. Declaring takes longer than compiling a policy, nothing of an engine changes
+ * afterwards, and all languages of a process have one of few sets of functions.
+ */
+const engines = new Map<string, CelEngine>()
+
+function engineOf(functions: readonly { readonly signature: string }[], table: FunctionTable): CelEngine {
+  const key = functions.map(({ signature }) => signature).join('\n')
+  let engine = engines.get(key)
+  if (engine === undefined) {
+    engine = new CelEngine()
+    for (const macro of MACROS) engine.declareMacro(macro)
+    table.declareTo(engine)
+    engines.set(key, engine)
+  }
+  return engine
+}
+
 /** A language of given variables and functions. */
 export class Language implements Expressions {
-  readonly #engine = new CelEngine()
+  readonly #engine: CelEngine
   readonly #environment: Environment
   readonly #regexes = new RegexCache()
 
@@ -67,10 +85,9 @@ export class Language implements Expressions {
     variables: Iterable<VariableDefinition>,
     functions: Iterable<FunctionDefinition | FlowFunctionDefinition>
   ) {
-    for (const macro of MACROS) this.#engine.declareMacro(macro)
     const own = [...functions, ...regexFunctions, ...typeFunctions((name) => this.#engine.typeValue(name))]
     const table = new FunctionTable(own)
-    table.declareTo(this.#engine)
+    this.#engine = engineOf(own, table)
     this.#environment = new Environment(variables, table)
   }
 

@@ -135,8 +135,6 @@ interface StoreOptions {
   readonly onRevision: (place: Place) => void
   /** Learns whether the store can be used. Absent: the store keeps that to itself. */
   readonly health?: StoreHealth
-  /** The statements on a file run on the thread that asks, which is for one that has nothing else to do: it needs no other thread. */
-  readonly here?: boolean
   /** Finds the addresses of a database server. Absent: the system's look-up. */
   readonly lookup?: LookupFunction | undefined
 }
@@ -148,10 +146,10 @@ interface StoreOptions {
 export async function openStore(address: string, options: StoreOptions): Promise<Store> {
   if (isPostgresUrl(address)) return await openPostgres(address, options)
   const { log, clock, health = new StoreHealth(options.clock) } = options
-  const database =
-    options.here === true || address === IN_MEMORY
-      ? sqliteDatabase(address, SqliteHere.open(address))
-      : await openSqlite(address, (error) => health.failed(error))
+  const inMemory = address === IN_MEMORY
+  const database = inMemory
+    ? sqliteDatabase(address, SqliteHere.open(address))
+    : await openSqlite(address, (error) => health.failed(error))
   await prepare(database, log)
   return new KyselyStore(database, { log, clock, health, onCommit: () => undefined, onClose: () => Promise.resolve() })
 }

@@ -69,7 +69,7 @@ export class Kit {
       outbound: createOutbound({ clock: systemClock, allowPrivate })
     }
     this.services = policyServices(base, [
-      provide(limiter, new LimiterTable({ clock, budgetBytes: 16 * 1024 * 1024 })),
+      provide(limiter, new LimiterTable({ clock, budgetBytes: 1024 * 1024 })),
       provide(rateLimitHeaders, headers),
       provide(keyFolders, ['/']),
       ...more
