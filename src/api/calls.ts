@@ -299,22 +299,23 @@ export interface Account {
 
 /** The paths of the API and their methods, to distinguish a path that is not there from a method that it lacks. */
 export class KnownPaths {
-  readonly #paths: { readonly segments: readonly string[]; readonly methods: Set<string> }[] = []
+  readonly #paths = new Map<string, { readonly segments: readonly string[]; readonly methods: Set<string> }>()
 
   /** `pattern` as the router has it: `/edges/https/:edge_id/routes`. */
   add(pattern: string, methods: Iterable<string>): void {
-    const segments = pattern.split('/')
-    const known = this.#paths.find((path) => path.segments.join('/') === pattern)
-    const target = known ?? { segments, methods: new Set<string>() }
-    if (known === undefined) this.#paths.push(target)
-    for (const method of methods) target.methods.add(method)
+    let known = this.#paths.get(pattern)
+    if (known === undefined) {
+      known = { segments: pattern.split('/'), methods: new Set() }
+      this.#paths.set(pattern, known)
+    }
+    for (const method of methods) known.methods.add(method)
   }
 
   /** Methods of every path that `path` (without query) can mean, sorted; empty when there is none. */
   methodsOf(path: string): readonly string[] {
     const segments = path.split('/')
     const found = new Set<string>()
-    for (const known of this.#paths) {
+    for (const known of this.#paths.values()) {
       if (!matches(known.segments, segments)) continue
       for (const method of known.methods) found.add(method)
     }
