@@ -1,12 +1,11 @@
 import t from 'tap'
-import { Build } from './build.js'
+import { runCommand } from '../cli/command.js'
 import { optionEntries } from './product.js'
 import { difference, jsonLines, sameAsRecorded, withoutChance } from './recorded.js'
 import * as source from './source.js'
 
 /** Commands, their help and exit codes, and the options. Recorded again with SLUICE_RECORD=1 (see `recorded.ts`). */
 
-const product = new Build('dist-test/src')
 const cwd = t.testdir({
   'good.yaml': 'on_http_request: []\n',
   'bad.yaml': 'on_http_request:\n  - actions:\n      - type: denny\n',
@@ -39,7 +38,7 @@ t.test('the help of the program and of each command', async (t) => {
 
 /** Collects the help of a command and of those below it. */
 async function help(words: readonly string[], helps: Map<string, string>): Promise<void> {
-  const { code, out, err } = await product.run([...words, '--help'], cwd)
+  const { code, out, err } = await runCommand(t, [...words, '--help'], { cwd })
   if (code !== 0) throw new Error(`${words.join(' ')} --help ends with ${code}: ${err}`)
   helps.set(['sluice', ...words].join(' '), out)
   const listed = /^Commands:\n((?: {2}.*\n?)*)/m.exec(out)?.[1] ?? ''
@@ -48,7 +47,7 @@ async function help(words: readonly string[], helps: Map<string, string>): Promi
 }
 
 t.test('options with their variables, kinds, defaults and descriptions', async (t) => {
-  const { out } = await product.run(['schema', 'options'], cwd)
+  const { out } = await runCommand(t, ['schema', 'options'], { cwd })
   const properties = new Map<string, Record<string, unknown>>()
   collect(JSON.parse(out) as Node, '', properties)
   const entries = optionEntries()
@@ -103,8 +102,12 @@ t.test('what commands print and end with', async (t) => {
     ['agent']
   ]
   for (const words of cases) {
-    const { code, out, err } = await product.run(words, cwd)
-    const text = `${out}${err}`.replaceAll(cwd, '<folder>').trimEnd()
+    const { code, out, err } = await runCommand(t, words, { cwd })
+    const text = [out, err]
+      .filter((part) => part !== '')
+      .join('\n')
+      .replaceAll(cwd, '<folder>')
+      .trimEnd()
     lines.push(
       `$ sluice ${words.join(' ')}`,
       ...text.split('\n').map((line) => `  ${line}`.trimEnd()),
