@@ -1,5 +1,6 @@
 import { runProgram } from '../../src/cli/program.js'
-import type { Asked, Ended } from './command.js'
+import type { Asked } from './command.js'
+import type { Ended } from './process.js'
 
 /** Runs commands of `sluice` in this process, one after the other, as its parent asks for them (see `runCommand`). */
 

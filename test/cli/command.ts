@@ -2,8 +2,6 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { join } from 'node:path'
 import { type Ended, inheritedEnvironment, SluiceProcess, type Test } from './process.js'
 
-export type { Ended }
-
 /** One command for the process that runs them. */
 export interface Asked {
   readonly number: number

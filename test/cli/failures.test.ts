@@ -9,6 +9,7 @@ import t, { type Test } from 'tap'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { freePort } from '../proxy/free-port.js'
 import { runCommand } from './command.js'
+import type { Ended } from './process.js'
 import { withStore } from './transfer-stand.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
@@ -16,12 +17,6 @@ const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
 const NOBODY = 65_534
 /** Root may read everything; another user stands for it where it can. */
 const AS_USER = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {}
-
-interface Told {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
-}
 
 interface How {
   readonly env?: Record<string, string>
@@ -42,7 +37,7 @@ function child(
 }
 
 /** What a command says that ends by itself. */
-async function run(t: Test, cwd: string, words: readonly string[], how: How = {}): Promise<Told> {
+async function run(t: Test, cwd: string, words: readonly string[], how: How = {}): Promise<Ended> {
   const { env, ...more } = how
   if (Object.keys(more).length === 0) return await runCommand(t, words, { cwd, ...(env === undefined ? {} : { env }) })
   const sluice = child(t, cwd, words, how)

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { inheritedEnvironment } from './process.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 
@@ -9,10 +10,7 @@ interface Test {
   teardown(run: () => Promise<void>): void
 }
 
-/**
- * `sluice start` as an operator starts it. The test runner loads code of its own into the Node processes of a test,
- * which takes over signals and delays the start; `env` keeps that out. It is ended with the test.
- */
+/** `sluice start` as an operator starts it. It is ended with the test. */
 export class PlainProcess {
   readonly child: ChildProcess
   /** Every line of the log, parsed. */
@@ -21,11 +19,10 @@ export class PlainProcess {
   readonly #listening: Promise<{ traffic: string; api: string }>
 
   constructor(t: Test, cwd: string, env: Readonly<Record<string, string>>) {
-    const words = ['-u', 'NODE_OPTIONS', process.execPath, MAIN, 'start', '--listen', '127.0.0.1:0']
-    const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('SLUICE_'))
-    this.child = spawn('env', [...words, '--api', '127.0.0.1:0'], {
+    const words = [MAIN, 'start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+    this.child = spawn(process.execPath, words, {
       cwd,
-      env: { ...Object.fromEntries(inherited), ...env },
+      env: { ...inheritedEnvironment(), ...env },
       stdio: ['ignore', 'pipe', 'pipe']
     })
     this.#ended = once(this.child, 'close')

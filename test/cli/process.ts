@@ -24,7 +24,7 @@ export interface Ended {
 /** The environment of a user who has set nothing of the product. */
 export function inheritedEnvironment(): Record<string, string> {
   const inherited = Object.entries(process.env).filter(
-    ([name, value]) => value !== undefined && !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
+    ([name]) => !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
   )
   return Object.fromEntries(inherited) as Record<string, string>
 }

@@ -3,17 +3,12 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { request } from 'node:http'
 import { join, resolve } from 'node:path'
+import { type Ended, inheritedEnvironment } from '../cli/process.js'
 
 /** Milliseconds after which a command or a start has failed. */
 const DEADLINE = 30_000
 
 const KEY = 'a-key-of-the-administrator'
-
-export interface Ended {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
-}
 
 export interface Answer {
   readonly status: number
@@ -44,10 +39,7 @@ export class Build {
   }
 
   launch(words: readonly string[], cwd: string, env: Readonly<Record<string, string>> = {}): Launched {
-    const inherited = Object.entries(process.env).filter(
-      ([name]) => !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
-    )
-    const all = { ...Object.fromEntries(inherited), ...env }
+    const all = { ...inheritedEnvironment(), ...env }
     return new Launched(spawn(process.execPath, [this.#main, ...words], { cwd, env: all }))
   }
 
