@@ -88,13 +88,19 @@ await chmod(main, 0o755)
 await record()
 
 /**
- * Only classes and functions with a declaration get their name back, once for each. A closure is made for every request, and naming it costs
- * more than making it.
+ * Only classes and functions that have another name now get theirs back, once for each. A closure is made for every request, and naming it costs
+ * more than making it; a prototype is made for each function that is asked for one.
  */
 function withNames(text) {
   const helper = /(var __name = \((\w+), value\) => )(__defProp\(\2, "name", \{ value, configurable: true \}\));/
   if (!helper.test(text)) throw new Error('esbuild writes its helper for names in another way')
-  return text.replace(helper, '$1$2.prototype === undefined ? $2 : $3;')
+  return text
+    .replace(helper, '$1$2.prototype === undefined ? $2 : $3;')
+    .replace(/^\s*__name\(([\w$]+), "\1"\);\n/gm, '')
+    .replace(
+      /((?:\bclass |\b(?=[\w$]+ = class ))([\w$]+) (?:= class )?(?:extends [^{}]+ )?\{\n)\s*static \{\n\s*__name\(this, "\2"\);\n\s*\}\n/g,
+      '$1'
+    )
 }
 
 /** Starts the product once in an empty folder, and keeps what was compiled for it. Without that it starts too, only slower. */

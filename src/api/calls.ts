@@ -1,6 +1,6 @@
-import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Access } from '../control/access.js'
-import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
+import type { Call, Done, Read, WriteMode, Written } from '../control/calls.js'
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
@@ -20,7 +20,7 @@ import type { Backups } from '../control/transfer/backups.js'
 import type { Exports } from '../control/transfer/exports.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { ApiError, apiErrors, nothingThere } from './errors.js'
+import { ApiError, apiErrors } from './errors.js'
 
 /** The query of a request as it came: `text` is what stands behind the question mark. */
 export interface RawQuery {
@@ -145,44 +145,6 @@ function revisionsOf(header: string, form: RegExp, name: string): readonly numbe
   })
 }
 
-/** Where routes are added. */
-export interface Router {
-  readonly server: FastifyInstance
-  readonly paths: KnownPaths
-}
-
-export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
-
-/** Registers one method of one path. Parameters as in `/edges/https/{edge_id}/routes`. */
-export function route(
-  { server, paths }: Router,
-  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
-  path: string,
-  config: FastifyContextConfig,
-  handler: Handler
-): void {
-  const url = path.replace(/\{(\w+)\}/g, ':$1')
-  const methods: HTTPMethods[] = method === 'GET' ? ['GET', 'HEAD'] : [method]
-  paths.add(url, methods)
-  server.route({ method, url, config, handler, ...(config.limit === undefined ? {} : { bodyLimit: config.limit }) })
-}
-
-const NAME = /^[A-Za-z0-9_.-]{1,100}$/
-
-/** Parameters of the path. Ids are letters, digits and few signs; anything else names nothing. Throws an ApiError `NOT_FOUND`. */
-export function pathOf(request: FastifyRequest): PathValues {
-  const path = request.params as PathValues
-  if (!Object.values(path).every((value) => NAME.test(value))) throw nothingThere()
-  return path
-}
-
-/** The one parameter `name` of a path that has it. */
-export function parameter(path: PathValues, name: string): string {
-  const value = path[name]
-  if (value === undefined) throw new RangeError(`the path has no parameter ${name}`)
-  return value
-}
-
 export function callOf(request: FastifyRequest): Call {
   const { principal, id } = request
   if (principal === undefined) throw new TypeError('a path of the account is open')
@@ -295,37 +257,4 @@ export interface Account {
   readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>
   readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'shown'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
-}
-
-/** The paths of the API and their methods, to distinguish a path that is not there from a method that it lacks. */
-export class KnownPaths {
-  readonly #paths = new Map<string, { readonly segments: readonly string[]; readonly methods: Set<string> }>()
-
-  /** `pattern` as the router has it: `/edges/https/:edge_id/routes`. */
-  add(pattern: string, methods: Iterable<string>): void {
-    let known = this.#paths.get(pattern)
-    if (known === undefined) {
-      known = { segments: pattern.split('/'), methods: new Set() }
-      this.#paths.set(pattern, known)
-    }
-    for (const method of methods) known.methods.add(method)
-  }
-
-  /** Methods of every path that `path` (without query) can mean, sorted; empty when there is none. */
-  methodsOf(path: string): readonly string[] {
-    const segments = path.split('/')
-    const found = new Set<string>()
-    for (const known of this.#paths.values()) {
-      if (!matches(known.segments, segments)) continue
-      for (const method of known.methods) found.add(method)
-    }
-    return [...found].sort()
-  }
-}
-
-function matches(pattern: readonly string[], segments: readonly string[]): boolean {
-  return (
-    pattern.length === segments.length &&
-    pattern.every((part, at) => (part.startsWith(':') ? segments[at] !== '' : part === segments[at]))
-  )
 }

@@ -1,6 +1,7 @@
 import { agentIngress, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
-import { type Account, callOf, parameter, pathOf, type Router, route, sendWritten, writeMode } from './calls.js'
+import { type Account, callOf, sendWritten, writeMode } from './calls.js'
+import { parameter, pathOf, type Router, route } from './routes.js'
 import { mustSayNothing } from './service-routes.js'
 
 /** The resources whose certificates may be managed. */

@@ -2,7 +2,8 @@ import { dirname } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyReply } from 'fastify'
 import { shippedFile } from '../lib/files.js'
-import { queryOf, type Router, route } from './calls.js'
+import { queryOf } from './calls.js'
+import { type Router, route } from './routes.js'
 
 /** Path of the page; everything that it loads lies below. */
 const PAGE = '/docs'

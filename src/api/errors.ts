@@ -161,8 +161,8 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 }
 
 /** Does a browser ask for one of the pages? */
-function isForPeople({ headers, routeOptions }: FastifyRequest): boolean {
-  return routeOptions.config?.entrance === 'dashboard' && headers.accept?.includes('text/html') === true
+function isForPeople({ found, headers }: FastifyRequest): boolean {
+  return found?.config.entrance === 'dashboard' && headers.accept?.includes('text/html') === true
 }
 
 /** Messages are ours and hold nothing of the request, so there is nothing to escape. */

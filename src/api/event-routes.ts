@@ -1,20 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import { DeadLetterLists } from '../control/dead-letters.js'
 import { eventDestination } from '../resources/event-destinations.js'
-import {
-  type Account,
-  callOf,
-  type Handler,
-  invalidParameter,
-  LIMIT,
-  parameter,
-  pathOf,
-  queryOf,
-  type Router,
-  readCount,
-  route,
-  serving
-} from './calls.js'
+import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, serving } from './calls.js'
+import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 import { mustSayNothing } from './service-routes.js'
 
 export const TEST_PATH = `${eventDestination.path}/{id}/test`

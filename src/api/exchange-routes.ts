@@ -1,21 +1,8 @@
 import { EXCHANGE_CRITERIA, type ExchangeCriteria } from '../control/exchanges.js'
 import type { Json } from '../lib/json.js'
-import {
-  type Account,
-  callOf,
-  type Handler,
-  invalidParameter,
-  LIMIT,
-  parameter,
-  pathOf,
-  queryOf,
-  type Router,
-  readCount,
-  readSwitch,
-  route,
-  serving
-} from './calls.js'
+import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, readSwitch, serving } from './calls.js'
 import { EVENT_STREAM_TYPE, EventStream } from './event-stream.js'
+import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 
 /** What is recorded of traffic. */
 export const EXCHANGES_PATH = '/exchanges'

@@ -5,24 +5,13 @@ import type { Clock } from '../lib/clock.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { type Account, addressOf, type KnownPaths } from './calls.js'
+import { type Account, addressOf } from './calls.js'
 import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
 import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
+import type { Routes } from './routes.js'
 import type { SessionCookies } from './session-routes.js'
 
 declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Answered without a key. */
-    open?: boolean
-    /** Answered without a version header. */
-    unversioned?: boolean
-    /** What the request must or may bring; unless named it must bring no body. */
-    body?: 'json' | 'optional'
-    /** Bytes of its body; absent: `BODY_LIMIT`. */
-    limit?: number
-    /** Which IP restriction guards it although it is open: that of pages for people. */
-    entrance?: 'dashboard'
-  }
   interface FastifyRequest {
     /** The caller; undefined on open paths. */
     principal: Principal | undefined
@@ -37,7 +26,7 @@ export type CallerCheck = Account['access']
 interface GuardParts {
   readonly trusted: TrustedHosts
   readonly cors: Cors | undefined
-  readonly paths: KnownPaths
+  readonly routes: Routes
   readonly callers: CallerCheck
   /** Absent: no cookie counts. */
   readonly sessions: SessionCookies | undefined
@@ -56,12 +45,12 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
     checkName(parts, request)
     parts.cors?.allow(request, reply)
     checkSize(request)
-    if (request.is404) {
-      const methods = methodsOf(parts, request)
+    if (request.found === undefined) {
+      const methods = parts.routes.methodsOf(request.url)
       if (parts.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
       return parts.cors.answerPreflight(methods, request, reply)
     }
-    const { open, unversioned, body, entrance } = request.routeOptions.config
+    const { open, unversioned, body, entrance } = request.found.config
     if (entrance !== undefined) checkAddress(parts, request, entrance)
     if (open === true) {
       // A body brings a key, which is as good as one in its field.
@@ -76,7 +65,7 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
     checkForm(request, body)
   })
   server.setNotFoundHandler((request) => {
-    throw unknownRefusal(methodsOf(parts, request), request)
+    throw unknownRefusal(parts.routes.methodsOf(request.url), request)
   })
 }
 
@@ -88,14 +77,10 @@ function checkName({ trusted, cors }: GuardParts, { headers, socket }: FastifyRe
 }
 
 /** A length that is announced is refused before anything is read; the rest is counted while it arrives. */
-function checkSize({ headers, routeOptions }: FastifyRequest): void {
+function checkSize({ found, headers }: FastifyRequest): void {
   const length = headers['content-length']
-  const limit = routeOptions.config?.limit ?? BODY_LIMIT
+  const limit = found?.config.limit ?? BODY_LIMIT
   if (length !== undefined && Number(length) > limit) throw bodyTooLarge()
-}
-
-function methodsOf({ paths }: GuardParts, request: FastifyRequest): readonly string[] {
-  return paths.methodsOf(request.url.split('?', 1)[0] ?? '')
 }
 
 /** A path that is not there, or a method that it lacks. */

@@ -1,17 +1,6 @@
 import type { BucketQuery } from '../control/limits.js'
-import {
-  type Account,
-  callOf,
-  invalidParameter,
-  LIMIT,
-  parameter,
-  pathOf,
-  queryOf,
-  type Router,
-  readCount,
-  route,
-  serving
-} from './calls.js'
+import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, serving } from './calls.js'
+import { parameter, pathOf, type Router, route } from './routes.js'
 
 export const LIMITS_PATH = '/limits'
 export const ONE_LIMIT_PATH = `${LIMITS_PATH}/{id}`

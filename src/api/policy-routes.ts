@@ -1,4 +1,5 @@
-import { type Account, queryOf, type Router, route, serving } from './calls.js'
+import { type Account, queryOf, serving } from './calls.js'
+import { type Router, route } from './routes.js'
 
 /** What is wrong with a policy that serves nowhere yet. */
 export const POLICY_CHECK_PATH = '/policies/check'

@@ -4,20 +4,16 @@ import type { Operation, Resource } from '../resources/resource.js'
 import {
   type Account,
   callOf,
-  type Handler,
   invalidParameter,
   LIMIT,
-  parameter,
-  pathOf,
   queryOf,
-  type Router,
   readCount,
-  route,
   sendDone,
   sendRead,
   sendWritten,
   writeMode
 } from './calls.js'
+import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 
 const ID = /^[A-Za-z0-9_]{1,100}$/
 

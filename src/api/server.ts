@@ -4,7 +4,7 @@ import type { ApiKeys } from '../control/operator-keys.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import type { Resource } from '../resources/resource.js'
-import { type Account, KnownPaths, type Router } from './calls.js'
+import type { Account } from './calls.js'
 import { addCertificates } from './certificate-routes.js'
 import { addDashboard } from './dashboard/dashboard.js'
 import { addDocsPages, redirectToDocs } from './docs-pages.js'
@@ -18,6 +18,7 @@ import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
 import { addPolicies } from './policy-routes.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
+import { createRouter, type Router } from './routes.js'
 import {
   addBackup,
   addDescription,
@@ -95,11 +96,11 @@ export function createApi(options: ApiOptions): ApiServer {
   const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
   const server = createListener({ clock, crowds: options.crowds, fault, requestTimeout })
   const connections = new HoldableConnections(server.server)
-  const router: Router = { server, paths: new KnownPaths() }
+  const router = createRouter(server)
   guard(server, {
     trusted: new TrustedHosts(hosts),
     cors: corsOrigins.length === 0 ? undefined : new Cors(corsOrigins),
-    paths: router.paths,
+    routes: router.routes,
     callers: account?.control.access ?? operatorOnly(keys),
     sessions: account === undefined || account.dashboard === false ? undefined : sessionCookies(account.control),
     rates: rate === undefined ? undefined : new RequestRates(rate, clock)

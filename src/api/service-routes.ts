@@ -8,22 +8,9 @@ import { jsonPieces } from '../control/transfer/exports.js'
 import type { Json } from '../lib/json.js'
 import { tunnelSession } from '../resources/live.js'
 import { fieldErrors } from '../schema/errors.js'
-import {
-  type Account,
-  callOf,
-  type Handler,
-  invalidParameter,
-  LIMIT,
-  parameter,
-  pathOf,
-  queryOf,
-  type Router,
-  readCount,
-  route,
-  sendDryRun,
-  writeMode
-} from './calls.js'
+import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, sendDryRun, writeMode } from './calls.js'
 import { ApiError } from './errors.js'
+import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 
 /** Where a revision is undone. */
 export const REVERT_PATH = '/revisions/{id}/revert'

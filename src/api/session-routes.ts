@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Session } from '../control/sessions.js'
-import { type Account, callOf, queryOf, type Router, route } from './calls.js'
+import { type Account, callOf, queryOf } from './calls.js'
 import { ApiError, apiErrors } from './errors.js'
+import { type Router, route } from './routes.js'
 
 /** The session of the caller. */
 export const SESSION_PATH = '/session'

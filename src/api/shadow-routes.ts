@@ -1,4 +1,5 @@
-import { type Account, callOf, parameter, pathOf, queryOf, type Router, route, serving } from './calls.js'
+import { type Account, callOf, queryOf, serving } from './calls.js'
+import { parameter, pathOf, type Router, route } from './routes.js'
 
 /** Where candidates are that run beside traffic. */
 export const SHADOWS_PATH = '/shadows'

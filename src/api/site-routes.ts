@@ -1,14 +1,5 @@
-import {
-  type Account,
-  callOf,
-  queryOf,
-  type Router,
-  route,
-  sendDone,
-  sendRead,
-  sendWritten,
-  writeMode
-} from './calls.js'
+import { type Account, callOf, queryOf, sendDone, sendRead, sendWritten, writeMode } from './calls.js'
+import { type Router, route } from './routes.js'
 
 /** Where the site file of the account is. */
 export const SITE_PATH = '/site'

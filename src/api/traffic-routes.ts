@@ -1,5 +1,6 @@
-import { type Account, type Handler, LIMIT, queryOf, type Router, readCount, route, serving } from './calls.js'
+import { type Account, LIMIT, queryOf, readCount, serving } from './calls.js'
 import { EVENT_STREAM_TYPE, EventStream } from './event-stream.js'
+import { type Handler, type Router, route } from './routes.js'
 
 /** Traffic in numbers. */
 export const TRAFFIC_PATH = '/traffic'

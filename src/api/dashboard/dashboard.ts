@@ -5,7 +5,8 @@ import { pipeline, Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { packageRoot, shippedFile } from '../../lib/files.js'
-import { queryOf, type Router, route } from '../calls.js'
+import { queryOf } from '../calls.js'
+import { type Router, route } from '../routes.js'
 
 /** Below this path lies everything that the page loads. */
 const BELOW = '/dashboard'

@@ -1,0 +1,180 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { PathValues } from '../control/calls.js'
+import { nothingThere } from './errors.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What answers the request; undefined where nothing has its path and method. */
+    found: Found | undefined
+  }
+}
+
+/** What one method of a path asks of a request before its body is read. */
+export interface RouteConfig {
+  /** Answered without a key. */
+  readonly open?: boolean
+  /** Answered without a version header. */
+  readonly unversioned?: boolean
+  /** What the request must or may bring; unless named it must bring no body. */
+  readonly body?: 'json' | 'optional'
+  /** Bytes of its body; absent: `BODY_LIMIT`. */
+  readonly limit?: number
+  /** Which IP restriction guards it although it is open: that of pages for people. */
+  readonly entrance?: 'dashboard'
+}
+
+export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+const METHODS: readonly Method[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
+
+/** One method of one path. */
+interface Route {
+  readonly config: RouteConfig
+  readonly handler: Handler
+  /** Names of the parameters of the path, in their order. */
+  readonly names: readonly string[]
+}
+
+/** A route, and what the path of a request has for its parameters. */
+export interface Found extends Route {
+  readonly values: PathValues
+}
+
+/** A path, and those that go on from it. */
+class Place {
+  readonly routes = new Map<string, Route>()
+  readonly literal = new Map<string, Place>()
+  parameter: Place | undefined = undefined
+}
+
+/**
+ * The paths of the API and their methods. Fastify has one route for all of them: it makes a context and a tree of compiled functions for each, and
+ * hundreds of them were a fifth of a start. What a path has beside the method of a request must be known here as well, for 405 and for preflights.
+ */
+export class Routes {
+  readonly #root = new Place()
+
+  /** Adds one method of one path, with parameters as in `/edges/https/{edge_id}/routes`. Throws a RangeError where there is one already. */
+  add(method: Method, path: string, config: RouteConfig, handler: Handler): void {
+    let place = this.#root
+    const names: string[] = []
+    for (const segment of path.split('/')) {
+      const name = /^\{(\w+)\}$/.exec(segment)?.[1]
+      if (name !== undefined) {
+        names.push(name)
+        place.parameter ??= new Place()
+        place = place.parameter
+        continue
+      }
+      let next = place.literal.get(segment)
+      if (next === undefined) {
+        next = new Place()
+        place.literal.set(segment, next)
+      }
+      place = next
+    }
+    if (place.routes.has(method)) throw new RangeError(`${method} ${path} is there already`)
+    place.routes.set(method, { config, handler, names })
+  }
+
+  /** What answers `method` at the path of `url`; a path that is written out wins over one with parameters. */
+  find(method: string, url: string): Found | undefined {
+    const wanted = method === 'HEAD' ? 'GET' : method
+    for (const { place, values } of placesAt(this.#root, segmentsOf(url))) {
+      const route = place.routes.get(wanted)
+      if (route !== undefined)
+        return { ...route, values: Object.fromEntries(route.names.map((name, at) => [name, values[at] ?? ''])) }
+    }
+    return undefined
+  }
+
+  /** Methods of every path that `url` can mean, sorted; empty when there is none. */
+  methodsOf(url: string): readonly string[] {
+    const found = new Set<string>()
+    for (const { place } of placesAt(this.#root, segmentsOf(url))) {
+      for (const method of place.routes.keys()) found.add(method)
+    }
+    if (found.has('GET')) found.add('HEAD')
+    return [...found].sort()
+  }
+}
+
+/** Every place that `segments` lead to, with what stands where it has parameters. */
+function* placesAt(
+  place: Place,
+  segments: readonly string[],
+  values: readonly string[] = []
+): Generator<{ readonly place: Place; readonly values: readonly string[] }> {
+  const [segment, ...rest] = segments
+  if (segment === undefined) {
+    yield { place, values }
+    return
+  }
+  const literal = place.literal.get(segment)
+  if (literal !== undefined) yield* placesAt(literal, rest, values)
+  if (segment !== '' && place.parameter !== undefined) yield* placesAt(place.parameter, rest, [...values, segment])
+}
+
+/** The decoded segments of the path of a request target (RFC 9112 3.2); none where it is not percent-encoded UTF-8. */
+function segmentsOf(url: string): readonly string[] {
+  const path = url.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '')
+  try {
+    return path.split('/').map(decodeURIComponent)
+  } catch {
+    return []
+  }
+}
+
+/** Where routes are added. */
+export interface Router {
+  readonly server: FastifyInstance
+  readonly routes: Routes
+}
+
+/** A router whose routes `server` serves: what they found is in `request.found` before any hook runs. */
+export function createRouter(server: FastifyInstance): Router {
+  const routes = new Routes()
+  server.decorateRequest('found', undefined)
+  server.addHook('onRequest', async (request) => {
+    request.found = routes.find(request.method, request.url)
+  })
+  server.route({ method: [...METHODS], url: '*', handler: serve })
+  return { server, routes }
+}
+
+/** The guard has refused what found nothing. */
+async function serve(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
+  if (request.found === undefined) throw nothingThere()
+  return request.found.handler(request, reply)
+}
+
+/** Registers one method of one path. Parameters as in `/edges/https/{edge_id}/routes`. */
+export function route(
+  { server, routes }: Router,
+  method: Method,
+  path: string,
+  config: RouteConfig,
+  handler: Handler
+): void {
+  routes.add(method, path, config, handler)
+  // Fastify counts what comes of a body, up to a bound for each route of its own.
+  if (config.limit !== undefined) server.route({ method, url: path, bodyLimit: config.limit, handler: serve })
+}
+
+const NAME = /^[A-Za-z0-9_.-]{1,100}$/
+
+/** Parameters of the path. Ids are letters, digits and few signs; anything else names nothing. Throws an ApiError `NOT_FOUND`. */
+export function pathOf({ found }: FastifyRequest): PathValues {
+  const values = found?.values ?? {}
+  if (!Object.values(values).every((value) => NAME.test(value))) throw nothingThere()
+  return values
+}
+
+/** The one parameter `name` of a path that has it. */
+export function parameter(path: PathValues, name: string): string {
+  const value = path[name]
+  if (value === undefined) throw new RangeError(`the path has no parameter ${name}`)
+  return value
+}
