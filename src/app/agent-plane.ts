@@ -23,6 +23,7 @@ import { createTraffic } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { Observers } from '../proxy/observers.js'
 import { OwnTicketKeys } from '../proxy/ticket-keys.js'
+import { DevelopmentIdentity } from '../proxy/tls.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { prepare } from '../runtime/compile.js'
 import { PersistentState } from '../runtime/persistent-state.js'
@@ -212,7 +213,7 @@ export class AgentPlane {
       timeouts: TIMEOUTS,
       forwarding: asWritten,
       // No listener here speaks TLS.
-      development: { chain: '', privateKey: '' },
+      development: new DevelopmentIdentity(() => Promise.reject(new TypeError('agents show no certificate'))),
       tcp: { host: '', proxyProtocol: false },
       reserved: [],
       ticketKeys: new OwnTicketKeys(clock)

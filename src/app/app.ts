@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
@@ -7,7 +8,7 @@ import { openSealer, peekSeal } from '../control/seal-key.js'
 import { SITE_PART } from '../control/sites.js'
 import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
-import { mustNotBeLost, storeAddress } from '../options/catalogue.js'
+import { isShared, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -293,7 +294,8 @@ async function openOperatorKeys(options: Options, host: Host, foundation: Founda
   const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
   const message = 'whether the store has secrets of a sealing key is not known'
   const stored = () => untilStoreAnswers(options, foundation, message, peek)
-  const sealer = () => openSealer({ given: host.sealKey, folder, lasting, stored, lost: host.newSealKey })
+  const asked = { given: host.sealKey, folder, lasting, lost: host.newSealKey }
+  const sealer = () => openSealer(isShared(address) || existsSync(address) ? { ...asked, stored } : asked)
   const { keys, unused } = await openKeys(folder, host.apiKey, { clock, seal: sealer })
   return { keys, unused, sealer }
 }

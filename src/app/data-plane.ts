@@ -11,7 +11,7 @@ import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { type Found, HealthChecks, type ServerChecks } from '../proxy/health.js'
 import type { OutageJudge, OutageState } from '../proxy/server.js'
 import type { TicketKeys } from '../proxy/ticket-keys.js'
-import type { ServerIdentity } from '../proxy/tls.js'
+import { DevelopmentIdentity } from '../proxy/tls.js'
 import type { NameChange, ServerChange, TunnelGroups } from '../proxy/unit-servers.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import type { Snapshot } from '../runtime/snapshot.js'
@@ -47,7 +47,7 @@ interface DataPlaneParts {
   /** See `TrafficParts`. */
   readonly challenge: TrafficParts['challenge']
   /** Shown by TLS listeners for names without a certificate. */
-  readonly development: ServerIdentity
+  readonly development: DevelopmentIdentity
   /** Where the lines of the access log go. */
   readonly accessLog: Pick<AccessLogOutput, 'lines' | 'sample'>
   /** Sockets that the process was started with; absent: this thread opens none. */
@@ -169,9 +169,9 @@ function takingOver(transport: ServerTransport, inherited: InheritedSockets): Se
   return { listen: (at, ...how) => transport.listen('fd' in at ? at : inherited.at(at), ...how) }
 }
 
-/** A new certificate for names that have none. */
-export function developmentIdentity(zone: string, clock: Clock): Promise<ServerIdentity> {
-  return selfSigned('Sluice development', developmentNames(zone), clock.wall())
+/** A certificate for names that have none. */
+export function developmentIdentity(zone: string, clock: Clock): DevelopmentIdentity {
+  return new DevelopmentIdentity(() => selfSigned('Sluice development', developmentNames(zone), clock.wall()))
 }
 
 const DOWN = 'backend_server_down.v0'

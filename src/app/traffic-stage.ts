@@ -74,7 +74,9 @@ export async function openTraffic(
   const [against] = wanted === undefined ? [] : withoutThreads(options)
   if (against !== undefined) throw new CodedError(startErrors.WORKERS, against)
   const keys = { sticky: seal.derive('sticky'), login: seal.derive('login') }
-  const development = await developmentIdentity(options.zone, clock)
+  const development = developmentIdentity(options.zone, clock)
+  // Threads show the same one.
+  const shown = wanted === undefined ? undefined : await development.ready()
   const ticketKeys = new OwnTicketKeys(clock, predecessor?.ticketKeys)
   const forwarding = trustingProxies(trusted)
   const dealer =
@@ -110,9 +112,9 @@ export async function openTraffic(
     tunnels,
     records,
     begin({ events, ended, cluster, recorder }) {
-      if (wanted === undefined || dealer === undefined || records === undefined) return undefined
+      if (wanted === undefined || shown === undefined || dealer === undefined || records === undefined) return undefined
       const { size, heap, ...output } = wanted
-      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development }
+      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development: shown }
       const { servers } = dataPlane.upstreams
       const parts = {
         size,

@@ -14,6 +14,7 @@ import type { OutageJudge } from '../proxy/server.js'
 import { adoptingSockets, SocketInlet } from '../proxy/threads/inlet.js'
 import { RelayedTunnels } from '../proxy/threads/relayed-tunnels.js'
 import type { TicketKeys } from '../proxy/ticket-keys.js'
+import { DevelopmentIdentity } from '../proxy/tls.js'
 import { PersistentState } from '../runtime/persistent-state.js'
 import { Replica } from '../runtime/replicas/replica.js'
 import { LoopDelay } from '../telemetry/process-health.js'
@@ -92,7 +93,7 @@ export async function openTrafficThread(
     ...(tracer === undefined ? {} : { tracer }),
     events,
     challenge: given.challenge,
-    development,
+    development: DevelopmentIdentity.of(development),
     accessLog,
     stickyKeys: keys.sticky,
     budgetRecord: async (key) => {

@@ -64,7 +64,16 @@ export const noGeo: Geo = { covers: { country: false, city: false, as: false }, 
  * Opens an MMDB file, by default the country database that is shipped. Reads the layouts of MaxMind (GeoIP2 and
  * GeoLite2 Country, City, ASN) and of ip-location-db. Rejects when the file is missing or not a database.
  */
-export async function openGeo(file: string = shippedDatabase()): Promise<Geo> {
+export async function openGeo(file?: string): Promise<Geo> {
+  if (file !== undefined) return await openFile(file)
+  shipped ??= openFile(shippedDatabase())
+  return await shipped
+}
+
+/** Eight megabytes that never change: all of a process share them. */
+let shipped: Promise<Geo> | undefined
+
+async function openFile(file: string): Promise<Geo> {
   return new MmdbGeo(new Reader<never>(await readFile(file)))
 }
 
@@ -77,7 +86,6 @@ class MmdbGeo implements Geo {
   readonly covers: Geo['covers']
   readonly #reader: Reader<never>
   readonly #known = new LRUCache<string, GeoRecord>({ max: 10_000 })
-  readonly #countryNames = new Intl.DisplayNames(['en'], { type: 'region' })
 
   constructor(reader: Reader<never>) {
     this.#reader = reader
@@ -133,14 +141,21 @@ class MmdbGeo implements Geo {
       ...more,
       countryCode,
       continent: country === undefined ? '' : (data.continent?.names?.en ?? ''),
-      country: country?.names?.en ?? this.#countryName(countryCode),
+      get country() {
+        return country?.names?.en ?? countryName(countryCode)
+      },
       isEu: country?.is_in_european_union ?? EU.has(countryCode)
     }
   }
+}
 
-  #countryName(code: string): string {
-    return /^[A-Z]{2}$/.test(code) ? (this.#countryNames.of(code) ?? '') : ''
-  }
+/** Made for the first name that is read: loading the names takes some 20 ms, and few policies read them. */
+let countryNames: Intl.DisplayNames | undefined
+
+function countryName(code: string): string {
+  if (!/^[A-Z]{2}$/.test(code)) return ''
+  countryNames ??= new Intl.DisplayNames(['en'], { type: 'region' })
+  return countryNames.of(code) ?? ''
 }
 
 interface MmdbNamed {

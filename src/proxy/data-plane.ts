@@ -23,7 +23,7 @@ import { type Address, type PortsParts, ProcessPorts } from './ports.js'
 import { TcpConnections, TcpListener, type TcpListenerParts } from './tcp-listener.js'
 import { OwnTerminationPlaces, TcpTermination, type TerminationPlaces } from './tcp-termination.js'
 import type { TicketKeys } from './ticket-keys.js'
-import { ListenerTls, type ServerIdentity, TlsContexts } from './tls.js'
+import { type DevelopmentIdentity, ListenerTls, TlsContexts } from './tls.js'
 import type { Upstreams } from './upstreams.js'
 
 /** What listeners and pipelines are made of. */
@@ -58,7 +58,7 @@ export interface TrafficParts {
   readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
   readonly forwarding: ClientAddress
   /** Shown by TLS listeners for names without a certificate. */
-  readonly development: ServerIdentity
+  readonly development: DevelopmentIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
   /** Shares the TLS listener at this address; left out: none is shared. */
   readonly beside?: { readonly at: Address; readonly handler: SharedPortHandler }

@@ -171,7 +171,8 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
 
 /** Opens a listening socket that serves its connections itself. Rejects with the system's error. */
 export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
-  const { host, port } = unit
+  const { host, port, tls } = unit
+  if (tls) await parts.tls.ready()
   const { options, handler, accept, close } = httpService(unit, parts)
   const listening = await parts.serverTransport.listen({ host, port }, options, handler)
   return {

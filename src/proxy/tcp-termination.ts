@@ -65,6 +65,8 @@ export class TcpTermination {
     timeout: number
   ): Promise<Terminated> {
     const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, snapshot) }
+    // Where it fails, the handshake does too, and that is logged.
+    if (how.identity === undefined) await this.#parts.listeners.ready().catch(() => undefined)
     const entered = this.#parts.places.enter(peer.address)
     const leave = entered instanceof Promise ? await entered : entered
     if (typeof leave === 'string') {

@@ -18,6 +18,41 @@ export interface ServerIdentity {
   readonly privateKey: string
 }
 
+/** The certificate of names that have none. It is made once something can show it: most processes never speak TLS with one. */
+export class DevelopmentIdentity {
+  readonly #make: () => Promise<ServerIdentity>
+  #making: Promise<ServerIdentity> | undefined
+  #made: ServerIdentity | undefined
+
+  constructor(make: () => Promise<ServerIdentity>) {
+    this.#make = make
+  }
+
+  /** One that is made already. */
+  static of(made: ServerIdentity): DevelopmentIdentity {
+    const identity = new DevelopmentIdentity(async () => made)
+    identity.#made = made
+    return identity
+  }
+
+  /** Undefined until it is made. */
+  get made(): ServerIdentity | undefined {
+    return this.#made
+  }
+
+  /** Makes it, the first time. Rejects as making it does, and then the next call tries again. */
+  async ready(): Promise<ServerIdentity> {
+    this.#making ??= this.#make()
+    try {
+      this.#made = await this.#making
+      return this.#made
+    } catch (error) {
+      this.#making = undefined
+      throw error
+    }
+  }
+}
+
 /** What is asked of a handshake. */
 export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
   /** Those that may vouch for clients. */
@@ -146,7 +181,7 @@ interface ListenerTlsParts {
   readonly holder: SnapshotHolder
   readonly contexts: TlsContexts
   /** Shown where no certificate fits. */
-  readonly development: ServerIdentity
+  readonly development: DevelopmentIdentity
   readonly log: { warn(fields: object, message: string): void }
 }
 
@@ -172,6 +207,11 @@ export class ListenerTls {
 
   constructor(parts: ListenerTlsParts) {
     this.#parts = parts
+  }
+
+  /** Resolves when there is a certificate for every name: before that, nothing may listen. */
+  async ready(): Promise<void> {
+    await this.#parts.development.ready()
   }
 
   /** The table of one listener. */
@@ -224,7 +264,7 @@ export class ListenerTls {
     })
   }
 
-  /** The certificate that a name gets; for none the one of development. */
+  /** The certificate that a name gets; for none the one of development. Throws a TypeError where that would be one before `ready`. */
   identityFor(name: string | undefined): ServerIdentity {
     return this.#identity(name, this.#parts.holder.current())
   }
@@ -232,12 +272,14 @@ export class ListenerTls {
   #choose(snapshot: Snapshot, name: string | undefined, entry: EntryFacts): Choice {
     const edge = name === undefined ? undefined : snapshot.edge(name, entry.publicPort, entry.port)
     const identity = this.#identity(name, snapshot)
-    if (identity === this.#parts.development && edge !== undefined) this.#warn(name as string, edge)
+    if (identity === this.#parts.development.made && edge !== undefined) this.#warn(name as string, edge)
     return { identity, tls: edge?.tls, authorities: authoritiesOf(edge?.tls, snapshot) }
   }
 
   #identity(name: string | undefined, { tables }: Snapshot): ServerIdentity {
-    return (name === undefined ? undefined : tables.certificates.find(name)) ?? this.#parts.development
+    const identity = (name === undefined ? undefined : tables.certificates.find(name)) ?? this.#parts.development.made
+    if (identity === undefined) throw new TypeError('the certificate for names without one has not been made')
+    return identity
   }
 
   #entry({ identity, tls, authorities }: Choice, name: string | undefined): TlsEntry | undefined {
