@@ -1,7 +1,9 @@
 import { join } from 'node:path'
-import { CodedError, defineErrors } from '../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../lib/errors.js'
 import { createFile, makeFolder, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
+import { systemReason } from '../lib/system-errors.js'
+import { StoreError } from '../store/errors.js'
 import type { SealedRecord } from '../store/records.js'
 import type { Store, StoreLog } from '../store/store.js'
 import { controlErrors } from './errors.js'
@@ -59,7 +61,7 @@ interface StoredSeal {
 /**
  * The sealer of a process that starts. Fails with a CodedError: `SEAL_KEY_INVALID`, `SEAL_KEY_MISSING` (what is sealed
  * lasts longer than any place for its key), `SEAL_KEY_LOST` (the store has secrets, and there is no key),
- * `SEAL_KEY_EXPOSED` (others may read the file) or `SEAL_KEY_UNREADABLE`.
+ * `SEAL_KEY_EXPOSED` (others may read the file), `SEAL_KEY_UNREADABLE` or `STORE_UNAVAILABLE` (no key can be written).
  */
 export async function openSealer(source: SealKeySource): Promise<Sealer> {
   const { given, folder, lasting } = source
@@ -108,9 +110,16 @@ async function readKey(path: string): Promise<SealKey | undefined> {
   )
 }
 
+/** Fails with a StoreError `STORE_UNAVAILABLE` where nothing can be written: there is no store without its key. */
 async function makeKey(folder: string, path: string): Promise<SealKey> {
-  makeFolder(folder)
-  await createFile(path, `${newSealKey()}\n`)
+  try {
+    makeFolder(folder)
+    await createFile(path, `${newSealKey()}\n`)
+  } catch (cause) {
+    throw new StoreError('STORE_UNAVAILABLE', `${path}: ${systemReason(codeOf(cause) ?? '') ?? String(cause)}`, {
+      cause
+    })
+  }
   const key = await readKey(path)
   if (key === undefined) throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `the sealing key ${path} has gone`)
   return key
