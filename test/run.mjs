@@ -19,7 +19,7 @@ const GRACE = 15
 /** Most files that are run once more: where more have failed, it was not the machine. */
 const MOST_AGAIN = 4
 /** For two cores: while some wait for a time-out or another process, others compute. */
-const JOBS = '3'
+const JOBS = '4'
 /** What a file has in its text that plans at its top, or looks at all of its process: memory, the event loop, open sockets. */
 const ALONE =
   /^t\.plan\(|\/(?:memory|loop-hold)\.js'|process\.memoryUsage|monitorEventLoopDelay|getActiveResourcesInfo|\bgc\b/m

@@ -1,10 +1,9 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
-import { Mutex } from '../lib/concurrency.js'
 import { CodedError, codeOf, defineErrors } from '../lib/errors.js'
-import { makeFolder, replaceFile } from '../lib/files.js'
+import { makeFolder, replaceFile, withFileLock } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
 
@@ -59,7 +58,6 @@ export class ApiKeys {
   readonly #fixed: readonly Buffer[]
   readonly #folder: string | undefined
   readonly #unused: UnusedKey | undefined
-  readonly #mutex = new Mutex()
   #stored: readonly Buffer[] = []
   #version = ''
 
@@ -121,16 +119,14 @@ export class ApiKeys {
   async #write(unused: UnusedKey): Promise<void> {
     const folder = this.#folder
     if (folder === undefined) return
-    await this.#mutex.run(async () => {
+    await changeKeys(folder, (there) => {
       const { unused: sealed, ...entry } = unused.entry
-      const path = join(folder, FILE)
-      const there = await readKeys(path)
       const others = there.filter(({ id }) => id !== entry.id)
       // It was revoked.
-      if (unused.stored && others.length === there.length) return
-      await writeKeys(path, [...others, unused.used ? entry : { ...entry, unused: sealed as string }])
-      unused.stored = true
+      if (unused.stored && others.length === there.length) return undefined
+      return [...others, unused.used ? entry : { ...entry, unused: sealed as string }]
     })
+    unused.stored = true
   }
 
   #matches(hash: Buffer): boolean {
@@ -218,10 +214,9 @@ export async function createKey(folder: string, clock: Clock, name?: string): Pr
   if (name !== undefined && !KEY_NAME.test(name)) {
     throw new CodedError(operatorKeyErrors.API_KEY_NAME, 'a name has 1 to 100 visible characters')
   }
-  const path = join(folder, FILE)
   const key = makeKey()
   const named = name === undefined ? {} : { name }
-  await writeKeys(path, [...(await readKeys(path)), { ...storedKey(key, clock), ...named }])
+  await changeKeys(folder, (there) => [...there, { ...storedKey(key, clock), ...named }])
   return key
 }
 
@@ -247,15 +242,21 @@ export async function listKeys(folder: string): Promise<ListedKey[]> {
  * keys are left. Fails with a CodedError `API_KEY_UNKNOWN` or `API_KEYS_UNREADABLE`.
  */
 export async function revokeKey(folder: string, id: string): Promise<number> {
-  const path = join(folder, FILE)
-  const keys = await readKeys(path)
-  const left = keys.filter((key) => key.id !== id)
-  if (left.length === keys.length) {
+  const others = (keys: readonly StoredKey[]) => {
+    const left = keys.filter((key) => key.id !== id)
+    if (left.length < keys.length) return left
     const message = `${folder} has no key ${id}; "sluice api-key list" shows the ids`
     throw new CodedError(operatorKeyErrors.API_KEY_UNKNOWN, message)
   }
-  await writeKeys(path, left)
-  return left.length
+  // Before anything is made beside it.
+  others(await readKeys(join(folder, FILE)))
+  let left = 0
+  await changeKeys(folder, (there) => {
+    const kept = others(there)
+    left = kept.length
+    return kept
+  })
+  return left
 }
 
 function makeKey(): string {
@@ -314,7 +315,17 @@ function isStoredKey(value: unknown): value is StoredKey {
   )
 }
 
-async function writeKeys(path: string, keys: readonly StoredKey[]): Promise<void> {
-  makeFolder(dirname(path))
-  await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
+/** Writes what `change` makes of the keys that are there, so that no other process changes them meanwhile; undefined: nothing. */
+async function changeKeys(
+  folder: string,
+  change: (there: readonly StoredKey[]) => readonly StoredKey[] | undefined
+): Promise<void> {
+  const path = join(folder, FILE)
+  // Fails where something is in the way, before a folder is made.
+  await readKeys(path)
+  makeFolder(folder)
+  await withFileLock(path, async () => {
+    const keys = change(await readKeys(path))
+    if (keys !== undefined) await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
+  })
 }

@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, type FSWatcher, mkdirSync, readdirSync, readFileSync, rmSync, statSync, watch } from 'node:fs'
-import { link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
+import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 import { CodedError, codeOf, defineErrors } from './errors.js'
@@ -259,6 +260,63 @@ async function beside(
     throw error
   }
   await syncFolder(dirname(path))
+}
+
+/** A lock is held for a few milliseconds: one that is as old was left by a process that died. Milliseconds. */
+const OLDEST_LOCK = 10_000
+const LOCK_PAUSE = 5
+
+/**
+ * Does `work` while no other caller, here or in another process, works on the same file under its lock: what is read there is
+ * still so when it is written. The lock is a file beside it, `<path>.lock`. Fails with the system's error, or as `work` does.
+ */
+export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const lock = `${path}.lock`
+  while (!(await locked(lock))) {
+    await removeOld(lock)
+    await sleep(LOCK_PAUSE)
+  }
+  try {
+    return await work()
+  } finally {
+    await rm(lock, { force: true })
+  }
+}
+
+/** False: there is one. */
+async function locked(lock: string): Promise<boolean> {
+  try {
+    await (await open(lock, 'wx', PRIVATE)).close()
+    return true
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+async function removeOld(lock: string): Promise<void> {
+  const there = await lockAt(lock)
+  if (there === undefined || Date.now() - there.made < OLDEST_LOCK) return
+  const moved = `${lock}.${randomBytes(6).toString('hex')}`
+  try {
+    await rename(lock, moved)
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return
+    throw error
+  }
+  // Another process has removed the old one too, and this is its own.
+  if ((await lockAt(moved))?.made !== there.made) await link(moved, lock).catch(() => undefined)
+  await rm(moved, { force: true })
+}
+
+/** Undefined when there is none. */
+async function lockAt(lock: string): Promise<{ readonly made: number } | undefined> {
+  try {
+    return { made: (await stat(lock)).mtimeMs }
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return undefined
+    throw error
+  }
 }
 
 /** Names that this process has given. */

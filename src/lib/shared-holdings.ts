@@ -18,8 +18,9 @@ export function holdingsMemory(threads: number, seed: number): HoldingsMemory {
 
 /** The thread of this number is gone, and what it held with it. */
 export function clearHoldings({ buffer }: HoldingsMemory, thread: number): void {
-  const cells = new Int32Array(buffer)
-  for (let i = 0; i < WIDTH; i++) Atomics.store(cells, thread * WIDTH + i, 0)
+  const begin = thread * WIDTH
+  // Cells are whole numbers of 32 bits, which are never seen half written: clearing them one by one would hold the loop for a millisecond.
+  new Int32Array(buffer).fill(0, begin, begin + WIDTH)
 }
 
 /**

@@ -13,29 +13,31 @@ type Collect = () => void
  * stretch, in the middle of a request. Does nothing where V8 has no such function.
  */
 export class YoungGeneration {
-  readonly #collect: Collect | undefined
+  readonly #collect: () => Collect | undefined
   readonly #used: () => number
   #left = 0
 
   /** `used`: bytes of the young generation. */
-  constructor(collect = collectMinor(), used = newSpaceUsed) {
-    this.#collect = collect
+  constructor(collect?: Collect, used = newSpaceUsed) {
+    this.#collect = collect === undefined ? collectMinor : () => collect
     this.#used = used
   }
 
   /** True when it has collected. */
   tidy(): boolean {
-    if (this.#collect === undefined) return false
     const used = this.#used()
     // V8 may have collected by itself.
     this.#left = Math.min(this.#left, used)
     if (used - this.#left < NEW_BYTES) return false
-    this.#collect()
+    const collect = this.#collect()
+    if (collect === undefined) return false
+    collect()
     this.#left = this.#used()
     return true
   }
 }
 
+/** Looked for when it is first needed: it takes a context of its own, and a small configuration needs none. */
 let minor: { readonly collect: Collect | undefined } | undefined
 
 /** V8's own function for it, which it gives to a context that is made while its flag is set; the global object here never has it. */

@@ -79,7 +79,9 @@ const NO_DEMAND: TlsDemand = {}
 /** The secure contexts: one for each certificate and demand, kept while they are used and their ticket keys are the same. */
 export class TlsContexts {
   readonly #clock: Clock
-  readonly #contexts: LRUCache<string, ServerContext>
+  readonly #most: number
+  /** Made with the first: it takes room for all of them at once. */
+  #made: LRUCache<string, ServerContext> | undefined
   readonly #numbers = new WeakMap<ServerIdentity, number>()
   #count = 0
   readonly #ticketKeys: TicketKeys
@@ -89,9 +91,14 @@ export class TlsContexts {
 
   constructor({ clock, ticketKeys, most = MOST }: TlsContextsParts) {
     this.#clock = clock
-    this.#contexts = new LRUCache({ max: most })
+    this.#most = most
     this.#ticketKeys = ticketKeys
     this.#keys = ticketKeys.current()
+  }
+
+  get #contexts(): LRUCache<string, ServerContext> {
+    this.#made ??= new LRUCache({ max: this.#most })
+    return this.#made
   }
 
   /** Throws when certificate, key or authorities cannot be used. */
@@ -110,7 +117,7 @@ export class TlsContexts {
   ahead(identities: Iterable<ServerIdentity>, failed: (identity: ServerIdentity, error: unknown) => void): void {
     this.stop()
     const wanted = identities[Symbol.iterator]()
-    let left = Math.min(MADE_AHEAD, this.#contexts.max)
+    let left = Math.min(MADE_AHEAD, this.#most)
     const step = (): void => {
       const until = this.#clock.monotonic() + STEP
       this.#ahead = undefined
@@ -165,7 +172,7 @@ export class TlsContexts {
     const keys = this.#ticketKeys.current()
     if (keys === this.#keys) return
     this.#keys = keys
-    this.#contexts.clear()
+    this.#made?.clear()
   }
 }
 

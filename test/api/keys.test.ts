@@ -1,7 +1,7 @@
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { createKey, openKeys } from '../../src/control/operator-keys.js'
+import { createKey, listKeys, openKeys, revokeKey } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newId } from '../../src/lib/id.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
@@ -85,6 +85,34 @@ t.test('the file holds hashes only, for its owner only, and nothing else lies be
   const text = await readFile(path, 'utf8')
   t.notMatch(text, key)
   t.equal(JSON.parse(text).keys.length, 2)
+})
+
+t.test('keys that are made, shown, used and revoked at once are all written', async (t) => {
+  const folder = t.testdir()
+  const { keys, unused = '' } = await open(folder)
+  const old = await createKey(folder, systemClock)
+  const [gone] = await listKeys(folder)
+  await Promise.all([
+    keys.keepShown(),
+    ...Array.from({ length: 10 }, () => createKey(folder, systemClock)),
+    revokeKey(folder, gone?.id ?? ''),
+    keys.accepts(unused),
+    ...Array.from({ length: 10 }, () => createKey(folder, systemClock))
+  ])
+  t.equal((await listKeys(folder)).length, 21)
+  t.equal(await keys.accepts(unused), true)
+  t.equal(await keys.accepts(old), false)
+  t.same(await readdir(folder), ['api-keys.json'], 'no lock is left')
+})
+
+t.test('a lock that a process has left as it died holds nothing up for good', async (t) => {
+  const folder = t.testdir()
+  const lock = join(folder, 'api-keys.json.lock')
+  await writeFile(lock, '')
+  await utimes(lock, 0, 0)
+  await Promise.all(Array.from({ length: 5 }, () => createKey(folder, systemClock)))
+  t.equal((await listKeys(folder)).length, 5)
+  t.same(await readdir(folder), ['api-keys.json'])
 })
 
 t.test('a key made meanwhile by another process counts at once', async (t) => {

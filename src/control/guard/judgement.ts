@@ -98,7 +98,8 @@ export function judgeRates(guard: Guard, evidence: Evidence): Break | undefined 
   for (const limit of guard.rates) {
     const name = RATES[limit.name]
     const most = mostOf(limit, evidence.before, guard.least)
-    if (most === undefined) continue
+    // Without its worst seconds it is no higher.
+    if (most === undefined || sum(evidence.seconds, name) <= total * most) continue
     const spread = limit.relative ? spreadAt(most, evidence.before, name) : 1
     const kept = withoutAccidents(evidence, name, most)
     if (!exceeds(sum(kept, name), sum(kept, 'requests'), most, spread)) continue
