@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Report } from './report.mjs'
@@ -19,7 +20,10 @@ const GRACE = 15
 /** Most files that are run once more: where more have failed, it was not the machine. */
 const MOST_AGAIN = 4
 /** For two cores: while some wait for a time-out or another process, others compute. */
-const JOBS = '4'
+const JOBS = '3'
+/** What `statfs` calls it (linux/magic.h), and what a run may take of it. Bytes. */
+const TMPFS = 0x01021994
+const ROOM = 4 * 2 ** 30
 /** What a file has in its text that plans at its top, or looks at all of its process: memory, the event loop, open sockets. */
 const ALONE =
   /^t\.plan\(|\/(?:memory|loop-hold)\.js'|process\.memoryUsage|monitorEventLoopDelay|getActiveResourcesInfo|\bgc\b/m
@@ -43,6 +47,9 @@ const { values, positionals } = parseArgs({
 const timeout = Number(values.timeout)
 const waiting = positionals.length > 0 ? positionals : everyTest('dist-test/test')
 const report = new Report(process.stdout)
+/** Temporary files of this run, and what tests share because it takes long to make. A database server runs as another user, who has to get below it. */
+const folder = mkdtempSync(join(process.env.TMPDIR ?? memory() ?? tmpdir(), 'sluice-'))
+chmodSync(folder, 0o711)
 
 async function work() {
   let shared
@@ -57,6 +64,13 @@ async function work() {
   await shared?.end()
 }
 
+/** A file system in memory with room for all: what is written there waits for no disk. */
+function memory() {
+  const place = '/dev/shm'
+  const { type, bavail, bsize } = existsSync(place) ? statfsSync(place) : {}
+  return type === TMPFS && bavail * bsize >= ROOM ? place : undefined
+}
+
 /** Does the file need a process of its own? */
 function alone(file) {
   return ALONE.test(readFileSync(file, 'utf8'))
@@ -64,7 +78,7 @@ function alone(file) {
 
 function start(words, stdio, flags = []) {
   return spawn(process.execPath, [...flags, START, ...words], {
-    env: { ...process.env, TAP_TIMEOUT: String(timeout) },
+    env: { ...process.env, TAP_TIMEOUT: String(timeout), TEST_FOLDER: folder, TMPDIR: folder },
     stdio
   })
 }
@@ -164,6 +178,8 @@ function everyTest(folder) {
     .map((name) => join(folder, name))
 }
 
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 await Promise.all(Array.from({ length: Number(values.jobs) }, work))
 for (const file of values.again ? report.takeFailed(MOST_AGAIN, existsSync) : []) {
   console.log(`\n${file} failed beside others, as told above; now by itself:`)

@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { SqliteHere, sqliteDatabase } from '../../src/store/sqlite.js'
 import { asker } from '../api/asking.js'
 import { type Stand, startStand } from '../cli/storm.js'
-import { lacks, noImmutableFiles, noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
+import { lacks, noImmutableFiles, noSmallDisk, ON_DISK, SmallDisk } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
 
@@ -148,7 +148,7 @@ t.test('a full disk', { skip: noSmallDisk() }, async (t) => {
 })
 
 t.test('files that may no longer be changed', { skip: noImmutableFiles() }, async (t) => {
-  const data = join(await folder(t), 'data')
+  const data = join(await folder(t, ON_DISK), 'data')
   const files = () => [wal(data), join(data, 'sluice.db')].filter((path) => existsSync(path))
   const change = (flag: string) => {
     execFileSync('chattr', [flag, ...files()], { stdio: 'pipe' })

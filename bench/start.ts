@@ -1,0 +1,109 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { residentMegabytes } from './process.js'
+import { median, table } from './table.js'
+
+/**
+ * What a start costs until the process listens: time on the clock, CPU of all of its threads and resident memory, beside a Node that
+ * does nothing. Each round starts everything once, one after the other.
+ *
+ * `npm run bench:start -- [--rounds N] [--beside FOLDER]`; FOLDER holds the `main.js` of another build, which is measured too.
+ */
+interface Start {
+  readonly name: string
+  /** Words of Node's command line. `fresh`: a folder that is not there yet; `used`: one that a start has used. */
+  readonly words: (folders: { readonly fresh: string; readonly used: string }) => readonly string[]
+}
+
+interface Cost {
+  readonly time: number
+  readonly cpu: number
+  readonly memory: number
+}
+
+const argument = (name: string, fallback: string) => {
+  const at = process.argv.indexOf(`--${name}`)
+  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
+}
+const rounds = Number(argument('rounds', '10'))
+const beside = argument('beside', '')
+const LISTENING = 'listening'
+const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-start-'))
+
+function starts(name: string, main: string): readonly Start[] {
+  const words = [main, 'start', '--upstream', 'http://127.0.0.1:9', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+  return [
+    { name: `${name}, a fresh data folder`, words: ({ fresh }) => [...words, '--data', fresh] },
+    { name: `${name}, one that was used`, words: ({ used }) => [...words, '--data', used] },
+    { name: `${name}, in memory`, words: () => [...words, '--data', ':memory:'] }
+  ]
+}
+
+const peers: readonly Start[] = [
+  { name: 'node', words: () => ['-e', `console.log('${LISTENING}'); setInterval(() => undefined, 1000)`] },
+  ...starts('sluice', fileURLToPath(new URL('../src/main.js', import.meta.url))),
+  ...(beside === '' ? [] : starts('other build', join(resolve(beside), 'main.js')))
+]
+
+async function cost(words: readonly string[]): Promise<Cost> {
+  const begun = performance.now()
+  const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'pipe'] })
+  let said = ''
+  const listening = new Promise<void>((done, fail) => {
+    child.stdout.on('data', (piece) => {
+      said += piece
+      if (said.includes(LISTENING)) done()
+    })
+    child.stderr.on('data', (piece) => {
+      said += piece
+    })
+    child.once('exit', (code) => fail(new Error(`a start ended with ${code}:\n${said}`)))
+  })
+  await listening
+  const time = performance.now() - begun
+  const pid = child.pid as number
+  const measured = { time, cpu: cpuMilliseconds(pid), memory: residentMegabytes(pid) }
+  const ended = once(child, 'exit')
+  child.kill('SIGTERM')
+  await ended
+  return measured
+}
+
+/** CPU of all threads of a process, which the scheduler of the kernel counts in nanoseconds. */
+function cpuMilliseconds(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`)
+  const spent = threads.map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0])
+  )
+  return spent.reduce((sum, one) => sum + one, 0) / 1e6
+}
+
+const costs = new Map<string, Cost[]>(peers.map(({ name }) => [name, []]))
+try {
+  // The first start of each makes what later ones find, and warms the cache of files.
+  for (let round = 0; round <= rounds; round++) {
+    for (const [place, { name, words }] of peers.entries()) {
+      const measured = await cost(
+        words({ fresh: join(folder, `${round}-${place}`), used: join(folder, `used-${place}`) })
+      )
+      if (round > 0) costs.get(name)?.push(measured)
+    }
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}
+const figure = (of: readonly Cost[], read: (cost: Cost) => number) => median(of.map(read)).toFixed(0)
+console.log(`medians of ${rounds} rounds`)
+table(
+  ['', 'ms until it listens', 'CPU ms', 'RSS MB'],
+  [...costs].map(([name, of]) => [
+    name,
+    figure(of, ({ time }) => time),
+    figure(of, ({ cpu }) => cpu),
+    figure(of, ({ memory }) => memory)
+  ])
+)
