@@ -3,6 +3,7 @@ import { bulk } from './api/bulk.js'
 import { scale } from './api/scale.js'
 import { storm } from './api/storm.js'
 import { workers } from './api/workers.js'
+import { argument } from './argument.js'
 
 /**
  * What changes of the configuration cost, and what traffic notices of them.
@@ -10,10 +11,6 @@ import { workers } from './api/workers.js'
  * `npm run bench:api -- [--only scale,storm,bulk,workers] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]
  * [--bulk N] [--main FILE] [--workers N]`. `workers` needs Node 24 and is left out unless it is named.
  */
-const argument = (name: string, fallback: string) => {
-  const at = process.argv.indexOf(`--${name}`)
-  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
-}
 const only = argument('only', '')
 const wanted = (name: string) => only === '' || only.split(',').includes(name)
 

@@ -1,5 +1,6 @@
 import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
+import { argument } from './argument.js'
 import { halfLoad } from './half-load.js'
 import { http2Rows, http2Scenarios } from './http2.js'
 import { idleConnections } from './idle.js'
@@ -23,10 +24,6 @@ interface Sample extends Load {
   readonly memory: number
 }
 
-const argument = (name: string, fallback: string) => {
-  const at = process.argv.indexOf(`--${name}`)
-  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
-}
 const rounds = Number(argument('rounds', '3'))
 const seconds = Number(argument('seconds', '3'))
 const only = argument('only', '')

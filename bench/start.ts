@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { residentMegabytes } from './process.js'
+import { argument } from './argument.js'
+import { cpuSeconds, residentMegabytes } from './process.js'
 import { median, table } from './table.js'
 
 /**
@@ -25,10 +26,6 @@ interface Cost {
   readonly memory: number
 }
 
-const argument = (name: string, fallback: string) => {
-  const at = process.argv.indexOf(`--${name}`)
-  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
-}
 const rounds = Number(argument('rounds', '10'))
 const beside = argument('beside', '')
 const LISTENING = 'listening'
@@ -66,20 +63,11 @@ async function cost(words: readonly string[]): Promise<Cost> {
   await listening
   const time = performance.now() - begun
   const pid = child.pid as number
-  const measured = { time, cpu: cpuMilliseconds(pid), memory: residentMegabytes(pid) }
+  const measured = { time, cpu: cpuSeconds(pid) * 1000, memory: residentMegabytes(pid) }
   const ended = once(child, 'exit')
   child.kill('SIGTERM')
   await ended
   return measured
-}
-
-/** CPU of all threads of a process, which the scheduler of the kernel counts in nanoseconds. */
-function cpuMilliseconds(pid: number): number {
-  const threads = readdirSync(`/proc/${pid}/task`)
-  const spent = threads.map((thread) =>
-    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0])
-  )
-  return spent.reduce((sum, one) => sum + one, 0) / 1e6
 }
 
 const costs = new Map<string, Cost[]>(peers.map(({ name }) => [name, []]))

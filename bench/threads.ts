@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { selfSigned } from '../src/lib/self-signed.js'
+import { argument } from './argument.js'
 import { cpuSeconds, freePort } from './process.js'
 import { median, table } from './table.js'
 
@@ -16,10 +17,6 @@ import { median, table } from './table.js'
  *
  * `npm run bench:threads -- [--nodes PATH,PATH] [--rounds N] [--seconds N] [--threads N]`
  */
-const argument = (name: string, fallback: string) => {
-  const at = process.argv.indexOf(`--${name}`)
-  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
-}
 const NODES = argument('nodes', process.execPath).split(',')
 const ROUNDS = Number(argument('rounds', '3'))
 const SECONDS = Number(argument('seconds', '2'))

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { connect } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import { selfSigned } from '../src/lib/self-signed.js'
+import { argument } from './argument.js'
 import { cpuSeconds, findProgram, freePort, type Running, startProgram } from './process.js'
 import { startProduct } from './product-traffic.js'
 import { median, table } from './table.js'
@@ -19,12 +20,8 @@ import { median, table } from './table.js'
  *
  * `npm run bench:tls -- [--rounds N] [--seconds N]`
  */
-const argument = (name: string, fallback: number) => {
-  const at = process.argv.indexOf(`--${name}`)
-  return at === -1 ? fallback : Number(process.argv[at + 1])
-}
-const ROUNDS = argument('rounds', 3)
-const SECONDS = argument('seconds', 2)
+const ROUNDS = Number(argument('rounds', '3'))
+const SECONDS = Number(argument('seconds', '2'))
 const AT_ONCE = 16
 const UPLOAD = 2 ** 20
 const HOST = 'shop.example.com'

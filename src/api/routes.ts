@@ -25,9 +25,9 @@ export interface RouteConfig {
 
 export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 
-const METHODS: readonly Method[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']
+type Method = (typeof METHODS)[number]
 
 /** One method of one path. */
 interface Route {
@@ -160,7 +160,8 @@ export function route(
 ): void {
   routes.add(method, path, config, handler)
   // Fastify counts what comes of a body, up to a bound for each route of its own.
-  if (config.limit !== undefined) server.route({ method, url: path, bodyLimit: config.limit, handler: serve })
+  const url = path.replace(/\{(\w+)\}/g, ':$1')
+  if (config.limit !== undefined) server.route({ method, url, bodyLimit: config.limit, handler: serve })
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/

@@ -293,10 +293,9 @@ async function openOperatorKeys(options: Options, host: Host, foundation: Founda
   const lookup = names.forSockets
   const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
   const message = 'whether the store has secrets of a sealing key is not known'
-  const stored = () => untilStoreAnswers(options, foundation, message, peek)
   const asked = { given: host.sealKey, folder, lasting, lost: host.newSealKey }
-  const open = () => openSealer(isShared(address) || existsSync(address) ? { ...asked, stored } : asked)
-  const sealer = () => untilStoreAnswers(options, foundation, 'there is no sealing key yet', open)
+  const open = () => openSealer(isShared(address) || existsSync(address) ? { ...asked, stored: peek } : asked)
+  const sealer = () => untilStoreAnswers(options, foundation, message, open)
   const { keys, unused } = await openKeys(folder, host.apiKey, { clock, seal: sealer })
   return { keys, unused, sealer }
 }

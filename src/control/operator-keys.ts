@@ -123,7 +123,7 @@ export class ApiKeys {
       const { unused: sealed, ...entry } = unused.entry
       const others = there.filter(({ id }) => id !== entry.id)
       // It was revoked.
-      if (unused.stored && others.length === there.length) return undefined
+      if (unused.stored && others.length === there.length) return there
       return [...others, unused.used ? entry : { ...entry, unused: sealed as string }]
     })
     unused.stored = true
@@ -215,8 +215,8 @@ export async function createKey(folder: string, clock: Clock, name?: string): Pr
     throw new CodedError(operatorKeyErrors.API_KEY_NAME, 'a name has 1 to 100 visible characters')
   }
   const key = makeKey()
-  const named = name === undefined ? {} : { name }
-  await changeKeys(folder, (there) => [...there, { ...storedKey(key, clock), ...named }])
+  const made = { ...storedKey(key, clock), ...(name === undefined ? {} : { name }) }
+  await changeKeys(folder, (there) => [...there, made])
   return key
 }
 
@@ -242,21 +242,13 @@ export async function listKeys(folder: string): Promise<ListedKey[]> {
  * keys are left. Fails with a CodedError `API_KEY_UNKNOWN` or `API_KEYS_UNREADABLE`.
  */
 export async function revokeKey(folder: string, id: string): Promise<number> {
-  const others = (keys: readonly StoredKey[]) => {
-    const left = keys.filter((key) => key.id !== id)
-    if (left.length < keys.length) return left
+  const left = await changeKeys(folder, (there) => {
+    const others = there.filter((key) => key.id !== id)
+    if (others.length < there.length) return others
     const message = `${folder} has no key ${id}; "sluice api-key list" shows the ids`
     throw new CodedError(operatorKeyErrors.API_KEY_UNKNOWN, message)
-  }
-  // Before anything is made beside it.
-  others(await readKeys(join(folder, FILE)))
-  let left = 0
-  await changeKeys(folder, (there) => {
-    const kept = others(there)
-    left = kept.length
-    return kept
   })
-  return left
+  return left.length
 }
 
 function makeKey(): string {
@@ -315,17 +307,22 @@ function isStoredKey(value: unknown): value is StoredKey {
   )
 }
 
-/** Writes what `change` makes of the keys that are there, so that no other process changes them meanwhile; undefined: nothing. */
+/**
+ * Writes what `change` makes of the keys that are there, so that no other process changes them meanwhile; the same list: nothing. Resolves with
+ * the keys that are there then. `change` is called twice.
+ */
 async function changeKeys(
   folder: string,
-  change: (there: readonly StoredKey[]) => readonly StoredKey[] | undefined
-): Promise<void> {
+  change: (there: readonly StoredKey[]) => readonly StoredKey[]
+): Promise<readonly StoredKey[]> {
   const path = join(folder, FILE)
-  // Fails where something is in the way, before a folder is made.
-  await readKeys(path)
+  // What fails, fails before a folder or a lock is made.
+  change(await readKeys(path))
   makeFolder(folder)
-  await withFileLock(path, async () => {
-    const keys = change(await readKeys(path))
-    if (keys !== undefined) await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
+  return await withFileLock(path, async () => {
+    const there = await readKeys(path)
+    const keys = change(there)
+    if (keys !== there) await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
+    return keys
   })
 }

@@ -1,10 +1,9 @@
 import { join } from 'node:path'
-import { CodedError, codeOf, defineErrors } from '../lib/errors.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
 import { createFile, makeFolder, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
-import { systemReason } from '../lib/system-errors.js'
-import { StoreError } from '../store/errors.js'
 import type { SealedRecord } from '../store/records.js'
+import { errorOf, failureOf } from '../store/sqlite-file.js'
 import type { Store, StoreLog } from '../store/store.js'
 import { controlErrors } from './errors.js'
 
@@ -116,9 +115,7 @@ async function makeKey(folder: string, path: string): Promise<SealKey> {
     makeFolder(folder)
     await createFile(path, `${newSealKey()}\n`)
   } catch (cause) {
-    throw new StoreError('STORE_UNAVAILABLE', `${path}: ${systemReason(codeOf(cause) ?? '') ?? String(cause)}`, {
-      cause
-    })
+    throw errorOf(path, failureOf(cause))
   }
   const key = await readKey(path)
   if (key === undefined) throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `the sealing key ${path} has gone`)

@@ -295,8 +295,8 @@ async function locked(lock: string): Promise<boolean> {
 }
 
 async function removeOld(lock: string): Promise<void> {
-  const there = await lockAt(lock)
-  if (there === undefined || Date.now() - there.made < OLDEST_LOCK) return
+  const made = await madeAt(lock)
+  if (made === undefined || Date.now() - made < OLDEST_LOCK) return
   const moved = `${lock}.${randomBytes(6).toString('hex')}`
   try {
     await rename(lock, moved)
@@ -305,14 +305,14 @@ async function removeOld(lock: string): Promise<void> {
     throw error
   }
   // Another process has removed the old one too, and this is its own.
-  if ((await lockAt(moved))?.made !== there.made) await link(moved, lock).catch(() => undefined)
+  if ((await madeAt(moved)) !== made) await link(moved, lock).catch(() => undefined)
   await rm(moved, { force: true })
 }
 
 /** Undefined when there is none. */
-async function lockAt(lock: string): Promise<{ readonly made: number } | undefined> {
+async function madeAt(lock: string): Promise<number | undefined> {
   try {
-    return { made: (await stat(lock)).mtimeMs }
+    return (await stat(lock)).mtimeMs
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return undefined
     throw error

@@ -94,6 +94,7 @@ t.test('a site file that breaks gives way to the one before it', async (t) => {
   t.equal(await visit(), 200)
   // It serves before the write that brought it back has ended, which is what the file is shown by.
   await until(async () => (await ask('/site')).json.digest === before.digest)
+  t.equal((await ask('/site')).json.digest, before.digest)
   t.match(await revision(id + 1), { reverts: { id }, reason: /refusal-rate/, updated: 1 })
   const gone = await write('DELETE', '/site', undefined)
   t.equal(await visit(), 404)
