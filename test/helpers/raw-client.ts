@@ -78,14 +78,27 @@ export class RawPeer {
 
   /** The next answer on this connection, interim ones included. `method` as it was asked. */
   async answer(method = 'GET'): Promise<RawAnswer> {
-    for (;;) {
-      const over = this.ended || this.socket.destroyed
-      const parsed = parseAnswer(this.text.slice(this.#read), method, over)
-      if (parsed !== undefined) {
-        this.#read += parsed.length
-        return parsed.answer
+    const parse = (text: string, over: boolean) => parseAnswer(text, method, over)
+    const { answer, length } = await this.whole('answer', this.#read, parse, () => this.ended || this.socket.destroyed)
+    this.#read += length
+    return answer
+  }
+
+  /** What `parse` finds in the text behind `from`. As long as that is not whole, `parse` answers how long it has to be at least. */
+  protected async whole<Found extends object>(
+    what: string,
+    from: number,
+    parse: (text: string, over: boolean) => Found | number,
+    isOver: () => boolean
+  ): Promise<Found> {
+    for (let least = 0; ; ) {
+      const over = isOver()
+      if (over || this.text.length - from >= least) {
+        const found = parse(this.text.slice(from), over)
+        if (typeof found !== 'number') return found
+        least = found
       }
-      if (over) throw new Error(`no complete answer; got ${JSON.stringify(this.text.slice(this.#read))}`)
+      if (over) throw new Error(`no complete ${what}; got ${JSON.stringify(this.text.slice(from))}`)
       await this.#more()
     }
   }
@@ -130,9 +143,9 @@ export function valuesOf(answer: RawAnswer, name: string): string[] {
   return answer.headers.filter(([key]) => key.toLowerCase() === name).map(([, value]) => value)
 }
 
-function parseAnswer(text: string, method: string, over: boolean): { answer: RawAnswer; length: number } | undefined {
+function parseAnswer(text: string, method: string, over: boolean): { answer: RawAnswer; length: number } | number {
   const headEnd = text.indexOf('\r\n\r\n')
-  if (headEnd === -1) return undefined
+  if (headEnd === -1) return text.length + 1
   const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n')
   const status = Number(statusLine.slice(9, 12))
   const reason = statusLine.slice(13)
@@ -146,32 +159,33 @@ function parseAnswer(text: string, method: string, over: boolean): { answer: Raw
   const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
   if (field('transfer-encoding') === 'chunked') {
     const chunked = parseChunks(text.slice(from))
-    return chunked && finish(chunked.body, from + chunked.length, chunked.trailers)
+    if (typeof chunked === 'number') return from + chunked
+    return finish(chunked.body, from + chunked.length, chunked.trailers)
   }
   const length = field('content-length')
-  if (length === undefined) return over ? finish(text.slice(from), text.length) : undefined
+  if (length === undefined) return over ? finish(text.slice(from), text.length) : text.length + 1
   const end = from + Number(length)
-  return text.length < end ? undefined : finish(text.slice(from, end), end)
+  return text.length < end ? end : finish(text.slice(from, end), end)
 }
 
-/** A chunked body (RFC 9112 7.1), or undefined while it is incomplete. */
-export function parseChunks(text: string): { body: string; length: number; trailers: [string, string][] } | undefined {
+/** A chunked body (RFC 9112 7.1); while it is not whole, how long the text has to be at least. */
+export function parseChunks(text: string): { body: string; length: number; trailers: [string, string][] } | number {
   let at = 0
   let body = ''
   for (;;) {
     const lineEnd = text.indexOf('\r\n', at)
-    if (lineEnd === -1) return undefined
+    if (lineEnd === -1) return text.length + 1
     const size = Number.parseInt(text.slice(at, lineEnd), 16)
     at = lineEnd + 2
     if (size === 0) break
-    if (text.length < at + size + 2) return undefined
+    if (text.length < at + size + 2) return at + size + 2
     body += text.slice(at, at + size)
     at += size + 2
   }
   const trailers: [string, string][] = []
   for (;;) {
     const lineEnd = text.indexOf('\r\n', at)
-    if (lineEnd === -1) return undefined
+    if (lineEnd === -1) return text.length + 1
     const line = text.slice(at, lineEnd)
     at = lineEnd + 2
     if (line === '') return { body, length: at, trailers }

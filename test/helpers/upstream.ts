@@ -24,16 +24,10 @@ export class UpstreamPeer extends RawPeer {
 
   /** The next whole request on this connection. */
   async request(): Promise<RawRequest> {
-    for (;;) {
-      const parsed = parseRequest(this.text.slice(this.#consumed))
-      if (parsed !== undefined) {
-        this.#consumed += parsed.length
-        this.requests.push(parsed.request)
-        return parsed.request
-      }
-      const before = this.text.length
-      await this.until((text) => text.length > before)
-    }
+    const { request, length } = await this.whole('request', this.#consumed, parseRequest, () => this.socket.destroyed)
+    this.#consumed += length
+    this.requests.push(request)
+    return request
   }
 
   /** The head of the next request, whose body stays to come. */
@@ -114,9 +108,9 @@ export function answering(answer: string | ((request: RawRequest, index: number)
   }
 }
 
-function parseRequest(text: string): { request: RawRequest; length: number } | undefined {
+function parseRequest(text: string): { request: RawRequest; length: number } | number {
   const headEnd = text.indexOf('\r\n\r\n')
-  if (headEnd === -1) return undefined
+  if (headEnd === -1) return text.length + 1
   const [line = '', ...lines] = text.slice(0, headEnd).split('\r\n')
   const headers = lines.map((field): [string, string] => {
     const colon = field.indexOf(':')
@@ -126,11 +120,11 @@ function parseRequest(text: string): { request: RawRequest; length: number } | u
   const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
   if (field('transfer-encoding') !== undefined) {
     const chunked = parseChunks(text.slice(from))
-    if (chunked === undefined) return undefined
+    if (typeof chunked === 'number') return from + chunked
     const { body, trailers } = chunked
     return { request: { line, headers, body, trailers }, length: from + chunked.length }
   }
   const end = from + Number(field('content-length') ?? 0)
-  if (text.length < end) return undefined
+  if (text.length < end) return end
   return { request: { line, headers, body: text.slice(from, end), trailers: [] }, length: end }
 }
