@@ -7,13 +7,13 @@ import { Lines } from './opened.js'
 import { startPostgres } from './postgres-server.js'
 
 const server = await startPostgres(t)
+const empty = await server.database()
+const database = postgresDatabase(new PostgresDriver(empty, new Lines()))
+await migrate(database)
+await database.close()
 
 ledgerSuite(t, async (t, time) => {
-  const url = await server.database()
-  const database = postgresDatabase(new PostgresDriver(url, new Lines()))
-  await migrate(database)
-  await database.close()
-  const ledger = new PostgresLimitLedger(url, { log: new Lines(), now: () => time.now })
+  const ledger = new PostgresLimitLedger(await server.database(empty), { log: new Lines(), now: () => time.now })
   t.teardown(() => ledger.close())
   return ledger
 })

@@ -13,8 +13,8 @@ const ATTEMPTS = 10
 
 export interface PostgresServer {
   readonly port: number
-  /** A new database, as a URL. */
-  database(): Promise<string>
+  /** A new database, as a URL; `like`: a copy of that one, which nobody must use meanwhile. */
+  database(like?: string): Promise<string>
   stop(): Promise<void>
   /** Ends it as a crash does: nothing is written any more, and the next start recovers. */
   crash(): Promise<void>
@@ -53,17 +53,24 @@ export async function startPostgres(t: Test): Promise<PostgresServer> {
     }
   }
   const running = server
+  const urlOf = (name: string) => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${name}`
   let databases = 0
   return {
     port,
-    database: async () => {
+    database: async (like) => {
       const name = `test_${++databases}`
-      await running.createDatabase(name)
-      return `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${name}`
+      const client = new pg.Client(urlOf('postgres'))
+      await client.connect()
+      // By copies of files, which takes a fifth of what writing all of it to the log does.
+      await client.query(
+        `create database ${name} template ${like?.split('/').at(-1) ?? 'template1'} strategy file_copy`
+      )
+      await client.end()
+      return urlOf(name)
     },
     stop: () => running.stop(),
     crash: async () => {
-      const client = new pg.Client(`postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`)
+      const client = new pg.Client(urlOf('postgres'))
       client.on('error', () => undefined)
       await client.connect()
       const { rows } = await client.query<{ pid: string }>(
