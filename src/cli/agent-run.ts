@@ -43,10 +43,12 @@ export async function runAgent(
       wait: sleep,
       report: (event) => status.show(describe(event, setup), isState(event))
     })
-    void new StopSignals(systemClock).next().then(() => agent.stop())
+    const signals = new StopSignals(systemClock)
+    void signals.next().then(() => agent.stop())
     try {
       await agent.run()
     } finally {
+      signals.release()
       stop()
       names.close()
     }

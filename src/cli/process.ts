@@ -20,24 +20,31 @@ const SAME_WISH = 500
 /** The signals that end the process: the first asks it to finish, a later one ends it at once with 130. */
 export class StopSignals {
   readonly #first: Promise<NodeJS.Signals>
+  readonly #received: (signal: NodeJS.Signals) => void
 
   constructor(clock: Clock) {
     let since: number | undefined
-    this.#first = new Promise((resolve) => {
-      for (const signal of STOPPING) {
-        process.on(signal, () => {
-          if (since === undefined) {
-            since = clock.monotonic()
-            resolve(signal)
-          } else if (clock.monotonic() - since > SAME_WISH) process.exit(INTERRUPTED)
-        })
-      }
+    let resolve: (signal: NodeJS.Signals) => void
+    this.#first = new Promise((done) => {
+      resolve = done
     })
+    this.#received = (signal) => {
+      if (since === undefined) {
+        since = clock.monotonic()
+        resolve(signal)
+      } else if (clock.monotonic() - since > SAME_WISH) process.exit(INTERRUPTED)
+    }
+    for (const signal of STOPPING) process.on(signal, this.#received)
   }
 
   /** Resolves with the first signal, also when it came before the call. */
   next(): Promise<NodeJS.Signals> {
     return this.#first
+  }
+
+  /** From now on signals end the process as they do without this. */
+  release(): void {
+    for (const signal of STOPPING) process.off(signal, this.#received)
   }
 }
 

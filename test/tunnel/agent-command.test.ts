@@ -26,12 +26,20 @@ t.test('one tunnel by flags: traffic flows, the server stops it', async (t) => {
   const { server, upstream, ca, address } = await setup(t)
   const out = new Output()
   const flags = { server: address, ca, label: ['app=web', 'zone=a'], forward: `http://127.0.0.1:${upstream.port}` }
+  const listeners = () => ['SIGINT', 'SIGTERM'].map((signal) => process.listenerCount(signal))
+  const before = listeners()
   const running = runAgent(flags, { SLUICE_TOKEN: TOKEN }, out)
   await out.until(/app=web zone=a -> http/)
+  t.same(
+    listeners(),
+    before.map((count) => count + 1),
+    'signals stop it'
+  )
   const front = await Front.start(t, labelDialer(server.registry, { app: 'web' }, 'http'))
   t.equal(await body(await answerOf(get(`${front.url}/a`))), 'hello from /a')
   t.equal(await server.sessions()[0]?.command('stop'), undefined)
   t.equal(await running, 0)
+  t.same(listeners(), before, 'and end the process again once it has stopped')
   t.match(
     out.text,
     /^connecting to 127\.0\.0\.1:\d+\nconnected to 127\.0\.0\.1:\d+ as tests \(ts_\w+\)\ntunnel: app=web/
