@@ -48,7 +48,7 @@ const PACKAGES = {
   events: ['aws4fetch'],
   certificates: [],
   tunnel: [],
-  api: ['fastify', '@fastify/static'],
+  api: ['fastify', '@fastify/send'],
   options: ['yaml', 'typebox'],
   app: ['pino', 'prom-client']
 }

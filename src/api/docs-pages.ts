@@ -1,9 +1,9 @@
-import { dirname } from 'node:path'
-import fastifyStatic from '@fastify/static'
+import { dirname, join } from 'node:path'
 import type { FastifyReply } from 'fastify'
 import { shippedFile } from '../lib/files.js'
 import { queryOf } from './calls.js'
 import { type Router, route } from './routes.js'
+import { sendShipped } from './shipped-file.js'
 
 /** Path of the page; everything that it loads lies below. */
 const PAGE = '/docs'
@@ -63,13 +63,12 @@ const SCRIPT = `(async () => {
 /** The page for reading and trying the API. It needs no key; the calls that it makes do. */
 export function addDocsPages(router: Router): void {
   const root = dirname(shippedFile(import.meta.url, '@fastify/swagger-ui/static/swagger-ui.css', 'swagger-ui.css'))
-  router.server.register(fastifyStatic, { root, serve: false })
   const page = { open: true, entrance: 'dashboard' } as const
   route(router, 'GET', PAGE, page, async (_request, reply) => send(reply, 'text/html', HTML))
   route(router, 'GET', `${PAGE}/page.js`, page, async (_request, reply) => send(reply, 'text/javascript', SCRIPT))
   for (const asset of ASSETS) {
-    route(router, 'GET', `${PAGE}/${asset}`, page, async (_request, reply) =>
-      secured(reply).sendFile(asset, { maxAge: '1h' })
+    route(router, 'GET', `${PAGE}/${asset}`, page, async (request, reply) =>
+      sendShipped(request, secured(reply), join(root, asset), '1h')
     )
   }
 }

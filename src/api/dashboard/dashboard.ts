@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { pipeline, Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { packageRoot, shippedFile } from '../../lib/files.js'
 import { queryOf } from '../calls.js'
 import { type Router, route } from '../routes.js'
+import { sendShipped } from '../shipped-file.js'
 
 /** Below this path lies everything that the page loads. */
 const BELOW = '/dashboard'
@@ -39,21 +40,18 @@ function securityPolicy(page: string): string {
   ].join('; ')
 }
 
-/** The dashboard at `/`. Its files need no key; the calls that it makes do. Needs the static files of `addDocsPages`. */
+/** The dashboard at `/`. Its files need no key; the calls that it makes do. */
 export function addDashboard(router: Router): void {
   const policy = securityPolicy(readFileSync(join(PAGES, 'index.html'), 'utf8'))
   const open = { open: true, entrance: 'dashboard' } as const
-  const serve = (path: string, name: string, folder: string, maxAge: string | number) => {
-    route(router, 'GET', path, open, async (request, reply) => {
-      queryOf(request, [])
-      reply.header('content-security-policy', policy).header('referrer-policy', 'no-referrer')
-      return reply.sendFile(name, folder, { maxAge, cacheControl: true })
-    })
-  }
   const compressed = new Set<string>()
   const add = (path: string, file: string, maxAge: string | number) => {
     compressed.add(path)
-    serve(path, basename(file), dirname(file), maxAge)
+    route(router, 'GET', path, open, async (request, reply) => {
+      queryOf(request, [])
+      reply.header('content-security-policy', policy).header('referrer-policy', 'no-referrer')
+      return await sendShipped(request, reply, file, maxAge)
+    })
   }
   add('/', join(PAGES, 'index.html'), 0)
   for (const name of readdirSync(PAGES)) {
