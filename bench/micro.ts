@@ -1,3 +1,4 @@
+import { argument } from './argument.js'
 import { contentionMicro } from './contention-micro.js'
 import { expressionMicro } from './expression-micro.js'
 import { jwtMicro } from './jwt-micro.js'
@@ -9,8 +10,7 @@ import type { MicroResult } from './timing.js'
 import { tracesMicro } from './traces-micro.js'
 import { webhookMicro } from './webhook-micro.js'
 
-const at = process.argv.indexOf('--insertions')
-const insertions = at === -1 ? 10_000_000 : Number(process.argv[at + 1])
+const insertions = Number(argument('insertions', '10000000'))
 
 const subjects: Readonly<Record<string, () => readonly MicroResult[] | Promise<readonly MicroResult[]>>> = {
   expressions: expressionMicro,

@@ -83,13 +83,7 @@ function alone(file) {
 
 function start(words, stdio, flags = [], env = {}) {
   return spawn(process.execPath, [...flags, START, ...words], {
-    env: {
-      ...env,
-      ...process.env,
-      TAP_TIMEOUT: String(timeout),
-      TEST_FOLDER: folder,
-      TMPDIR: folder
-    },
+    env: { ...env, ...process.env, TAP_TIMEOUT: String(timeout), TEST_FOLDER: folder, TMPDIR: folder },
     stdio
   })
 }

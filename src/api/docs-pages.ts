@@ -2,8 +2,8 @@ import { dirname, join } from 'node:path'
 import type { FastifyReply } from 'fastify'
 import { shippedFile } from '../lib/files.js'
 import { queryOf } from './calls.js'
+import { pagePolicy, secured, sendShipped } from './page-files.js'
 import { type Router, route } from './routes.js'
-import { sendShipped } from './shipped-file.js'
 
 /** Path of the page; everything that it loads lies below. */
 const PAGE = '/docs'
@@ -11,17 +11,8 @@ const PAGE = '/docs'
 /** The files of the installed package that the page loads, and nothing else of it. */
 const ASSETS = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-32x32.png']
 
-/** Nothing comes from elsewhere and nothing goes there; the page's own styles are set by its scripts. */
-const SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'"
-].join('; ')
+/** The page's own styles are set by its scripts. */
+const SECURITY_POLICY = pagePolicy()
 
 /** References are relative, so that the page also works below a path of a proxy. */
 const HTML = `<!doctype html>
@@ -68,7 +59,7 @@ export function addDocsPages(router: Router): void {
   route(router, 'GET', `${PAGE}/page.js`, page, async (_request, reply) => send(reply, 'text/javascript', SCRIPT))
   for (const asset of ASSETS) {
     route(router, 'GET', `${PAGE}/${asset}`, page, async (request, reply) =>
-      sendShipped(request, secured(reply), join(root, asset), '1h')
+      sendShipped(request, secured(reply, SECURITY_POLICY), join(root, asset), '1h')
     )
   }
 }
@@ -82,9 +73,5 @@ export function redirectToDocs(router: Router): void {
 }
 
 function send(reply: FastifyReply, type: string, text: string): FastifyReply {
-  return secured(reply).type(`${type}; charset=utf-8`).header('cache-control', 'no-cache').send(text)
-}
-
-function secured(reply: FastifyReply): FastifyReply {
-  return reply.header('content-security-policy', SECURITY_POLICY).header('referrer-policy', 'no-referrer')
+  return secured(reply, SECURITY_POLICY).type(`${type}; charset=utf-8`).header('cache-control', 'no-cache').send(text)
 }

@@ -143,20 +143,27 @@ export function valuesOf(answer: RawAnswer, name: string): string[] {
   return answer.headers.filter(([key]) => key.toLowerCase() === name).map(([, value]) => value)
 }
 
-function parseAnswer(text: string, method: string, over: boolean): { answer: RawAnswer; length: number } | number {
-  const headEnd = text.indexOf('\r\n\r\n')
-  if (headEnd === -1) return text.length + 1
-  const [statusLine = '', ...lines] = text.slice(0, headEnd).split('\r\n')
-  const status = Number(statusLine.slice(9, 12))
-  const reason = statusLine.slice(13)
+/** The first line and the fields of a message; `from`: where its body begins. Undefined while they are not whole. */
+export function readHead(text: string) {
+  const end = text.indexOf('\r\n\r\n')
+  if (end === -1) return undefined
+  const [line = '', ...lines] = text.slice(0, end).split('\r\n')
   const headers = lines.map(split)
-  const from = headEnd + 4
+  const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
+  return { line, headers, field, from: end + 4 }
+}
+
+function parseAnswer(text: string, method: string, over: boolean): { answer: RawAnswer; length: number } | number {
+  const head = readHead(text)
+  if (head === undefined) return text.length + 1
+  const { line, headers, field, from } = head
+  const status = Number(line.slice(9, 12))
+  const reason = line.slice(13)
   const finish = (body: string, length: number, trailers: [string, string][] = []) => ({
     answer: { status, reason, headers, body, trailers },
     length
   })
   if (method === 'HEAD' || status < 200 || status === 204 || status === 304) return finish('', from)
-  const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
   if (field('transfer-encoding') === 'chunked') {
     const chunked = parseChunks(text.slice(from))
     if (typeof chunked === 'number') return from + chunked

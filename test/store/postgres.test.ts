@@ -177,12 +177,9 @@ t.test('a lost connection', async (t) => {
 })
 
 t.test('a server that falls silent', async (t) => {
-  const url = await server.database()
-  const proxy = await startCuttingProxy(t, server.port)
   // Not through the connection with a time-out, which a migration may miss on a busy machine.
-  const direct = postgresDatabase(new PostgresDriver(url, new Lines()))
-  await migrate(direct)
-  await direct.close()
+  const url = await server.migrated()
+  const proxy = await startCuttingProxy(t, server.port)
   const driver = new PostgresDriver(`${through(url, proxy.port)}?query_timeout=200`, new Lines())
   const database = postgresDatabase(driver)
   t.teardown(() => database.close())

@@ -6,8 +6,8 @@ import { createGzip } from 'node:zlib'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { packageRoot, shippedFile } from '../../lib/files.js'
 import { queryOf } from '../calls.js'
+import { pagePolicy, secured, sendShipped } from '../page-files.js'
 import { type Router, route } from '../routes.js'
-import { sendShipped } from '../shipped-file.js'
 
 /** Below this path lies everything that the page loads. */
 const BELOW = '/dashboard'
@@ -24,20 +24,11 @@ const LIBRARIES = [
   ['uplot', 'uPlot.min.css']
 ] as const
 
-/** Nothing comes from elsewhere and nothing goes there. The one text within the page is its import map, known by its hash. */
+/** The one text within the page is its import map, known by its hash. */
 function securityPolicy(page: string): string {
   const map = /<script type="importmap">([\s\S]*?)<\/script>/.exec(page)?.[1]
   if (map === undefined) throw new TypeError('the page has no import map')
-  return [
-    "default-src 'none'",
-    `script-src 'self' 'sha256-${createHash('sha256').update(map).digest('base64')}'`,
-    "style-src 'self'",
-    "img-src 'self' data:",
-    "connect-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'"
-  ].join('; ')
+  return pagePolicy(`'sha256-${createHash('sha256').update(map).digest('base64')}'`)
 }
 
 /** The dashboard at `/`. Its files need no key; the calls that it makes do. */
@@ -49,8 +40,7 @@ export function addDashboard(router: Router): void {
     compressed.add(path)
     route(router, 'GET', path, open, async (request, reply) => {
       queryOf(request, [])
-      reply.header('content-security-policy', policy).header('referrer-policy', 'no-referrer')
-      return await sendShipped(request, reply, file, maxAge)
+      return await sendShipped(request, secured(reply, policy), file, maxAge)
     })
   }
   add('/', join(PAGES, 'index.html'), 0)
