@@ -170,7 +170,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   return {
     ports,
     internal: new PipelineRequests(pipeline, clock),
-    serve: async (exchange, entry) => await pipeline.serve(exchange, entry, undefined),
+    serve: (exchange, entry) => new Promise((resolve) => pipeline.serve(exchange, entry, undefined, resolve)),
     serves(snapshot) {
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates

@@ -1,5 +1,5 @@
 import { fieldsForReading } from '../flow/content-coding.js'
-import { FAILURES } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer } from '../flow/error-codes.js'
 import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
 import { type Flow, type FlowRequest, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -12,7 +12,7 @@ import { type Answer, type ClientTransport, DialError, type ForwardOptions } fro
 import { ignore } from '../transport/pipes.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
-import { failureResponse, responseOf } from './response.js'
+import { discard, failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
 import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
@@ -34,6 +34,17 @@ export interface Forwarded {
   readonly reusedConnection?: boolean
 }
 
+/** What stands in place of it where nothing is forwarded. */
+export function refusedWith(answer: FailureAnswer): Forwarded {
+  return { response: failureResponse(answer), duration: undefined }
+}
+
+/** Gives back what will not be sent to the client. */
+export function release({ response, pipe }: Forwarded): void {
+  discard(response)
+  pipe?.destroy('client-gone')
+}
+
 export interface ForwarderParts {
   readonly clientTransport: ClientTransport
   readonly upstreams: Upstreams
@@ -44,18 +55,20 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** What came of forwarding, or the answer of an attempt that is under way. */
-export type ForwardingStep = Forwarded | Promise<Answer>
-
 type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
 
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
-/** What forwards requests: see `Forwarder`. */
-export interface Forwards {
-  forwarding(...of: Parameters<Forwarder['forwarding']>): Pick<Forwarding, 'start' | 'answered'>
+/** Who waits for what comes of forwarding: one of both is called, once, perhaps before `forward` returns. Neither throws. */
+export interface ForwardingUser {
+  forwarded(forwarded: Forwarded): void
+  /** Forwarding itself failed. */
+  crashed(error: unknown): void
 }
+
+/** What forwards requests: see `Forwarder`. */
+export type Forwards = Pick<Forwarder, 'forward'>
 
 /** Forwards requests to their upstreams. */
 export class Forwarder implements Forwards {
@@ -66,28 +79,30 @@ export class Forwarder implements Forwards {
   }
 
   /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route; `tries` takes what is tried. */
-  forwarding(
+  forward(
     exchange: Exchange,
     flow: Flow & { readonly request: FlowRequest },
     units: UpstreamLookup,
     key: string | undefined,
-    tries: UpstreamTries | undefined
-  ): Forwarding {
-    return new Forwarding(this.#parts, exchange, flow, units, key, tries)
+    tries: UpstreamTries | undefined,
+    user: ForwardingUser
+  ): void {
+    new Forwarding(this.#parts, exchange, flow, units, key, tries, user).start()
   }
 }
 
 /**
  * One request on its way to its upstream. Sends it, again or elsewhere when that cannot do harm, and turns every way to fail into
- * a response. Who drives it awaits the answers: a step of its own that waits would cost each request one more promise.
+ * a response. Nothing in it is a promise, which each request would pay for.
  */
-export class Forwarding {
+class Forwarding {
   readonly #parts: ForwarderParts
   readonly #exchange: Exchange
   readonly #flow: Flow & { readonly request: FlowRequest }
   readonly #units: UpstreamLookup
   readonly #key: string | undefined
   readonly #tries: UpstreamTries | undefined
+  readonly #user: ForwardingUser
   #options: ForwardOptions | undefined = undefined
   #target: ServerTarget | undefined = undefined
   #tried = NONE_TRIED
@@ -108,7 +123,8 @@ export class Forwarding {
     flow: Flow & { readonly request: FlowRequest },
     units: UpstreamLookup,
     key: string | undefined,
-    tries: UpstreamTries | undefined
+    tries: UpstreamTries | undefined,
+    user: ForwardingUser
   ) {
     this.#parts = parts
     this.#exchange = exchange
@@ -116,22 +132,38 @@ export class Forwarding {
     this.#units = units
     this.#key = key
     this.#tries = tries
+    this.#user = user
   }
 
-  /** Begins: what came of it, or the answer that `answered` is to be given. Called once. */
-  start(): ForwardingStep {
+  /** Called once. */
+  start(): void {
     const { upstreams, clock } = this.#parts
     const flow = this.#flow
     const key = this.#key
     upstreams.cookies.take(flow)
     const target = key === undefined ? undefined : upstreams.choose(this.#units, key, this.#tried, flow)
-    if (target === undefined) return { response: failureResponse(absence(this.#units, key)), duration: undefined }
+    if (target === undefined) {
+      this.#user.forwarded(refusedWith(absence(this.#units, key)))
+      return
+    }
     this.#begun = clock.monotonic()
-    return this.#send(target)
+    const forwarded = this.#send(target)
+    if (forwarded !== undefined) this.#user.forwarded(forwarded)
   }
 
-  /** An attempt has ended with `answer`: what came of it all, or the answer of another attempt. */
-  answered(answer: Answer): ForwardingStep {
+  readonly #onAnswer = (answer: Answer): void => {
+    let forwarded: Forwarded | undefined
+    try {
+      forwarded = this.#answered(answer)
+    } catch (error) {
+      this.#user.crashed(error)
+      return
+    }
+    if (forwarded !== undefined) this.#user.forwarded(forwarded)
+  }
+
+  /** An attempt has ended with `answer`: what came of it all; undefined when another one is under way. */
+  #answered(answer: Answer): Forwarded | undefined {
     const { clock, metrics } = this.#parts
     const target = this.#target as ServerTarget
     const { server, backend } = target
@@ -165,7 +197,8 @@ export class Forwarding {
     return this.#again(answer, target)
   }
 
-  #send(target: UpstreamTarget): ForwardingStep {
+  /** Undefined when an answer is awaited. */
+  #send(target: UpstreamTarget): Forwarded | undefined {
     if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
     const { upstreams, clientTransport } = this.#parts
     const { server } = target
@@ -180,13 +213,17 @@ export class Forwarding {
     const options = this.#options
     this.#connect = undefined
     this.#end = server.begin()
-    return speaksBytes === undefined
-      ? clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server))
-      : this.#open(target, speaksBytes.headers, options, this.#end)
+    if (speaksBytes === undefined)
+      clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server), this.#onAnswer)
+    else
+      this.#open(target, speaksBytes.headers, options, this.#end).then(this.#onAnswer, (error: unknown) =>
+        this.#user.crashed(error)
+      )
+    return undefined
   }
 
   /** Tries elsewhere or once more, where that cannot do harm; else the answer stays what it is. */
-  #again(answer: Answer, target: ServerTarget): ForwardingStep {
+  #again(answer: Answer, target: ServerTarget): Forwarded | undefined {
     const { upstreams, metrics } = this.#parts
     const { server } = target
     const { signal } = this.#exchange

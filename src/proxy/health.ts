@@ -1,7 +1,7 @@
 import type { ConnectionFacts } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import type { HealthCheck } from '../runtime/plan.js'
-import { type ClientTransport, DialError } from '../transport/contract.js'
+import { type ClientTransport, DialError, forwardTo } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
 import { BodyBroken } from '../transport/message-body.js'
 import { HEALTH_METHOD, healthOf, healthRequest } from './grpc-health.js'
@@ -206,7 +206,7 @@ class Check {
         responseTimeout: timeout,
         idleTimeout: timeout
       }
-      const answer = await clientTransport.forward(exchange, dialer, options)
+      const answer = await forwardTo(clientTransport, exchange, dialer, options)
       if (answer.kind === 'failed') {
         if (answer.failure === 'upstream-gone' && answer.retry !== 'never') return 'again'
         // The engine keeps the same time, and may be the first to notice.

@@ -13,11 +13,11 @@ import type { Tracer } from '../telemetry/traces/tracer.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
 import { countExchange } from './exchange-rates.js'
-import type { Forwarded, ForwardingStep, Forwards } from './forwarder.js'
+import { type Forwarded, type Forwards, refusedWith, release } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
-import { discard, failureResponse, localResponse, nameTo, responseOf, send } from './response.js'
+import { addFields, discard, failureResponse, localResponse, nameTo, responseOf, send, splice } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
 
 /** What a pipeline is made of, and where it reports to. */
@@ -74,7 +74,12 @@ interface RequestContext extends RoutePlace {
   observed: boolean
   /** Value of Strict-Transport-Security in the answer. */
   hsts: string | undefined
+  /** Called when it has ended. */
+  readonly onEnd: (() => void) | undefined
 }
+
+/** What went over the wire; undefined: the exchange goes on when its upstream has answered. */
+type Passed = Sent | undefined
 
 /**
  * The path of a request: admission → route → modules → upstream → response steps of the modules that ran, in reverse →
@@ -88,25 +93,23 @@ export class Pipeline {
     this.#parts = parts
   }
 
-  /**
-   * Serves one exchange; undefined when it has ended at once. `results`: what `on_tcp_connect` published for its connection.
-   * Never rejects.
-   */
-  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> | undefined {
-    return this.#serve(exchange, entry, results, undefined)
+  /** Serves one exchange. `results`: what `on_tcp_connect` published for its connection. `onEnd`: called when it has ended. Never throws. */
+  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results'], onEnd?: () => void): void {
+    this.#serve(exchange, entry, results, undefined, onEnd)
   }
 
-  /** Serves a request of a policy to an internal entry. `entry`: the listener of the client on whose behalf it is. Never rejects. */
-  async serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
-    await this.#serve(exchange, entry, undefined, place)
+  /** Serves a request of a policy to an internal entry, until it has ended. `entry`: the listener of the client on whose behalf it is. Never rejects. */
+  serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
+    return new Promise((resolve) => this.#serve(exchange, entry, undefined, place, resolve))
   }
 
   #serve(
     exchange: Exchange,
     entry: EntryFacts,
     results: Flow['results'],
-    inside: InternalPlace | undefined
-  ): Promise<void> | undefined {
+    inside: InternalPlace | undefined,
+    onEnd: (() => void) | undefined
+  ): void {
     const { holder, clock, metrics } = this.#parts
     const context: RequestContext = {
       exchange,
@@ -126,26 +129,34 @@ export class Pipeline {
       reusedConnection: undefined,
       tries: undefined,
       observed: false,
-      hsts: undefined
+      hsts: undefined,
+      onEnd
     }
     metrics.inFlight.inc()
-    let sent: Sent | Promise<Sent>
+    let passed: Passed | Promise<Passed>
     try {
-      sent = this.#pass(context, entry, results)
-      if (!(sent instanceof Promise)) this.#ended(context, sent)
+      passed = this.#pass(context, entry, results)
     } catch (error) {
-      return this.#crashed(context, error)
+      void this.#crashed(context, error)
+      return
     }
-    if (sent instanceof Promise) return this.#wait(context, sent)
-    this.#over(context)
-    return undefined
+    this.#settle(context, passed)
   }
 
-  async #wait(context: RequestContext, sent: Promise<Sent>): Promise<void> {
+  /** Ends an exchange whose response has gone over the wire, or once it has. */
+  #settle(context: RequestContext, passed: Passed | Promise<Passed>): void {
+    if (passed instanceof Promise) {
+      passed.then(
+        (sent) => this.#settle(context, sent),
+        (error: unknown) => this.#crashed(context, error)
+      )
+      return
+    }
+    if (passed === undefined) return
     try {
-      this.#ended(context, await sent)
+      this.#ended(context, passed)
     } catch (error) {
-      await this.#crashed(context, error)
+      void this.#crashed(context, error)
       return
     }
     this.#over(context)
@@ -156,18 +167,21 @@ export class Pipeline {
     try {
       this.#parts.log.error({ err: error, connection: connection.id }, 'an exchange failed inside the proxy')
       this.#ended(context, await this.#refuse(context, requestErrors.internal))
+    } catch {
+      context.exchange.close('reset')
     } finally {
       this.#over(context)
     }
   }
 
-  #over({ flow }: RequestContext): void {
+  #over({ flow, onEnd }: RequestContext): void {
     this.#parts.metrics.inFlight.dec()
     flow?.end()
+    onEnd?.()
   }
 
   /** The steps up to the first that waits run at once. */
-  #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Sent | Promise<Sent> {
+  #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Passed | Promise<Passed> {
     const { exchange, snapshot, inside } = context
     const { admission, observers, tracer } = this.#parts
     const asked = admission.target(exchange)
@@ -212,7 +226,7 @@ export class Pipeline {
     context: RequestContext,
     flow: AdmittedFlow,
     step: Verdict | undefined | Promise<Verdict | undefined>
-  ): Sent | Promise<Sent> {
+  ): Passed | Promise<Passed> {
     let verdict = step
     while (!(verdict instanceof Promise) && verdict?.kind === 'forward') {
       const refusal = lead(context, flow, verdict)
@@ -228,23 +242,32 @@ export class Pipeline {
     if (flow.reservedPath !== undefined) return this.#answer(context, flow, refusedWith(requestErrors.route))
     // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
     dropLoginCookies(flow.request.headers)
-    return this.#forward(context, flow)
+    this.#forward(context, flow)
+    return undefined
   }
 
-  #forward(context: RequestContext, flow: AdmittedFlow): Sent | Promise<Sent> {
+  #forward(context: RequestContext, flow: AdmittedFlow): void {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder, observers } = this.#parts
     if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
     if (context.observed) observers.forwards(flow, route?.upstream)
-    const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
-    // An async function would cost each request one more promise.
-    const driven = (step: ForwardingStep): Sent | Promise<Sent> => {
-      if (step instanceof Promise) return step.then((answer) => driven(forwarding.answered(answer)))
-      flow.response = step.response
+    forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries, {
+      forwarded: (forwarded) => this.#forwarded(context, flow, forwarded),
+      crashed: (error) => void this.#crashed(context, error)
+    })
+  }
+
+  #forwarded(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): void {
+    let sent: Sent | Promise<Sent>
+    try {
+      flow.response = forwarded.response
       flow.forwarded()
-      return this.#answer(context, flow, step)
+      sent = this.#answer(context, flow, forwarded)
+    } catch (error) {
+      void this.#crashed(context, error)
+      return
     }
-    return driven(forwarding.start())
+    this.#settle(context, sent)
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */
@@ -263,7 +286,7 @@ export class Pipeline {
     context.upstreamDuration = forwarded.duration
     context.reusedConnection = forwarded.reusedConnection
     if (context.exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
-    addFields(flow, context.hsts)
+    addFields(forwarded.response, flow.responseFields, context.hsts)
     const replaced = responseSteps(context, flow)
     return replaced === undefined
       ? this.#leave(context, flow, forwarded)
@@ -284,7 +307,7 @@ export class Pipeline {
       if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
       if (replaced.kind === 'close') return this.#close(context, replaced.how)
       flow.response = responseOf(replaced)
-      addFields(flow, context.hsts)
+      addFields(flow.response, flow.responseFields, context.hsts)
       // The modules before the one that put an answer of its own in place see that answer.
       const next = responseSteps(context, flow)
       replaced = next instanceof Promise ? await next : next
@@ -314,7 +337,7 @@ export class Pipeline {
     context.code = answer.code
     const response = failureResponse(answer)
     if (context.flow !== undefined) nameTo(response, context.flow)
-    addTo(response, context.flow?.responseFields, context.hsts)
+    addFields(response, context.flow?.responseFields, context.hsts)
     const own = isGrpc(context.exchange.request.headers) ? grpcRefusal(response) : response
     return send(context.exchange, own, answer.close)
   }
@@ -369,32 +392,4 @@ export class Pipeline {
 /** What is internal is reached through policies alone. */
 function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
   return isInternal(host) ? undefined : snapshot.edgeAt(host, publicPort, port)
-}
-
-function refusedWith(answer: FailureAnswer): Forwarded {
-  return { response: failureResponse(answer), duration: undefined }
-}
-
-function splice(
-  exchange: Exchange,
-  { status, reason, headers }: FlowResponse,
-  pipe: NonNullable<Forwarded['pipe']>
-): Sent | Promise<Sent> {
-  return exchange.splice({ status, reason, headers: headers.list }, pipe)
-}
-
-function addFields({ response, responseFields }: AdmittedFlow, hsts: string | undefined): void {
-  if (response !== undefined) addTo(response, responseFields, hsts)
-}
-
-function addTo({ headers }: FlowResponse, fields: readonly string[] | undefined, hsts: string | undefined): void {
-  // In place of the upstream's: browsers read the first one alone (RFC 6797 8.1).
-  if (hsts !== undefined) headers.set('Strict-Transport-Security', hsts)
-  if (fields === undefined) return
-  for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
-}
-
-function release({ response, pipe }: Forwarded): void {
-  discard(response)
-  pipe?.destroy('client-gone')
 }

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { FailureAnswer } from '../flow/error-codes.js'
-import type { Exchange, Outgoing, Sent } from '../flow/exchange.js'
+import type { BytePipe, Exchange, Outgoing, Sent } from '../flow/exchange.js'
 import { type Flow, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields } from '../flow/headers.js'
 import { TRACE_ID } from '../flow/trace.js'
@@ -44,6 +44,27 @@ export function nameTo({ headers }: FlowResponse, { requestId, trace }: Flow): v
 export function send(exchange: Exchange, response: FlowResponse, close = false): Sent | Promise<Sent> {
   const head = { status: response.status, reason: response.reason, headers: response.headers.list, close }
   return exchange.respond(head, transformed(response), response.trailers)
+}
+
+/** Adds fields, name and value by turns, and Strict-Transport-Security. */
+export function addFields(
+  { headers }: FlowResponse,
+  fields: readonly string[] | undefined,
+  hsts: string | undefined
+): void {
+  // In place of the upstream's: browsers read the first one alone (RFC 6797 8.1).
+  if (hsts !== undefined) headers.set('Strict-Transport-Security', hsts)
+  if (fields === undefined) return
+  for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
+}
+
+/** Sends the head of a response that switches protocols, and joins its pipe to the client's. */
+export function splice(
+  exchange: Exchange,
+  { status, reason, headers }: FlowResponse,
+  pipe: BytePipe
+): Sent | Promise<Sent> {
+  return exchange.splice({ status, reason, headers: headers.list }, pipe)
 }
 
 function transformed({ body, transforms }: FlowResponse): Outgoing {

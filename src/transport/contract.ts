@@ -251,10 +251,23 @@ export interface UpstreamKeys {
 
 /** Carries exchanges to upstreams and keeps the connections to them. */
 export interface ClientTransport {
-  /** Never rejects: every way to fail is an `Answer`. */
-  forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions): Promise<Answer>
+  /**
+   * Calls `answered` once, after it has returned: every way to fail is an `Answer`. What came with the head of a response has been
+   * read by then. `answered` must not throw.
+   */
+  forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions, answered: (answer: Answer) => void): void
   /** Stop reusing upstream connections whose key is not in `keys`; those in use finish. */
   retainUpstreams(keys: UpstreamKeys): void
   /** End idle upstream connections. */
   close(): void
+}
+
+/** `forward` for one who awaits the answer. Never rejects. */
+export function forwardTo(
+  transport: Pick<ClientTransport, 'forward'>,
+  exchange: Exchange,
+  dialer: Dialer,
+  options: ForwardOptions
+): Promise<Answer> {
+  return new Promise((resolve) => transport.forward(exchange, dialer, options, resolve))
 }

@@ -6,13 +6,13 @@ import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { Admission, type AdmittedFlow } from '../proxy/admission.js'
 import type { ClientAddress } from '../proxy/client-address.js'
-import { type Forwarded, fixedResponse } from '../proxy/forwarder.js'
+import { type Forwarded, fixedResponse, refusedWith } from '../proxy/forwarder.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { InternalExchange } from '../proxy/internal-exchange.js'
 import { PipelineRequests } from '../proxy/internal-requests.js'
 import { Observers } from '../proxy/observers.js'
 import { Pipeline } from '../proxy/pipeline.js'
-import { failureResponse, localResponse } from '../proxy/response.js'
+import { localResponse } from '../proxy/response.js'
 import { absence } from '../proxy/upstreams.js'
 import { AddressFilter } from '../runtime/address-filter.js'
 import { asKind } from '../runtime/plan-changes.js'
@@ -101,10 +101,7 @@ export class Lab {
         }
       }),
       forwarder: {
-        forwarding: (_exchange, flow, units, key) => ({
-          start: () => this.#answer(flow, units, key),
-          answered: () => this.#answer(flow, units, key)
-        })
+        forward: (_exchange, flow, units, key, _tries, user) => user.forwarded(this.#answer(flow, units, key))
       },
       observers,
       clock,
@@ -161,7 +158,8 @@ export class Lab {
     this.#sent = undefined
     const exchange = new InternalExchange(connection, head, body, MOST_ANSWER, clock)
     const admitted = this.#connect(exchange, entry, recorder)
-    if (admitted.refused === undefined) await this.#pipeline.serve(exchange, entry, admitted.results)
+    if (admitted.refused === undefined)
+      await new Promise<void>((resolve) => this.#pipeline.serve(exchange, entry, admitted.results, resolve))
     const gathered = admitted.refused === undefined ? await exchange.answer : undefined
     const explanation = explanationOf({
       at: clock.wall(),
@@ -201,7 +199,7 @@ export class Lab {
     const { request } = flow as AdmittedFlow
     const unit = key === undefined ? undefined : units.upstream(key)
     if (key === undefined || unit === undefined) {
-      return { response: failureResponse(absence(units, key)), duration: undefined }
+      return refusedWith(absence(units, key))
     }
     if (flow.depth === 0)
       this.#sent = {

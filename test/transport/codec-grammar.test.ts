@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import t from 'tap'
+import { forwardTo } from '../../src/transport/contract.js'
 import { BodyReader } from '../../src/transport/http1/body-reader.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
 import { HeadReader } from '../../src/transport/http1/head-reader.js'
@@ -205,7 +206,7 @@ t.test('through sockets: nothing crashes or hangs, and the upstream sees what th
           if (!/^(connection|upgrade|te|host)$/i.test(name)) kept.push(name, request.headers[i + 1] as string)
         }
         const head = { ...request, headers: kept }
-        const answer = await back.forward(exchange, dialer, { head, body: request.body, ...timeouts })
+        const answer = await forwardTo(back, exchange, dialer, { head, body: request.body, ...timeouts })
         if (answer.kind === 'response') await exchange.respond(answer.head, answer.body)
         else await exchange.respond({ status: 502, headers: [] })
       }

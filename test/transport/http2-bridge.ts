@@ -1,7 +1,13 @@
 import type { Test } from 'tap'
 import type { Exchange, Outgoing } from '../../src/flow/exchange.js'
 import { systemClock } from '../../src/lib/clock.js'
-import type { ClientTransport, Dialer, ForwardOptions, Listening } from '../../src/transport/contract.js'
+import {
+  type ClientTransport,
+  type Dialer,
+  type ForwardOptions,
+  forwardTo,
+  type Listening
+} from '../../src/transport/contract.js'
 import { tcpDialer } from '../../src/transport/dialers.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
 import { codecServerTransport } from '../../src/transport/http1/server.js'
@@ -49,16 +55,20 @@ export class Http2Bridge {
   /** `back`, with HTTP/2 by prior knowledge between it and the upstreams of its dialers. */
   before(back: ClientTransport): ClientTransport {
     return {
-      forward: async (exchange, dialer, options) => {
+      forward: (exchange, dialer, options, answered) => {
         this.#dialers.set(dialer.key, dialer)
         const { port = 0 } = this.#listening?.address ?? {}
         const head = { ...options.head, headers: [...options.head.headers, TO, dialer.key] }
         const over = tcpDialer({ host: '127.0.0.1', port, http2: true })
-        const answer = await back.forward(exchange, over, { ...options, head })
-        if (answer.kind !== 'response' || answer.head.status !== FAILED) return answer
-        answer.body.discard()
-        const at = answer.head.headers.indexOf(WHY)
-        return { kind: 'failed', ...JSON.parse(answer.head.headers[at + 1] ?? '{}') }
+        back.forward(exchange, over, { ...options, head }, (answer) => {
+          if (answer.kind !== 'response' || answer.head.status !== FAILED) {
+            answered(answer)
+            return
+          }
+          answer.body.discard()
+          const at = answer.head.headers.indexOf(WHY)
+          answered({ kind: 'failed', ...JSON.parse(answer.head.headers[at + 1] ?? '{}') })
+        })
       },
       retainUpstreams: (keys) => {
         back.retainUpstreams(keys)
@@ -88,7 +98,7 @@ export class Http2Bridge {
       idleTimeout: 0,
       onInform: (head) => exchange.inform(head)
     }
-    const answer = await this.#back.forward(exchange, dialer, options)
+    const answer = await forwardTo(this.#back, exchange, dialer, options)
     if (answer.kind === 'response') await exchange.respond(answer.head, answer.body)
     else if (answer.kind === 'switched') await exchange.splice(answer.head, answer.pipe)
     else {

@@ -10,6 +10,7 @@ import {
 import { createServer as createHttps } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { forwardTo } from '../../src/transport/contract.js'
 import { tlsDialer } from '../../src/transport/dialers.js'
 import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { byVersion, http2Back } from '../../src/transport/http2/client.js'
@@ -423,7 +424,7 @@ t.test('over TLS the server has to choose HTTP/2', async (t) => {
       async exchange(exchange, { back }) {
         const { request } = exchange
         const times = { connectTimeout: 0, responseTimeout: 0, idleTimeout: 0 }
-        const answer = await back.forward(exchange, dialer, { head: request, body: request.body, ...times })
+        const answer = await forwardTo(back, exchange, dialer, { head: request, body: request.body, ...times })
         if (answer.kind === 'response') await exchange.respond({ status: 200, headers: [] }, answer.body)
         else
           await exchange.respond({
@@ -441,16 +442,16 @@ t.test('over TLS the server has to choose HTTP/2', async (t) => {
 t.test('the version follows the dialer', async (t) => {
   const asked: string[] = []
   const stub = (name: string) => ({
-    forward: async () => {
+    forward: () => {
       asked.push(name)
-      return { kind: 'failed', failure: 'internal', retry: 'never', detail: '' } as const
     },
     retainUpstreams: () => undefined,
     close: () => undefined
   })
   const back = byVersion(stub('1.1'), stub('2'))
   const dialer = { key: 'k', reusable: true, open: () => Promise.reject(new Error('not dialled')) }
-  await back.forward({} as never, dialer, {} as never)
-  await back.forward({} as never, { ...dialer, http2: true }, {} as never)
+  const ignored = () => undefined
+  back.forward({} as never, dialer, {} as never, ignored)
+  back.forward({} as never, { ...dialer, http2: true }, {} as never, ignored)
   t.same(asked, ['1.1', '2'])
 })

@@ -96,8 +96,8 @@ const engines: Readonly<Record<string, (agent: string) => Make>> = {
 
 function led(back: ClientTransport, agent: string): ClientTransport {
   return {
-    forward: (exchange, _direct, options) =>
-      back.forward(exchange, labelDialer(server.registry, { agent }, 'http'), options),
+    forward: (exchange, _direct, options, answered) =>
+      back.forward(exchange, labelDialer(server.registry, { agent }, 'http'), options, answered),
     retainUpstreams: (keys) => back.retainUpstreams(keys),
     close: () => back.close()
   }

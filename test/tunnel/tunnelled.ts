@@ -28,11 +28,12 @@ export class TunnelledUpstreams {
    */
   through(back: ClientTransport, again: boolean): ClientTransport {
     return {
-      forward: async (exchange, dialer, options) => {
-        const answer = await back.forward(exchange, this.#dialer(dialer), options)
-        const repeat = again && answer.kind === 'failed' && answer.retry !== 'never' && options.head.method === 'GET'
-        return repeat ? back.forward(exchange, this.#dialer(dialer), options) : answer
-      },
+      forward: (exchange, dialer, options, answered) =>
+        back.forward(exchange, this.#dialer(dialer), options, (answer) => {
+          const repeat = again && answer.kind === 'failed' && answer.retry !== 'never' && options.head.method === 'GET'
+          if (repeat) back.forward(exchange, this.#dialer(dialer), options, answered)
+          else answered(answer)
+        }),
       retainUpstreams: (keys) => back.retainUpstreams(keys),
       close: () => back.close()
     }

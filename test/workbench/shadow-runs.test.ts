@@ -85,10 +85,10 @@ function stand(text: string) {
       tls: { misdirected: () => false }
     }),
     forwarder: {
-      forwarding: () => ({
-        start: () => new Promise<never>((resolve) => answers.push(() => resolve(undefined as never))),
-        answered: () => ({ response: { ...localResponse(200, ['x-from', 'upstream']), local: false }, duration: 1 })
-      })
+      forward: (_exchange, _flow, _units, _key, _tries, user) => {
+        const response = { ...localResponse(200, ['x-from', 'upstream']), local: false }
+        answers.push(() => user.forwarded({ response, duration: 1 }))
+      }
     },
     observers,
     clock,
@@ -125,7 +125,7 @@ function stand(text: string) {
       1_024,
       clock
     )
-    const served = Promise.resolve(pipeline.serve(exchange, entry, undefined))
+    const served = new Promise<void>((resolve) => pipeline.serve(exchange, entry, undefined, resolve))
     return { exchange, served }
   }
   return { clock, answers, shadows, observers, send, compiled, holder }

@@ -323,10 +323,10 @@ export function httpProxyBack({ clock }: { clock: Clock }): ClientTransport {
   const pool = new UpstreamPool()
   const parts: Parts = { clock, pool, deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD), request: requester() }
   return {
-    forward(exchange, dialer, options) {
+    forward(exchange, dialer, options, answered) {
       const forwarding = new HttpProxyForwarding(parts, exchange, dialer, options)
       forwarding.start()
-      return forwarding.answer
+      void forwarding.answer.then(answered)
     },
     retainUpstreams: (keys) => pool.retain(keys),
     close: () => pool.close()

@@ -21,13 +21,16 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   readonly #exchange: Exchange
   readonly #dialer: Dialer
   readonly #options: ForwardOptions
-  readonly #resolve: (answer: Answer) => void
+  readonly #onAnswer: (answer: Answer) => void
   #connection: UpstreamConnection | undefined = undefined
+  /** Its head has been read, and the rest of what came with it has not. */
+  #answer: Answer | undefined = undefined
   #body: CodecBody | undefined = undefined
   #phase: 'dialling' | 'continuing' | 'waiting' | 'answered' | 'over' = 'dialling'
   #head = ''
   #since: number
   #interim = 0
+  #started = false
   #sent = false
   #writtenBefore = 0
   #moved = -1
@@ -38,13 +41,13 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     exchange: Exchange,
     dialer: Dialer,
     options: ForwardOptions,
-    resolve: (answer: Answer) => void
+    onAnswer: (answer: Answer) => void
   ) {
     this.#host = host
     this.#exchange = exchange
     this.#dialer = dialer
     this.#options = options
-    this.#resolve = resolve
+    this.#onAnswer = onAnswer
     this.#since = host.pool.clock.monotonic()
   }
 
@@ -53,6 +56,11 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   }
 
   start(): void {
+    this.#begin()
+    this.#started = true
+  }
+
+  #begin(): void {
     const exchange = this.#exchange
     if (exchange.signal.aborted !== undefined) {
       this.aborted(exchange.signal.aborted)
@@ -94,7 +102,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     this.#body = body
     // Makes the next deadline check begin the time of the body.
     this.#moved = -1
-    this.#resolve({ kind: 'response', head, body, reusedConnection: connection.reused })
+    this.#answer = { kind: 'response', head, body, reusedConnection: connection.reused }
   }
 
   switched(head: ResponseHead): void {
@@ -104,7 +112,16 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
       return
     }
     this.#leave()
-    this.#resolve({ kind: 'switched', head, pipe: new StreamPipe(connection.release()) })
+    this.#answer = { kind: 'switched', head, pipe: new StreamPipe(connection.release()) }
+  }
+
+  headTaken(): void {
+    const answer = this.#answer
+    this.#answer = undefined
+    if (answer === undefined) return
+    if (this.#started) this.#onAnswer(answer)
+    // A pipe in this process may bring it while the request is being written.
+    else queueMicrotask(() => this.#onAnswer(answer))
   }
 
   sent(why: Failure | undefined): void {
@@ -225,7 +242,8 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     this.#leave()
     // A complete answer may be on its way to the client still; its connection serves others then.
     if (!answered || this.#body?.complete !== true || this.#body.untaken) this.#connection?.destroy()
-    if (!answered) this.#resolve({ kind: 'failed', failure, retry, detail })
+    // The exchange may be ending just now, or its connection being read.
+    if (!answered) queueMicrotask(() => this.#onAnswer({ kind: 'failed', failure, retry, detail }))
   }
 
   #leave(): void {
@@ -251,10 +269,8 @@ export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostI
     deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD)
   }
   return {
-    forward: (exchange, dialer, options) =>
-      new Promise<Answer>((resolve) => {
-        new Http1Forwarding(host, exchange, dialer, options, resolve).start()
-      }),
+    forward: (exchange, dialer, options, answered) =>
+      new Http1Forwarding(host, exchange, dialer, options, answered).start(),
     retainUpstreams: (keys) => pool.retain(keys),
     close: () => pool.close()
   }

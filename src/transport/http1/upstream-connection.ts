@@ -30,6 +30,8 @@ export interface UpstreamUser {
   /** A final head; its body follows. */
   answered(head: ResponseHead, body: CodecBody): void
   switched(head: ResponseHead): void
+  /** What came together with the end of a head, or with a part of one, has been read. */
+  headTaken(): void
   /** The request has been written to its end, or its body broke. */
   sent(why: Failure | undefined): void
   /** The connection ended, or what came is no answer. `begun`: bytes of an answer had come. */
@@ -112,6 +114,13 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
 
   received(chunk: Buffer, length: number): void {
     this.bytesRead += length
+    const user = this.#reading === 'head' ? this.#user : undefined
+    this.#read(chunk, length)
+    // From here on the connection may serve the next request.
+    user?.headTaken()
+  }
+
+  #read(chunk: Buffer, length: number): void {
     if (this.#state === 'idle') this.destroy()
     // Bytes that crossed the request, such as the 408 of a server that has had enough, would be taken for its answer.
     else if (this.reused && !this.#begun && this.#state === 'busy' && this.wire.unsent === this.writer.carried)

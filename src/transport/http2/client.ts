@@ -17,10 +17,13 @@ export function http2Back({ clock }: { clock: Clock }): ClientTransport {
   }
   const pool = new ClientPool(host)
   return {
-    forward: (exchange, dialer, options) =>
-      new Promise<Answer>((resolve) => {
+    forward(exchange, dialer, options, answered) {
+      // A frame is read to its end before what it brings is acted on.
+      const answer = new Promise<Answer>((resolve) => {
         new Http2Forwarding(host, exchange, options, resolve).start(pool, dialer)
-      }),
+      })
+      void answer.then(answered)
+    },
     retainUpstreams: (keys) => pool.retain(keys),
     close: () => pool.close()
   }
@@ -29,7 +32,10 @@ export function http2Back({ clock }: { clock: Clock }): ClientTransport {
 /** Takes `http2` for the dialers that ask for it, and `back` for all others. */
 export function byVersion(back: ClientTransport, http2: ClientTransport): ClientTransport {
   return {
-    forward: (exchange, dialer, options) => (dialer.http2 === true ? http2 : back).forward(exchange, dialer, options),
+    forward(exchange, dialer, options, answered) {
+      const transport = dialer.http2 === true ? http2 : back
+      transport.forward(exchange, dialer, options, answered)
+    },
     retainUpstreams(keys) {
       back.retainUpstreams(keys)
       http2.retainUpstreams(keys)

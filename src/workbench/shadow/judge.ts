@@ -6,7 +6,7 @@ import { unmapIpv4 } from '../../lib/ip.js'
 import type { Place } from '../../lib/positions.js'
 import { Admission, type AdmittedFlow } from '../../proxy/admission.js'
 import type { ClientAddress } from '../../proxy/client-address.js'
-import { type Forwarded, type Forwards, fixedResponse } from '../../proxy/forwarder.js'
+import { type Forwarded, type ForwardingUser, fixedResponse } from '../../proxy/forwarder.js'
 import { HeaderKinds } from '../../proxy/header-sanitizing.js'
 import { PipelineRequests } from '../../proxy/internal-requests.js'
 import { Observers } from '../../proxy/observers.js'
@@ -84,7 +84,8 @@ export class Judge {
         }
       }),
       forwarder: {
-        forwarding: (exchange, flow, _units, key) => this.#forwarding(exchange as TrialExchange, flow, key)
+        forward: (exchange, flow, _units, key, _tries, user) =>
+          this.#forward(exchange as TrialExchange, flow, key, user)
       },
       observers,
       clock: this.clock,
@@ -111,7 +112,7 @@ export class Judge {
       this.#trials.set(exchange.request, trial)
       const results = this.#connect(trial)
       if (trial.outcome !== undefined) return this.#done(trial)
-      void this.#pipeline.serve(exchange, trial.live.entry, results)
+      this.#pipeline.serve(exchange, trial.live.entry, results)
     })
   }
 
@@ -187,31 +188,22 @@ export class Judge {
     return new TrialExplainer(this, trial)
   }
 
-  #forwarding(
-    { trial }: TrialExchange,
-    flow: AdmittedFlow,
-    upstream: string | undefined
-  ): ReturnType<Forwards['forwarding']> {
+  #forward({ trial }: TrialExchange, flow: AdmittedFlow, upstream: string | undefined, user: ForwardingUser): void {
     const { live } = trial
     const { method, target, headers } = flow.request
     trial.sent = { upstream, method, uri: target.uri, headers: headers.list }
-    return {
-      start: () => {
-        const answer = this.#answer(trial)
-        if (answer !== undefined) return this.#forwarded(trial, answer)
-        if (live.outcome !== undefined) throw this.#ends(trial)
-        this.rests(trial)
-        trial.state = 'waits'
-        return new Promise<never>((resolve, reject) => {
-          trial.goOn = () => {
-            const late = this.#answer(trial)
-            if (late === undefined) reject(this.#ends(trial))
-            else resolve(late as never)
-          }
-        })
-      },
-      answered: (answer) => this.#forwarded(trial, answer as unknown as FlowResponse)
+    const goOn = (answer: FlowResponse | undefined) => {
+      if (answer === undefined) user.crashed(this.#ends(trial))
+      else user.forwarded(this.#forwarded(trial, answer))
     }
+    const answer = this.#answer(trial)
+    if (answer !== undefined || live.outcome !== undefined) {
+      goOn(answer)
+      return
+    }
+    this.rests(trial)
+    trial.state = 'waits'
+    trial.goOn = () => goOn(this.#answer(trial))
   }
 
   /** What the upstream of a candidate answers, where that is known: the same upstream was asked for the same, or it is a fixed answer. */

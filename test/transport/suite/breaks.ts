@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { forwardTo } from '../../../src/transport/contract.js'
 import { Pouring } from '../../helpers/pouring.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
@@ -63,7 +64,7 @@ export function breaks(t: Test, make: Make): void {
             return new Promise<never>(() => undefined)
           }
         }
-        const answer = await bench.back.forward(exchange, dialer, {
+        const answer = await forwardTo(bench.back, exchange, dialer, {
           head: exchange.request,
           body: exchange.request.body,
           connectTimeout: 0,

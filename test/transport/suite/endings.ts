@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type { Test } from 'tap'
-import type { Dialer } from '../../../src/transport/contract.js'
+import { type Dialer, forwardTo } from '../../../src/transport/contract.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { type Bench, bench, eventually, GET, type Make, OK, record } from './harness.js'
@@ -96,7 +96,7 @@ export function endings(t: Test, make: Make): void {
           ? {}
           : {
               async exchange(exchange, bench) {
-                const answer = await bench.back.forward(exchange, loopback(bench), {
+                const answer = await forwardTo(bench.back, exchange, loopback(bench), {
                   head: exchange.request,
                   body: undefined,
                   connectTimeout: 0,
@@ -242,7 +242,7 @@ export function endings(t: Test, make: Make): void {
     const { client } = await bench(t, make, {
       script: (peer) => peer.send(OK),
       async exchange(exchange, bench) {
-        const answer = await bench.back.forward(exchange, loopback(bench, true), {
+        const answer = await forwardTo(bench.back, exchange, loopback(bench, true), {
           head: exchange.request,
           body: undefined,
           connectTimeout: 0,

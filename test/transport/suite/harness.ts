@@ -5,13 +5,14 @@ import { connect as connectTls, createSecureContext, type TLSSocket } from 'node
 import type { Test } from 'tap'
 import type { ConnectionFacts, Exchange, ResponseHead, Sent } from '../../../src/flow/exchange.js'
 import type { Clock } from '../../../src/lib/clock.js'
-import type {
-  ClientTransport,
-  Dialer,
-  Handler,
-  Listening,
-  ListenLimits,
-  ServerTransport
+import {
+  type ClientTransport,
+  type Dialer,
+  forwardTo,
+  type Handler,
+  type Listening,
+  type ListenLimits,
+  type ServerTransport
 } from '../../../src/transport/contract.js'
 import { tcpDialer, tlsDialer } from '../../../src/transport/dialers.js'
 import { resetBelow } from '../../../src/transport/pipes.js'
@@ -80,10 +81,28 @@ const LIMITS: ListenLimits = {
   connections: 0
 }
 
+/** Each test sees that an answer comes once, and after `forward` has returned. */
+function strict(t: Test, back: ClientTransport): ClientTransport {
+  return {
+    forward(exchange, dialer, options, answered) {
+      let due = false
+      back.forward(exchange, dialer, options, (answer) => {
+        if (!due) t.fail('an answer comes once, and after forward has returned')
+        due = false
+        answered(answer)
+      })
+      due = true
+    },
+    retainUpstreams: (keys) => back.retainUpstreams(keys),
+    close: () => back.close()
+  }
+}
+
 /** A front and a back joined by a handler that passes everything through, on free ports. */
 export async function bench(t: Test, make: Make, options: BenchOptions = {}): Promise<Bench> {
   const clock = new ManualClock()
-  const { front, back, secure, h2 } = make({ clock })
+  const { front, back: made, secure, h2 } = make({ clock })
+  const back = strict(t, made)
   const identity = secure ?? h2
   const upstream = await RawUpstream.start(t, (peer) => scripted(peer, options.script), secure)
   const clients: RawPeer[] = []
@@ -184,7 +203,7 @@ export async function pass(
   options: BenchOptions = {},
   dialer = bench.dialer(options.port)
 ): Promise<void> {
-  const answer = await bench.back.forward(exchange, dialer, {
+  const answer = await forwardTo(bench.back, exchange, dialer, {
     head: { ...exchange.request, headers: withoutHopByHop(exchange.request.headers) },
     body: exchange.request.body,
     connectTimeout: options.timeouts?.connect ?? 0,

@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { forwardTo } from '../../../src/transport/contract.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { bench, GET, type Make, OK, pass, record } from './harness.js'
@@ -402,5 +403,5 @@ async function respondDoubled(
 function forward(exchange: Parameters<typeof pass>[0], bench: Parameters<typeof pass>[1], idleTimeout: number) {
   const dialer = bench.dialer()
   const options = { head: exchange.request, body: undefined, connectTimeout: 0, responseTimeout: 0, idleTimeout }
-  return bench.back.forward(exchange, dialer, options)
+  return forwardTo(bench.back, exchange, dialer, options)
 }
