@@ -2,7 +2,7 @@ import { createExpressions } from '../expression/expressions.js'
 import { BodyBuffers } from '../flow/body-buffers.js'
 import { closeConnection } from '../flow/verdict.js'
 import { systemClock } from '../lib/clock.js'
-import type { Geo } from '../lib/geo.js'
+import { type Geo, SHIPPED } from '../lib/geo.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { type Action, resultsOf } from '../policy/action.js'
@@ -56,7 +56,8 @@ export const unobserved: Pick<BaseServices, 'meter' | 'log'> = {
 
 /** Facts of the database that is installed with the program, without reading its megabytes. */
 const geo: Geo = {
-  covers: { country: true, city: false, as: false },
+  covers: SHIPPED,
+  prepare: () => undefined,
   lookup: () => {
     throw new TypeError('a document that is only checked looks up no address')
   }

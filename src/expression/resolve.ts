@@ -164,6 +164,7 @@ class Resolver {
       const message = `${variable.path} needs ${variable.missing}, which is not configured: it is always empty`
       this.#report('DATA_UNAVAILABLE', message, node, 'warning')
     }
+    variable.prepare?.()
     this.variables.add(variable.path)
     this.#engine.becomeLeaf(node, 'variable', variable, engineType(variable.type))
   }

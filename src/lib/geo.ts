@@ -1,4 +1,5 @@
-import { readFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { access, constants, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { LRUCache } from 'lru-cache'
@@ -37,6 +38,8 @@ interface GeoRecord {
 export interface Geo {
   /** Which kinds of facts the database has at all. */
   readonly covers: { readonly country: boolean; readonly city: boolean; readonly as: boolean }
+  /** Reads what `lookup` needs, unless it is in memory. Called for an expression that will look up addresses, so that no request waits. */
+  prepare(): void
   /** Facts about an address, IPv4-mapped forms unmapped first; the empty record when there are none. */
   lookup(address: string): GeoRecord
 }
@@ -58,23 +61,52 @@ const NOWHERE: Place = {
 const NOTHING: GeoRecord = { location: NOWHERE, registered: NOWHERE, asNumber: 0, asOrganization: '' }
 
 /** No database: every fact is empty. */
-export const noGeo: Geo = { covers: { country: false, city: false, as: false }, lookup: () => NOTHING }
+export const noGeo: Geo = {
+  covers: { country: false, city: false, as: false },
+  prepare: () => undefined,
+  lookup: () => NOTHING
+}
+
+/** What the database that is shipped has. */
+export const SHIPPED: Geo['covers'] = { country: true, city: false, as: false }
 
 /**
  * Opens an MMDB file, by default the country database that is shipped. Reads the layouts of MaxMind (GeoIP2 and
- * GeoLite2 Country, City, ASN) and of ip-location-db. Rejects when the file is missing or not a database.
+ * GeoLite2 Country, City, ASN) and of ip-location-db. Rejects when the file is missing, or a file that is named is not a database.
  */
 export async function openGeo(file?: string): Promise<Geo> {
-  if (file !== undefined) return await openFile(file)
-  shipped ??= openFile(shippedDatabase())
-  return await shipped
+  if (file !== undefined) return new MmdbGeo(new Reader<never>(await readFile(file)))
+  const database = shippedDatabase()
+  await access(database, constants.R_OK)
+  shipped ??= new ShippedGeo(database)
+  return shipped
 }
 
-/** Eight megabytes that never change: all of a process share them. */
-let shipped: Promise<Geo> | undefined
+/** It never changes: all of a thread share it. */
+let shipped: Geo | undefined
 
-async function openFile(file: string): Promise<Geo> {
-  return new MmdbGeo(new Reader<never>(await readFile(file)))
+/** Eight megabytes that few policies need: they are read for the first one that does. */
+class ShippedGeo implements Geo {
+  readonly covers = SHIPPED
+  readonly #file: string
+  #opened: Geo | undefined = undefined
+
+  constructor(file: string) {
+    this.#file = file
+  }
+
+  prepare(): void {
+    this.#open()
+  }
+
+  lookup(address: string): GeoRecord {
+    return this.#open().lookup(address)
+  }
+
+  #open(): Geo {
+    this.#opened ??= new MmdbGeo(new Reader<never>(readFileSync(this.#file)))
+    return this.#opened
+  }
 }
 
 function shippedDatabase(): string {
@@ -93,6 +125,8 @@ class MmdbGeo implements Geo {
     const city = /city|enterprise|precision/.test(kind)
     this.covers = { country: city || kind.includes('country'), city, as: /asn(?!-country)|isp|enterprise/.test(kind) }
   }
+
+  prepare(): void {}
 
   lookup(address: string): GeoRecord {
     const known = this.#known.get(address)

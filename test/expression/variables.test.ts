@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import t from 'tap'
 import { documentedVariables } from '../../src/expression/catalogue.js'
 import { EvaluationError } from '../../src/expression/expression.js'
@@ -303,6 +304,27 @@ t.test('the shipped database knows countries and says what it does not know', as
   t.match(expressions.expression('conn.geo.country_code', 'on_tcp_connect'), {
     warnings: [{ code: 'DATA_UNAVAILABLE' }]
   })
+})
+
+t.test('a database of addresses is read for the first expression that looks something up in it', async (t) => {
+  let prepared = 0
+  const covers = { country: true, city: false, as: false }
+  const language = sampleExpressions({ geo: { covers, prepare: () => prepared++, lookup: noGeo.lookup } })
+  language.expression("conn.client_ip == '192.0.2.1' && conn.geo.city == 'Paris'", 'on_tcp_connect')
+  t.equal(prepared, 0, 'an address by itself, and what the database does not have')
+  language.expression("conn.geo.country_code == 'CH'", 'on_tcp_connect')
+  t.equal(prepared, 1)
+  language.expression("conn.server_ip.geo.location.is_eu ? 'a' : 'b'", 'on_http_request')
+  t.equal(prepared, 2)
+})
+
+t.test('what is known of the shipped database before it is read is true', async (t) => {
+  const shipped = await openGeo()
+  const file = createRequire(import.meta.url).resolve(
+    '@ip-location-db/geo-whois-asn-country-mmdb/geo-whois-asn-country.mmdb'
+  )
+  t.same(shipped.covers, (await openGeo(file)).covers)
+  t.equal(await openGeo(), shipped)
 })
 
 t.test('user agents', async (t) => {

@@ -63,8 +63,8 @@ const COUNTRY_DATA = 'a country database (MMDB)'
 /** `conn.geo.*`: where the client is. */
 export function geoVariables(geo: Geo): readonly VariableDefinition[] {
   const place = (flow: Flow) => geo.lookup(flow.clientAddress).location
-  const city = missing(geo.covers.city, CITY_DATA)
-  const country = missing(geo.covers.country, COUNTRY_DATA)
+  const city = from(geo, 'city', CITY_DATA)
+  const country = from(geo, 'country', COUNTRY_DATA)
   return [
     { path: 'conn.geo.city', type: 'string', ...city, read: (flow) => place(flow).city },
     { path: 'conn.geo.country', type: 'string', ...country, read: (flow) => place(flow).country },
@@ -86,7 +86,7 @@ export function addressVariables(geo: Geo): readonly VariableDefinition[] {
 
 function intelligence(root: string, address: (flow: Flow) => string, geo: Geo): VariableDefinition[] {
   const record = (flow: Flow) => geo.lookup(address(flow))
-  const as = missing(geo.covers.as, 'an AS number database (MMDB)')
+  const as = from(geo, 'as', 'an AS number database (MMDB)')
   const lists = { missing: 'a source of address categories' }
   return [
     { path: `${root}.categories`, type: 'list<string>', ...lists, read: () => [] },
@@ -101,8 +101,8 @@ function intelligence(root: string, address: (flow: Flow) => string, geo: Geo): 
 
 /** The registered country is in no country-only database; it has no coordinates, post code or city radius. */
 function places(root: string, place: (flow: Flow) => Place, geo: Geo, registered: boolean): VariableDefinition[] {
-  const city = missing(geo.covers.city, CITY_DATA)
-  const country = registered ? city : missing(geo.covers.country, COUNTRY_DATA)
+  const city = from(geo, 'city', CITY_DATA)
+  const country = registered ? city : from(geo, 'country', COUNTRY_DATA)
   const both: VariableDefinition[] = [
     { path: `${root}.city`, type: 'string', ...city, read: (flow) => place(flow).city },
     { path: `${root}.continent`, type: 'string', ...city, read: (flow) => place(flow).continent },
@@ -123,8 +123,9 @@ function places(root: string, place: (flow: Flow) => Place, geo: Geo, registered
   ]
 }
 
-function missing(covered: boolean, data: string): { readonly missing?: string } {
-  return covered ? {} : { missing: data }
+/** Where a variable has its value from. */
+function from(geo: Geo, kind: keyof Geo['covers'], data: string): Pick<VariableDefinition, 'prepare' | 'missing'> {
+  return geo.covers[kind] ? { prepare: () => geo.prepare() } : { missing: data }
 }
 
 const agents = flowSlot<Derived<string, ReturnType<UserAgents['parse']>>>('req.user_agent')

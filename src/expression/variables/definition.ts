@@ -16,6 +16,8 @@ export interface VariableDefinition {
   readonly optional?: true
   /** The data behind it, when the product does not ship it: the variable is then always empty. */
   readonly missing?: string
+  /** Called when an expression that reads it is accepted: loads the data behind it, so that no request waits for them. */
+  readonly prepare?: () => void
   /** A map whose documented members are variables of their own: any other member is a mistake. */
   readonly closed?: true
   /** The value of an int whose value is always a safe integer, for comparisons: undefined when it is absent. */
