@@ -174,9 +174,13 @@ export class Pipeline {
     }
   }
 
-  #over({ flow, onEnd }: RequestContext): void {
+  #over({ exchange, flow, onEnd }: RequestContext): void {
     this.#parts.metrics.inFlight.dec()
-    flow?.end()
+    try {
+      flow?.end()
+    } catch (error) {
+      this.#parts.log.error({ err: error, connection: exchange.connection.id }, 'the end of an exchange failed')
+    }
     onEnd?.()
   }
 

@@ -1,32 +1,13 @@
 import t, { type Test } from 'tap'
-import { labExpressions, labServices } from '../../src/app/lab.js'
 import { RunningShadows } from '../../src/app/shadows.js'
 import { ChallengeTable } from '../../src/certificates/certificates.js'
-import { fileUnits } from '../../src/control/file-units.js'
 import type { ShadowSettings } from '../../src/control/shadow-runner.js'
-import type { Limiter } from '../../src/features/rate-limit/limiter/sliding-window.js'
-import { LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
-import { actions } from '../../src/features/registry.js'
 import { noGeo } from '../../src/lib/geo.js'
-import { Admission } from '../../src/proxy/admission.js'
-import { trustingProxies } from '../../src/proxy/client-address.js'
-import { HeaderKinds } from '../../src/proxy/header-sanitizing.js'
-import { InternalExchange } from '../../src/proxy/internal-exchange.js'
-import { Observers } from '../../src/proxy/observers.js'
-import { Pipeline } from '../../src/proxy/pipeline.js'
 import { localResponse } from '../../src/proxy/response.js'
-import { AddressFilter } from '../../src/runtime/address-filter.js'
-import { prepare } from '../../src/runtime/compile.js'
-import { PersistentState } from '../../src/runtime/persistent-state.js'
-import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
-import { TrafficEventSource } from '../../src/telemetry/event-fields.js'
-import { Metrics } from '../../src/telemetry/metrics.js'
-import { imaginedConnection, imaginedHead } from '../../src/workbench/imagined-exchange.js'
 import type { ShadowExample } from '../../src/workbench/shadow/tally.js'
-import { ManualClock } from '../helpers/clock.js'
+import { pipelineWith, SILENT } from '../helpers/pipeline.js'
 
 const nothing = () => undefined
-const SILENT = { info: nothing, warn: nothing, error: nothing }
 const SETTINGS: ShadowSettings = {
   name: null,
   share: 1,
@@ -36,69 +17,14 @@ const SETTINGS: ShadowSettings = {
   examples: 3
 }
 
-/** The pipeline of the product with upstreams that answer when the test says so, in a time of its own. */
+/** Upstreams answer when the test says so. */
 function stand(text: string) {
-  const clock = new ManualClock()
-  const observers = new Observers()
-  const limiter = new LimiterTable({ budgetBytes: 4 * 1024 * 1024, clock })
-  const metrics = new Metrics()
-  const holder = new SnapshotHolder(Snapshot.empty())
-  const forwarding = trustingProxies(undefined)
   const answers: (() => void)[] = []
-  const services = labServices(
-    { internal: { request: () => Promise.reject(new Error('no policy asks')) } },
-    {
-      clock,
-      expressions: labExpressions(clock, noGeo, Math.random),
-      rateLimitHeaders: 'none',
-      limits: limiter satisfies Limiter,
-      outside: nothing
-    }
-  )
-  const state = new PersistentState()
-  const compiled = (text: string) => {
-    const units = fileUnits({
-      listen: { host: '127.0.0.1', port: 80 },
-      listeners: [],
-      path_form: 'strict',
-      edges_on_http: 'serve',
-      hsts: undefined,
-      upstream: { protocol: 'http', host: 'upstream.invalid', port: 80 },
-      certificateAuthorities: undefined,
-      policy: { source: 'policy.yaml', text }
-    })
-    const running = holder.current()
-    const change = { from: running.plan.number, to: running.plan.number + 1, put: [...units], drop: [] }
-    const prepared = prepare(running, change, new Map(), { services, actions, persistentState: state })
-    if (!prepared.ok) throw new Error(JSON.stringify(prepared.problems))
-    prepared.commit()
-    return prepared.snapshot
-  }
-  holder.swap(compiled(text))
-  const pipeline = new Pipeline({
-    holder,
-    admission: new Admission({
-      kinds: new HeaderKinds(),
-      forwarding,
-      clock,
-      endpoints: new AddressFilter('endpoints', { log: SILENT }),
-      tls: { misdirected: () => false }
-    }),
-    forwarder: {
-      forward: (_exchange, _flow, _units, _key, _tries, user) => {
-        const response = { ...localResponse(200, ['x-from', 'upstream']), local: false }
-        answers.push(() => user.forwarded({ response, duration: 1 }))
-      }
-    },
-    observers,
-    clock,
-    metrics,
-    challenge: nothing,
-    listenerPort: nothing,
-    accessLog: undefined,
-    events: new TrafficEventSource({ wants: () => false, put: nothing }),
-    log: SILENT
+  const made = pipelineWith(text, (_exchange, _flow, _units, _key, _tries, user) => {
+    const response = { ...localResponse(200, ['x-from', 'upstream']), local: false }
+    answers.push(() => user.forwarded({ response, duration: 1 }))
   })
+  const { clock, holder, observers, metrics, limiter } = made
   const shadows = new RunningShadows({
     clock,
     log: SILENT as never,
@@ -114,21 +40,7 @@ function stand(text: string) {
     recorder: { attends: () => nothing, shadowed: nothing },
     elsewhere: false
   })
-  const entry = { id: 'default', protocol: 'http', host: '127.0.0.1', port: 80, region: '' } as const
-  const send = (path: string, clientAddress = '192.0.2.1', method = 'GET') => {
-    const url = new URL(`http://shop.test${path}`)
-    const asked = { method, url, headers: [], version: '1.1', clientAddress, clientPort: 1 } as const
-    const exchange = new InternalExchange(
-      imaginedConnection(asked, entry, clock.wall()),
-      imaginedHead(asked),
-      undefined,
-      1_024,
-      clock
-    )
-    const served = new Promise<void>((resolve) => pipeline.serve(exchange, entry, undefined, resolve))
-    return { exchange, served }
-  }
-  return { clock, answers, shadows, observers, send, compiled, holder }
+  return { ...made, answers, shadows }
 }
 
 async function turns(count = 6): Promise<void> {
