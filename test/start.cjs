@@ -12,6 +12,8 @@ const { pathToFileURL } = require('node:url')
 /** After so many files, or with so much memory, a process that serves several ends. Bytes. */
 const MOST_FILES = 40
 const MOST_MEMORY = 800 * 1_024 * 1_024
+/** What the end of such a process may take. Milliseconds. */
+const MOST_END = 5_000
 
 void (process.argv[2] === undefined ? serve() : alone(process.argv[2]))
 
@@ -40,6 +42,12 @@ async function serve() {
   }
   // tap would run them when the process ends, and end by itself whenever it is idle once it has one.
   t.teardown = (run) => teardowns.push(run)
+  process.once('disconnect', () => {
+    // What tap does at the end, such as removing folders, takes longer than a process without work lives.
+    const held = setTimeout(() => undefined, MOST_END)
+    t.once('complete', () => clearTimeout(held))
+    t.end()
+  })
   let files = 0
   process.on('message', async (name) => {
     const file = resolve(name)
@@ -53,6 +61,8 @@ async function serve() {
     for (const run of teardowns.reverse()) await run()
     running = []
     teardowns = []
+    // The next file may be long in coming.
+    t.setTimeout(0)
     process.argv[1] = script
     files += 1
     const last = files === MOST_FILES || process.memoryUsage().rss > MOST_MEMORY
