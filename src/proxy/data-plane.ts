@@ -170,7 +170,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   return {
     ports,
     internal: new PipelineRequests(pipeline, clock),
-    serve: (exchange, entry) => new Promise((resolve) => pipeline.serve(exchange, entry, undefined, resolve)),
+    serve: (exchange, entry) => pipeline.serveToEnd(exchange, entry, undefined),
     serves(snapshot) {
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates

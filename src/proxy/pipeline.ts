@@ -93,9 +93,14 @@ export class Pipeline {
     this.#parts = parts
   }
 
-  /** Serves one exchange. `results`: what `on_tcp_connect` published for its connection. `onEnd`: called when it has ended. Never throws. */
-  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results'], onEnd?: () => void): void {
-    this.#serve(exchange, entry, results, undefined, onEnd)
+  /** Serves one exchange. `results`: what `on_tcp_connect` published for its connection. Never throws. */
+  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): void {
+    this.#serve(exchange, entry, results, undefined, undefined)
+  }
+
+  /** `serve`, until the exchange has ended. Never rejects. */
+  serveToEnd(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> {
+    return new Promise((resolve) => this.#serve(exchange, entry, results, undefined, resolve))
   }
 
   /** Serves a request of a policy to an internal entry, until it has ended. `entry`: the listener of the client on whose behalf it is. Never rejects. */
@@ -133,17 +138,14 @@ export class Pipeline {
       onEnd
     }
     metrics.inFlight.inc()
-    let passed: Passed | Promise<Passed>
     try {
-      passed = this.#pass(context, entry, results)
+      this.#settle(context, this.#pass(context, entry, results))
     } catch (error) {
       void this.#crashed(context, error)
-      return
     }
-    this.#settle(context, passed)
   }
 
-  /** Ends an exchange whose response has gone over the wire, or once it has. */
+  /** Ends an exchange whose response has gone over the wire, or once it has. Never throws. */
   #settle(context: RequestContext, passed: Passed | Promise<Passed>): void {
     if (passed instanceof Promise) {
       passed.then(
@@ -262,16 +264,13 @@ export class Pipeline {
   }
 
   #forwarded(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): void {
-    let sent: Sent | Promise<Sent>
     try {
       flow.response = forwarded.response
       flow.forwarded()
-      sent = this.#answer(context, flow, forwarded)
+      this.#settle(context, this.#answer(context, flow, forwarded))
     } catch (error) {
       void this.#crashed(context, error)
-      return
     }
-    this.#settle(context, sent)
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */

@@ -158,8 +158,7 @@ export class Lab {
     this.#sent = undefined
     const exchange = new InternalExchange(connection, head, body, MOST_ANSWER, clock)
     const admitted = this.#connect(exchange, entry, recorder)
-    if (admitted.refused === undefined)
-      await new Promise<void>((resolve) => this.#pipeline.serve(exchange, entry, admitted.results, resolve))
+    if (admitted.refused === undefined) await this.#pipeline.serveToEnd(exchange, entry, admitted.results)
     const gathered = admitted.refused === undefined ? await exchange.answer : undefined
     const explanation = explanationOf({
       at: clock.wall(),

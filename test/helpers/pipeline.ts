@@ -93,8 +93,7 @@ export function pipelineWith(
       1_024,
       clock
     )
-    const served = new Promise<void>((resolve) => pipeline.serve(exchange, entry, undefined, resolve))
-    return { exchange, served }
+    return { exchange, served: pipeline.serveToEnd(exchange, entry, undefined) }
   }
   return { clock, observers, limiter, metrics, holder, compiled, send }
 }
