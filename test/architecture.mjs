@@ -1,10 +1,11 @@
 import { createRequire } from 'node:module'
 import { cruise } from 'dependency-cruiser'
 import extractTSConfig from 'dependency-cruiser/config-utl/extract-ts-config'
+import { tierFaults } from './tiers.mjs'
 
 /**
  * Holds the dependency rule of `.dependency-cruiser.cjs`: no import that it does not permit, and no permission that no
- * import uses. A tool that sees nothing finds nothing, so the number of modules is checked too.
+ * import uses. Fast tests import nothing that starts a process, a thread, a browser or a database (`test/tiers.mjs`). A tool that sees nothing finds nothing, so the number of modules is checked too.
  */
 const LEAST_MODULES = 40
 
@@ -21,12 +22,14 @@ for (const { rule, from, to, cycle } of violations) {
 }
 const unused = unusedPermissions(output.modules)
 for (const permission of unused) console.error(`unused permission: ${permission}`)
+const slow = tierFaults()
+for (const fault of slow) console.error(fault)
 console.log(
   `${seen} modules, ${violations.length} violations of the dependency rule, ${unused.length} unused permissions`
 )
 if (seen <= LEAST_MODULES)
   console.error(`only ${seen} modules were seen, more than ${LEAST_MODULES} were expected: the tool is blind`)
-if (violations.length > 0 || unused.length > 0 || seen <= LEAST_MODULES) process.exitCode = 1
+if (violations.length > 0 || unused.length > 0 || slow.length > 0 || seen <= LEAST_MODULES) process.exitCode = 1
 
 /** Permissions of folders, packages and leaves that no import of `modules` needs, as `from -> to`. */
 function unusedPermissions(modules) {

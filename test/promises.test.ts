@@ -37,7 +37,9 @@ t.test('every file and folder of features is one line of the list and has a test
   const entries = (await readdir('src/features')).map((entry) => entry.replace(/\.ts$/, ''))
   t.same(new Set(features.map(({ name }) => name)), new Set(entries.filter((entry) => !shared.has(entry))))
   t.same(new Set((await exportsOf('features')).map(([, , value]) => value).filter(isFeature)), new Set(features))
-  const tests = new Set((await readdir('test/features')).map((entry) => entry.replace(/\.test\.ts$/, '')))
+  const tests = new Set(
+    (await readdir('test/features')).map((entry) => entry.replace(/(?:\.full|\.long)?\.test\.ts$/, ''))
+  )
   for (const { name } of features) t.ok(tests.has(name), `${name} has a test of its name in test/features`)
 })
 

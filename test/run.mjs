@@ -1,15 +1,22 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { Report } from './report.mjs'
+import { readImports } from './imports.mjs'
+import { cpuOf, Report } from './report.mjs'
+import { changedTests, engineTests, FAST_FILE_CPU, SMOKE, testFiles, tierOf } from './tiers.mjs'
 
 /**
- * Runs compiled tests: `node test/run.mjs [--jobs N] [--timeout SECONDS] [--again] [FILE…]`, all of them without a FILE. Exits with 1
- * when something failed. Each job is a process that runs file after file. With --again a few files that failed beside others are told
- * and run once more by themselves, which decides: the machine may have been busy.
+ * Runs compiled tests: `node test/run.mjs [--tier TIER,…] [--changed] [--jobs N] [--timeout SECONDS] [--again] [FILE…]`. Exits with 1
+ * when something failed.
+ *
+ * - Without a FILE: the fast tier and the smoke tests. `--tier fast,full` runs those tiers instead, `--changed` what a change reaches (test/tiers.mjs).
+ * - The full tier runs the tests that read the list of engines a second time, on the engine that is not the default.
+ * - A fast file that takes more CPU than FAST_FILE_CPU, also by itself, has failed.
+ * - Each job is a process that runs file after file. With --again a few files that failed beside others run once more by themselves, which
+ *   decides. They are listed at the end, because such a test depends on the load of the machine.
  *
  * A plain `node` runs them, and not `tap run`: that one puts module hooks into every test and every process that a test
  * starts, which makes their start three times as long and runs the product other than its users do.
@@ -19,6 +26,8 @@ import { Report } from './report.mjs'
 const GRACE = 15
 /** Most files that are run once more: where more have failed, it was not the machine. */
 const MOST_AGAIN = 4
+/** The engine that is not the default, by its name in TEST_ENGINE. */
+const SECOND_ENGINE = 'http-proxy'
 /** For two cores: while some wait for a time-out or another process, others compute. */
 const JOBS = '3'
 /** What `statfs` calls it (linux/magic.h), and what a run may take of it. Bytes. */
@@ -45,25 +54,66 @@ const { values, positionals } = parseArgs({
   options: {
     jobs: { type: 'string', default: JOBS },
     timeout: { type: 'string', default: '120' },
-    again: { type: 'boolean', default: false }
+    again: { type: 'boolean', default: false },
+    tier: { type: 'string' },
+    changed: { type: 'boolean', default: false }
   },
   allowPositionals: true
 })
 const timeout = Number(values.timeout)
-const waiting = positionals.length > 0 ? positionals : everyTest('dist-test/test')
+const waiting = chosenTests()
 const report = new Report(process.stdout)
 /** Temporary files of this run, and what tests share because it takes long to make. A database server runs as another user, who has to get below it. */
 const folder = mkdtempSync(join(process.env.TMPDIR ?? memory() ?? tmpdir(), 'sluice-'))
 chmodSync(folder, 0o711)
 
+/** The tests of this run in their order: the compiled file, and the engine where it is not the default. */
+function chosenTests() {
+  if (positionals.length > 0) return positionals.map((file) => ({ file }))
+  const imports = readImports()
+  const all = testFiles(imports)
+  const tiers = values.tier?.split(',')
+  const tests = values.changed
+    ? changedTests(imports)
+    : all.filter((file) => (tiers === undefined ? inQuickRun(file) : tiers.includes(tierOf(file))))
+  const again = tiers?.includes('full') ? engineTests(imports, all).filter((file) => tierOf(file) !== 'long') : []
+  return [
+    ...tests.map((file) => ({ file: compiled(file) })),
+    ...again.map((file) => ({ file: compiled(file), engine: SECOND_ENGINE }))
+  ]
+}
+
+function inQuickRun(file) {
+  return tierOf(file) === 'fast' || SMOKE.includes(file)
+}
+
+function compiled(source) {
+  return join('dist-test', source.replace(/\.ts$/, '.js'))
+}
+
+/** Ends the PostgreSQL that tests of this run shared (test/store/shared-postgres.ts), and waits until it writes no more. */
+function endPostgres() {
+  const place = join(folder, 'postgres-server')
+  if (!existsSync(place)) return
+  const [, keeper] = readFileSync(place, 'utf8').split(' ').map(Number)
+  const gone = () => !existsSync(`/proc/${keeper}`)
+  process.kill(keeper, 'SIGTERM')
+  for (let tries = 0; tries < 50 && !gone(); tries++) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+}
+
 async function work() {
   let shared
-  for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+  for (let test = waiting.shift(); test !== undefined; test = waiting.shift()) {
+    const { file, engine } = test
     if (alone(file)) {
-      await runAlone(file)
+      report.file(test, await runAlone(test))
       continue
     }
-    shared ??= new SharedProcess()
+    if (shared !== undefined && shared.engine !== engine) {
+      await shared.end()
+      shared = undefined
+    }
+    shared ??= new SharedProcess(engine)
     if (!(await shared.run(file))) shared = undefined
   }
   await shared?.end()
@@ -81,22 +131,35 @@ function alone(file) {
   return ALONE.test(readFileSync(file, 'utf8'))
 }
 
-function start(words, stdio, flags = [], env = {}) {
+function start(words, stdio, engine, flags = [], env = {}) {
+  const chosen = engine === undefined ? {} : { TEST_ENGINE: engine }
   return spawn(process.execPath, [...flags, START, ...words], {
-    env: { ...env, ...process.env, TAP_TIMEOUT: String(timeout), TEST_FOLDER: folder, TMPDIR: folder },
+    env: {
+      ...env,
+      ...process.env,
+      ...chosen,
+      TAP_TIMEOUT: String(timeout),
+      TEST_FOLDER: folder,
+      TEST_RUNNER: String(process.pid),
+      TMPDIR: folder
+    },
     stdio
   })
 }
 
-async function runAlone(file) {
+async function runAlone({ file, engine }) {
   const begun = performance.now()
-  const child = start([file], ['ignore', 'pipe', 'inherit'])
+  const child = start([file], ['ignore', 'pipe', 'inherit'], engine)
   const overdue = setTimeout(() => child.kill('SIGKILL'), (timeout + GRACE) * 1000)
   const output = []
   child.stdout.on('data', (chunk) => output.push(chunk))
   const [code, signal] = await once(child, 'close')
   clearTimeout(overdue)
-  report.file(file, Buffer.concat(output).toString(), { code, signal, ms: performance.now() - begun })
+  return { output: Buffer.concat(output).toString(), code, signal, ms: performance.now() - begun }
+}
+
+function isDearFast({ file, cpu }) {
+  return existsSync(file) && tierOf(file) === 'fast' && cpu > FAST_FILE_CPU
 }
 
 /** Those that this Node has. */
@@ -107,13 +170,17 @@ function known(flags) {
 
 class SharedProcess {
   static #flags = known(OF_SHARED)
-  #child = start([], ['ignore', 'pipe', 'inherit', 'ipc'], SharedProcess.#flags, { GLIBC_TUNABLES: ALLOCATION })
+  engine
+  #child
   #output = ''
   #closed
   #heard = () => {}
   #last = ''
 
-  constructor() {
+  constructor(engine) {
+    this.engine = engine
+    const stdio = ['ignore', 'pipe', 'inherit', 'ipc']
+    this.#child = start([], stdio, engine, SharedProcess.#flags, { GLIBC_TUNABLES: ALLOCATION })
     this.#child.stdout.setEncoding('utf8')
     this.#child.stdout.on('data', (text) => {
       this.#output += text
@@ -126,6 +193,7 @@ class SharedProcess {
 
   /** Runs a file; whether the process is there for another one. */
   async run(file) {
+    const test = { file, engine: this.engine }
     const begun = performance.now()
     this.#last = file
     const overdue = setTimeout(() => this.#child.kill('SIGKILL'), (timeout + GRACE) * 1000)
@@ -136,10 +204,10 @@ class SharedProcess {
     if (Array.isArray(end)) {
       const [code, signal] = end
       // What it waited for, or what ended the process, is in the output; a file that has not ended has not passed.
-      report.file(file, this.#output, { code: code === 0 ? 'no end' : code, signal, ms })
+      report.file(test, { output: this.#output, code: code === 0 ? 'no end' : code, signal, ms })
       return false
     }
-    report.file(file, document(this.#output.slice(0, end.index)), { code: 0, signal: null, ms })
+    report.file(test, { output: document(this.#output.slice(0, end.index)), code: 0, signal: null, ms })
     this.#output = this.#output.slice(end.index + end.length)
     if (!end.last) return true
     await this.end()
@@ -153,7 +221,10 @@ class SharedProcess {
     const [, signal] = await this.#closed
     clearTimeout(overdue)
     if (signal !== null || /^not ok/m.test(this.#output))
-      report.file(`${this.#last} and files before it`, document(this.#output), { code: 0, signal, ms: 0 })
+      report.file(
+        { file: `${this.#last} and files before it` },
+        { output: document(this.#output), code: 0, signal, ms: 0 }
+      )
   }
 
   async #ended() {
@@ -176,18 +247,17 @@ function document(part) {
   return `TAP version 14\n${numbered}\n1..${count}\n`
 }
 
-function everyTest(folder) {
-  return readdirSync(folder, { recursive: true })
-    .filter((name) => name.endsWith('.test.js'))
-    .sort()
-    .map((name) => join(folder, name))
-}
-
+process.on('exit', endPostgres)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 await Promise.all(Array.from({ length: Number(values.jobs) }, work))
-for (const file of values.again ? report.takeFailed(MOST_AGAIN, existsSync) : []) {
-  console.log(`\n${file} failed beside others, as told above; now by itself:`)
-  await runAlone(file)
+for (const test of values.again ? report.takeFailed(MOST_AGAIN, ({ file }) => existsSync(file)) : []) {
+  console.log(`\n${test.file} failed beside others, as told above; now by itself:`)
+  report.file(test, await runAlone(test))
+}
+// Long runs repeat more, in fast files too.
+for (const test of process.env.SLUICE_TEST_LONG === undefined ? report.dearest(isDearFast) : []) {
+  const { output } = await runAlone(test)
+  report.judgeCost(test, Math.min(test.cpu, cpuOf(output)), FAST_FILE_CPU)
 }
 process.exitCode = report.end() ? 0 : 1

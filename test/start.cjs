@@ -1,4 +1,5 @@
 const hooks = require('node:async_hooks')
+const { readdirSync, readFileSync, writeSync } = require('node:fs')
 const { syncBuiltinESMExports } = require('node:module')
 const { resolve } = require('node:path')
 const { pathToFileURL } = require('node:url')
@@ -18,6 +19,7 @@ const MOST_END = 5_000
 void (process.argv[2] === undefined ? serve() : alone(process.argv[2]))
 
 async function alone(name) {
+  process.once('exit', () => writeSync(1, `# cpu ${cpuSeconds()}\n`))
   await root()
   const file = resolve(name)
   // As if Node had been started with it: folders of tests are named after it.
@@ -52,6 +54,7 @@ async function serve() {
   process.on('message', async (name) => {
     const file = resolve(name)
     process.argv[1] = file
+    const cpuBefore = cpuSeconds()
     // Only between files may the channel keep the process: a test that waits for nothing has failed.
     process.channel.unref()
     t.setTimeout(timeout)
@@ -66,6 +69,7 @@ async function serve() {
     process.argv[1] = script
     files += 1
     const last = files === MOST_FILES || process.memoryUsage().rss > MOST_MEMORY
+    writeSync(1, `# cpu ${cpuSeconds() - cpuBefore}\n`)
     await test.call(t, `ended ${name}${last ? ', the last' : ''}`, async (marker) => marker.pass())
     if (last) process.disconnect()
     else process.channel.ref()
@@ -105,4 +109,33 @@ async function load(file) {
     // A rejection ends the process with what it says.
     await import(pathToFileURL(file).href)
   }
+}
+
+/** CPU time of this process and of all that it has started, running or ended, in seconds; 0 where the system has no /proc. */
+function cpuSeconds() {
+  const processes = new Map()
+  try {
+    for (const name of readdirSync('/proc')) if (/^\d+$/.test(name)) addProcess(processes, name)
+  } catch {
+    return 0
+  }
+  const ticks = (id) => {
+    const { own, children } = processes.get(id)
+    return own + children.reduce((sum, child) => sum + ticks(child), 0)
+  }
+  return processes.has(process.pid) ? ticks(process.pid) / 100 : 0
+}
+
+/** Fields of `/proc/PID/stat` (proc_pid_stat(5)): the fourth is the parent; the 14th to the 17th are ticks, those of children that were waited for included. */
+function addProcess(processes, name) {
+  let text
+  try {
+    text = readFileSync(`/proc/${name}/stat`, 'latin1')
+  } catch {
+    return
+  }
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  const entry = (id) => processes.get(id) ?? processes.set(id, { own: 0, children: [] }).get(id)
+  entry(Number(name)).own = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0)
+  entry(Number(fields[1])).children.push(Number(name))
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { type PostgresServer, startPostgres } from '../../test/store/postgres-server.js'
+import { type PostgresServer, startOwnPostgres } from '../../test/store/postgres-server.js'
 import { cpuSeconds } from '../process.js'
 import { KEY } from './account.js'
 import { Client } from './client.js'
@@ -37,7 +37,7 @@ export async function bulk({ records, main = MAIN }: Bulk): Promise<void> {
   const ends: (() => Promise<unknown>)[] = []
   const folder = await mkdtemp(join(tmpdir(), 'sluice-bulk-'))
   try {
-    const server = await startPostgres({ teardown: (end) => ends.push(end) })
+    const server = await startOwnPostgres({ teardown: (end) => ends.push(end) })
     await measure({ records, main }, server, folder, ends)
   } finally {
     for (const end of ends.reverse()) await end()

@@ -7,7 +7,7 @@ import { type Answer, asker } from '../api/asking.js'
 import { until } from '../helpers/until.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { folder, type Test } from '../store/opened.js'
-import { type PostgresServer, through } from '../store/postgres-server.js'
+import { type PostgresDatabases, through } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
 
 const KEY = 'a-key-of-the-administrator'
@@ -108,7 +108,7 @@ export async function copied(data: string, store: string, revision: number): Pro
 }
 
 /** A site that was written to PostgreSQL through a proxy and copied, and whose process has crashed. */
-export async function crashed(t: Test, server: PostgresServer) {
+export async function crashed(t: Test, server: PostgresDatabases) {
   const url = await server.database()
   const proxy = await startCuttingProxy(t as never, server.port)
   const cwd = await folder(t)

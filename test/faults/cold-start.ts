@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
-import { startPostgres, through } from '../store/postgres-server.js'
+import { startOwnPostgres, through } from '../store/postgres-server.js'
 import { broken, comes, type Fault, type Outcome } from './fault.js'
 import { Product } from './product.js'
 import { Site } from './site.js'
@@ -13,7 +13,7 @@ export const startWithoutStore: Fault = {
   name: 'a start while PostgreSQL is away',
   within: 150,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const line = await startCuttingProxy(stage as never, server.port)
     const data = join(await stage.folder(), 'data')
     const env = { SLUICE_STORE: through(await server.database(), line.port), SLUICE_DATA: data }

@@ -1,6 +1,6 @@
 import { type Acknowledged, inOrder, misled, StormWriter, settle, startStand } from '../cli/storm.js'
 import { random } from '../features/rate-limit/limiter/support/random.js'
-import { startPostgres } from '../store/postgres-server.js'
+import { startOwnPostgres } from '../store/postgres-server.js'
 import { broken, type Fault, type Outcome } from './fault.js'
 
 const ROUNDS = 3
@@ -13,7 +13,7 @@ export const killInWriteStorm: Fault = {
   name: 'kill -9 in a write storm on PostgreSQL',
   within: 180,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const cwd = await stage.folder()
     const env = { SLUICE_STORE: await server.database() }
     const writers = Array.from({ length: WRITERS }, (_, n) => new StormWriter(`w${n}`, random(n + 1)))

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import pg from 'pg'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
-import { type PostgresServer, startPostgres, through } from '../store/postgres-server.js'
+import { type PostgresServer, startOwnPostgres, through } from '../store/postgres-server.js'
 import { broken, comes, type Fault, type Outcome, type Stage, seconds } from './fault.js'
 import { Product } from './product.js'
 import { Site, Traffic } from './site.js'
@@ -19,7 +19,7 @@ interface Away {
 
 /** Runs traffic and writes while the database is away, and looks at what is there when it is back. */
 async function away(stage: Stage, make: (server: PostgresServer) => Promise<Away>): Promise<Outcome> {
-  const database = await make(await startPostgres(stage as never))
+  const database = await make(await startOwnPostgres(stage as never))
   const product = await Product.start(stage, { env: { SLUICE_STORE: database.url } })
   const site = await Site.make(product)
   const traffic = new Traffic(stage, product)

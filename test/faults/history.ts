@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
-import { startPostgres, through } from '../store/postgres-server.js'
+import { startOwnPostgres, through } from '../store/postgres-server.js'
 import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
 import { Site, Traffic } from './site.js'
@@ -12,7 +12,7 @@ export const storeBackInTime: Fault = {
   name: 'PostgreSQL goes back in time',
   within: 150,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const url = await server.database()
     const name = new URL(url).pathname.slice(1)
     const line = await startCuttingProxy(stage as never, server.port)

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { startPostgres } from '../store/postgres-server.js'
+import { startOwnPostgres } from '../store/postgres-server.js'
 import { command } from './command.js'
 import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
@@ -21,7 +21,7 @@ export const largeImport: Fault = {
   name: 'import of 20,000 records on PostgreSQL',
   within: 240,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const env = { SLUICE_STORE: await server.database(), SLUICE_SEAL_KEY: SEAL_KEY }
     const product = await Product.start(stage, { env })
     const site = await Site.make(product)

@@ -1,4 +1,4 @@
-import { startPostgres } from '../store/postgres-server.js'
+import { startOwnPostgres } from '../store/postgres-server.js'
 import { broken, type Fault, type Outcome } from './fault.js'
 import { Product } from './product.js'
 import { Site } from './site.js'
@@ -10,7 +10,7 @@ export const wrongSealKey: Fault = {
   name: 'a wrong seal key',
   within: 120,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const env = { SLUICE_STORE: await server.database() }
     const right = { env: { ...env, SLUICE_SEAL_KEY: key('a') } }
     const first = await Product.start(stage, right)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { startHeldUpstream } from '../helpers/held-upstream.js'
 import { freePort } from '../proxy/free-port.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
-import { startPostgres, through } from '../store/postgres-server.js'
+import { startOwnPostgres, through } from '../store/postgres-server.js'
 import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
 import { Site } from './site.js'
@@ -19,7 +19,7 @@ export const stopWithHangingDatabase: Fault = {
   name: 'SIGTERM while PostgreSQL hangs',
   within: 90,
   async run(stage): Promise<Outcome> {
-    const server = await startPostgres(stage as never)
+    const server = await startOwnPostgres(stage as never)
     const url = await server.database()
     const line = await startCuttingProxy(stage as never, server.port)
     const env = { SLUICE_STORE: through(url, line.port), SLUICE_TIMEOUTS_DRAIN: `${DRAIN}s` }

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type RunningSluice, startSluice, THREADS_SERVE } from '../helpers/sluice.js'
-import { startPostgres } from '../store/postgres-server.js'
+import { startOwnPostgres } from '../store/postgres-server.js'
 
 const POLICY = `on_http_request:
   - actions:
@@ -38,7 +38,7 @@ async function metric(sluice: RunningSluice, name: string): Promise<number> {
 }
 
 async function together(t: Test, threads: number): Promise<void> {
-  const server = await startPostgres(t)
+  const server = await startOwnPostgres(t)
   const options = { STORE: await server.database() }
   const start = () => startSluice(t, { policy: POLICY, upstream: { port: 9 }, threads, options })
   const all = [await start(), await start()]

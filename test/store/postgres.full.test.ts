@@ -9,11 +9,11 @@ import { until } from '../helpers/until.js'
 import { type CommitFate, startCuttingProxy } from './cutting-proxy.js'
 import { migrationSuite } from './migration-suite.js'
 import { Lines, opened, operation, over, put, type Test } from './opened.js'
-import { startPostgres, through } from './postgres-server.js'
+import { startOwnPostgres, through } from './postgres-server.js'
 import { storeSuite } from './suite.js'
 import { allWhole, startWriter } from './writing-process.js'
 
-const server = await startPostgres(t)
+const server = await startOwnPostgres(t)
 
 /** A new database without a schema. */
 const bare = async (t: Test) => {

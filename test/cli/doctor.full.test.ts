@@ -11,7 +11,7 @@ import { loadOptions } from '../../src/options/load.js'
 import { SCHEMA_VERSION } from '../../src/store/migrations.js'
 import { openDatabase } from '../../src/store/sqlite-driver.js'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
-import { startPostgres } from '../store/postgres-server.js'
+import { startOwnPostgres } from '../store/postgres-server.js'
 import { runCommand } from './command.js'
 import { SluiceProcess } from './process.js'
 import { manySecrets, sealerIn, withStore } from './transfer-stand.js'
@@ -177,7 +177,7 @@ t.test('certificates that end, and a site file with errors, are found', async (t
 })
 
 t.test('a database server is asked for its state and its clock', async (t) => {
-  const server = await startPostgres(t)
+  const server = await startOwnPostgres(t)
   const url = await server.database()
   const cwd = t.testdir()
   const words = [...FREE, '--store', url]

@@ -7,7 +7,7 @@ import { API_KEY, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { folder, Lines } from '../store/opened.js'
-import { startPostgres, through } from '../store/postgres-server.js'
+import { startOwnPostgres, through } from '../store/postgres-server.js'
 import { open } from './account.js'
 
 const HOST = 'shop.test'
@@ -15,7 +15,7 @@ const LONG = process.env.SLUICE_TEST_LONG === '1'
 /** What must come back by itself comes back within this time, in milliseconds. */
 const PATIENCE = 15_000
 
-const server = await startPostgres(t)
+const server = await startOwnPostgres(t)
 
 const value = (marker: string) => {
   const config = { status_code: 200, body: marker }

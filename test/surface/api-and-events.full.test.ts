@@ -1,27 +1,35 @@
 import t from 'tap'
 import { Build } from './build.js'
 import { EVENT_TYPES, resources, TRAFFIC_FIELDS } from './product.js'
-import { jsonLines, sameAsRecorded } from './recorded.js'
+import { sameAsRecorded } from './recorded.js'
 import * as source from './source.js'
 
 /** Resources, the OpenAPI document, events and the log. Recorded again with SLUICE_RECORD=1 (see `recorded.ts`). */
+
+interface Document {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { operationId?: string; responses?: object }>>>>
+  readonly components: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+}
 
 t.test('the OpenAPI document and its routes', async (t) => {
   const serving = await new Build('dist-test/src').start(t.testdir())
   t.teardown(() => serving.stop())
   const { text } = await serving.call('/openapi.json')
-  const document = JSON.parse(text.replaceAll(serving.api, 'http://api.example.com')) as {
-    paths: Record<string, Record<string, { operationId?: string; responses?: object }>>
-  }
-  const lines = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).flatMap(([method, { operationId, responses }]) =>
-      responses === undefined
-        ? []
-        : [`${method.toUpperCase()} ${path} ${operationId} ${Object.keys(responses).join(' ')}`]
-    )
+  const { paths, components, ...head } = JSON.parse(text.replaceAll(serving.api, 'http://api.example.com')) as Document
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation }))
   )
-  await sameAsRecorded(t, 'routes', lines)
-  await sameAsRecorded(t, 'openapi', jsonLines(document))
+  const routes = operations.flatMap(({ name, operation: { operationId, responses } }) =>
+    responses === undefined ? [] : [`${name} ${operationId} ${Object.keys(responses).join(' ')}`]
+  )
+  await sameAsRecorded(t, 'routes', routes)
+  await sameAsRecorded(t, 'openapi', [
+    `document ${JSON.stringify(head)}`,
+    ...operations.map(({ name, operation }) => `${name} ${JSON.stringify(operation)}`),
+    ...Object.entries(components).flatMap(([kind, all]) =>
+      Object.entries(all).map(([name, component]) => `${kind} ${name} ${JSON.stringify(component)}`)
+    )
+  ])
 })
 
 t.test('resources, their fields and the events of their changes', async (t) => {

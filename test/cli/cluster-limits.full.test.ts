@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { asker } from '../api/asking.js'
-import { type PostgresServer, startPostgres } from '../store/postgres-server.js'
+import { type PostgresServer, startOwnPostgres } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
 
 const KEY = 'a-key-of-the-administrator'
@@ -67,7 +67,7 @@ const limit = (config: string) =>
   `on_http_request: [{ actions: [{ type: rate-limit, config: { name: all, algorithm: sliding_window, rate: 60s, bucket_key: [req.url.path], ${config} } }] }]\n`
 
 async function cluster(t: Test, config: string): Promise<Cluster> {
-  const server = await startPostgres(t)
+  const server = await startOwnPostgres(t)
   const store = await server.database()
   const upstream = await stampingUpstream(t)
   const cwd = t.testdir({ 'policy.yaml': limit(config) })
