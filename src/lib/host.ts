@@ -10,22 +10,37 @@ export interface Authority {
   readonly port: number | undefined
 }
 
+/** Most octets of a host name and of one of its labels, without the dot of the root (RFC 1035 2.3.4). */
+const MAX_NAME = 253
+const LONG_LABEL = /[^.]{64}/
+/** The longest authority: a name, the dot of the root, `:65535`. */
+const MAX_AUTHORITY = MAX_NAME + 1 + 6
+
+/** Returns whether a name is within the limits of the DNS: 253 octets, and 63 for each label. */
+export function fitsDns(name: string): boolean {
+  return name.length <= MAX_NAME && !LONG_LABEL.test(name)
+}
+
 const AUTHORITY =
   /^(?:\[([0-9A-Fa-f:.]+)\]|((?:[A-Za-z0-9_~!$&'()*+,;=-]+\.)*[A-Za-z0-9_~!$&'()*+,;=-]+)\.?)(?::([0-9]{0,5}))?$/
 
 /** What was read last: one request after another names the same authority. */
 let last: { readonly text: string; readonly parts: Authority | undefined } = { text: '', parts: undefined }
 
-/** Parts of `text`, or undefined when it is no host with an optional port, or a name with an empty label. */
+/**
+ * Parts of `text`, or undefined when it is no host with an optional port, has an empty label, or has a name that is longer
+ * than the DNS allows: whoever looks names up label by label need not bound them again.
+ */
 export function parseAuthority(text: string): Authority | undefined {
   if (text !== last.text) last = { text, parts: read(text) }
   return last.parts
 }
 
 function read(text: string): Authority | undefined {
-  const match = AUTHORITY.exec(text)
+  const match = text.length > MAX_AUTHORITY ? null : AUTHORITY.exec(text)
   if (match === null) return undefined
   const [, literal, name, digits] = match
+  if (name !== undefined && !fitsDns(name)) return undefined
   const address = literal === undefined || isIP(literal) !== 6 ? undefined : parseAddress(literal)
   if (literal !== undefined && address === undefined) return undefined
   const port = digits === undefined || digits === '' ? undefined : Number(digits)
@@ -73,7 +88,7 @@ const LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/
 /** A host name (RFC 1123 2.1) in lower case without blanks around it; a first label `*` stands for any name before the rest. */
 export function readHostname(text: string): Formed {
   const name = text.trim().toLowerCase().replace(/\.$/, '')
-  if (name.length > 253) return refuse('must not be longer than 253 characters')
+  if (name.length > MAX_NAME) return refuse('must not be longer than 253 characters')
   const labels = name.split('.')
   const named = labels[0] === '*' && labels.length > 2 ? labels.slice(1) : labels
   for (const label of named) {

@@ -58,7 +58,6 @@ const SUSPECT = new RegExp([...ROOTS, ...WORDS].join('|'), 'i')
 const ENCODED_LETTER = /%(?:25|[46][1-9a-f]|[57][0-9a])/i
 /** Ends of parts: what is no letter or digit, and where a capital begins a word (`SAMLResponse`, `accessKey`). */
 const PART_ENDS = /[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/
-const LAST_DIGITS = /\d+$/
 
 /** Clients choose names: those that were judged are kept up to this number, and longer ones are not kept. */
 const MOST_NAMES = 2_048
@@ -79,8 +78,19 @@ export function isSensitive(name: string): boolean {
 
 function judge(name: string): boolean {
   if (ROOT.test(name)) return true
-  const parts = name.split(PART_ENDS).map((part) => part.toLowerCase().replace(LAST_DIGITS, ''))
+  const parts = name.split(PART_ENDS).map((part) => withoutLastDigits(part).toLowerCase())
   return parts.some((part, i) => WORD.has(part) && !(BEHIND_ORDINARY.has(part) && BEFORE.has(parts[i - 1] ?? '')))
+}
+
+/** Removes the number at the end of a part. A regular expression would look from each digit to the end of the run. */
+function withoutLastDigits(part: string): string {
+  let end = part.length
+  while (end > 0 && isDigit(part.charCodeAt(end - 1))) end--
+  return part.slice(0, end)
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39
 }
 
 /** The query of a request without the values of parameters whose name sounds like a secret; undefined when there is none. */

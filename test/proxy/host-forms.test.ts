@@ -1,9 +1,10 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { connect } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { create, site, visit } from '../helpers/account.js'
-import { startSluice } from '../helpers/sluice.js'
+import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { onEngines } from '../wire/engines.js'
 
 const HOST = 'app.example.com'
@@ -48,4 +49,39 @@ t.test('an edge that shuts a host out does so for the name with the dot of the r
   await site(sluice, HOST, { traffic_policy: { value } })
   t.equal((await visit(sluice, 'other.example.com')).status, 200, 'the upstream of all other hosts')
   for (const host of [HOST, `${HOST}.`, `${HOST}.:443`]) t.equal((await visit(sluice, host)).status, 451, host)
+})
+
+/** The status of a request over HTTP/2 whose `:authority` is `authority`. */
+async function statusOf(t: Test, { port }: RunningSluice, authority: string): Promise<number | undefined> {
+  const session = connect(`http://127.0.0.1:${port}`)
+  t.teardown(() => session.destroy())
+  const stream = session.request({ ':method': 'GET', ':path': '/', ':authority': authority, ':scheme': 'http' })
+  stream.on('error', () => undefined)
+  const [fields] = (await once(stream, 'response')) as [{ readonly ':status'?: number }]
+  return fields[':status']
+}
+
+const label = (length: number) => 'a'.repeat(length)
+/** 251 octets. */
+const LONGEST = [63, 63, 63, 49].map(label).concat('wild.test').join('.')
+
+onEngines('a host that is longer than the DNS allows is refused before an edge is looked for', async (t, engine) => {
+  const port = await upstream(t)
+  const sluice = await startSluice(t, { engine, upstream: { port } })
+  await site(sluice, '*.wild.test', { traffic_policy: { value: 'on_http_request: [{ actions: [{ type: deny }] }]' } })
+  for (const host of [`b.${LONGEST}`, `b.${LONGEST}.`, `${label(63)}.wild.test`]) {
+    t.equal((await visit(sluice, host)).status, 403, `${host.length} octets`)
+    t.equal(await statusOf(t, sluice, host), 403, `${host.length} octets, HTTP/2`)
+  }
+  const labels = `${'a.'.repeat(30_000)}wild.test`
+  for (const host of [
+    `bb.${LONGEST}`,
+    `bb.${LONGEST}.:443`,
+    `${label(64)}.wild.test`,
+    `b.${label(64)}.wild.test`,
+    labels
+  ]) {
+    t.equal((await visit(sluice, host)).status, 400, `${host.length} octets`)
+    t.equal(await statusOf(t, sluice, host), 400, `${host.length} octets, HTTP/2`)
+  }
 })

@@ -2,6 +2,10 @@ import t from 'tap'
 import type { Flow } from '../../src/flow/flow.js'
 import { RequestTarget } from '../../src/flow/target.js'
 import { isSensitive, redact, redactUrl, shownQuery } from '../../src/telemetry/redaction.js'
+import { fastGrowth } from '../helpers/growth.js'
+
+/** Bytes of the largest head of a request. */
+const MOST = 65_536
 
 /** Names under which programs send secrets, and who does. */
 const SECRET: Readonly<Record<string, readonly string[]>> = {
@@ -134,4 +138,17 @@ t.test('what is no secret stays as it came, and secrets are found behind other s
   t.equal(shown('code=a&state=b'), 'code=[redacted]&state=b')
   t.equal(redactUrl('https://a.test/#access_token=canary'), 'https://a.test/#access_token=[redacted]')
   t.equal(redactUrl('text/html'), 'text/html')
+})
+
+t.test('a name is judged in time that grows with its length alone', async (t) => {
+  const digits = (size: number) => `key-${'7'.repeat(size)}x`
+  t.equal(fastGrowth(MOST, digits, isSensitive), undefined, 'field')
+  const written: Readonly<Record<string, (text: string) => unknown>> = {
+    query: (name) => redactUrl(`/?${name}=1`),
+    'encoded query': (name) => redactUrl(`/?a=${encodeURIComponent(`/?${name}=1`)}`),
+    'key of JSON': (name) => redact({ [name]: 1 }, 0)
+  }
+  for (const [where, run] of Object.entries(written)) t.equal(fastGrowth(MOST, digits, run), undefined, where)
+  t.equal(isSensitive(`key${'7'.repeat(MOST)}`), true, 'a number behind it hides no name')
+  t.equal(isSensitive(`key${'7'.repeat(MOST)}x`), false)
 })

@@ -7,6 +7,9 @@ import { type HelloRead, HelloReader } from '../../src/transport/tls/client-hell
 const RECORD = 5
 const HANDSHAKE = 22
 
+/** 253 octets. */
+const LONGEST = [63, 63, 63, 61].map((length) => 'a'.repeat(length)).join('.')
+
 /** What a client of node, that is of OpenSSL, says first. */
 async function helloOf(options: ConnectionOptions): Promise<Buffer> {
   const server = createServer()
@@ -107,6 +110,7 @@ t.test('messages that only a test writes', async (t) => {
     'no extensions': [hello(undefined), { sni: undefined, alpn: [] }],
     'no extension': [hello(Buffer.alloc(0)), { sni: undefined, alpn: [] }],
     'a final dot': [hello(names(name('a.test.'))), { sni: 'a.test', alpn: [] }],
+    'the longest name': [hello(names(name(`${LONGEST}.`))), { sni: LONGEST, alpn: [] }],
     'what nobody knows': [
       hello(Buffer.concat([extension(0x0a0a, Buffer.alloc(9)), names(name('a'))])),
       { sni: 'a', alpn: [] }
@@ -144,7 +148,8 @@ t.test('messages that only a test writes', async (t) => {
     'a NUL in a name': record(hello(names(name('a\0.test')))),
     'a space in a name': record(hello(names(name('a b')))),
     'a name above ASCII': record(hello(names(name('\xe4.test')))),
-    'a name too long': record(hello(names(name('a'.repeat(256))))),
+    'a name too long': record(hello(names(name(`${LONGEST}a`)))),
+    'a label too long': record(hello(names(name(`${'a'.repeat(64)}.test`)))),
     'a protocol longer than its list': record(hello(extension(16, Buffer.from([0, 2, 9, 0x68])))),
     'bytes behind the protocols': record(
       hello(extension(16, Buffer.concat([vector(2, vector(1, 'h2')), Buffer.from('x')])))

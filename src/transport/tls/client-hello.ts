@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../../flow/exchange.js'
+import { fitsDns } from '../../lib/host.js'
 import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../contract.js'
 import { readAhead } from '../pipes.js'
 
@@ -12,7 +13,7 @@ const CLIENT_HELLO = 1
 const SERVER_NAME = 0
 const ALPN = 16
 const HOST_NAME = 0
-const NAME = /^[\w\-.:]{1,255}$/
+const NAME = /^[\w\-.:]+$/
 
 /** What was made of the bytes so far. */
 export type HelloRead = ClientHello | 'more' | 'malformed'
@@ -81,14 +82,15 @@ function readHello(hello: Reader): ClientHello | 'malformed' {
   return { sni, alpn }
 }
 
-/** The one host name of the extension, lower-case; undefined when it cannot be one (RFC 6066 3). */
+/** The one host name of the extension, lower-case; undefined when it cannot be one (RFC 6066 3) or is longer than the DNS allows. */
 function serverName(content: Reader): string | undefined {
   const list = content.vector(2)
   const type = list.number(1)
   const name = list.vector(2).text()
   const whole = !list.broken && list.empty && !content.broken && content.empty
   if (!whole || type !== HOST_NAME || !NAME.test(name)) return undefined
-  return (name.endsWith('.') ? name.slice(0, -1) : name).toLowerCase()
+  const host = name.endsWith('.') ? name.slice(0, -1) : name
+  return fitsDns(host) ? host.toLowerCase() : undefined
 }
 
 function protocols(content: Reader): string[] {
