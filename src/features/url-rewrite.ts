@@ -227,7 +227,7 @@ const action = defineAction({
       from: optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
       to: template({
         description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
-        editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|[^#])*$' }] }
+        editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|\\$(?!\\{)|[^#$])*$' }] }
       })
     },
     WHOLE_URL
@@ -242,7 +242,7 @@ const action = defineAction({
   },
   compile({ from, to }, scope) {
     const replacing = compileReplacing(from, to, 'all', scope)
-    if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
+    if (to.replace(/\$\{[^}]*(?:\}|$)/g, '').includes('#')) {
       scope.problem(
         ['to'],
         policyErrors.CONFIG_INVALID,

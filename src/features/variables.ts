@@ -148,7 +148,8 @@ function dataOfRecord(recorded: unknown, expressions: Expressions): Readonly<Rec
 /** What is logged is kept and read by others; a secret written there by mistake is best found before it is. */
 function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   if (typeof value === 'string') {
-    if (/\$\{.*\bsecrets\.get\b/s.test(value)) {
+    const open = value.indexOf('${')
+    if (open !== -1 && /\bsecrets\.get\b/.test(value.slice(open))) {
       scope.warn(
         at,
         variablesProblems.SECRET_LOGGED,

@@ -94,22 +94,21 @@ export class HeaderFields {
   /** Removes the fields of this name in every spelling; true when there was one. */
   deleteSpellings(name: string): boolean {
     const wanted = spellingOf(name)
-    let found = false
-    for (const one of [...this.byName.keys()]) {
-      if (spellingOf(one) === wanted) found = this.delete(one) || found
-    }
-    return found
+    return this.#drop((one) => spellingOf(one) === wanted)
   }
 
   /** Removes every field of this name; true when there was one. */
   delete(name: string): boolean {
     const wanted = name.toLowerCase()
-    if (this.entry(wanted) === undefined) return false
+    return this.entry(wanted) !== undefined && this.#drop((one) => one.toLowerCase() === wanted)
+  }
+
+  #drop(isMeant: (name: string) => boolean): boolean {
     const kept: string[] = []
     for (let i = 0; i < this.#list.length; i += 2) {
-      if ((this.#list[i] as string).toLowerCase() !== wanted)
-        kept.push(this.#list[i] as string, this.#list[i + 1] as string)
+      if (!isMeant(this.#list[i] as string)) kept.push(this.#list[i] as string, this.#list[i + 1] as string)
     }
+    if (kept.length === this.#list.length) return false
     this.#list = kept
     this.#own = true
     this.#byName = undefined

@@ -216,7 +216,7 @@ export function renewalIdOf(certificate: X509Certificate): string | undefined {
 /** Does this text hold the private key of `certificate`, unencrypted, as PKCS #8, PKCS #1 or SEC 1? Undefined when it does. */
 export function checkPrivateKey(pem: string, certificate: X509Certificate): X509Refusal | undefined {
   const blocks = readBlocks(pem, 'KEY_MISSING')
-  if (!Array.isArray(blocks)) return /Proc-Type:.*ENCRYPTED/.test(pem) ? ENCRYPTED : blocks
+  if (!Array.isArray(blocks)) return /^Proc-Type:.*ENCRYPTED/m.test(pem) ? ENCRYPTED : blocks
   // OpenSSL writes the parameters of a curve before its key.
   const keys = blocks.filter(({ label }) => label !== 'EC PARAMETERS')
   const [block] = keys

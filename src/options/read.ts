@@ -53,7 +53,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   size: (written, schema) => bounded(written, schema, formatSize, 'a size such as 64KiB or 1GiB'),
   duration: (written, schema) => bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s'),
   integer: (written, schema) => bounded(numberOf(written, /^\d{1,15}$/), schema, String, 'a whole number'),
-  fraction: (written, schema) => bounded(numberOf(written, /^\d*\.?\d+$/), schema, String, 'a number'),
+  fraction: (written, schema) => bounded(numberOf(written, /^(?:\d*\.)?\d+$/), schema, String, 'a number'),
   switch: (written) => {
     if (written === true || written === 'on' || written === 'true') return ok(true)
     if (written === false || written === 'off' || written === 'false') return ok(false)

@@ -98,9 +98,16 @@ function allValues(headers: HeaderList, name: string): string[] {
 
 function take(headers: string[], name: string): string[] {
   const values: string[] = []
-  for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if ((headers[i] as string).toLowerCase() === name) values.unshift(headers.splice(i, 2)[1] as string)
+  let kept = 0
+  for (let i = 0; i < headers.length; i += 2) {
+    const [written, value] = [headers[i] as string, headers[i + 1] as string]
+    if (written.toLowerCase() === name) values.push(value)
+    else {
+      headers[kept++] = written
+      headers[kept++] = value
+    }
   }
+  headers.length = kept
   return values
 }
 

@@ -1,4 +1,5 @@
 import type { HeaderList } from '../flow/headers.js'
+import { PeerNames } from '../lib/peer-names.js'
 
 /** What the proxy does with a header field, by its name. */
 const KIND = {
@@ -44,12 +45,9 @@ const BY_NAME: Readonly<Record<string, HeaderKind>> = {
   'sluice-error-code': KIND.errorCode
 }
 
-/** Names that clients make up must not grow the table without bound. */
-const REMEMBERED = 2_048
-
 /** Name as it stands on the wire → kind, remembered so that the usual names cost one lookup and no lower-casing. */
 export class HeaderKinds {
-  readonly #kinds = new Map<string, HeaderKind>()
+  readonly #kinds = new PeerNames<HeaderKind>()
   readonly #more: Readonly<Record<string, HeaderKind>>
 
   /** `trusted`: lower-case names of further fields that are believed only from trusted peers. `never`: of those that never pass. */
@@ -68,7 +66,7 @@ export class HeaderKinds {
     if (known !== undefined) return known
     const lower = name.toLowerCase()
     const kind = Object.hasOwn(this.#more, lower) ? (this.#more[lower] as HeaderKind) : classify(lower)
-    if (this.#kinds.size < REMEMBERED) this.#kinds.set(name, kind)
+    this.#kinds.remember(name, kind)
     return kind
   }
 }

@@ -66,6 +66,7 @@ const CURVES: Readonly<Record<SshCurve, CurveNames>> = {
 }
 const CERTIFICATE_KINDS = { user: 1, host: 2 } as const
 const LEAST_RSA_BITS = 2048
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const generate = promisify(generateKeyPair)
 
 /** Makes a key pair beside the event loop: RSA of 4096 bits takes about half a second. */
@@ -85,8 +86,9 @@ function generateFor(spec: SshKeySpec) {
 
 /** Reads a line of an authorized_keys file: algorithm, base64, and a comment that is dropped. Undefined when it is none. */
 export function readSshPublicKey(line: string): SshPublicKey | undefined {
-  const [, algorithm, base64] = /^\s*(\S+)[ \t]+([A-Za-z0-9+/]+={0,2})(?:[ \t]+[^\r\n]*)?\s*$/.exec(line) ?? []
-  if (algorithm === undefined || base64 === undefined) return undefined
+  const text = line.trim()
+  const [algorithm, base64] = /[\r\n]/.test(text) ? [] : text.split(/[ \t]+/, 2)
+  if (algorithm === undefined || base64 === undefined || !BASE64.test(base64)) return undefined
   const blob = Buffer.from(base64, 'base64')
   const parts = readStrings(blob)
   const jwk = parts === undefined ? undefined : jwkOf(parts)

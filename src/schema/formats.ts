@@ -26,7 +26,8 @@ export const FORMS = {
     return compiled.ok ? formed(text) : refuse(`must be a regular expression: ${compiled.message}`)
   },
   path: readPath,
-  email: lowerCase(/^[^\s@A-Z]+@[^\s@A-Z]+\.[^\s@A-Z]+$/, 'must be an email address in lower case'),
+  // The look-ahead keeps the search for the last dot linear.
+  email: lowerCase(/^[^\s@A-Z]+@(?=[^\s@A-Z]+$).+\..+$/, 'must be an email address in lower case'),
   email_domain: lowerCase(/^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+$/, 'must be a domain in lower case'),
   team: matching(/^(\d+|[\w.-]+\/[\w.-]+)$/, 'must be <organization>/<team> or the number of a team'),
   slug: matching(/^[\w.-]+$/, 'may have letters, digits and _ . - only'),

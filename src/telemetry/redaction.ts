@@ -1,4 +1,5 @@
 import type { Flow } from '../flow/flow.js'
+import { PeerNames } from '../lib/peer-names.js'
 
 /** Stands where a secret stood. */
 export const REDACTED = '[redacted]'
@@ -59,10 +60,8 @@ const ENCODED_LETTER = /%(?:25|[46][1-9a-f]|[57][0-9a])/i
 /** Ends of parts: what is no letter or digit, and where a capital begins a word (`SAMLResponse`, `accessKey`). */
 const PART_ENDS = /[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/
 
-/** Clients choose names: those that were judged are kept up to this number, and longer ones are not kept. */
-const MOST_NAMES = 2_048
-const LONGEST_NAME = 128
-const judged = new Map<string, boolean>()
+/** Names that were judged. */
+const judged = new PeerNames<boolean>()
 
 /** Does what has this name (of a parameter, a field, a key) sound like a secret? */
 export function isSensitive(name: string): boolean {
@@ -70,9 +69,7 @@ export function isSensitive(name: string): boolean {
   const known = judged.get(name)
   if (known !== undefined) return known
   const sensitive = judge(name)
-  if (name.length > LONGEST_NAME) return sensitive
-  if (judged.size >= MOST_NAMES) judged.clear()
-  judged.set(name, sensitive)
+  judged.remember(name, sensitive)
   return sensitive
 }
 

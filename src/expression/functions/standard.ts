@@ -71,7 +71,7 @@ function textToUint(text: string): UnsignedInt {
   return uint64(BigInt(text))
 }
 
-const DOUBLE = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/
+const DOUBLE = /^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$/
 
 function textToDouble(text: string): number {
   if (DOUBLE.test(text)) return Number(text)

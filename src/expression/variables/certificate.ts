@@ -183,9 +183,9 @@ function parseName(element: DerElement): Name {
       else if (Object.hasOwn(values, name)) values[name as NameAttribute].push(text)
       return `${name}=${escapeName(text)}`
     })
-    relative.unshift(parts.join('+'))
+    relative.push(parts.join('+'))
   }
-  return { text: relative.join(','), commonName, values }
+  return { text: relative.reverse().join(','), commonName, values }
 }
 
 /** RFC 2253 2.4. */

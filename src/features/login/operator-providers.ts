@@ -5,7 +5,7 @@ import { flag, object, optional, text } from '../../schema/values.js'
 import { loginStartErrors } from './provider-fetch.js'
 import { type Application, PROVIDER_NAMES, PROVIDERS, type Provider, type ProviderName } from './providers.js'
 
-const url = (description: string) => optional(text({ description, pattern: '^https?://[^/?#]+[^?#]*$' }))
+const url = (description: string) => optional(text({ description, pattern: '^https?://[^/?#][^?#]*$' }))
 const line = (description: string) => optional(text({ description, min: 1, max: 4096 }))
 
 const entry = object(

@@ -12,7 +12,7 @@ export const conditionAlwaysTrue: WarningKind = {
       for (const condition of expression.conditions) {
         // `true` is written by those who mean it.
         if (condition.source === 'true' || (condition.always ?? condition.isTrueIfThere) !== true) continue
-        const either = condition.text === undefined && /!=.*\|\|.*!=/s.test(condition.source)
+        const either = condition.text === undefined && isEither(condition.source)
         const advice = either
           ? '; nothing has two values at once, so one of its sides always holds: for none of them write &&'
           : ''
@@ -22,4 +22,11 @@ export const conditionAlwaysTrue: WarningKind = {
       }
     }
   }
+}
+
+/** Returns whether `||` stands between two `!=`. */
+function isEither(source: string): boolean {
+  const first = source.indexOf('!=')
+  const or = first === -1 ? -1 : source.indexOf('||', first)
+  return or !== -1 && source.includes('!=', or)
 }

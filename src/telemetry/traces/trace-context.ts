@@ -106,7 +106,6 @@ const LONG_MEMBER = 128
 /** Of Level 1, and with a digit at its beginning as Level 2 allows. */
 const KEY = /^(?:[a-z0-9][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})$/
 const VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
-const SPACES = /^[ \t]+|[ \t]+$/g
 
 /**
  * Reads the values of all fields `tracestate` of a request, in their order, and answers the one that is passed on; '' when there is
@@ -118,7 +117,7 @@ export function readTracestate(values: readonly string[]): string {
   const keys = new Set<string>()
   for (const value of values) {
     for (const written of value.split(',')) {
-      const member = written.replace(SPACES, '')
+      const member = withoutBlanks(written)
       if (member === '') continue
       const equals = member.indexOf('=')
       const key = member.slice(0, equals)
@@ -129,6 +128,19 @@ export function readTracestate(values: readonly string[]): string {
     }
   }
   return fitting(members).join(',')
+}
+
+/** Removes optional white space (RFC 9110 5.6.3) at both ends. */
+function withoutBlanks(text: string): string {
+  let start = 0
+  let end = text.length
+  while (start < end && isBlank(text.charCodeAt(start))) start++
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end--
+  return text.slice(start, end)
+}
+
+function isBlank(code: number): boolean {
+  return code === 0x20 || code === 0x09
 }
 
 function fitting(members: string[]): string[] {

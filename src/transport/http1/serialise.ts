@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Framing, RequestHead, ResponseHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
+import { ownText, PeerNames } from '../../lib/peer-names.js'
 
 /** Character classes of RFC 9110 5.6.2 and 5.5, and of RFC 9112 3.2, as tables over latin1 codes. */
 export const TOKEN = new Uint8Array(256)
@@ -82,8 +83,7 @@ const KINDS: ReadonlyMap<string, FieldKind> = new Map<string, FieldKind>([
 const SLOTS = 1024
 /** Slots that are looked at for one name. */
 const PROBES = 3
-/** Names that peers make up must not grow the table of kinds without bound. */
-const REMEMBERED = 2048
+/** Length of the longest name that gets a slot. */
 const LONGEST = 64
 
 /**
@@ -93,7 +93,7 @@ const LONGEST = 64
 export class FieldNames {
   readonly #slots: (string | undefined)[] = new Array<string | undefined>(SLOTS).fill(undefined)
   readonly #kindOfSlot = new Uint8Array(SLOTS)
-  readonly #written = new Map<string, WrittenName>()
+  readonly #written = new PeerNames<WrittenName>()
   /** Kind of the name that `intern` gave last. */
   kind: FieldKind = FIELD.plain
 
@@ -124,8 +124,7 @@ export class FieldNames {
   #learn(name: string, slot: number): string {
     this.kind = kindOf(name)
     if (name.length > LONGEST) return name
-    // A slice would keep the whole head alive in the table.
-    const own = Buffer.from(name, 'latin1').toString('latin1')
+    const own = ownText(name)
     this.#slots[slot] = own
     this.#kindOfSlot[slot] = this.kind
     return own
@@ -137,7 +136,7 @@ export class FieldNames {
     if (known !== undefined) return known
     const kind = name.length > 0 && consistsOf(TOKEN, name) ? kindOf(name) : FIELD.invalid
     const written = { kind, begin: `\r\n${name}: ` }
-    if (this.#written.size < REMEMBERED && name.length <= LONGEST) this.#written.set(name, written)
+    this.#written.remember(name, written)
     return written
   }
 }

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { METHODS } from 'node:http'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
+import { PeerNames } from '../../lib/peer-names.js'
 import type { ListenLimits } from '../contract.js'
 import { allowedTrailers, isEngineField } from '../fields.js'
 import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
@@ -193,14 +194,11 @@ const OF_A_CONNECTION: ReadonlySet<string> = new Set(['proxy-connection', 'upgra
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 /** White space around a value makes the whole message malformed here (RFC 9113 8.2.1). */
 const PADDED = /^[\t ]|[\t ]$/
-/** Names that upstreams make up must not grow the table without bound. */
-const REMEMBERED = 2048
-const LONGEST = 64
 /** RFC 6455 1.3. */
 export const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
 /** Names in any case → in lower case; '' for those that are not sent. */
-const NAMES = new Map<string, string>()
+const NAMES = new PeerNames<string>()
 
 function nameOf(name: string): string {
   const known = NAMES.get(name)
@@ -209,7 +207,7 @@ function nameOf(name: string): string {
   let sendable = name.length > 0 && !isEngineField(lower) && !OF_A_CONNECTION.has(lower)
   for (let i = 0; i < name.length && sendable; i++) sendable = TOKEN[name.charCodeAt(i)] === 1
   const result = sendable ? lower : ''
-  if (NAMES.size < REMEMBERED && name.length <= LONGEST) NAMES.set(name, result)
+  NAMES.remember(name, result)
   return result
 }
 
@@ -232,9 +230,11 @@ export function encodeFields(encoder: HpackEncoder, list: HeaderList, without = 
 
 /** Writes trailers; undefined: none of them may be sent. */
 export function trailerFields(list: HeaderList): ((encoder: HpackEncoder) => void) | undefined {
-  const allowed = allowedTrailers(list).slice()
-  for (let i = allowed.length - 2; i >= 0; i -= 2) {
-    if (nameOf(allowed[i] as string) === '' || !VALUE.test(allowed[i + 1] as string)) allowed.splice(i, 2)
+  const fields = allowedTrailers(list)
+  const allowed: string[] = []
+  for (let i = 0; i < fields.length; i += 2) {
+    const [name, value] = [fields[i] as string, fields[i + 1] as string]
+    if (nameOf(name) !== '' && VALUE.test(value)) allowed.push(name, value)
   }
   return allowed.length === 0 ? undefined : (encoder) => void encodeFields(encoder, allowed)
 }

@@ -1,3 +1,4 @@
+import { ownText } from '../../lib/peer-names.js'
 import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE } from './hpack-tables.js'
 
 /** Names that one connection remembers values of, values of one name, and the longest value. */
@@ -115,7 +116,7 @@ export class HpackEncoder {
       inserted: [],
       oldest: 0
     }
-    if (this.#names.size < NAMES && name.length <= LONGEST) this.#names.set(name, known)
+    if (this.#names.size < NAMES && name.length <= LONGEST) this.#names.set(ownText(name), known)
     return known
   }
 
