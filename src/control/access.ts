@@ -102,6 +102,12 @@ export class Principals {
   }
 }
 
+/** The user or bot with this id, whatever key was used. One that is gone is a member without rights. */
+export async function principalOf(reader: StoreReader, id: string): Promise<Principal> {
+  const { role = 'member' } = ((await reader.get(USER, id))?.body ?? {}) as { readonly role?: Role }
+  return { id, role, subject: role, key: null }
+}
+
 const CREDENTIAL_SPACE = 'credential_token'
 
 /** The classes of traffic that the management listener carries: calls of the API, and pages for people. */

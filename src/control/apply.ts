@@ -251,10 +251,15 @@ export async function readyWhatCompiles(live: Live, units: Units): Promise<Toler
 }
 
 function needsAny(unit: Unit, policies: ReadonlySet<string>): boolean {
-  if (unit.kind !== 'route' && unit.kind !== 'tcp_edge') return false
+  return policiesOf(unit).some((policy) => policies.has(policy))
+}
+
+/** Keys of the policies of a route or TCP edge, in the order of their runs. */
+export function policiesOf(unit: Unit): readonly string[] {
+  if (unit.kind !== 'route' && unit.kind !== 'tcp_edge') return []
   // A route of a site file has that of its site before its own.
   const named = [unit.modules.traffic_policy ?? []].flat() as unknown as readonly { readonly policy: string }[]
-  return named.some(({ policy }) => policies.has(policy))
+  return named.map(({ policy }) => policy)
 }
 
 type UnitsByKey = ReadonlyMap<string, Unit>

@@ -157,18 +157,18 @@ function forCallers(
   | 'policies'
   | 'traffic'
 > {
-  const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
+  const { testDestination = notDelivered, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
   const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
-  const operations = { ...parts, compile, reads, test: testDestination, clock }
+  const operations = { ...parts, reads, test: testDestination, clock }
   const { run: rehearse } = new Rehearsal({ ...operations, resources: options.resources })
   return {
     records: new RecordOperations(operations),
     deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
     revisions: new Revisions({ store, catalogue, baseUrl }),
-    reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
+    reverts: new Reverts({ ...parts, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
     exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
     explanations: new Explanations(options.explain, () => options.holder.current()),

@@ -23,7 +23,7 @@ export const controlErrors = defineErrors({
   },
   VAULT_NOT_ALLOWED: {
     status: 403,
-    text: 'A policy names a secret of a vault that the caller may not use.',
+    text: 'A policy would read a secret of a vault that the caller may not use, or a change would send it elsewhere.',
     help: 'Ask an administrator to add you to usable_by of the vault, or use another vault.'
   },
   POLICY_TESTS_FAILED: {

@@ -21,9 +21,8 @@ import type { Call, Done, ListRequest, Read, RecordPath, Shown, WriteMode, Writt
 import type { SessionCommand } from './cluster/live-sources.js'
 import { mustMatch, withIds } from './edits.js'
 import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
-import type { ControlOptions, ControlParts, TestDestination } from './parts.js'
+import type { ControlParts, TestDestination } from './parts.js'
 import type { Reads } from './reads.js'
-import { mayUseVaults } from './record-rules.js'
 import { withRenewal } from './renewal.js'
 import { mayCommand, mayOperate, mayTouch } from './rights.js'
 import type { Draft } from './transaction.js'
@@ -36,9 +35,7 @@ type Key = { readonly key: string }
 /** How an update comes to its record. */
 type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
 
-export interface RecordOperationsParts
-  extends Pick<ControlParts, 'edits' | 'answers' | 'agents'>,
-    Pick<ControlOptions, 'compile'> {
+export interface RecordOperationsParts extends Pick<ControlParts, 'edits' | 'answers' | 'agents'> {
   readonly store: StoreReader
   readonly writer: Pick<Writer, 'write'>
   readonly reads: Reads
@@ -71,7 +68,6 @@ export class RecordOperations {
     const { record, once } = await orUnavailable(make())
     mayTouch(call.principal, 'create', record)
     const { value, done } = await writer.write(call, request, async (draft) => {
-      await mayUseVaults(draft.tx, call.principal, this.#parts.compile, undefined, record)
       const written = await draft.insert(resource, record)
       return { ...written, body: await answers.one(draft.tx, resource, written.record, call.principal, once) }
     })
@@ -274,7 +270,6 @@ export class RecordOperations {
       mustMatch(current, mode.ifMatch)
       mayTouch(call.principal, 'update', current.record)
       const changed = await edit(draft, current.record)
-      await mayUseVaults(draft.tx, call.principal, this.#parts.compile, current.record, changed)
       const written = await draft.update(resource, current, changed)
       return { ...written, body: await show(written.record, draft.tx) }
     })

@@ -1,21 +1,18 @@
 import type { UnitName } from '../policy/action.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
-import { POLICY_MODULE, policyTextOf, vaultsOf } from '../policy/record-policy.js'
+import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
-import type { RecordOf } from '../resources/resource.js'
 import { splitHostport } from '../resources/units.js'
-import { EVERY_MEMBER, VAULT_NAMES, type vault } from '../resources/vaults.js'
-import type { CompileOptions } from '../runtime/compile.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
-import type { PolicyWarning, Principal } from './calls.js'
-import { ControlError, controlErrors, inUse } from './errors.js'
+import type { PolicyWarning } from './calls.js'
+import { ControlError, inUse } from './errors.js'
 
 /** Where the names of reserved domains are unique. */
 const DOMAIN_SPACE = 'domain'
@@ -178,38 +175,4 @@ function isThere(unit: UnitName, snapshot: Snapshot): boolean {
 
 function shown({ code, message, path, line, column }: Problem): PolicyWarning {
   return { code, message, path, line, column }
-}
-
-/**
- * Fails with `VAULT_NOT_ALLOWED` when the record gets a policy that reads secrets of a vault which the caller may not use.
- * A policy that the record had already stays, whatever else the write changes.
- */
-export async function mayUseVaults(
-  reader: StoreReader,
-  principal: Principal,
-  { services, actions }: Pick<CompileOptions, 'services' | 'actions'>,
-  before: ResourceRecord | undefined,
-  after: ResourceRecord
-): Promise<void> {
-  if (principal.role === 'administrator') return
-  const text = policyTextOf(after)
-  if (text === undefined || (before !== undefined && policyTextOf(before) === text)) return
-  const carrier = after.kind === tcpEdge.name ? 'tcp' : 'http'
-  for (const vault of vaultsOf(text, { services, actions, carrier })) {
-    if (vault === undefined) refuse('the policy must name the vaults of its secrets as texts, because', 'any vault')
-    if (!(await mayUse(reader, principal, vault)))
-      refuse(`the policy reads a secret of the vault "${vault}", and`, 'it')
-  }
-}
-
-function refuse(why: string, what: string): never {
-  const message = `${why} only an administrator may use ${what}; usable_by of a vault says who else may`
-  throw new ControlError(controlErrors.VAULT_NOT_ALLOWED, message, { field: `${POLICY_MODULE}.value` })
-}
-
-async function mayUse(reader: StoreReader, { id }: Principal, name: string): Promise<boolean> {
-  const keeper = await reader.keeperOf(VAULT_NAMES, name)
-  const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
-  const { usable_by: users = [] } = (stored?.body ?? {}) as unknown as Partial<RecordOf<typeof vault>['body']>
-  return users.includes(id) || users.includes(EVERY_MEMBER)
 }

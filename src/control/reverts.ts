@@ -3,14 +3,13 @@ import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
 import type { Resource } from '../resources/resource.js'
-import type { CompileOptions } from '../runtime/compile.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
 import type { Store } from '../store/store.js'
+import { principalOf } from './access.js'
 import type { Call, Done, WriteMode } from './calls.js'
 import { type DeclaredRecords, SITE } from './declared/declared-records.js'
 import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
 import type { GuardedRevert } from './guard/guard-judge.js'
-import { mayUseVaults } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, readNote, storedFields } from './revision-note.js'
 import { mayOperate, mayTouch } from './rights.js'
@@ -25,7 +24,6 @@ interface RevertsParts {
   readonly declared: DeclaredRecords
   readonly writer: Pick<Writer, 'write'>
   readonly site: Pick<Sites, 'restore'>
-  readonly compile: CompileOptions
   readonly clock: Clock
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
@@ -71,6 +69,7 @@ export class Reverts {
     const { value, done } = await this.#parts.writer.write(call, mode, async (draft) => {
       draft.reverts = revision
       draft.reason = why?.reason
+      if (why !== undefined) draft.author = await principalOf(draft.tx, why.author)
       await new Revert(this.#parts, draft, call, changes).run()
       await why?.also(draft.tx)
       return { number: draft.tx.number, changes: draft.changes }
@@ -201,7 +200,6 @@ class Revert {
     const body = this.#touched(resource, withFields({}, change))
     const record: ResourceRecord = { kind, id, createdAt: '', body, secrets: {} }
     mayTouch(this.#call.principal, 'create', record)
-    await mayUseVaults(this.#draft.tx, this.#call.principal, this.#parts.compile, undefined, record)
     await this.#draft.insert(resource, record)
   }
 
@@ -214,7 +212,6 @@ class Revert {
     const body = this.#touched(resource, withFields(current.record.body, change))
     const record = { ...current.record, body }
     mayTouch(this.#call.principal, 'update', record)
-    await mayUseVaults(this.#draft.tx, this.#call.principal, this.#parts.compile, current.record, record)
     await this.#draft.update(resource, current, record)
   }
 

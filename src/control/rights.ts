@@ -1,6 +1,8 @@
 import type { Json } from '../lib/json.js'
+import { POLICY_MODULE } from '../policy/record-policy.js'
 import { botUser } from '../resources/identities.js'
-import { adminFields, type Operation, type Resource } from '../resources/resource.js'
+import { adminFields, type Operation, type RecordOf, type Resource } from '../resources/resource.js'
+import { EVERY_MEMBER, VAULT_NAMES, type vault as vaultKind } from '../resources/vaults.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
@@ -8,6 +10,7 @@ import { USER } from './access.js'
 import type { Principal, WriteMode } from './calls.js'
 import { ControlError, controlErrors } from './errors.js'
 import type { RecordedChange } from './revision-note.js'
+import type { NewReach } from './vault-reach.js'
 
 /** Which records an operation may touch: all of them, those that the caller owns, or none. */
 export type Extent = 'any' | 'own' | 'none'
@@ -214,6 +217,35 @@ export function mayChangeAddresses({ role }: Principal, same: (traffic: Manageme
   if (changed === undefined) return
   const message = `an IP restriction of type ${changed} rests on this, so only an administrator may change it`
   throw new ControlError(controlErrors.ADMIN_REQUIRED, message)
+}
+
+/**
+ * Fails with `VAULT_NOT_ALLOWED` when a write sends secrets of a vault that the caller may not use to somewhere else, or hands
+ * them to another text of a policy. `guarded`: what its guard would bring back does that.
+ */
+export async function mayReach(
+  reader: StoreReader,
+  { id, role }: Principal,
+  { vault, entry, policy }: NewReach,
+  guarded: boolean
+): Promise<void> {
+  if (role === 'administrator') return
+  if (vault !== undefined) {
+    const keeper = await reader.keeperOf(VAULT_NAMES, vault)
+    const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
+    const { usable_by: users = [] } = (stored?.body ?? {}) as unknown as Partial<RecordOf<typeof vaultKind>['body']>
+    if (users.includes(id) || users.includes(EVERY_MEMBER)) return
+  }
+  const whose =
+    vault === undefined ? 'of any vault, which its policy names only at run time' : `of the vault "${vault}"`
+  const what =
+    policy === undefined
+      ? `this changes where secrets ${whose} go (${entry})`
+      : `the policy reads or is handed secrets ${whose} (${entry})`
+  const why = guarded ? `if its guard breaks, ${what}` : what
+  const message = `${why}, and only an administrator may use that; usable_by of a vault says who else may`
+  const field = policy === undefined || guarded ? {} : { field: `${POLICY_MODULE}.value` }
+  throw new ControlError(controlErrors.VAULT_NOT_ALLOWED, message, field)
 }
 
 /** Fails with `ADMIN_REQUIRED`. */

@@ -8,7 +8,7 @@ import type { RecordKey } from '../store/records.js'
 import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { OwnPart } from './apply.js'
-import type { ChangeEvent } from './calls.js'
+import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
@@ -124,6 +124,8 @@ export class Draft {
   reverts: number | undefined
   /** Why it is made, where the service makes it by itself. */
   reason: string | undefined
+  /** Whose rights to vaults count, where the service writes for a caller; undefined: those of the call. */
+  author: Principal | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined
   /** Events of commands. */

@@ -7,15 +7,16 @@ import type { Staged as StagedChange } from '../runtime/stage.js'
 import { type Outcome, type Store, type StoreLog, type StoreTransaction, samePlace } from '../store/store.js'
 import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
-import { type Live, touchedRoutes } from './apply.js'
+import { type Live, touchedRoutes, type Units } from './apply.js'
 import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
 import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { type RevisionNote, revisionNote } from './revision-note.js'
-import { mayChangeAddresses, mayForce } from './rights.js'
+import { mayChangeAddresses, mayForce, mayReach } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
+import { concernsReach, newReaches } from './vault-reach.js'
 
 export interface WriterParts {
   readonly store: Store
@@ -173,6 +174,7 @@ export class Writer {
     try {
       opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
       mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
+      await this.#mayReach(draft, call, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()
@@ -184,6 +186,25 @@ export class Writer {
     const about = { snapshot: ready.snapshot, declared: draft.own?.units }
     const warnings = policyWarnings(units.put, ready.warnings, about)
     return { value, draft, derived, ready, opening, note, warnings }
+  }
+
+  /** Fails with `VAULT_NOT_ALLOWED`; for a write with a guard also when its revert would do what the caller may not. */
+  async #mayReach(
+    { tx, author }: Draft,
+    call: Call,
+    { put, drop }: Pick<Units, 'put' | 'drop'>,
+    next: Snapshot,
+    guarded: boolean
+  ): Promise<void> {
+    const { holder, live, slices } = this.#parts
+    const principal = author ?? call.principal
+    if (principal.role === 'administrator') return
+    const changed = [...put.map(([, unit]) => unit), ...drop.map((key) => live.units.get(key))]
+    if (!changed.some(concernsReach)) return
+    const now = holder.current()
+    for (const reach of await slices().run(newReaches(now, next))) await mayReach(tx, principal, reach, false)
+    if (!guarded) return
+    for (const reach of await slices().run(newReaches(next, now))) await mayReach(tx, principal, reach, true)
   }
 
   async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {

@@ -89,17 +89,19 @@ function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, 
 
 /** A secret by names that stand in the source: what is missing is then known by name, and may be logged. */
 function compileSecret(args: readonly Node[]): Run | undefined {
-  const named = secretNamed(args)
-  if (named === undefined) return undefined
-  const { vault, name } = named
+  const { vault, name } = secretNamed(args)
+  if (vault === undefined || name === undefined) return undefined
   const missing = new EvaluationError('failed', `there is no secret "${name}" in a vault "${vault}"`)
   return (state) => state.flow.secret(vault, name) ?? noValue(state, missing)
 }
 
-/** The arguments of `secrets.get` where they are literals. */
-export function secretNamed(args: readonly Node[]): SecretName | undefined {
-  const [vault, name] = args.map((arg) => literal(arg)?.value)
-  return typeof vault === 'string' && typeof name === 'string' ? { vault, name } : undefined
+/** The secret that a call of `secrets.get` reads, by those of its arguments that are literals. */
+export function secretNamed(args: readonly Node[]): SecretName {
+  const [vault, name] = args.map((arg) => {
+    const value = literal(arg)?.value
+    return typeof value === 'string' ? value : undefined
+  })
+  return { vault, name }
 }
 
 /** The call as its result where that is known now: a short value that nothing but constants go into. */

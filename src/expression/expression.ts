@@ -107,9 +107,10 @@ export interface Condition {
   readonly anyOf?: readonly TextCondition[]
 }
 
+/** A secret that an expression reads. Undefined: that name is known only at run time. */
 export interface SecretName {
-  readonly vault: string
-  readonly name: string
+  readonly vault: string | undefined
+  readonly name: string | undefined
 }
 
 /** An expression that can run, or every reason why it cannot. */
@@ -118,7 +119,7 @@ export type Compiled<T> =
       readonly ok: true
       readonly value: T
       readonly warnings: readonly ExpressionProblem[]
-      /** The secrets that it names in its source. */
+      /** The secrets that it reads. */
       readonly secrets?: readonly SecretName[]
       /** Of a condition: what becomes of it when a value is absent. */
       readonly absence?: Absence

@@ -187,8 +187,7 @@ class Resolver {
       return
     }
     this.#checkFunction(node, 'function', name)
-    const secret = name === 'secrets__get' ? secretNamed(args) : undefined
-    if (secret !== undefined) this.secrets.push(secret)
+    if (name === 'secrets__get') this.secrets.push(secretNamed(args))
     for (const arg of args) this.visit(arg, bound)
   }
 

@@ -99,6 +99,7 @@ const action = defineAction({
     if (constant !== undefined && constant.layer === layer && isInternal(constant.host)) {
       scope.names({ kind: 'internal', ...constant }, ['url'])
     }
+    scope.leadsTo({ by: 'forward', layer, host: constant?.host })
     let warned = false
     const gone =
       layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(forwardErrors.INTERNAL_ENTRY_MISSING)

@@ -1,10 +1,10 @@
-import type { Expression } from '../expression/expression.js'
+import type { Compiled, Expression, Expressions } from '../expression/expression.js'
 import { expressionErrors } from '../expression/problems.js'
 import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { Span } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import type { Action, ReadyAction } from './action.js'
+import type { Action, InternalLead, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { PolicyLimit } from './live-limit.js'
@@ -26,6 +26,10 @@ export interface CompiledPolicy {
   readonly reads: ResponseReading | undefined
   /** What of the configuration it names in its text. */
   readonly named: readonly NamedUnit[]
+  /** Names of the vaults whose secrets it reads; undefined among them: one whose name is known only at run time. */
+  readonly vaults: ReadonlySet<string | undefined>
+  /** The internal entries that its actions lead to. */
+  readonly leads: readonly InternalLead[]
   /** The logins that its actions ask for, in the order of the document. */
   readonly logins: readonly PolicyLogin[]
   /** The limits of its actions, in the order of the document. */
@@ -61,14 +65,17 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const report = new Reporter(document.source, problems)
   let runnable = true
   const named: NamedUnit[] = []
+  const leads: InternalLead[] = []
+  const vaults = new Set<string | undefined>()
   const compiler = new PolicyCompiler(options.actions, {
     owner: options.owner,
-    services: options.services,
+    services: { ...options.services, expressions: notingVaults(options.services.expressions, vaults) },
     keep: withOrdinals(options),
     source: document.source,
     report,
     refusedResults: refusedResults(document, options.actions),
     named,
+    leads,
     unavailable(path, error, message, span) {
       runnable = false
       report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, error, message, span)
@@ -82,7 +89,21 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
   const { logins, limits } = compiler
-  return { policy: { owner: options.owner, phases, named, reads, logins, limits }, problems: found }
+  return { policy: { owner: options.owner, phases, named, vaults, leads, reads, logins, limits }, problems: found }
+}
+
+/** Adds to `vaults` those that what is compiled reads, whichever part of an action compiles it. */
+function notingVaults(expressions: Expressions, vaults: Set<string | undefined>): Expressions {
+  const noted = <T>(compiled: Compiled<T>) => {
+    if (compiled.ok) for (const { vault } of compiled.secrets ?? []) vaults.add(vault)
+    return compiled
+  }
+  return {
+    expression: (...source) => noted(expressions.expression(...source)),
+    template: (...source) => noted(expressions.template(...source)),
+    textOf: (value) => expressions.textOf(value),
+    dataOf: (value) => expressions.dataOf(value)
+  }
 }
 
 function readingOf(phases: CompiledPolicy['phases'], actions: readonly Action[]): ResponseReading | undefined {

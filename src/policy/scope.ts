@@ -3,7 +3,7 @@ import type { Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
-import type { Scope, UnitName } from './action.js'
+import type { InternalLead, Scope, UnitName } from './action.js'
 import type { LiveLimit } from './live-limit.js'
 import type { LoginGate } from './login-gate.js'
 import { type NodePath, type Problem, policyErrors, type Reporter } from './problems.js'
@@ -29,6 +29,8 @@ export interface DocumentScope {
   readonly refusedResults: ReadonlySet<string>
   /** What the document names of the configuration around it, each with what to say when it is not there. */
   readonly named: NamedUnit[]
+  /** The internal entries that the document leads to. */
+  readonly leads: InternalLead[]
   /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
   unavailable(path: NodePath, error: Coded, message: string, span: Span): void
 }
@@ -118,6 +120,10 @@ export class ActionScope implements Scope {
     noteName(this.#document, unit, { path: [...this.#anchor.path, ...at], node: this.#find(at, false).node })
   }
 
+  leadsTo(lead: InternalLead): void {
+    this.#document.leads.push(lead)
+  }
+
   limit(limit: LiveLimit): void {
     this.limits.push(limit)
   }
@@ -159,8 +165,8 @@ function entryOf(map: MapNode, key: string) {
 
 /** Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. */
 export function reportExpression<T>(document: DocumentScope, compiled: Compiled<T>, at: Anchor, source: string): void {
-  for (const secret of (compiled.ok ? compiled.secrets : undefined) ?? []) {
-    noteName(document, { kind: 'secret', ...secret }, at)
+  for (const { vault, name } of (compiled.ok ? compiled.secrets : undefined) ?? []) {
+    if (vault !== undefined && name !== undefined) noteName(document, { kind: 'secret', vault, name }, at)
   }
   const found = compiled.ok ? compiled.warnings : compiled.problems
   if (found.length === 0) return

@@ -15,6 +15,8 @@ import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
 export interface GuardedRevert {
   /** For the history. */
   readonly reason: string
+  /** Id of the principal whose write is reverted: the revert sends secrets nowhere where that principal may not. */
+  readonly author: string
   /** Does what belongs to the same transaction; what it throws undoes everything. */
   also(tx: StoreTransaction): Promise<void>
 }
@@ -167,7 +169,7 @@ export class GuardJudge {
     }
     let by: number | undefined
     try {
-      by = await undo(revision, { reason: why, also }, call)
+      by = await undo(revision, { reason: why, author: note.principal, also }, call)
     } catch (error) {
       if (error instanceof EndedElsewhere) return guarded.end(one)
       if (error instanceof ControlError && PASSING.has(error.code)) throw error
