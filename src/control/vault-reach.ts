@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { isInternal } from '../flow/flow.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
+import type { HostLead } from '../policy/action.js'
 import type { EdgeUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { policiesOf } from './apply.js'
@@ -33,8 +34,8 @@ const REACHING: ReadonlySet<Unit['kind']> = new Set(['policy', 'route', 'tcp_edg
 
 /**
  * The vaults whose secrets reach something in `after` that they do not reach in `before`, each with the first such place. Secrets
- * reach the servers of the entries whose policies read them, the internal entries that policies lead to from there, with
- * their servers, and, by the response, the entries that lead there. The hosts, path, modules and policies of all of these
+ * reach the servers of the entries whose policies read them, the entries that policies lead to from there, with their
+ * servers, and, by the response, the entries that lead there. The hosts, path, modules and policies of all of these
  * entries count too: they decide who asks, and what becomes of the secret. What only falls away is no new reach.
  */
 export function* newReaches(before: Snapshot, after: Snapshot): Steps<readonly NewReach[]> {
@@ -69,12 +70,16 @@ interface Reach {
 /** Entries by vault. */
 type Reaches = ReadonlyMap<VaultName, Reach>
 
-/** How the entries of a snapshot lead to each other through internal hosts. */
+/** How the entries of a snapshot lead to each other by hosts. */
 interface Leads {
   /** Entry → entries that it hands exchanges to. */
-  readonly forwards: ReadonlyMap<string, ReadonlySet<string>>
+  readonly forwards: Map<string, Set<string>>
   /** Entry → entries that it sends requests of its own to. */
-  readonly requests: ReadonlyMap<string, ReadonlySet<string>>
+  readonly requests: Map<string, Set<string>>
+  /** Entry → entries that hand exchanges to it. */
+  readonly forwarders: Map<string, Set<string>>
+  /** Entry → entries that send it requests by an internal host; what other hosts answer, any client may ask for. */
+  readonly askers: Map<string, Set<string>>
 }
 
 function* readReach(snapshot: Snapshot): Steps<Reaches> {
@@ -85,39 +90,40 @@ function* readReach(snapshot: Snapshot): Steps<Reaches> {
     reads ||= vaults.size > 0
   }
   if (!reads) return new Map()
-  const internal = yield* internalEntries(snapshot)
-  const readers = new Map<VaultName, string[]>()
-  const forwards = new Map<string, ReadonlySet<string>>()
-  const requests = new Map<string, ReadonlySet<string>>()
+  const hosts = yield* servedHosts(snapshot)
+  const readers = new Map<VaultName, Set<string>>()
+  const leads: Leads = { forwards: new Map(), requests: new Map(), forwarders: new Map(), askers: new Map() }
   for (const [key, unit] of snapshot.plan.units) {
     if (passes.due()) yield
     for (const policy of policiesAt(unit)) {
-      const { vaults = [], leads = [] } = snapshot.policy(policy) ?? {}
-      for (const vault of vaults) readers.set(vault, [...(readers.get(vault) ?? []), key])
-      for (const { by, layer, host } of leads) {
-        const targets = internal.filter((one) => one.layer === layer && isNamed(one.host, host))
-        const known = by === 'forward' ? forwards : requests
-        known.set(key, new Set([...(known.get(key) ?? []), ...targets.flatMap(({ entries }) => entries)]))
+      const { vaults = [], leads: to = [] } = snapshot.policy(policy) ?? {}
+      for (const vault of vaults) addTo(readers, vault, key)
+      for (const { by, layer, host } of to) {
+        yield
+        for (const target of entriesAt(hosts, layer, host, snapshot)) {
+          addTo(by === 'forward' ? leads.forwards : leads.requests, key, target)
+          if (by === 'forward') addTo(leads.forwarders, target, key)
+          else if (host !== undefined && isInternal(host)) addTo(leads.askers, target, key)
+        }
       }
     }
   }
   const reaches = new Map<VaultName, Reach>()
   for (const [vault, entries] of readers) {
     yield
-    reaches.set(vault, reachOf(entries, { forwards, requests }))
+    reaches.set(vault, reachOf(entries, leads))
   }
   return reaches
 }
 
 /** Follows secrets from the entries whose policies read them. */
-function reachOf(readers: readonly string[], { forwards, requests }: Leads): Reach {
-  const callers = { forwards: reversed(forwards), requests: reversed(requests) }
-  // Entries whose responses may hold the secret: a caller's policy sees the response, and what it has asked for becomes data of its request.
+function reachOf(readers: ReadonlySet<string>, { forwards, requests, forwarders, askers }: Leads): Reach {
+  // Entries whose responses may hold the secret. The policy of a forwarder sees such a response; an asker's has it as data for its request.
   const answers = new Set(readers)
   const receives = new Set(readers)
   for (const entry of answers) {
-    for (const caller of callers.forwards.get(entry) ?? []) answers.add(caller)
-    for (const caller of callers.requests.get(entry) ?? []) {
+    for (const caller of forwarders.get(entry) ?? []) answers.add(caller)
+    for (const caller of askers.get(entry) ?? []) {
       answers.add(caller)
       receives.add(caller)
     }
@@ -130,45 +136,50 @@ function reachOf(readers: readonly string[], { forwards, requests }: Leads): Rea
   return { receives, sees: new Set([...receives, ...answers]) }
 }
 
-function reversed(leads: ReadonlyMap<string, ReadonlySet<string>>): ReadonlyMap<string, readonly string[]> {
-  const callers = new Map<string, string[]>()
-  for (const [caller, targets] of leads) {
-    for (const target of targets) {
-      const known = callers.get(target)
-      if (known === undefined) callers.set(target, [caller])
-      else known.push(caller)
-    }
-  }
-  return callers
-}
+/** Layer and host → keys of the edges that serve it, on whatever port. */
+type ServedHosts = ReadonlyMap<string, ReadonlySet<string>>
 
-/** An internal host with the keys of the entries behind it. */
-interface InternalHost {
-  readonly layer: 'http' | 'tcp'
-  readonly host: string
-  readonly entries: readonly string[]
-}
-
-function* internalEntries({ plan, tables }: Snapshot): Steps<InternalHost[]> {
+function* servedHosts({ plan }: Snapshot): Steps<ServedHosts> {
   const passes = new Passes()
-  const found: InternalHost[] = []
-  for (const { hosts, routes } of tables.edges) {
-    if (passes.due()) yield
-    if (hosts === 'every') continue
-    const entries = () => [...routes].map(({ id }) => `route:${id}`)
-    for (const { host } of hosts) if (isInternal(host)) found.push({ layer: 'http', host, entries: entries() })
-  }
+  const found = new Map<string, Set<string>>()
   for (const [key, unit] of plan.units) {
     if (passes.due()) yield
-    if (unit.kind !== 'tcp_edge') continue
-    for (const { host } of unit.ports) if (isInternal(host)) found.push({ layer: 'tcp', host, entries: [key] })
+    const hosts =
+      unit.kind === 'tcp_edge' ? unit.ports : unit.kind === 'edge' && unit.hosts !== 'every' ? unit.hosts : []
+    const layer = unit.kind === 'tcp_edge' ? 'tcp' : 'http'
+    for (const { host } of hosts) addTo(found, `${layer} ${host}`, key)
   }
   return found
 }
 
-/** True when an internal host of an edge may be the one that a policy names, whatever the ports. */
-function isNamed(host: string, name: string | undefined): boolean {
-  return name === undefined || host === name || (host.startsWith('*.') && name.endsWith(host.slice(1)))
+/** Keys of the entries that may be meant by a host: those of its own edge and of wildcards above it. */
+function entriesAt(
+  hosts: ServedHosts,
+  layer: HostLead['layer'],
+  host: HostLead['host'],
+  { plan, tables }: Snapshot
+): readonly string[] {
+  const edges: string[] = []
+  if (host === undefined) {
+    for (const [served, keys] of hosts) {
+      if (served.startsWith(`${layer} `) && isInternal(served)) edges.push(...keys)
+    }
+  } else {
+    edges.push(...(hosts.get(`${layer} ${host}`) ?? []))
+    for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+      edges.push(...(hosts.get(`${layer} *${host.slice(dot)}`) ?? []))
+    }
+  }
+  return edges.flatMap((key) => {
+    const unit = plan.units.get(key)
+    return unit?.kind === 'edge' ? [...tables.edges.routesOf(unit.id)].map(({ id }) => `route:${id}`) : [key]
+  })
+}
+
+function addTo<K>(sets: Map<K, Set<string>>, key: K, value: string): void {
+  const known = sets.get(key)
+  if (known === undefined) sets.set(key, new Set([value]))
+  else known.add(value)
 }
 
 /** Keys of the policies that see traffic at a unit. */

@@ -23,11 +23,11 @@ export type UnitName =
   /** That a client has one address: so it is where no listener takes IPv6. `key`: the expression that relies on it. */
   | { readonly kind: 'one-address'; readonly key: string }
 
-/** An internal entry that an action leads to: it hands the exchange over (`forward`), or makes a request of its own (`request`). */
-export interface InternalLead {
+/** A host that an action hands the exchange to (`forward`), or sends a request of its own to (`request`). */
+export interface HostLead {
   readonly by: 'forward' | 'request'
   readonly layer: 'http' | 'tcp'
-  /** Lower-case; undefined: known only at run time. */
+  /** Lower-case; undefined: an internal one that is known only at run time. */
   readonly host: string | undefined
 }
 
@@ -58,8 +58,8 @@ export interface Scope {
   unavailable(at: NodePath, message: string, error?: Coded): void
   /** The config names something of the configuration around the document; its author is warned when that does not exist. */
   names(unit: UnitName, at: NodePath): void
-  /** The action leads to internal entries, whether they exist or not: what it carries goes there, and their answers come back. */
-  leadsTo(lead: InternalLead): void
+  /** The action sends what it carries to a host, which an edge may serve, and gets its answer. */
+  leadsTo(lead: HostLead): void
   /** The action limits how often something happens: people see it, and can empty its buckets. */
   limit(limit: LiveLimit): void
   /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */

@@ -4,7 +4,7 @@ import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { Span } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import type { Action, InternalLead, ReadyAction } from './action.js'
+import type { Action, HostLead, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { PolicyLimit } from './live-limit.js'
@@ -28,8 +28,8 @@ export interface CompiledPolicy {
   readonly named: readonly NamedUnit[]
   /** Names of the vaults whose secrets it reads; undefined among them: one whose name is known only at run time. */
   readonly vaults: ReadonlySet<string | undefined>
-  /** The internal entries that its actions lead to. */
-  readonly leads: readonly InternalLead[]
+  /** The hosts that its actions lead to. */
+  readonly leads: readonly HostLead[]
   /** The logins that its actions ask for, in the order of the document. */
   readonly logins: readonly PolicyLogin[]
   /** The limits of its actions, in the order of the document. */
@@ -65,7 +65,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const report = new Reporter(document.source, problems)
   let runnable = true
   const named: NamedUnit[] = []
-  const leads: InternalLead[] = []
+  const leads: HostLead[] = []
   const vaults = new Set<string | undefined>()
   const compiler = new PolicyCompiler(options.actions, {
     owner: options.owner,

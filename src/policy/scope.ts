@@ -3,7 +3,7 @@ import type { Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
-import type { InternalLead, Scope, UnitName } from './action.js'
+import type { HostLead, Scope, UnitName } from './action.js'
 import type { LiveLimit } from './live-limit.js'
 import type { LoginGate } from './login-gate.js'
 import { type NodePath, type Problem, policyErrors, type Reporter } from './problems.js'
@@ -29,8 +29,8 @@ export interface DocumentScope {
   readonly refusedResults: ReadonlySet<string>
   /** What the document names of the configuration around it, each with what to say when it is not there. */
   readonly named: NamedUnit[]
-  /** The internal entries that the document leads to. */
-  readonly leads: InternalLead[]
+  /** The hosts that the document leads to. */
+  readonly leads: HostLead[]
   /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
   unavailable(path: NodePath, error: Coded, message: string, span: Span): void
 }
@@ -120,8 +120,10 @@ export class ActionScope implements Scope {
     noteName(this.#document, unit, { path: [...this.#anchor.path, ...at], node: this.#find(at, false).node })
   }
 
-  leadsTo(lead: InternalLead): void {
-    this.#document.leads.push(lead)
+  leadsTo(lead: HostLead): void {
+    const { leads } = this.#document
+    if (!leads.some(({ by, layer, host }) => by === lead.by && layer === lead.layer && host === lead.host))
+      leads.push(lead)
   }
 
   limit(limit: LiveLimit): void {

@@ -254,6 +254,11 @@ export class Edges {
     for (const [, edge] of this.#edges) yield edge
   }
 
+  /** The routes of an edge; none when there is no such edge. */
+  routesOf(id: string): PathTable {
+    return this.#edges.get(id)?.routes ?? PathTable.empty
+  }
+
   /** Compiles what changed: cost grows with the routes of the edges that are touched, not with all. */
   *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<Edges> {
     const routes = yield* this.#changedRoutes(changes, compilation)

@@ -125,15 +125,15 @@ const action = defineAction({
     checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
     nameInternal(url, scope)
     const message = compileMessage(settings, scope)
-    const inside = internalHost(url, scope)
-    if (inside !== undefined) scope.leadsTo({ by: 'request', layer: 'http', host: inside })
+    const host = writtenHost(url)
+    if (host !== '') scope.leadsTo({ by: 'request', layer: 'http', host })
     const request = requesting({
       services: scope.services,
       internal: scope.service(internalRequests),
       timeout: parseDuration(timeout) ?? 3 * SECOND,
       redirects: max_redirects,
       retry: compileCondition(retry_condition, scope),
-      inside
+      inside: internalHost(url, scope)
     })
     return async (flow) => {
       const failure = await request(message(flow), flow)

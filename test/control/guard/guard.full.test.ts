@@ -1,8 +1,8 @@
 import t from 'tap'
 import { receiver } from '../../events/receiver.js'
-import { create } from '../../helpers/account.js'
+import { create, site } from '../../helpers/account.js'
 import { freePort } from '../../proxy/free-port.js'
-import { DENY, GUARD, guarded, HOST } from './guarded.js'
+import { DENY, GUARD, guarded, HOST, shop } from './guarded.js'
 
 /** Seconds of traffic after which a fault must be undone. */
 const SOON = 9
@@ -166,6 +166,42 @@ t.test('a write that decides too many requests otherwise is reverted, one that d
   await traffic(22, 25, visits('/other'))
   t.match(await ended(harmless), { state: 'passed' })
   t.equal(await visit(HOST, '/half'), 204)
+})
+
+t.test('a guard brings nothing back that sends secrets where its writer may not', async (t) => {
+  const { sluice, upstream, ask, traffic, ended, backend, route } = await guarded(t)
+  const bot = await create(sluice, '/bot_users', { name: 'bea' })
+  const { token: key } = await create(sluice, '/api_keys', { owner_id: bot.id })
+  const vault = await create(sluice, '/vaults', { name: 'prod' })
+  await create(sluice, '/vault_secrets', { vault_id: vault.id, name: 'db', value: 'hunter2' })
+  const value = JSON.stringify({
+    on_http_request: [
+      { actions: [{ type: 'add-headers', config: { headers: { 'x-a': "${secrets.get('prod', 'db')}" } } }] }
+    ]
+  })
+  const { route: reading } = await site(sluice, 'api.example.com', {
+    backend: { backend_id: backend.id },
+    traffic_policy: { value }
+  })
+  const as = (path: string, method: string, body?: object) =>
+    ask(path, { method, key, headers: { guard: GUARD }, ...(body === undefined ? {} : { body }) })
+  const gone = await as(`${reading}/traffic_policy`, 'DELETE')
+  t.match(gone, { status: 403, json: { error_code: 'ERR_SLUICE_VAULT_NOT_ALLOWED', msg: /^if its guard breaks, / } })
+
+  const elsewhere = await shop(t)
+  const own = await create(sluice, '/backends/static', { address: elsewhere.address })
+  await ask(`${route}/backend`, { method: 'PUT', body: { backend_id: own.id } })
+  await traffic(10)
+  const written = await as(`/backends/static/${own.id}`, 'PATCH', { address: upstream.address })
+  t.equal(written.status, 200, written.text)
+  t.equal((await ask(`${reading}/backend`, { method: 'PUT', body: { backend_id: own.id } })).status, 200)
+  upstream.status = () => 500
+  await traffic(SOON)
+  t.match(await ended(Number(written.headers['service-revision'])), {
+    state: 'conflict',
+    reason: /^error-rate: .*; it cannot be reverted: .*vault "prod"/
+  })
+  t.equal((await ask(`/backends/static/${own.id}`)).json.address, upstream.address)
 })
 
 t.test('a guard that is wrong, or could not be kept, refuses the write', async (t) => {
