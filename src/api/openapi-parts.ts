@@ -321,9 +321,7 @@ const COLUMNS: readonly Right[] = ['read', 'create', 'update', 'delete', 'secret
 export function rightsText(resources: readonly Resource[]): string {
   const rows = resources.map((resource) => {
     const rights = memberRights(resource)
-    const { field = '', values = [] } = rights.reserved ?? {}
-    const besides = values.length === 0 ? '' : `not where ${field} is ${values.join(' or ')}`
-    return `| ${[resource.name, ...COLUMNS.map((right) => rights[right]), besides].join(' | ')} |`
+    return `| ${[resource.name, ...COLUMNS.map((right) => rights[right])].join(' | ')} |`
   })
   const refusals = Object.values(ACCOUNT_RIGHTS).map(({ refusal }) => `- ${refusal}`)
   return [
@@ -334,12 +332,13 @@ export function rightsText(resources: readonly Resource[]): string {
       'commands to connected agents, whose owner is that of their credential. Anything else is refused with ' +
       '`ERR_SLUICE_ADMIN_REQUIRED`.',
     '',
-    `| resource | ${COLUMNS.join(' | ')} | besides |`,
-    `| --- |${' --- |'.repeat(COLUMNS.length + 1)}`,
+    `| resource | ${COLUMNS.join(' | ')} |`,
+    `| --- |${' --- |'.repeat(COLUMNS.length)}`,
     ...rows,
     '',
     ...refusals,
-    '- only an administrator may change what decides by address who reaches this API or its pages, rules of IP policies included',
-    '- a policy of a member reads secrets only of vaults that the member may use (`usable_by` of the vault); else `ERR_SLUICE_VAULT_NOT_ALLOWED`'
+    '- only an administrator may change what an IP restriction of the account decides by address, rules of IP policies included',
+    '- only an administrator may open ports below 1024 for TCP edges',
+    '- a policy of a member reads secrets only of vaults that the member may use (`usable_by` of the vault), and a member sends such secrets nowhere else: by a backend, host, route, internal edge, policy, revert or guard; else `ERR_SLUICE_VAULT_NOT_ALLOWED`'
   ].join('\n')
 }

@@ -154,6 +154,7 @@ export async function openControlPlane(
     zone: options.zone,
     regions: options.regions,
     requireReserved: options.require_reserved,
+    linkLocalBackends: options.upstream_link_local,
     backupFolder: options.data === IN_MEMORY ? undefined : options.data,
     ...(isShared(storeAddress(options)) ? { reportEvery: REPORT_EVERY } : {})
   }

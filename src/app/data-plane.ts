@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Clock } from '../lib/clock.js'
+import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { InheritedSockets } from '../lib/inherited-sockets.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { selfSigned } from '../lib/self-signed.js'
@@ -119,6 +120,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     ...(tunnels === undefined ? {} : { tunnels }),
     lookup: names.forSockets,
     names,
+    ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {
       checks,

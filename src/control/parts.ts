@@ -82,6 +82,8 @@ export interface ControlOptions {
   readonly regions: readonly string[]
   /** Must the hosts of HTTPS edges be reserved domains? */
   readonly requireReserved?: boolean
+  /** May static backends have link-local addresses? */
+  readonly linkLocalBackends?: boolean
   /** Keeps the events of each write in its transaction. Absent: there are none. */
   readonly events?: EventRecorder
   /** How the delivery to an event destination goes. */
@@ -184,6 +186,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       declared,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
+      linkLocalBackends: options.linkLocalBackends === true,
       testPolicy: options.testPolicy,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },

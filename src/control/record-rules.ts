@@ -1,9 +1,12 @@
+import { parseAuthority } from '../lib/host.js'
+import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { UnitName } from '../policy/action.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import { staticBackend } from '../resources/static-backend.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
@@ -48,6 +51,18 @@ export async function hostsMustBeReserved(
     const message = `${hostport} is below no reserved domain of the account`
     throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: `hostports[${index}]` })
   }
+}
+
+/**
+ * Fails with `FIELD_INVALID` when a static backend gets a link-local address. Names that have such an address are refused when
+ * they are dialled.
+ */
+export function mustNotBeLinkLocal(before: ResourceRecord | undefined, after: ResourceRecord): void {
+  if (after.kind !== staticBackend.name || before?.body.address === after.body.address) return
+  const host = parseAuthority(String(after.body.address))?.host ?? ''
+  if (!isLinkLocal(host)) return
+  const message = `${host} is link-local or answers machines about themselves; the option upstream_link_local allows such addresses`
+  throw new ControlError(fieldErrors.FIELD_INVALID, `address ${message}`, { field: 'address' })
 }
 
 type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>

@@ -1,8 +1,13 @@
+import { isInternal } from '../flow/flow.js'
 import type { Json } from '../lib/json.js'
+import type { ShardedMap } from '../lib/sharded-map.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { botUser } from '../resources/identities.js'
 import { adminFields, type Operation, type RecordOf, type Resource } from '../resources/resource.js'
 import { EVERY_MEMBER, VAULT_NAMES, type vault as vaultKind } from '../resources/vaults.js'
+import type { FilteredTraffic } from '../runtime/address-filter.js'
+import type { Unit } from '../runtime/plan.js'
+import type { Change } from '../runtime/plan-changes.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
@@ -19,14 +24,13 @@ export type Extent = 'any' | 'own' | 'none'
 export type Right = 'read' | 'create' | 'update' | 'delete' | 'secrets' | 'command'
 
 /** The rights of a member on one resource. */
-export interface Rights extends Readonly<Record<Right, Extent>> {
-  /** Records with one of these values in the field are the administrators' to write. */
-  readonly reserved?: { readonly field: string; readonly values: readonly string[] }
-}
+export type Rights = Readonly<Record<Right, Extent>>
 
-/** What the management listener carries: calls of the API, and pages for people. */
-const MANAGEMENT_TRAFFIC = ['api', 'dashboard'] as const
-type ManagementTraffic = (typeof MANAGEMENT_TRAFFIC)[number]
+/** The classes of traffic that IP restrictions of the account hold for. */
+const RESTRICTED_TRAFFIC: readonly FilteredTraffic[] = ['api', 'dashboard', 'agent', 'endpoints']
+
+/** TCP ports below are privileged: well-known services of the machine have them. */
+const FIRST_UNPRIVILEGED_PORT = 1024
 
 /** Members read and write all records. */
 const SHARED: Rights = { read: 'any', create: 'any', update: 'any', delete: 'any', secrets: 'none', command: 'none' }
@@ -45,7 +49,7 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   api_key: PERSONAL,
   ip_policy: SHARED,
   ip_policy_rule: SHARED,
-  ip_restriction: { ...SHARED, reserved: { field: 'type', values: MANAGEMENT_TRAFFIC } },
+  ip_restriction: ADMINISTERED,
   tls_certificate: SHARED,
   certificate_authority: SHARED,
   reserved_domain: SHARED,
@@ -159,12 +163,6 @@ export function mayTouch(
       `only an administrator may ${verb} the ${record.kind} of somebody else`
     )
   }
-  const { reserved } = memberRights(resource)
-  if (principal.role === 'administrator' || right === 'read' || reserved === undefined) return
-  const { field, values } = reserved
-  if (!values.includes(String(record.body[field]))) return
-  const message = `only an administrator may write a ${record.kind} whose ${field} is ${values.join(' or ')}`
-  throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field })
 }
 
 /** May the caller read this record? */
@@ -209,14 +207,33 @@ export function mayGive(principal: Principal, resource: Resource, body: unknown)
 }
 
 /**
- * Fails with `ADMIN_REQUIRED` when a write changes which addresses may reach the API or its pages: also a rule of an IP
+ * Fails with `ADMIN_REQUIRED` when a write changes which addresses the account's IP restrictions admit: also a rule of an IP
  * policy can do that. `same`: is the restriction of this traffic what it was?
  */
-export function mayChangeAddresses({ role }: Principal, same: (traffic: ManagementTraffic) => boolean): void {
-  const changed = role === 'administrator' ? undefined : MANAGEMENT_TRAFFIC.find((traffic) => !same(traffic))
+export function mayChangeAddresses({ role }: Principal, same: (traffic: FilteredTraffic) => boolean): void {
+  const changed = role === 'administrator' ? undefined : RESTRICTED_TRAFFIC.find((traffic) => !same(traffic))
   if (changed === undefined) return
   const message = `an IP restriction of type ${changed} rests on this, so only an administrator may change it`
   throw new ControlError(controlErrors.ADMIN_REQUIRED, message)
+}
+
+/** Fails with `ADMIN_REQUIRED` when a write opens ports of TCP edges below 1024. `running`: the units that it starts from. */
+export function mayOpenPorts({ role }: Principal, put: Change['put'], running: ShardedMap<Unit>): void {
+  if (role === 'administrator') return
+  for (const [key, unit] of put) {
+    if (unit.kind !== 'tcp_edge') continue
+    const before = running.get(key)
+    const open = before?.kind === 'tcp_edge' ? before.ports : []
+    const index = unit.ports.findIndex(
+      ({ host, port }) =>
+        port < FIRST_UNPRIVILEGED_PORT &&
+        !isInternal(host) &&
+        !open.some((one) => one.port === port && !isInternal(one.host))
+    )
+    if (index === -1) continue
+    const message = `only an administrator may open a port below ${FIRST_UNPRIVILEGED_PORT} (${unit.ports[index]?.port})`
+    throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field: `hostports[${index}]` })
+  }
 }
 
 /**

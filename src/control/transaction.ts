@@ -12,7 +12,7 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
-import { hostsMustBeReserved, mustCarryBytes, mustNotServe } from './record-rules.js'
+import { hostsMustBeReserved, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
@@ -107,6 +107,8 @@ export interface DraftParts {
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
+  /** May static backends have link-local addresses? */
+  readonly linkLocalBackends: boolean
   /** Runs the tests that policies are stored with. */
   readonly testPolicy: PolicyTesting | undefined
   /** Does a subscription take such an event? Its object costs reads. */
@@ -124,7 +126,7 @@ export class Draft {
   reverts: number | undefined
   /** Why it is made, where the service makes it by itself. */
   reason: string | undefined
-  /** Whose rights to vaults count, where the service writes for a caller; undefined: those of the call. */
+  /** Whose rights to what the write makes of the plan count, where the service writes for a caller; undefined: those of the call. */
   author: Principal | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined
@@ -216,6 +218,7 @@ export class Draft {
   async #mustHold(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
     await mustLeadSomewhere(this.tx, resource, before, after)
     await mustCarryBytes(this.tx, before, after)
+    if (!this.#parts.linkLocalBackends) mustNotBeLinkLocal(before, after)
     if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
   }
 

@@ -8,12 +8,12 @@ import { type Outcome, type Store, type StoreLog, type StoreTransaction, samePla
 import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
 import { type Live, touchedRoutes, type Units } from './apply.js'
-import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
+import type { Call, Done, EventRecorder, Principal, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
 import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { type RevisionNote, revisionNote } from './revision-note.js'
-import { mayChangeAddresses, mayForce, mayReach } from './rights.js'
+import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
 import { concernsReach, newReaches } from './vault-reach.js'
@@ -173,8 +173,10 @@ export class Writer {
     let opening: OpeningGuard | undefined
     try {
       opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
-      mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
-      await this.#mayReach(draft, call, units, ready.snapshot, opening !== undefined)
+      const writer = draft.author ?? call.principal
+      mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
+      mayOpenPorts(writer, units.put, live.units)
+      await this.#mayReach(draft.tx, writer, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()
@@ -190,21 +192,20 @@ export class Writer {
 
   /** Fails with `VAULT_NOT_ALLOWED`; for a write with a guard also when its revert would do what the caller may not. */
   async #mayReach(
-    { tx, author }: Draft,
-    call: Call,
+    tx: StoreTransaction,
+    writer: Principal,
     { put, drop }: Pick<Units, 'put' | 'drop'>,
     next: Snapshot,
     guarded: boolean
   ): Promise<void> {
     const { holder, live, slices } = this.#parts
-    const principal = author ?? call.principal
-    if (principal.role === 'administrator') return
+    if (writer.role === 'administrator') return
     const changed = [...put.map(([, unit]) => unit), ...drop.map((key) => live.units.get(key))]
     if (!changed.some(concernsReach)) return
     const now = holder.current()
-    for (const reach of await slices().run(newReaches(now, next))) await mayReach(tx, principal, reach, false)
+    for (const reach of await slices().run(newReaches(now, next))) await mayReach(tx, writer, reach, false)
     if (!guarded) return
-    for (const reach of await slices().run(newReaches(next, now))) await mayReach(tx, principal, reach, true)
+    for (const reach of await slices().run(newReaches(next, now))) await mayReach(tx, writer, reach, true)
   }
 
   async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {

@@ -81,6 +81,12 @@ export const optionsSchema = Type.Object(
           'PEM file of the authorities that an https upstream is checked against, instead of the well-known ones.'
       })
     ),
+    upstream_link_local: option.switched({
+      description:
+        'May upstreams and backends have link-local addresses (169.254.0.0/16, fe80::/10) and those at which clouds answer machines ' +
+        'about themselves? Their metadata services give credentials away.',
+      default: 'off'
+    }),
     site_file: optional(
       option.file({
         description:

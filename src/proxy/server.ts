@@ -340,6 +340,8 @@ export interface Surroundings {
   readonly lookup?: LookupFunction | undefined
   /** Looks up the addresses of names and how long they hold; without it a name is one server. */
   readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
+  /** True for addresses that no server may have. */
+  readonly refuses?: ((address: string) => boolean) | undefined
   /** The certificate under the key of a unit, as it is now. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined
 }
@@ -358,11 +360,11 @@ export function nameOf({ protocol, host, port, service }: AddressUpstream): stri
 /** Dials the unit, or one address of its name: what TLS asks for is the same. */
 export function dialerOf(
   unit: AddressUpstream,
-  { lookup, certificate }: Surroundings,
+  { lookup, refuses, certificate }: Surroundings,
   place: { readonly host: string; readonly port: number } = unit
 ): Dialer {
   const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
-  const at = { host: place.host, port: place.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
+  const at = { host: place.host, port: place.port, lookup, refuses, ...(unit.http2 === true ? { http2: true } : {}) }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,

@@ -1,3 +1,4 @@
+import { lookup as lookupName } from 'node:dns'
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, checkServerIdentity, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
@@ -11,6 +12,8 @@ export interface TcpAddress {
   readonly port: number
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
+  /** True for addresses that no connection is opened to, the answers of `lookup` included. */
+  readonly refuses?: ((address: string) => boolean) | undefined
   /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
   readonly http2?: boolean
 }
@@ -47,7 +50,7 @@ export function tcpDialer(at: TcpAddress): Dialer {
     key: `tcp ${at.host}:${at.port}${at.http2 === true ? ' h2' : ''}`,
     reusable: true,
     ...(at.http2 === true ? { http2: true } : {}),
-    open: (why) => opened(connectTcp(at), 'connect', why)
+    open: async (why) => await opened(connectTcp(at), 'connect', why)
   }
 }
 
@@ -126,9 +129,25 @@ class TlsPipe extends StreamPipe {
   }
 }
 
-function connectTcp({ host, port, lookup }: TcpAddress): Socket {
-  const names = lookup === undefined ? {} : { lookup }
+function connectTcp({ host, port, lookup, refuses }: TcpAddress): Socket {
+  if (refuses?.(host) === true) throw new DialError('dial-refused', `${host} ${REFUSED}`)
+  const filtered = refuses === undefined || isIP(host) !== 0 ? lookup : filteredLookup(lookup ?? lookupName, refuses)
+  const names = filtered === undefined ? {} : { lookup: filtered }
   return connect({ host, port, noDelay: true, allowHalfOpen: true, ...names })
+}
+
+const REFUSED = 'is an address that backends may not have'
+
+/** `lookup` without the addresses that are refused; fails when none is left. */
+function filteredLookup(lookup: LookupFunction, refuses: (address: string) => boolean): LookupFunction {
+  return (host, options, done) =>
+    lookup(host, options, (error, found, family) => {
+      const addresses = typeof found === 'string' ? [{ address: found, family: family ?? 0 }] : found
+      const allowed = error === null ? addresses.filter(({ address }) => !refuses(address)) : addresses
+      if (error === null && allowed.length === 0 && addresses.length > 0) {
+        done(new Error(`${addresses[0]?.address} ${REFUSED}`), found, family)
+      } else done(error, typeof found === 'string' ? found : allowed, family)
+    })
 }
 
 /** The pipe once `event` came, unless `refused` says what is wrong with it; every other end of the attempt rejects with a `DialError`. */

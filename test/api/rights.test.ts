@@ -164,7 +164,7 @@ t.test('pages of what is one’s own are whole pages', async (t) => {
   t.same(seen, [own.slice(0, 3), own.slice(3, 6), own.slice(6)])
 })
 
-t.test('who may reach the API by address is the administrators’ to say, rules included', async (t) => {
+t.test('whom the account’s restrictions admit is the administrators’ to say, rules included', async (t) => {
   const { ask, ann } = await open(t)
   const policy = await make(ask, '/ip_policies')
   const spare = await make(ask, '/ip_policies')
@@ -174,7 +174,7 @@ t.test('who may reach the API by address is the administrators’ to say, rules 
     body: { ip_policy_id: policy.id, cidr: '10.0.0.0/8', action: 'allow' }
   })
   t.equal(none.status, 201, 'as long as no such restriction rests on it, it is a policy like any other')
-  for (const type of ['api', 'dashboard']) {
+  for (const type of ['api', 'dashboard', 'agent', 'endpoints']) {
     const body = { type, enforced: true, ip_policy_ids: [policy.id] }
     t.equal(word(t, await ann.ask('/ip_restrictions', { method: 'POST', body })), 'ADMIN_REQUIRED')
     const made = pathIn((await make(ask, '/ip_restrictions', body)).uri)
@@ -191,10 +191,29 @@ t.test('who may reach the API by address is the administrators’ to say, rules 
     t.equal((await ann.ask(pathIn(spare.uri), { method: 'PATCH', body: { description: type } })).status, 200)
     await ask(made, { method: 'DELETE' })
   }
-  for (const type of ['agent', 'endpoints']) {
-    const body = { type, enforced: true, ip_policy_ids: [policy.id] }
-    t.equal((await ann.ask('/ip_restrictions', { method: 'POST', body })).status, 201, type)
-  }
+})
+
+t.test('members open no port below 1024, and keep those that are open', async (t) => {
+  const { ask, ann } = await open(t)
+  const edge = (caller: Ask, hostports: string[]) => caller('/edges/tcp', { method: 'POST', body: { hostports } })
+  const privileged = ['mail.example.com:9025', 'mail.example.com:25']
+  const refused = await edge(ann.ask, privileged)
+  t.equal(word(t, refused), 'ADMIN_REQUIRED')
+  t.equal(refused.json.details.field, 'hostports[1]')
+  t.equal((await edge(ann.ask, ['mail.example.com:1024'])).status, 201)
+  t.equal((await edge(ann.ask, ['mail.internal:25'])).status, 201, 'an internal name opens none')
+  const made = await edge(ask, privileged)
+  t.equal(made.status, 201)
+  const path = pathIn(made.json.uri)
+  const patch = (hostports: string[]) => ann.ask(path, { method: 'PATCH', body: { hostports } })
+  t.equal((await patch(['other.example.com:25'])).status, 200)
+  t.equal(word(t, await patch(['mail.example.com:443'])), 'ADMIN_REQUIRED')
+  t.equal((await patch([])).status, 200)
+  t.equal(word(t, await patch(['other.example.com:25'])), 'ADMIN_REQUIRED')
+  const [{ id }] = (await ask('/revisions?limit=1')).json.revisions
+  const revert = (caller: Ask) => caller(`/revisions/${id}/revert?dry_run=true`, { method: 'POST' })
+  t.equal(word(t, await revert(ann.ask)), 'ADMIN_REQUIRED')
+  t.equal((await revert(ask)).status, 200)
 })
 
 t.test('commands go to agents of one’s own credentials', async (t) => {
@@ -230,11 +249,8 @@ t.test('commands go to agents of one’s own credentials', async (t) => {
 t.test('the description of the API shows the table', async (t) => {
   const { ask } = await open(t)
   const { info, paths } = (await ask('/openapi.json')).json
-  t.match(info.description, '| credential | own | own | own | own | none | none |  |')
-  t.match(
-    info.description,
-    '| ip_restriction | any | any | any | any | none | none | not where type is api or dashboard |'
-  )
+  t.match(info.description, '| credential | own | own | own | own | none | none |')
+  t.match(info.description, '| ip_restriction | any | none | none | none | none | none |')
   t.match(info.description, 'only an administrator may use force')
   t.equal(paths['/vaults'].post['x-member-rights'], 'none')
   t.match(paths['/vaults'].post.description, 'Administrators only.')

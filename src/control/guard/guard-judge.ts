@@ -15,7 +15,7 @@ import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
 export interface GuardedRevert {
   /** For the history. */
   readonly reason: string
-  /** Id of the principal whose write is reverted: the revert sends secrets nowhere where that principal may not. */
+  /** Id of the principal whose write is reverted: the revert makes of the plan what that principal may. */
   readonly author: string
   /** Does what belongs to the same transaction; what it throws undoes everything. */
   also(tx: StoreTransaction): Promise<void>

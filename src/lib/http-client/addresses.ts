@@ -29,14 +29,30 @@ const NOT_PUBLIC_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 /** RFC 6052: the last 32 bits are the IPv4 address that is reached through a translator. */
 const TRANSLATED = ['64:ff9b::/96']
 
+/** Addresses at which clouds answer machines about themselves, credentials among the answers, beside the link-local ones. */
+const METADATA = ['168.63.129.16/32', '100.100.100.200/32', 'fd00:ec2::254/128', 'fd20:ce::254/128']
+/** RFC 3927, RFC 4291 2.5.6. */
+const LINK_LOCAL = ['169.254.0.0/16', 'fe80::/10']
+
 const notPublic = setOf([...NOT_PUBLIC_V4, ...NOT_PUBLIC_V6])
 const publicV6 = setOf(PUBLIC_V6)
 const translated = setOf(TRANSLATED)
+const linkLocal = setOf([...LINK_LOCAL, ...METADATA])
 
 /** Is this the text of an address on the public internet? False for what is no address, and for one with a zone. */
 export function isPublicAddress(text: string): boolean {
   const address = parseAddress(text)
   return address !== undefined && isPublic(address)
+}
+
+/** True for the text of a link-local address, with a zone or without, and of one at which a cloud answers machines about themselves. */
+export function isLinkLocal(text: string): boolean {
+  const zone = text.indexOf('%')
+  const address = parseAddress(zone === -1 ? text : text.slice(0, zone))
+  if (address === undefined) return false
+  const [, , , last] = address
+  const meant: Address = last !== undefined && translated.matchAddress(address) !== undefined ? [last] : address
+  return linkLocal.matchAddress(meant) !== undefined
 }
 
 function isPublic(address: Address): boolean {
