@@ -140,7 +140,10 @@ export async function openControlPlane(
       dataPlane.traffic.serves(snapshot)
       agents.serves(snapshot)
     },
-    settling: dataPlane.settling,
+    *settling(snapshot) {
+      yield* dataPlane.settling(snapshot)
+      yield* agents.settling(snapshot)
+    },
     served: (revision) => {
       foundation.metrics.serves(revision)
       revisions.served()

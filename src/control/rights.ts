@@ -3,8 +3,8 @@ import type { Json } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { botUser } from '../resources/identities.js'
-import { adminFields, type Operation, type RecordOf, type Resource } from '../resources/resource.js'
-import { EVERY_MEMBER, VAULT_NAMES, type vault as vaultKind } from '../resources/vaults.js'
+import { adminFields, type Operation, type Resource } from '../resources/resource.js'
+import { isUsableBy } from '../resources/vaults.js'
 import type { FilteredTraffic } from '../runtime/address-filter.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Change } from '../runtime/plan-changes.js'
@@ -240,19 +240,9 @@ export function mayOpenPorts({ role }: Principal, put: Change['put'], running: S
  * Fails with `VAULT_NOT_ALLOWED` when a write sends secrets of a vault that the caller may not use to somewhere else, or hands
  * them to another text of a policy. `guarded`: what its guard would bring back does that.
  */
-export async function mayReach(
-  reader: StoreReader,
-  { id, role }: Principal,
-  { vault, entry, policy }: NewReach,
-  guarded: boolean
-): Promise<void> {
-  if (role === 'administrator') return
-  if (vault !== undefined) {
-    const keeper = await reader.keeperOf(VAULT_NAMES, vault)
-    const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
-    const { usable_by: users = [] } = (stored?.body ?? {}) as unknown as Partial<RecordOf<typeof vaultKind>['body']>
-    if (users.includes(id) || users.includes(EVERY_MEMBER)) return
-  }
+export function mayReach({ id, role }: Principal, reach: NewReach, guarded: boolean): void {
+  const { vault, usableBy, entry, policy } = reach
+  if (role === 'administrator' || isUsableBy(usableBy, id)) return
   const whose =
     vault === undefined ? 'of any vault, which its policy names only at run time' : `of the vault "${vault}"`
   const what =

@@ -16,6 +16,8 @@ type VaultName = string | undefined
 /** Secrets of a vault that a change would send to somewhere else, or hand to another text of a policy. */
 export interface NewReach {
   readonly vault: VaultName
+  /** Who may use it beside administrators, as the vault has it. */
+  readonly usableBy: readonly string[]
   /** Key of the route, TCP edge or edge where that happens. */
   readonly entry: string
   /** Key of the policy whose text is new there; undefined: no text is. */
@@ -52,11 +54,44 @@ export function* newReaches(before: Snapshot, after: Snapshot): Steps<readonly N
       const sends = receives.has(entry)
       const known = (sends ? had?.receives : had?.sees)?.has(entry) === true
       if (known && policy === undefined && isCovered(before, after, entry, sends)) continue
-      found.push({ vault, entry, policy })
+      found.push({ vault, usableBy: usersOf(vault, after), entry, policy })
       break
     }
   }
   return found
+}
+
+/** Labels of a tunnel group that gets secrets of a vault. */
+export interface SecretLabels {
+  readonly vault: VaultName
+  /** Who may use it beside administrators, as the vault has it. */
+  readonly usableBy: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/** The tunnel groups that get secrets of vaults, by their labels, in steps. */
+export function* secretLabels(snapshot: Snapshot): Steps<readonly SecretLabels[]> {
+  const { units } = snapshot.plan
+  const found: SecretLabels[] = []
+  const passes = new Passes()
+  for (const [vault, { receives }] of yield* readReach(snapshot)) {
+    const usableBy = usersOf(vault, snapshot)
+    for (const key of receives) {
+      if (passes.due()) yield
+      const entry = units.get(key)
+      if (entry?.kind !== 'route' && entry?.kind !== 'tcp_edge') continue
+      for (const unit of serversOf(entry.upstream, units).values()) {
+        if (unit.form === 'tunnels') found.push({ vault, usableBy, labels: unit.labels })
+      }
+    }
+  }
+  return found
+}
+
+function usersOf(vault: VaultName, { plan, tables }: Snapshot): readonly string[] {
+  const id = vault === undefined ? undefined : tables.secrets.vaultNamed(vault)
+  const unit = id === undefined ? undefined : plan.units.get(`vault:${id}`)
+  return unit?.kind === 'vault' ? (unit.usableBy ?? []) : []
 }
 
 /** Keys of the entries that secrets of one vault get to. */
@@ -203,8 +238,8 @@ function isCovered(before: Snapshot, after: Snapshot, entry: string, sends: bool
   if (former === undefined || current === undefined) return false
   if (!isDeepStrictEqual(frameOf(former, was), frameOf(current, is))) return false
   if (!sends || current.kind === 'edge' || former.kind === 'edge') return true
-  const known = destinationsOf(former.upstream, was)
-  return [...destinationsOf(current.upstream, is)].every((one) => known.has(one))
+  const known = serversOf(former.upstream, was)
+  return [...serversOf(current.upstream, is).keys()].every((one) => known.has(one))
 }
 
 /** What an entry is beside the servers behind it: which requests come to it, and what its modules do. */
@@ -222,23 +257,29 @@ function frameOf(entry: Entry, units: ShardedMap<Unit>): unknown {
   }
 }
 
-/** The servers behind an upstream, each with the TLS that it is spoken to with. A member without weight is another one than with it. */
-function destinationsOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlySet<string> {
-  const found = new Set<string>()
+/** An upstream that leads to no other. */
+type SingleUpstream = Exclude<UpstreamUnit, { form: 'weighted' | 'failover' }>
+
+/**
+ * The servers behind an upstream, by what tells them apart: the place, and the TLS that is spoken there. A member without weight is
+ * another one than with it.
+ */
+function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMap<string, SingleUpstream> {
+  const found = new Map<string, SingleUpstream>()
   const visit = (upstream: string, idle: boolean): void => {
     const unit = units.get(upstream)
     if (unit?.kind !== 'upstream') return
     if (unit.form === 'weighted') for (const one of unit.members) visit(one.upstream, idle || one.weight === 0)
     else if (unit.form === 'failover') for (const one of unit.members) visit(one, idle)
-    else found.add(JSON.stringify([idle, serverOf(unit)]))
+    else found.set(JSON.stringify([idle, placeOf(unit)]), unit)
   }
   if (key !== undefined) visit(key, false)
   return found
 }
 
-function serverOf(unit: Exclude<UpstreamUnit, { form: 'weighted' | 'failover' }>): unknown {
+function placeOf(unit: SingleUpstream): unknown {
   if (unit.form === 'response') return 'response'
   if (unit.form === 'tunnels') return unit.labels
-  const { health: _, passiveHealth: __, retries: ___, timeouts: ____, ...server } = unit
-  return server
+  const { health: _, passiveHealth: __, retries: ___, timeouts: ____, ...place } = unit
+  return place
 }

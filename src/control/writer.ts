@@ -176,7 +176,7 @@ export class Writer {
       const writer = draft.author ?? call.principal
       mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       mayOpenPorts(writer, units.put, live.units)
-      await this.#mayReach(draft.tx, writer, units, ready.snapshot, opening !== undefined)
+      await this.#mayReach(writer, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()
@@ -192,7 +192,6 @@ export class Writer {
 
   /** Fails with `VAULT_NOT_ALLOWED`; for a write with a guard also when its revert would do what the caller may not. */
   async #mayReach(
-    tx: StoreTransaction,
     writer: Principal,
     { put, drop }: Pick<Units, 'put' | 'drop'>,
     next: Snapshot,
@@ -203,9 +202,9 @@ export class Writer {
     const changed = [...put.map(([, unit]) => unit), ...drop.map((key) => live.units.get(key))]
     if (!changed.some(concernsReach)) return
     const now = holder.current()
-    for (const reach of await slices().run(newReaches(now, next))) await mayReach(tx, writer, reach, false)
+    for (const reach of await slices().run(newReaches(now, next))) mayReach(writer, reach, false)
     if (!guarded) return
-    for (const reach of await slices().run(newReaches(next, now))) await mayReach(tx, writer, reach, true)
+    for (const reach of await slices().run(newReaches(next, now))) mayReach(writer, reach, true)
   }
 
   async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {

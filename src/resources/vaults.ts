@@ -6,9 +6,14 @@ import { defineResource } from './resource.js'
 import { planned, secretAt } from './units.js'
 
 /** Where names of vaults are unique. */
-export const VAULT_NAMES = 'vault_name'
+const VAULT_NAMES = 'vault_name'
 /** In `usable_by`: all members. */
-export const EVERY_MEMBER = 'members'
+const EVERY_MEMBER = 'members'
+
+/** True when one who is no administrator may use a vault. `usableBy`: as the vault has it. */
+export function isUsableBy(usableBy: readonly string[], id: string): boolean {
+  return usableBy.includes(id) || usableBy.includes(EVERY_MEMBER)
+}
 
 /** Keeps secrets under their names. */
 export const vault = defineResource({
@@ -24,7 +29,7 @@ export const vault = defineResource({
     ...described,
     usable_by: users(botUser, EVERY_MEMBER, {
       description:
-        'Who beside administrators may write policies that read its secrets: ids of users and bots, or "members" for all of them. Who may use a secret can learn its value.',
+        'Who beside administrators may write policies that read its secrets, and change where these go: ids of users and bots, or "members" for all of them. Who may use a secret can learn its value.',
       max: 100
     }),
     created_by: writtenById('Id of the user or bot who made it.', false),
@@ -64,7 +69,11 @@ export const vaultSecret = defineResource({
 export const vaults = planned(
   vault,
   (id) => [`vault:${id}`],
-  ({ record: { id, body } }) => [[`vault:${id}`, { kind: 'vault', id, name: body.name }]]
+  ({ record: { id, body } }) => {
+    // Records of former versions have none.
+    const { name, usable_by: usableBy = [] } = body
+    return [[`vault:${id}`, { kind: 'vault', id, name, ...(usableBy.length === 0 ? {} : { usableBy }) }]]
+  }
 )
 
 /** Units of secrets; the values stay beside the plan. */

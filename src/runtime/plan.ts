@@ -335,6 +335,8 @@ interface VaultUnit {
   readonly kind: 'vault'
   readonly id: string
   readonly name: string
+  /** Ids of the users and bots who may use its secrets beside administrators; `members`: all of them. Absent: nobody. */
+  readonly usableBy?: readonly string[]
 }
 
 /** A value that policies may read. Key `secret:<id>`. */

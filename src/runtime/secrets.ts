@@ -22,6 +22,11 @@ export class SecretTable {
     return id === undefined ? undefined : this.at(id, name)
   }
 
+  /** Id of the vault with this name. */
+  vaultNamed(name: string): string | undefined {
+    return this.#vaults.get(name)
+  }
+
   /** By the id of the vault. */
   at(vault: string, name: string): string | undefined {
     return this.#values.get(placeOf(vault, name))

@@ -1,9 +1,11 @@
 import type { OwnUnits } from '../../control/apply.js'
 import { everyRecord } from '../../control/records.js'
+import { secretLabels } from '../../control/vault-reach.js'
 import type { TurnedAway } from '../../lib/client-limits.js'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
+import { atOnce, type Steps } from '../../lib/slices.js'
 import { agentHosts, agentIngress } from '../../resources/domains.js'
 import type { RecordOf } from '../../resources/resource.js'
 import { AddressFilter, type AddressFilterCounts, refuses, sameAddressRules } from '../../runtime/address-filter.js'
@@ -102,6 +104,8 @@ export class Agents {
   #serving: Serving | undefined
   /** Whose addresses the sessions were last held against. */
   #judged: Snapshot | undefined
+  /** The tables of the snapshot by which it was last seen where secrets of vaults go. */
+  #followed: readonly unknown[] = []
 
   constructor(parts: AgentsParts) {
     const { holder, regions, log, watch } = parts
@@ -221,6 +225,7 @@ export class Agents {
       const { handshakeFailed, limits, handshakeTimeout: timeout, turnedAway } = this.#parts
       const admits = (address: string) => this.#addresses.admits(holder.current(), address)
       const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
+      watch.secretsGoTo(atOnce(secretLabels(holder.current())))
       if (shared) this.shared.open({ ...parts, address: at })
       const handler = shared ? this.shared : await AgentListener.open(this.#parts.socketAt(at), parts)
       this.#serving = { handler, listener, identity, watch, endpoints }
@@ -245,6 +250,17 @@ export class Agents {
   /** Waits until sessions, tunnels and the names of the listener are as the last `written` wants them. Never rejects. */
   async followed(): Promise<void> {
     await this.#serving?.watch.followed()
+  }
+
+  /** Follows a snapshot that serves, in steps: tunnels that would get secrets of vaults which their owners may not use end. */
+  *settling(snapshot: Snapshot): Steps<void> {
+    const serving = this.#serving
+    if (serving === undefined) return
+    const { policies, upstreams, edges, tcpEdges, secrets } = snapshot.tables
+    const followed = [policies, upstreams, edges, tcpEdges, secrets]
+    if (followed.every((table, index) => table === this.#followed[index])) return
+    serving.watch.secretsGoTo(yield* secretLabels(snapshot))
+    this.#followed = followed
   }
 
   /** A snapshot serves: sessions that it does not admit and names that it gives to edges end. */

@@ -1,10 +1,12 @@
 import { timingSafeEqual } from 'node:crypto'
-import { USER } from '../../control/access.js'
+import { principalOf, USER } from '../../control/access.js'
+import type { SecretLabels } from '../../control/vault-reach.js'
 import { Coalescer } from '../../lib/concurrency.js'
 import { hashOf } from '../../lib/seal.js'
 import { agentIngress } from '../../resources/domains.js'
 import { botUser, credential } from '../../resources/identities.js'
 import type { RecordOf } from '../../resources/resource.js'
+import { isUsableBy } from '../../resources/vaults.js'
 import type { StoredRecord } from '../../store/records.js'
 import type { Place, StoreReader } from '../../store/store.js'
 import {
@@ -33,6 +35,7 @@ const OWNER_INACTIVE: BindDenied = { refused: 'the owner of this credential is n
 /** Decides which agents may connect and what they may bind, as the records of credentials and their owners say. */
 export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   readonly #reader: StoreReader
+  #secretLabels: readonly SecretLabels[] = []
   /** Counts what may have made a grant wrong: one that was read before is read again. */
   #generation = 0
 
@@ -64,10 +67,26 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     return await this.#grant(stored, tokenHash)
   }
 
-  mayBindLabels({ rules }: CredentialGrant, labels: Labels): BindDenied | undefined {
-    if (rules.allowsLabels(labels)) return undefined
-    const shown = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
-    return { refused: `the credential does not allow the labels ${shown.join(', ')}` }
+  mayBindLabels({ rules, owner, administrator }: CredentialGrant, labels: Labels): BindDenied | undefined {
+    const shown = () =>
+      Object.entries(labels)
+        .map(([key, value]) => `${key}=${value}`)
+        .join(', ')
+    if (!rules.allowsLabels(labels)) return { refused: `the credential does not allow the labels ${shown()}` }
+    if (administrator) return undefined
+    const secret = this.#secretLabels.find(
+      (group) =>
+        Object.entries(group.labels).every(([key, value]) => labels[key] === value) &&
+        !isUsableBy(group.usableBy, owner)
+    )
+    if (secret === undefined) return undefined
+    const whose = secret.vault === undefined ? 'of vaults' : `of the vault "${secret.vault}"`
+    return { refused: `the labels ${shown()} get secrets ${whose}, which the owner of the credential may not use` }
+  }
+
+  /** From now on these tunnel groups get secrets of vaults. */
+  secretsGoTo(groups: readonly SecretLabels[]): void {
+    this.#secretLabels = groups
   }
 
   mayBindDomain({ rules }: CredentialGrant, host: string): BindDenied | undefined {
@@ -97,7 +116,8 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     const { acl, owner_id: owner } = stored.body as unknown as Stored
     const account = await this.#account(owner)
     if (account === undefined) return OWNER_INACTIVE
-    return { credential: stored.id, account, owner, tokenHash, rules: new BindRules(acl) }
+    const administrator = (await principalOf(this.#reader, owner)).role === 'administrator'
+    return { credential: stored.id, account, owner, administrator, tokenHash, rules: new BindRules(acl) }
   }
 
   /** Name of an active owner. */
@@ -168,6 +188,13 @@ export class CredentialWatch {
   /** Waits until what was written before the last `look` is followed, or cannot be for now. */
   async followed(): Promise<void> {
     await this.#following.answered()
+  }
+
+  /** From now on these tunnel groups get secrets of vaults: tunnels whose owners may not use them end. */
+  secretsGoTo(groups: readonly SecretLabels[]): void {
+    const { authority, registry } = this.#parts
+    authority.secretsGoTo(groups)
+    if (groups.length > 0) for (const session of [...registry.sessions()]) this.#endForbidden(session)
   }
 
   async stop(): Promise<void> {

@@ -169,6 +169,8 @@ export interface CredentialGrant extends Grant {
   readonly account: string
   /** Id of the user or bot who owns the credential. */
   readonly owner: string
+  /** The owner is an administrator. */
+  readonly administrator: boolean
   /** Hash of the token that opened the session. */
   readonly tokenHash: string
   rules: BindRules

@@ -7,7 +7,7 @@ import { createServer, connect as dial, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { checkServerIdentity, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { account, create, visit } from '../../helpers/account.js'
+import { account, create, site, visit } from '../../helpers/account.js'
 import { engines, startSluice } from '../../helpers/sluice.js'
 import { issue } from '../../resources/certificates.js'
 import { answerOf } from '../agent-suite.js'
@@ -238,6 +238,44 @@ t.test('who may connect, and where, is live when a write is answered', async (t)
     t.equal((await ask(`/credentials/${id}`, { method: 'DELETE' })).status, 204)
     t.same((await ask('/tunnel_sessions')).json.tunnel_sessions, [], 'its sessions have ended')
   }
+})
+
+t.test('a tunnel gets secrets of vaults that its owner may use, whoever comes first', async (t) => {
+  const product = await startProduct(t)
+  const { sluice, agents } = product
+  const ask = account(sluice)
+  const upstream = await Upstream.start(t)
+  const bot = await create(sluice, '/bot_users', { name: 'bea' })
+  const [house, member] = [await product.credential(), await product.credential({ owner_id: bot.id })]
+  const connect = async ({ token }: { readonly token: string }, labels: Readonly<Record<string, string>> = LABELS) => {
+    const agent = await ourAgent.start(agents, token, { labels, target: upstream.port })
+    t.teardown(() => agent.close())
+    return agent
+  }
+  const vault = await create(sluice, '/vaults', { name: 'prod' })
+  await create(sluice, '/vault_secrets', { vault_id: vault.id, name: 'db', value: 'hunter2' })
+  const group = await create(sluice, '/backends/tunnel_group', { labels: LABELS })
+  const failover = await create(sluice, '/backends/failover', { backends: [group.id] })
+  const early = await connect(member)
+  const value = JSON.stringify({
+    on_http_request: [
+      { actions: [{ type: 'add-headers', config: { headers: { 'x-token': "${secrets.get('prod', 'db')}" } } }] }
+    ]
+  })
+  const { route } = await site(sluice, HOST, { backend: { backend_id: failover.id }, traffic_policy: { value } })
+  const refused = /the labels app=web.* get secrets of the vault "prod", which the owner of the credential may not use/
+  t.match(await early.stopped, refused, 'a tunnel that was there ends')
+  await t.rejects(connect(member), refused)
+  await t.rejects(connect(member, { ...LABELS, more: 'labels' }), refused)
+  await connect(member, { app: 'other' })
+  await connect(house)
+  t.equal((await visit(sluice, HOST)).status, 200)
+  await ask(`/vaults/${vault.id}`, { method: 'PATCH', body: { usable_by: [bot.id] } })
+  const trusted = await connect(member)
+  await ask(`/vaults/${vault.id}`, { method: 'PATCH', body: { usable_by: [] } })
+  t.match(await trusted.stopped, refused)
+  await ask(`${route}/traffic_policy`, { method: 'DELETE' })
+  await connect(member)
 })
 
 t.test('what outlives the process is for its owner alone', async (t) => {
