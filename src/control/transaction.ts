@@ -126,7 +126,7 @@ export class Draft {
   reverts: number | undefined
   /** Why it is made, where the service makes it by itself. */
   reason: string | undefined
-  /** Whose rights to what the write makes of the plan count, where the service writes for a caller; undefined: those of the call. */
+  /** Whose rights to vaults and restrictions count, where the service writes for a caller; undefined: those of the call. */
   author: Principal | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined

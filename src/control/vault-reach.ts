@@ -3,7 +3,7 @@ import { isInternal } from '../flow/flow.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { HostLead } from '../policy/action.js'
-import type { EdgeUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type { EdgeUnit, Plan, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { policiesOf } from './apply.js'
 
@@ -117,7 +117,18 @@ interface Leads {
   readonly askers: Map<string, Set<string>>
 }
 
+/** What was followed already, by the plan: a write looks at the one that the write before it has made. */
+const followed = new WeakMap<Plan, Reaches>()
+
 function* readReach(snapshot: Snapshot): Steps<Reaches> {
+  const known = followed.get(snapshot.plan)
+  if (known !== undefined) return known
+  const reaches = yield* followSecrets(snapshot)
+  followed.set(snapshot.plan, reaches)
+  return reaches
+}
+
+function* followSecrets(snapshot: Snapshot): Steps<Reaches> {
   const passes = new Passes()
   let reads = false
   for (const [, { vaults }] of snapshot.tables.policies) {
@@ -125,30 +136,47 @@ function* readReach(snapshot: Snapshot): Steps<Reaches> {
     reads ||= vaults.size > 0
   }
   if (!reads) return new Map()
-  const hosts = yield* servedHosts(snapshot)
   const readers = new Map<VaultName, Set<string>>()
-  const leads: Leads = { forwards: new Map(), requests: new Map(), forwarders: new Map(), askers: new Map() }
+  const leading: (readonly [key: string, leads: readonly HostLead[]])[] = []
   for (const [key, unit] of snapshot.plan.units) {
     if (passes.due()) yield
     for (const policy of policiesAt(unit)) {
-      const { vaults = [], leads: to = [] } = snapshot.policy(policy) ?? {}
-      for (const vault of vaults) addTo(readers, vault, key)
-      for (const { by, layer, host } of to) {
-        yield
-        for (const target of entriesAt(hosts, layer, host, snapshot)) {
-          addTo(by === 'forward' ? leads.forwards : leads.requests, key, target)
-          if (by === 'forward') addTo(leads.forwarders, target, key)
-          else if (host !== undefined && isInternal(host)) addTo(leads.askers, target, key)
-        }
-      }
+      const compiled = snapshot.policy(policy)
+      if (compiled === undefined) continue
+      for (const vault of compiled.vaults) addTo(readers, vault, key)
+      if (compiled.leads.length > 0) leading.push([key, compiled.leads])
     }
   }
+  const leads = yield* resolveLeads(snapshot, leading)
   const reaches = new Map<VaultName, Reach>()
   for (const [vault, entries] of readers) {
     yield
     reaches.set(vault, reachOf(entries, leads))
   }
   return reaches
+}
+
+function* resolveLeads(
+  snapshot: Snapshot,
+  leading: readonly (readonly [key: string, leads: readonly HostLead[]])[]
+): Steps<Leads> {
+  const leads: Leads = { forwards: new Map(), requests: new Map(), forwarders: new Map(), askers: new Map() }
+  if (leading.length === 0) return leads
+  const hosts = yield* servedHosts(
+    snapshot,
+    leading.flatMap(([, to]) => to)
+  )
+  for (const [key, to] of leading) {
+    for (const { by, layer, host } of to) {
+      yield
+      for (const target of entriesAt(hosts, layer, host, snapshot)) {
+        addTo(by === 'forward' ? leads.forwards : leads.requests, key, target)
+        if (by === 'forward') addTo(leads.forwarders, target, key)
+        else if (host !== undefined && isInternal(host)) addTo(leads.askers, target, key)
+      }
+    }
+  }
+  return leads
 }
 
 /** Follows secrets from the entries whose policies read them. */
@@ -174,16 +202,28 @@ function reachOf(readers: ReadonlySet<string>, { forwards, requests, forwarders,
 /** Layer and host → keys of the edges that serve it, on whatever port. */
 type ServedHosts = ReadonlyMap<string, ReadonlySet<string>>
 
-function* servedHosts({ plan }: Snapshot): Steps<ServedHosts> {
+/** The hosts that may be meant by `leads`; where one is known only at run time, all internal ones. */
+function* servedHosts({ plan }: Snapshot, leads: readonly HostLead[]): Steps<ServedHosts> {
   const passes = new Passes()
+  const wanted = new Set(leads.flatMap(({ host }) => (host === undefined ? [] : hostsFor(host))))
+  const everyInternal = leads.some(({ host }) => host === undefined)
   const found = new Map<string, Set<string>>()
   for (const [key, unit] of plan.units) {
     if (passes.due()) yield
-    const hosts =
-      unit.kind === 'tcp_edge' ? unit.ports : unit.kind === 'edge' && unit.hosts !== 'every' ? unit.hosts : []
+    if (unit.kind !== 'tcp_edge' && unit.kind !== 'edge') continue
+    const hosts = unit.kind === 'tcp_edge' ? unit.ports : unit.hosts === 'every' ? [] : unit.hosts
     const layer = unit.kind === 'tcp_edge' ? 'tcp' : 'http'
-    for (const { host } of hosts) addTo(found, `${layer} ${host}`, key)
+    for (const { host } of hosts) {
+      if (wanted.has(host) || (everyInternal && isInternal(host))) addTo(found, `${layer} ${host}`, key)
+    }
   }
+  return found
+}
+
+/** A host, and the wildcards that cover it. */
+function hostsFor(host: string): string[] {
+  const found = [host]
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) found.push(`*${host.slice(dot)}`)
   return found
 }
 
@@ -194,21 +234,16 @@ function entriesAt(
   host: HostLead['host'],
   { plan, tables }: Snapshot
 ): readonly string[] {
-  const edges: string[] = []
-  if (host === undefined) {
-    for (const [served, keys] of hosts) {
-      if (served.startsWith(`${layer} `) && isInternal(served)) edges.push(...keys)
-    }
-  } else {
-    edges.push(...(hosts.get(`${layer} ${host}`) ?? []))
-    for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
-      edges.push(...(hosts.get(`${layer} *${host.slice(dot)}`) ?? []))
-    }
-  }
-  return edges.flatMap((key) => {
-    const unit = plan.units.get(key)
-    return unit?.kind === 'edge' ? [...tables.edges.routesOf(unit.id)].map(({ id }) => `route:${id}`) : [key]
-  })
+  const names =
+    host === undefined
+      ? [...hosts.keys()].filter((served) => served.startsWith(`${layer} `) && isInternal(served))
+      : hostsFor(host).map((one) => `${layer} ${one}`)
+  return names.flatMap((name) =>
+    [...(hosts.get(name) ?? [])].flatMap((key) => {
+      const unit = plan.units.get(key)
+      return unit?.kind === 'edge' ? [...tables.edges.routesOf(unit.id)].map(({ id }) => `route:${id}`) : [key]
+    })
+  )
 }
 
 function addTo<K>(sets: Map<K, Set<string>>, key: K, value: string): void {
@@ -236,10 +271,18 @@ function isCovered(before: Snapshot, after: Snapshot, entry: string, sends: bool
   const [was, is] = [before.plan.units, after.plan.units]
   const [former, current] = [was.get(entry), is.get(entry)] as [Entry | undefined, Entry | undefined]
   if (former === undefined || current === undefined) return false
-  if (!isDeepStrictEqual(frameOf(former, was), frameOf(current, is))) return false
+  if (!sameFrame(former, was, current, is)) return false
   if (!sends || current.kind === 'edge' || former.kind === 'edge') return true
   const known = serversOf(former.upstream, was)
   return [...serversOf(current.upstream, is).keys()].every((one) => known.has(one))
+}
+
+function sameFrame(former: Entry, was: ShardedMap<Unit>, current: Entry, is: ShardedMap<Unit>): boolean {
+  const edgeOf = (entry: Entry, units: ShardedMap<Unit>) =>
+    entry.kind === 'route' ? units.get(`edge:${entry.edge}`) : undefined
+  // Units are shared as long as no write touches them.
+  if (former === current && edgeOf(former, was) === edgeOf(current, is)) return true
+  return isDeepStrictEqual(frameOf(former, was), frameOf(current, is))
 }
 
 /** What an entry is beside the servers behind it: which requests come to it, and what its modules do. */
@@ -257,18 +300,17 @@ function frameOf(entry: Entry, units: ShardedMap<Unit>): unknown {
   }
 }
 
-/** An upstream that leads to no other. */
-type SingleUpstream = Exclude<UpstreamUnit, { form: 'weighted' | 'failover' }>
+type ServerUpstream = Extract<UpstreamUnit, { form: 'address' | 'tunnels' }>
 
 /**
  * The servers behind an upstream, by what tells them apart: the place, and the TLS that is spoken there. A member without weight is
  * another one than with it.
  */
-function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMap<string, SingleUpstream> {
-  const found = new Map<string, SingleUpstream>()
+function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMap<string, ServerUpstream> {
+  const found = new Map<string, ServerUpstream>()
   const visit = (upstream: string, idle: boolean): void => {
     const unit = units.get(upstream)
-    if (unit?.kind !== 'upstream') return
+    if (unit?.kind !== 'upstream' || unit.form === 'response') return
     if (unit.form === 'weighted') for (const one of unit.members) visit(one.upstream, idle || one.weight === 0)
     else if (unit.form === 'failover') for (const one of unit.members) visit(one, idle)
     else found.set(JSON.stringify([idle, placeOf(unit)]), unit)
@@ -277,8 +319,7 @@ function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMa
   return found
 }
 
-function placeOf(unit: SingleUpstream): unknown {
-  if (unit.form === 'response') return 'response'
+function placeOf(unit: ServerUpstream): unknown {
   if (unit.form === 'tunnels') return unit.labels
   const { health: _, passiveHealth: __, retries: ___, timeouts: ____, ...place } = unit
   return place

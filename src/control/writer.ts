@@ -175,7 +175,7 @@ export class Writer {
       opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
       const writer = draft.author ?? call.principal
       mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
-      mayOpenPorts(writer, units.put, live.units)
+      mayOpenPorts(call.principal, units.put, live.units)
       await this.#mayReach(writer, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {

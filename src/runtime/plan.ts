@@ -335,7 +335,7 @@ interface VaultUnit {
   readonly kind: 'vault'
   readonly id: string
   readonly name: string
-  /** Ids of the users and bots who may use its secrets beside administrators; `members`: all of them. Absent: nobody. */
+  /** Ids of the users and bots who may use its secrets beside administrators; `members`: all of them. Absent: administrators alone. */
   readonly usableBy?: readonly string[]
 }
 

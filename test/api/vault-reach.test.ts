@@ -41,6 +41,7 @@ async function open(t: Test) {
   const weighted = (await make(ask, '/backends/weighted', { backends: { [good]: 1, [spare]: 0 } })).id
   const failover = (await make(ask, '/backends/failover', { backends: [weighted] })).id
   const group = (await make(ask, '/backends/tunnel_group', { labels: { app: 'web' } })).id
+  const fixed = (await make(ask, '/backends/http_response', { body: 'closed' })).id
   const edge = async (host: string) => (await make(ask, '/edges/https', { hostports: [`${host}:443`] })).id as string
   const route = async (edge: string, match: string, backend: string | null, traffic_policy: object | null) => {
     const body = { match, traffic_policy, ...(backend === null ? {} : { backend: { backend_id: backend } }) }
@@ -86,7 +87,7 @@ async function open(t: Test) {
       })
     }
   })
-  const backends = { good, other, inner, spare, asked, aside, weighted, failover, group }
+  const backends = { good, other, inner, spare, asked, aside, weighted, failover, group, fixed }
   return { ask, ann, bea, backends, routes, edges: { front, shop, leads, reads, hooks, free }, tcp: pathIn(tcp.uri) }
 }
 
@@ -245,6 +246,11 @@ const HARMLESS: Readonly<Record<string, (world: World) => Write>> = {
     'PATCH',
     `/backends/weighted/${weighted}`,
     { backends: { [good]: 7 } }
+  ],
+  'a fixed response in place of servers': ({ routes, backends }) => [
+    'PUT',
+    `${routes.direct}/backend`,
+    backend(backends.fixed)
   ],
   'no backend': ({ routes }) => ['DELETE', `${routes.direct}/backend`],
   'no policy': ({ routes }) => ['DELETE', `${routes.direct}/traffic_policy`],

@@ -41,6 +41,7 @@ t.test('without anything the defaults hold', async (t) => {
     listeners: [],
     path_form: 'strict',
     tcp_proxy_protocol: false,
+    upstream_link_local: false,
     api: {
       listen: { host: '127.0.0.1', port: 4040 },
       allowed_hosts: [],

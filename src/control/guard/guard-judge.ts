@@ -15,7 +15,7 @@ import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
 export interface GuardedRevert {
   /** For the history. */
   readonly reason: string
-  /** Id of the principal whose write is reverted: the revert makes of the plan what that principal may. */
+  /** Id of the principal whose write is reverted, and whose rights to vaults and restrictions count. */
   readonly author: string
   /** Does what belongs to the same transaction; what it throws undoes everything. */
   also(tx: StoreTransaction): Promise<void>
