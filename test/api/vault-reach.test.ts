@@ -340,6 +340,14 @@ t.test('a revert sends secrets nowhere where the caller may not', async (t) => {
   t.equal((await bea.ask(`/revisions/${harmless.headers['service-revision']}/revert`, { method: 'POST' })).status, 200)
 })
 
+t.test('the site file is the administrators’, whatever it would send where', async (t) => {
+  const { bea, ann } = await open(t)
+  for (const { ask } of [ann, bea]) {
+    t.equal(word(t, await ask('/site', { method: 'PUT', body: {} })), 'ADMIN_REQUIRED')
+    t.equal(word(t, await ask('/site', { method: 'DELETE' })), 'ADMIN_REQUIRED')
+  }
+})
+
 t.test('a vault that opens to all members, and closes again', async (t) => {
   const world = await open(t)
   const [vault] = (await world.ask('/vaults')).json.vaults
