@@ -29,7 +29,7 @@ let last: { readonly text: string; readonly parts: Authority | undefined } = { t
 
 /**
  * Parts of `text`, or undefined when it is no host with an optional port, has an empty label, or has a name that is longer
- * than the DNS allows: whoever looks names up label by label need not bound them again.
+ * than the DNS allows, so that lookups label by label are bounded.
  */
 export function parseAuthority(text: string): Authority | undefined {
   if (text !== last.text) last = { text, parts: read(text) }
