@@ -5,6 +5,7 @@ import { offline, policyServices } from '../../src/app/services.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
+import { EndedSessions } from '../../src/features/login/ended-sessions.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
@@ -47,6 +48,7 @@ export async function openAccount(
     holder: new SnapshotHolder(Snapshot.empty()),
     compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: keys,
+    endedSessions: new EndedSessions(clock),
     baseUrl,
     zone: 'sluice.localhost',
     regions: ['global']

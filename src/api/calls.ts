@@ -239,7 +239,7 @@ export function sendDryRun(
 /** What the API asks of the control plane. */
 export interface Account {
   readonly records: Pick<RecordOperations, keyof RecordOperations>
-  readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits'>
+  readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits' | 'keepsOut'>
   readonly configuration: Pick<Configuration, 'revision' | 'processes'>
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly reverts: Pick<Reverts, 'revert'>
@@ -255,6 +255,6 @@ export interface Account {
   readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly traffic: Pick<Traffic, 'history' | 'follow' | 'map'>
   readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>
-  readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'shown'>
+  readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'watching' | 'end' | 'shown'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { applyErrors } from '../control/declared/site-errors.js'
-import { ControlError, controlErrors } from '../control/errors.js'
+import { ControlError, controlErrors, RETRY_AFTER } from '../control/errors.js'
 import { guardErrors } from '../control/guard/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
@@ -62,6 +62,11 @@ export const apiErrors = defineErrors({
     status: 429,
     text: 'The owner of the key has sent too many requests.',
     help: 'Wait as many seconds as retry-after says, or raise api.rate_limit.'
+  },
+  STREAMS_LIMITED: {
+    status: 429,
+    text: 'The caller has as many streams open as it may.',
+    help: 'Close one of them; a stream serves as many readers as share its connection.'
   },
   METHOD_NOT_ALLOWED: {
     status: 405,
@@ -199,7 +204,9 @@ function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
   const rows: Readonly<Record<string, ErrorRow | undefined>> = { ...controlErrors, ...guardErrors, ...applyErrors }
-  return new ApiError(rows[code] ?? { code }, message, more, {}, problems.map(asShown))
+  const wait = details[RETRY_AFTER]
+  const headers: Readonly<Record<string, string>> = wait === undefined ? {} : { 'retry-after': wait }
+  return new ApiError(rows[code] ?? { code }, message, more, headers, problems.map(asShown))
 }
 
 function asShown({ field, code, message, details }: Problem): ShownProblem {

@@ -37,7 +37,7 @@ export function addExchanges(router: Router, account: Account): void {
     exchanges.clear(callOf(request))
     return serving(reply, account).code(204).send()
   })
-  route(router, 'GET', STREAM_PATH, {}, follow(account))
+  route(router, 'GET', STREAM_PATH, { stream: true }, follow(account))
   route(router, 'GET', ARCHIVE_PATH, {}, async (request, reply) => {
     const query = queryOf(request, [...EXCHANGE_CRITERIA, 'limit'])
     const limit = readCount(query, 'limit', ARCHIVE_LIMIT)

@@ -8,6 +8,7 @@ import { unmapIpv4 } from '../lib/ip.js'
 import { type Account, addressOf } from './calls.js'
 import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
 import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
+import { OpenAnswers } from './open-answers.js'
 import type { Routes } from './routes.js'
 import type { SessionCookies } from './session-routes.js'
 
@@ -40,6 +41,8 @@ interface GuardParts {
 export function guard(server: FastifyInstance, parts: GuardParts): void {
   server.decorateRequest('principal', undefined)
   server.decorateRequest('sessionRemaining', undefined)
+  const answers = new OpenAnswers((request) => callerNow(parts, request))
+  answers.watch(server)
   server.addHook('onRequest', async (request, reply) => {
     reply.header('service-operation-id', request.id).header('x-content-type-options', 'nosniff')
     checkName(parts, request)
@@ -50,7 +53,7 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
       if (parts.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
       return parts.cors.answerPreflight(methods, request, reply)
     }
-    const { open, unversioned, body, entrance } = request.found.config
+    const { open, unversioned, body, entrance, stream } = request.found.config
     if (entrance !== undefined) checkAddress(parts, request, entrance)
     if (open === true) {
       // A body brings a key, which is as good as one in its field.
@@ -60,7 +63,8 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
       checkVersion(request)
       return checkForm(request, body)
     }
-    await checkCaller(parts, request, reply)
+    const principal = await checkCaller(parts, request, reply)
+    if (stream === true) answers.mustHaveRoom(principal)
     if (unversioned !== true) checkVersion(request)
     checkForm(request, body)
   })
@@ -90,7 +94,7 @@ function unknownRefusal(methods: readonly string[], { method }: FastifyRequest):
   return new ApiError(apiErrors.METHOD_NOT_ALLOWED, 'The path does not have this method.', {}, allow)
 }
 
-async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<Principal> {
   reply.header('cache-control', 'no-store')
   checkAddress(parts, request, 'api')
   const principal = await callerOf(parts, request, reply)
@@ -100,13 +104,23 @@ async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: Fa
     throw new ApiError(apiErrors.RATE_LIMITED, message, {}, { 'retry-after': String(wait) })
   }
   request.principal = principal
+  return principal
+}
+
+/** Who the caller of an answer that is being sent is by now; undefined, or an error: none that may come in. */
+async function callerNow({ callers, sessions }: GuardParts, request: FastifyRequest): Promise<Principal | undefined> {
+  const address = addressOf(request)
+  if (callers.keepsOut(address, 'api')) return undefined
+  const { authorization } = request.headers
+  if (authorization !== undefined) return await callers.authenticate(keyIn(authorization) ?? '', address)
+  return callers.keepsOut(address, 'dashboard') ? undefined : await sessions?.watching(request)
 }
 
 /** The owner of the key; where none is sent, of the session. */
 async function callerOf(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<Principal> {
   const { authorization } = request.headers
   const session = authorization === undefined ? await parts.sessions?.resume(request, reply) : undefined
-  if (session === undefined) return await authenticate(parts.callers, authorization)
+  if (session === undefined) return await authenticate(parts.callers, authorization, addressOf(request))
   checkAddress(parts, request, 'dashboard')
   checkSameOrigin(request)
   request.sessionRemaining = session.remaining
@@ -135,19 +149,28 @@ function checkAddress({ callers }: GuardParts, request: FastifyRequest, entrance
   throw new ApiError(apiErrors.IP_NOT_ALLOWED, `The IP restriction of ${what} refuses the address of the client.`)
 }
 
-async function authenticate(callers: CallerCheck, authorization: string | undefined): Promise<Principal> {
+async function authenticate(
+  callers: CallerCheck,
+  authorization: string | undefined,
+  address: string | undefined
+): Promise<Principal> {
   const refuse = (error: ErrorRow, message: string) =>
     new ApiError(error, message, {}, { 'www-authenticate': 'Bearer' })
   if (authorization === undefined) {
     throw refuse(apiErrors.AUTH_MISSING, 'The request needs an API key: Authorization: Bearer <key>.')
   }
-  const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
+  const key = keyIn(authorization)
   if (key === undefined) throw refuse(apiErrors.AUTH_MALFORMED, 'Authorization must be: Bearer <key>.')
-  const principal = await callers.authenticate(key)
+  const principal = await callers.authenticate(key, address)
   if (principal !== undefined) return principal
   const other = await callers.otherThanKey(key)
   if (other === undefined) throw refuse(apiErrors.AUTH_INVALID, 'The API key is not valid.')
   throw refuse(apiErrors.AUTH_WRONG_KIND, `What was given as API key is ${other}.`)
+}
+
+/** The key of a field Authorization; undefined when it has another form. */
+function keyIn(authorization: string): string | undefined {
+  return /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
 }
 
 const VERSION = '2'

@@ -19,6 +19,8 @@ export interface RouteConfig {
   readonly body?: 'json' | 'optional'
   /** Bytes of its body; absent: `BODY_LIMIT`. */
   readonly limit?: number
+  /** Its answer is a stream of events, of which a caller may have some open at once. */
+  readonly stream?: boolean
   /** Which IP restriction guards it although it is open: that of pages for people. */
   readonly entrance?: 'dashboard'
 }

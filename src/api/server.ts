@@ -168,6 +168,7 @@ function operatorOnly(keys: ApiKeys): CallerCheck {
   return {
     authenticate: async (key) => ((await keys.accepts(key)) ? OPERATOR : undefined),
     otherThanKey: async () => undefined,
-    admits: () => true
+    admits: () => true,
+    keepsOut: () => false
   }
 }

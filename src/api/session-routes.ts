@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Principal } from '../control/calls.js'
 import type { Session } from '../control/sessions.js'
-import { type Account, callOf, queryOf } from './calls.js'
+import { type Account, addressOf, callOf, queryOf } from './calls.js'
 import { ApiError, apiErrors } from './errors.js'
 import { type Router, route } from './routes.js'
 
@@ -14,25 +15,60 @@ export interface SessionCookies {
    * with `FORBIDDEN` when the owner of its key is not active.
    */
   resume(request: FastifyRequest, reply: FastifyReply): Promise<Session | undefined>
+  /** The caller of an answer that is still being sent, by its session; undefined: the session has ended. Rejects when the store does not answer. */
+  watching(request: FastifyRequest): Promise<Principal | undefined>
 }
 
 /** Reads and renews the cookies of sessions. */
 export function sessionCookies({ sessions }: Pick<Account, 'sessions'>): SessionCookies {
   return {
     async resume(request, reply) {
-      const cookie = cookieOf(request, sessions.name)
-      if (cookie === undefined) return undefined
-      const session = await sessions.resume(cookie.value)
-      if (session === undefined) {
-        reply.header('set-cookie', cookieText(cookie.name, '', 0))
+      const cookies = cookiesOf(request, sessions.name)
+      if (cookies.length === 0) return undefined
+      const found = await firstOf(cookies, ({ value }) => sessions.resume(value, addressOf(request)))
+      takeBack(reply, cookies, found?.cookie)
+      if (found === undefined) {
         throw new ApiError(apiErrors.SESSION_ENDED, 'The session has ended: sign in again, or send an API key.')
       }
+      const { cookie, of: session } = found
       if (session.cookie !== undefined) {
         reply.header('set-cookie', cookieText(cookie.name, session.cookie, session.remaining))
       }
       return session
+    },
+    async watching(request) {
+      const cookies = cookiesOf(request, sessions.name)
+      return (await firstOf(cookies, ({ value }) => sessions.watching(value, addressOf(request))))?.of
     }
   }
+}
+
+/**
+ * The first cookie that `read` finds something for: a browser may send an old one before the good one, of another path or from before
+ * the pages were served over TLS. Fails with the first failure when there is none.
+ */
+async function firstOf<T>(
+  cookies: readonly SessionCookie[],
+  read: (cookie: SessionCookie) => Promise<T | undefined>
+): Promise<{ readonly cookie: SessionCookie; readonly of: T } | undefined> {
+  let failure: unknown
+  for (const cookie of cookies) {
+    try {
+      const of = await read(cookie)
+      if (of !== undefined) return { cookie, of }
+    } catch (error) {
+      failure ??= error
+    }
+  }
+  if (failure !== undefined) throw failure
+  return undefined
+}
+
+/** Makes the browser forget cookies, but not the one that is good. */
+function takeBack(reply: FastifyReply, cookies: readonly SessionCookie[], good?: SessionCookie): void {
+  const names = new Set(cookies.map(({ name }) => name))
+  if (good !== undefined) names.delete(good.name)
+  for (const name of names) reply.header('set-cookie', cookieText(name, '', 0))
 }
 
 /** Signing in and out, and who is signed in. */
@@ -44,7 +80,7 @@ export function addSessions(router: Router, { sessions }: Pick<Account, 'session
     { open: true, entrance: 'dashboard', body: 'json', limit: 4_096 },
     async (request, reply) => {
       queryOf(request, [])
-      const { principal, cookie, remaining } = await sessions.open(request.body)
+      const { principal, cookie, remaining } = await sessions.open(request.body, addressOf(request))
       reply.header('cache-control', 'no-store')
       reply.header('set-cookie', cookieText(`${prefix(request)}${sessions.name}`, cookie, remaining))
       return reply.code(201).send(sessions.shown(principal, remaining))
@@ -56,8 +92,9 @@ export function addSessions(router: Router, { sessions }: Pick<Account, 'session
   })
   route(router, 'DELETE', SESSION_PATH, { entrance: 'dashboard' }, async (request, reply) => {
     queryOf(request, [])
-    const cookie = cookieOf(request, sessions.name)
-    if (cookie !== undefined) reply.header('set-cookie', cookieText(cookie.name, '', 0))
+    const cookies = cookiesOf(request, sessions.name)
+    takeBack(reply, cookies)
+    for (const { value } of cookies) await sessions.end(value)
     return reply.code(204).send()
   })
 }
@@ -69,13 +106,24 @@ function prefix({ headers: { origin } }: FastifyRequest): string {
   return origin?.startsWith('https://') === true ? OVER_TLS : ''
 }
 
-function cookieOf({ headers }: FastifyRequest, name: string): { name: string; value: string } | undefined {
+interface SessionCookie {
+  readonly name: string
+  readonly value: string
+}
+
+/** Session cookies of a request that are looked at; a browser has one, or two when its scheme has changed. */
+const MOST_COOKIES = 4
+
+function cookiesOf({ headers }: FastifyRequest, name: string): readonly SessionCookie[] {
+  const cookies: SessionCookie[] = []
   for (const pair of (headers.cookie ?? '').split(';')) {
     const equals = pair.indexOf('=')
     const given = pair.slice(0, Math.max(equals, 0)).trim()
-    if (given === name || given === `${OVER_TLS}${name}`) return { name: given, value: pair.slice(equals + 1).trim() }
+    if (given !== name && given !== `${OVER_TLS}${name}`) continue
+    cookies.push({ name: given, value: pair.slice(equals + 1).trim() })
+    if (cookies.length === MOST_COOKIES) break
   }
-  return undefined
+  return cookies
 }
 
 /** `lasting`: milliseconds; 0: it is over. */

@@ -18,7 +18,7 @@ export function addTraffic(router: Router, account: Account): void {
     const seconds = readCount(queryOf(request, ['seconds']), 'seconds', SECONDS)
     return serving(reply, account).send(traffic.history(seconds))
   })
-  route(router, 'GET', TRAFFIC_STREAM_PATH, {}, follow(account))
+  route(router, 'GET', TRAFFIC_STREAM_PATH, { stream: true }, follow(account))
   route(router, 'GET', MAP_PATH, {}, async (request, reply) => {
     queryOf(request, [])
     return serving(reply, account).send(traffic.map())

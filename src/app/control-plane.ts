@@ -153,6 +153,7 @@ export async function openControlPlane(
     changedDecisions: changedDecisions(shadows, foundation.holder),
     guardEnded: guardReports(foundation),
     operatorKeys: stage.keys,
+    endedSessions: login.ended,
     baseUrl: foundation.publicUrl.read,
     zone: options.zone,
     regions: options.regions,

@@ -30,7 +30,7 @@ const REFUSED_EVERY = 30_000
 /** How often old revisions are forgotten. Milliseconds. */
 const FORGET_EVERY = 60_000
 /** How often a process asks which sessions others on its store have ended. Milliseconds. */
-const ENDED_EVERY = 1_000
+const ENDED_EVERY = 500
 
 interface UpkeepStage {
   readonly services: PolicyServices

@@ -1,14 +1,16 @@
 import { timingSafeEqual } from 'node:crypto'
+import { AuthThrottle } from '../lib/auth-throttle.js'
 import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/errors.js'
 import { newId } from '../lib/id.js'
 import { hashOf } from '../lib/seal.js'
 import { apiKey, botUser, credential } from '../resources/identities.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
-import { AddressFilter, type AddressFilterCounts, type FilteredTraffic } from '../runtime/address-filter.js'
+import { AddressFilter, type AddressFilterCounts, type FilteredTraffic, refuses } from '../runtime/address-filter.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Store, StoreLog, StoreReader } from '../store/store.js'
 import type { Principal, Role } from './calls.js'
-import { ControlError, controlErrors, orUnavailable } from './errors.js'
+import { ControlError, controlErrors, orUnavailable, refusedForNow } from './errors.js'
 import type { Touched } from './units.js'
 
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
@@ -116,6 +118,7 @@ export type Entrance = Extract<FilteredTraffic, 'api' | 'dashboard'>
 interface AccessParts {
   readonly store: Store
   readonly principals: Principals
+  readonly clock: Clock
   readonly holder: SnapshotHolder
   readonly log: StoreLog
 }
@@ -124,16 +127,36 @@ interface AccessParts {
 export class Access {
   readonly #parts: AccessParts
   readonly #filters: Readonly<Record<Entrance, AddressFilter>>
+  readonly #throttle: AuthThrottle
 
   constructor(parts: AccessParts) {
-    const { log } = parts
+    const { log, clock } = parts
     this.#parts = parts
+    this.#throttle = new AuthThrottle(clock)
     this.#filters = { api: new AddressFilter('api', { log }), dashboard: new AddressFilter('dashboard', { log }) }
   }
 
-  /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
-  async authenticate(key: string): Promise<Principal | undefined> {
-    return await orUnavailable(this.#parts.principals.authenticate(key))
+  /**
+   * Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active, and with
+   * `KEYS_THROTTLED` when too many keys from this address have opened nothing: then no key is compared and the store not asked.
+   */
+  async authenticate(key: string, address?: string): Promise<Principal | undefined> {
+    const throttle = this.#throttle
+    const from = address ?? ''
+    const wait = Math.max(throttle.wait(from, key), throttle.crowded(from, key))
+    if (wait > 0) {
+      const message = (seconds: number) => `too many keys that open nothing; the next one is looked at in ${seconds} s`
+      throw refusedForNow(controlErrors.KEYS_THROTTLED, message, wait)
+    }
+    try {
+      const principal = await orUnavailable(this.#parts.principals.authenticate(key))
+      if (principal === undefined) throttle.refused(from, key)
+      else throttle.accepted(from, key)
+      return principal
+    } catch (error) {
+      if (codeOf(error) === controlErrors.FORBIDDEN.code) throttle.refused(from, key)
+      throw error
+    }
   }
 
   /** What a key that opens nothing is instead, for people; undefined when it is nothing of this account. */
@@ -144,6 +167,11 @@ export class Access {
   /** May this address come in here? What only warns is logged, counted and allowed. */
   admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
     return this.#filters[entrance].admits(this.#parts.holder.current(), address)
+  }
+
+  /** Is this address kept out by now? Counts and logs nothing: it is asked again and again while an answer is sent. */
+  keepsOut(address: string | undefined, entrance: Entrance): boolean {
+    return refuses(this.#parts.holder.current(), entrance, address)
   }
 
   /** What the IP restrictions of the management listener have done so far. */

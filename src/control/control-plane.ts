@@ -102,14 +102,16 @@ export async function openControl(
       log,
       ended: options.guardEnded ?? (() => undefined)
     })
+    const access = new Access({ store, principals, clock, holder, log })
     return {
       ...callers,
       own,
       site,
-      access: new Access({ store, principals, holder, log }),
+      access,
       sessions: new Sessions({
         seal: options.seal,
-        principals,
+        access,
+        ended: options.endedSessions,
         clock,
         lifetimes: options.sessionLifetimes ?? SESSION_LIFETIMES,
         resources: options.resources

@@ -16,6 +16,11 @@ export const controlErrors = defineErrors({
     text: 'The API key that should open a session of the dashboard is not valid.',
     help: 'Use a key that exists; sluice api-key create makes one.'
   },
+  KEYS_THROTTLED: {
+    status: 429,
+    text: 'Too many API keys that open nothing came from this address.',
+    help: 'Wait as many seconds as retry-after says, then send a key that exists.'
+  },
   ADMIN_REQUIRED: {
     status: 403,
     text: 'Only an administrator may do this.',
@@ -199,6 +204,15 @@ export class ControlError extends CodedError {
     this.problems = about.problems ?? []
   }
 }
+
+/** The refusal of a caller who is to wait: the API sends the seconds in `retry-after`. `seconds` is rounded up to at least 1. */
+export function refusedForNow(error: Coded, message: (seconds: number) => string, seconds: number): ControlError {
+  const whole = Math.max(1, Math.ceil(seconds))
+  return new ControlError(error, message(whole), { details: { [RETRY_AFTER]: String(whole) } })
+}
+
+/** The detail of an error that the API sends as the header `retry-after`. */
+export const RETRY_AFTER = 'retry_after'
 
 /** The refusal of a body: its first problem, with the others beside it. */
 export function refusedBody(problems: readonly Problem[]): ControlError {

@@ -30,7 +30,7 @@ import type { LimitSource } from './limits.js'
 import type { PolicyLanguage } from './policies.js'
 import type { PolicyTesting } from './policy-tests.js'
 import { Catalogue, Records } from './records.js'
-import type { SessionLifetimes } from './sessions.js'
+import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { ShadowRunner } from './shadow-runner.js'
 import type { TrafficSource } from './traffic.js'
 import { Writer } from './writer.js'
@@ -74,6 +74,8 @@ export interface ControlOptions {
   readonly settling?: (snapshot: Snapshot) => Steps<void>
   /** Keys of the operator, outside of the store: they are the administrator's. */
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+  /** Remembers the sessions that were signed out. */
+  readonly endedSessions: EndedSessions
   /** How long sessions of the dashboard last; absent: `SESSION_LIFETIMES`. */
   readonly sessionLifetimes?: SessionLifetimes
   /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */

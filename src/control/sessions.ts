@@ -1,10 +1,10 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Resource } from '../resources/resource.js'
-import type { Principals } from './access.js'
+import type { Access } from './access.js'
 import type { Principal } from './calls.js'
 import { ControlError, controlErrors, orUnavailable } from './errors.js'
 import { membersOf, textOf } from './request-body.js'
@@ -41,15 +41,28 @@ export interface Session {
 
 /** What the cookie holds, sealed: who reads it without the sealing key learns neither the API key nor when it was used. */
 interface Held {
+  /** Random; what a sign-out ends, whichever of the session's cookies it came with. */
+  readonly id: string
   readonly key: string
   /** Wall clock, milliseconds since the Unix epoch: processes of a cluster have one meaning of it, but for their skew. */
   readonly begun: number
   readonly used: number
 }
 
+/** Sessions that were ended before their time, by their ids, in all processes on one store and after a restart. */
+export interface EndedSessions {
+  /** `begun`: wall clock, milliseconds. */
+  has(session: { readonly id: string; readonly begun: number }): boolean
+  /** Ends a session here at once. `ends`: when it would have ended by itself. */
+  end(session: { readonly id: string; readonly begun: number; readonly ends: number }): void
+  /** Writes it into the store for the other processes. Fails with the store's error; then it is written once the store answers again. */
+  keep(): Promise<void>
+}
+
 interface SessionParts {
   readonly seal: Sealer
-  readonly principals: Pick<Principals, 'authenticate'>
+  readonly access: Pick<Access, 'authenticate'>
+  readonly ended: EndedSessions
   readonly clock: Clock
   readonly lifetimes: SessionLifetimes
   readonly resources: readonly Resource[]
@@ -63,7 +76,7 @@ const MOST_COOKIE = 2_048
 /**
  * Sessions of people who have signed in with an API key. The cookie carries all of it, sealed, so that every process of a
  * cluster knows it and a restart ends none. The key is asked for its owner again with each call: a key that is deleted or
- * an owner who is switched off ends the session at once.
+ * an owner who is switched off ends the session at once. A session that is signed out is remembered until it would have ended.
  */
 export class Sessions {
   readonly #parts: SessionParts
@@ -77,31 +90,36 @@ export class Sessions {
     this.name = `sluice.dashboard.session.sl${tag}`
   }
 
-  /** Signs in. Fails with `SESSION_KEY_INVALID` when the key opens nothing, and with `FORBIDDEN` when its owner is not active. */
-  async open(body: unknown): Promise<Session & { readonly cookie: string }> {
+  /**
+   * Signs in. Fails with `SESSION_KEY_INVALID` when the key opens nothing, with `FORBIDDEN` when its owner is not active, and with
+   * `KEYS_THROTTLED` when too many keys from `address` have opened nothing.
+   */
+  async open(body: unknown, address: string | undefined): Promise<Session & { readonly cookie: string }> {
     const { key } = membersOf(body, '', ['key'])
     const text = textOf(key, 'key')
-    const principal = /^[\x21-\x7e]{1,256}$/.test(text) ? await this.#authenticate(text) : undefined
+    const principal = /^[\x21-\x7e]{1,256}$/.test(text)
+      ? await this.#parts.access.authenticate(text, address)
+      : undefined
     if (principal === undefined) {
       throw new ControlError(controlErrors.SESSION_KEY_INVALID, 'the API key is not valid', { field: 'key' })
     }
     const now = this.#parts.clock.wall()
     return {
       principal: signedIn(principal),
-      cookie: this.#sealed({ key: text, begun: now, used: now }),
+      cookie: this.#sealed({ id: randomBytes(16).toString('base64url'), key: text, begun: now, used: now }),
       remaining: this.#remaining(now, now)
     }
   }
 
   /** The session of a cookie; undefined when it has ended or never was one. Fails with `FORBIDDEN` as `open` does. */
-  async resume(cookie: string): Promise<Session | undefined> {
+  async resume(cookie: string, address: string | undefined): Promise<Session | undefined> {
     const held = this.#opened(cookie)
     if (held === undefined) return undefined
     const { clock, lifetimes } = this.#parts
     const now = clock.wall()
     const unused = now - held.used
-    if (unused >= lifetimes.idle || now - held.begun >= lifetimes.longest) return undefined
-    const principal = await this.#authenticate(held.key)
+    if (unused >= lifetimes.idle) return undefined
+    const principal = await this.#ownerOf(held, address)
     if (principal === undefined) return undefined
     const renewed = unused >= lifetimes.idle * RENEWED_AFTER
     return {
@@ -109,6 +127,26 @@ export class Sessions {
       cookie: renewed ? this.#sealed({ ...held, used: now }) : undefined,
       remaining: this.#remaining(held.begun, renewed ? now : held.used)
     }
+  }
+
+  /** The caller of an answer that is still being sent, which counts as use; undefined when the session has ended. Fails as `resume` does. */
+  async watching(cookie: string, address: string | undefined): Promise<Principal | undefined> {
+    const held = this.#opened(cookie)
+    const principal = held === undefined ? undefined : await this.#ownerOf(held, address)
+    return principal === undefined ? undefined : signedIn(principal)
+  }
+
+  /**
+   * Signs out: every cookie of the session is dead, here at once and in the other processes within a second. Resolves with false for a
+   * cookie that opens nothing. Fails with `UNAVAILABLE` when the store cannot keep it yet; then it holds in this process alone until it can.
+   */
+  async end(cookie: string): Promise<boolean> {
+    const held = this.#opened(cookie)
+    if (held === undefined) return false
+    const { ended, lifetimes } = this.#parts
+    ended.end({ id: held.id, begun: held.begun, ends: held.begun + lifetimes.longest })
+    await orUnavailable(ended.keep())
+    return true
   }
 
   /** A caller as the API shows it, with what it may do. `remaining`: of the session; undefined: there is none. */
@@ -121,8 +159,11 @@ export class Sessions {
     }
   }
 
-  #authenticate(key: string): Promise<Principal | undefined> {
-    return orUnavailable(this.#parts.principals.authenticate(key))
+  /** Undefined when the session is signed out or too old, or its key opens nothing any more. */
+  async #ownerOf({ id, key, begun }: Held, address: string | undefined): Promise<Principal | undefined> {
+    const { access, clock, ended, lifetimes } = this.#parts
+    if (clock.wall() - begun >= lifetimes.longest || ended.has({ id, begun })) return undefined
+    return await access.authenticate(key, address)
   }
 
   #remaining(begun: number, used: number): number {
@@ -137,7 +178,10 @@ export class Sessions {
   #opened(cookie: string): Held | undefined {
     if (cookie.length > MOST_COOKIE) return undefined
     try {
-      return JSON.parse(Buffer.from(this.#parts.seal.open(Buffer.from(cookie, 'base64url'), OWNER)).toString()) as Held
+      const text = Buffer.from(this.#parts.seal.open(Buffer.from(cookie, 'base64url'), OWNER)).toString()
+      const held = JSON.parse(text) as Partial<Held>
+      // Version 0.2.0 made sessions without an id, which no sign-out could end.
+      return held.id === undefined ? undefined : (held as Held)
     } catch (error) {
       // Another installation's, one of a key that is gone, or one that was changed.
       if (error instanceof CodedError) return undefined

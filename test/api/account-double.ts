@@ -47,6 +47,10 @@ export class AccountDouble implements Account {
     return entrance === 'api' ? this.admitted : this.pagesAdmitted
   }
 
+  keepsOut(_address: string | undefined, entrance: Entrance) {
+    return !this.admits(_address, entrance)
+  }
+
   permit() {
     if (!this.permitted) throw new ControlError(controlErrors.ADMIN_REQUIRED, 'only an administrator may do this')
   }
@@ -196,6 +200,8 @@ export class AccountDouble implements Account {
     },
     resume: async (cookie: string) =>
       cookie === 'sealed' ? { principal: this.principal, cookie: undefined, remaining: 60_000 } : undefined,
+    watching: async (cookie: string) => (cookie === 'sealed' ? this.principal : undefined),
+    end: async (cookie: string) => cookie === 'sealed',
     shown: ({ id }: Principal) => ({ principal: { id } })
   }
 

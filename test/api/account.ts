@@ -7,6 +7,7 @@ import type { LiveSources } from '../../src/control/cluster/live-sources.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { openControl } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
+import { EndedSessions } from '../../src/features/login/ended-sessions.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
@@ -65,6 +66,8 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
+      endedSessions: new EndedSessions(clock),
+      trafficNumbers: { history: () => ({}), follow: () => () => undefined, map: () => ({}) },
       baseUrl,
       zone: 'sluice.localhost',
       regions: ['global'],

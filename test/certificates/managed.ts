@@ -8,6 +8,7 @@ import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
+import { EndedSessions } from '../../src/features/login/ended-sessions.js'
 import { actions } from '../../src/features/registry.js'
 import { createOutbound } from '../../src/lib/http-client/outbound.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
@@ -78,6 +79,7 @@ export class Managed {
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: { accepts: async () => false },
+      endedSessions: new EndedSessions(clock),
       baseUrl: () => 'https://api.test',
       zone: ZONE,
       regions: ['global']

@@ -6,6 +6,7 @@ import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src
 import { LatestRevision } from '../../src/control/configuration.js'
 import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import type { ControlOptions } from '../../src/control/parts.js'
+import { EndedSessions } from '../../src/features/login/ended-sessions.js'
 import { actions } from '../../src/features/registry.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { resources } from '../../src/resources/registry.js'
@@ -138,6 +139,7 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
     holder,
     compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: { accepts: async (key) => key === OPERATOR_KEY },
+    endedSessions: new EndedSessions(clock),
     baseUrl: () => BASE,
     zone: 'sluice.test',
     regions: ['global'],

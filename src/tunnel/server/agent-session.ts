@@ -248,7 +248,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
       return
     }
     // An answer would count as a refusal, after which some agents stay away for hours; the time limit ends this.
-    if (throttle.crowded(this.ip, request.token)) return
+    if (throttle.crowded(this.ip, request.token) > 0) return
     try {
       const answer = await authority.authenticate(request.token, request.facts)
       if (this.#state !== 'authenticating') return

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { AuthThrottle } from '../../lib/auth-throttle.js'
 import type { Clock } from '../../lib/clock.js'
 import { AgentSession } from './agent-session.js'
 import { type Grant, Identities, type TunnelAuthority } from './authority.js'
@@ -6,7 +7,6 @@ import { type EndpointOpener, Endpoints } from './binding.js'
 import { type Gate, moveSession } from './move.js'
 import type { RegisteredSession, Registry } from './registry.js'
 import type { SessionHost } from './session-host.js'
-import { AuthThrottle } from './throttle.js'
 import { DEFAULT_LIMITS, type TunnelLimits } from './tunnel.js'
 
 const SWEEP = 1000

@@ -1,8 +1,8 @@
+import type { AuthThrottle } from '../../lib/auth-throttle.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Grant, Identities, TunnelAuthority } from './authority.js'
 import type { Endpoints } from './binding.js'
 import type { RegisteredSession, Registry } from './registry.js'
-import type { AuthThrottle } from './throttle.js'
 import type { TunnelLimits } from './tunnel.js'
 
 /** What all sessions of a listener share. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Clock } from '../../lib/clock.js'
+import { clientKey } from './client-limits.js'
+import type { Clock } from './clock.js'
 
 /** Refused attempts of one address, and of one address with one token, that are looked at within `WINDOW`. */
 const MOST_OF_ADDRESS = 100
@@ -12,7 +13,10 @@ interface Failures {
   since: number
 }
 
-/** Counts refused authentications, so that an agent that repeats a bad token for ever costs no look at the store. */
+/**
+ * Counts refused authentications, so that a client that repeats a bad token for ever costs no look at the store. Addresses of one
+ * IPv6 network of 64 bits count as one.
+ */
 export class AuthThrottle {
   readonly #clock: Clock
   readonly #failures = new Map<string, Failures>()
@@ -29,11 +33,11 @@ export class AuthThrottle {
   }
 
   /**
-   * Have others at this address failed too often for a look at a token that has not proved good there? That is no fault of
-   * the client that shows it.
+   * Seconds to wait because others at this address failed too often for a look at a token that has not proved good there, which
+   * is no fault of the client that shows it; 0: it is looked at.
    */
-  crowded(ip: string, token: string): boolean {
-    return this.#left(ip, MOST_OF_ADDRESS) > 0 && !this.#proven.has(keyOf(ip, token))
+  crowded(ip: string, token: string): number {
+    return this.#proven.has(keyOf(ip, token)) ? 0 : this.#left(clientKey(ip), MOST_OF_ADDRESS)
   }
 
   accepted(ip: string, token: string): void {
@@ -46,7 +50,7 @@ export class AuthThrottle {
   refused(ip: string, token: string): void {
     const key = keyOf(ip, token)
     this.#proven.delete(key)
-    this.#count(ip)
+    this.#count(clientKey(ip))
     this.#count(key)
   }
 
@@ -83,5 +87,5 @@ function dropOldest(keys: { keys(): Iterable<string>; delete(key: string): boole
 
 /** Tokens are never kept. */
 function keyOf(ip: string, token: string): string {
-  return `${ip} ${createHash('sha256').update(token).digest('base64')}`
+  return `${clientKey(ip)} ${createHash('sha256').update(token).digest('base64')}`
 }
