@@ -146,9 +146,9 @@ function revisionsOf(header: string, form: RegExp, name: string): readonly numbe
 }
 
 export function callOf(request: FastifyRequest): Call {
-  const { principal, id } = request
+  const { principal, id, spend } = request
   if (principal === undefined) throw new TypeError('a path of the account is open')
-  return { principal, address: addressOf(request), operationId: id }
+  return { principal, address: addressOf(request), operationId: id, spend }
 }
 
 /** Address of the client; an IPv4 one without the form that it has on an IPv6 socket. */

@@ -1,10 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Entrance } from '../control/access.js'
 import type { Principal } from '../control/calls.js'
+import { controlErrors, refusedForNow } from '../control/errors.js'
+import { BYTES_OF_REQUEST } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
+import type { WorkBudget } from '../lib/work-budget.js'
 import { type Account, addressOf } from './calls.js'
 import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
 import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
@@ -18,6 +21,8 @@ declare module 'fastify' {
     principal: Principal | undefined
     /** Milliseconds until the session of the caller ends; undefined where an API key was sent. */
     sessionRemaining: number | undefined
+    /** Counts work for the caller, as bytes; undefined: it has no budget. */
+    spend: ((bytes: number) => void) | undefined
   }
 }
 
@@ -32,6 +37,8 @@ interface GuardParts {
   /** Absent: no cookie counts. */
   readonly sessions: SessionCookies | undefined
   readonly rates: RequestRates | undefined
+  /** Of members. */
+  readonly work: WorkBudget
 }
 
 /**
@@ -41,6 +48,7 @@ interface GuardParts {
 export function guard(server: FastifyInstance, parts: GuardParts): void {
   server.decorateRequest('principal', undefined)
   server.decorateRequest('sessionRemaining', undefined)
+  server.decorateRequest('spend', undefined)
   const answers = new OpenAnswers((request) => callerNow(parts, request))
   answers.watch(server)
   server.addHook('onRequest', async (request, reply) => {
@@ -65,6 +73,7 @@ export function guard(server: FastifyInstance, parts: GuardParts): void {
     }
     const principal = await checkCaller(parts, request, reply)
     if (stream === true) answers.mustHaveRoom(principal)
+    if (principal.role === 'member' && !READING.includes(request.method)) checkWork(parts.work, principal, request)
     if (unversioned !== true) checkVersion(request)
     checkForm(request, body)
   })
@@ -105,6 +114,19 @@ async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: Fa
   }
   request.principal = principal
   return principal
+}
+
+const READING: readonly string[] = ['GET', 'HEAD']
+
+/** Counts a request before its body is read, whose bytes are counted then. Fails with `WORK_LIMITED`. */
+function checkWork(work: WorkBudget, { id }: Principal, request: FastifyRequest): void {
+  const wait = work.wait(id)
+  if (wait > 0) {
+    const message = (seconds: number) => `too much work in documents and tests; ask again in ${seconds} s`
+    throw refusedForNow(controlErrors.WORK_LIMITED, message, wait)
+  }
+  work.spend(id, BYTES_OF_REQUEST)
+  request.spend = (bytes) => work.spend(id, bytes)
 }
 
 /** Who the caller of an answer that is being sent is by now; undefined, or an error: none that may come in. */

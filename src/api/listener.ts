@@ -187,9 +187,10 @@ export function createListener({
   })
   server.removeAllContentTypeParsers()
   // The form of the body has been judged by its headers before it is read.
-  server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) =>
-    hasBody(request.headers) ? readJson(bytes) : undefined
-  )
+  server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
+    request.spend?.(bytes.length)
+    return hasBody(request.headers) ? readJson(bytes) : undefined
+  })
   server.setErrorHandler((error, _request, reply) => answerError(error, reply, fault))
   if (crowds !== undefined) limitConnections(server.server, crowds)
   return server

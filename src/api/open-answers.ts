@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { CALLER_LIMITS } from '../control/caller-limits.js'
 import type { Principal } from '../control/calls.js'
+import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import { ApiError, apiErrors } from './errors.js'
 
 /** How often each caller of an open answer is authenticated again. Milliseconds: a right that was taken back ends within a second. */

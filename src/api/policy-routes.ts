@@ -1,4 +1,4 @@
-import { type Account, queryOf, serving } from './calls.js'
+import { type Account, callOf, queryOf, serving } from './calls.js'
 import { type Router, route } from './routes.js'
 
 /** What is wrong with a policy that serves nowhere yet. */
@@ -13,11 +13,11 @@ export function addPolicies(router: Router, account: Account): void {
   const { policies } = account
   route(router, 'POST', POLICY_CHECK_PATH, { body: 'json' }, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply, account).send(policies.check(request.body))
+    return serving(reply, account).send(policies.check(request.body, callOf(request)))
   })
   route(router, 'POST', POLICY_TEST_PATH, { body: 'json' }, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply, account).send(await policies.test(request.body))
+    return serving(reply, account).send(await policies.test(request.body, callOf(request)))
   })
   route(router, 'GET', POLICY_LANGUAGE_PATH, {}, async (request, reply) => {
     queryOf(request, [])

@@ -1,8 +1,10 @@
 import type { Socket } from 'node:net'
 import type { Principal } from '../control/calls.js'
 import type { ApiKeys } from '../control/operator-keys.js'
+import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
+import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
 import type { Account } from './calls.js'
 import { addCertificates } from './certificate-routes.js'
@@ -103,7 +105,8 @@ export function createApi(options: ApiOptions): ApiServer {
     routes: router.routes,
     callers: account?.control.access ?? operatorOnly(keys),
     sessions: account === undefined || account.dashboard === false ? undefined : sessionCookies(account.control),
-    rates: rate === undefined ? undefined : new RequestRates(rate, clock)
+    rates: rate === undefined ? undefined : new RequestRates(rate, clock),
+    work: new WorkBudget(clock, CALLER_LIMITS.member.work)
   })
   addHealth(router, () => options.readiness())
   addReadiness(router, () => options.readiness(), options.degradation ?? (() => FINE))

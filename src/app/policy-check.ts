@@ -1,3 +1,4 @@
+import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Action } from '../policy/action.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { PolicyDocument } from '../policy/document.js'
@@ -11,8 +12,8 @@ import type { PolicyCheck } from '../schema/field.js'
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
   const problemsOf = policyProblems(services, actions)
-  return (text, layer) => {
-    const errors = problemsOf(text, layer).filter(({ severity }) => severity === 'error')
+  return (text, layer, limits) => {
+    const errors = problemsOf(text, layer, limits).filter(({ severity }) => severity === 'error')
     return errors.length === 0 ? undefined : errors.map(refusal)
   }
 }
@@ -25,8 +26,8 @@ export function policyProblems(
   services: PolicyServices,
   actions: readonly Action[],
   ipv6: () => boolean = () => false
-): (text: string, layer: 'http' | 'tcp') => readonly Problem[] {
-  return (text, layer) => {
+): (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits) => readonly Problem[] {
+  return (text, layer, limits) => {
     const { policy, problems } = compilePolicy(text, {
       owner: 'check',
       services,
@@ -34,7 +35,8 @@ export function policyProblems(
       keep: { keep: (key, make) => make(JSON.stringify(key)) },
       actions,
       unavailable: 'refuse',
-      carrier: layer
+      carrier: layer,
+      limits
     })
     if (problems.some(({ severity }) => severity === 'error')) return problems
     const many = ipv6() ? (policy?.named ?? []).filter(({ unit }) => unit.kind === 'one-address') : []

@@ -38,8 +38,8 @@ export function policyLanguage(services: PolicyServices, runTests: PolicyTestRun
       described ??= describeLanguage()
       return described
     },
-    async test(policy, tests) {
-      const { problems, cases } = await runTests({ policy, tests })
+    async test(policy, tests, limits) {
+      const { problems, cases } = await runTests({ policy, tests, limits })
       return {
         passed: cases.filter(({ failure }) => failure === undefined).length,
         failed: cases.filter(({ failure }) => failure !== undefined).length,

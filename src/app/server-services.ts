@@ -13,6 +13,7 @@ import { actions } from '../features/registry.js'
 import { type ReplayMemory, replays } from '../features/webhook/replays.js'
 import { BodyBuffers, type Holdings } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
+import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { fileErrors, readOptionFile } from '../lib/files.js'
@@ -156,7 +157,11 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     services: policyServices(base, [...shared, provide(keyFolders, options.jwt.key_folders ?? [])]),
     login,
     geo,
-    guests: { services: policyServices(guest, [...shared, provide(keyFolders, [])]), actions: guestActions }
+    guests: {
+      services: policyServices(guest, [...shared, provide(keyFolders, [])]),
+      actions: guestActions,
+      limits: CALLER_LIMITS.agent.documents
+    }
   }
 }
 

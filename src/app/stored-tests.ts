@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type PolicyTesting, TESTS_FAILED, type TestProblem } from '../control/policy-tests.js'
+import type { DocumentLimits, TestLimits } from '../lib/caller-limits.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { Slices } from '../lib/slices.js'
 import { policyErrors } from '../policy/problems.js'
@@ -60,6 +61,8 @@ interface CaseOutcome {
 export type PolicyTestRun = (stored: {
   readonly policy: string
   readonly tests: string
+  /** Of the caller; absent: `STORED_TESTS` alone. */
+  readonly limits?: (TestLimits & { readonly documents: DocumentLimits }) | undefined
 }) => Promise<{ readonly problems: readonly TestProblem[]; readonly cases: readonly CaseOutcome[] }>
 
 /** The same bounds as for tests that are stored, all cases run. */
@@ -72,11 +75,27 @@ export function policyTestRuns(parts: TestingParts = {}): PolicyTestRun {
 }
 
 async function testPolicy(
-  { policy, tests: text }: { readonly policy: string | undefined; readonly tests: string },
+  {
+    policy,
+    tests: text,
+    limits = STORED_TESTS
+  }: {
+    readonly policy: string | undefined
+    readonly tests: string
+    readonly limits?: (TestLimits & { readonly documents?: DocumentLimits }) | undefined
+  },
   { geo = noGeo, slices = () => Slices.besideTraffic(), now = () => performance.now() }: TestingParts,
   ran?: (outcome: CaseOutcome) => void
 ): Promise<TestProblem[]> {
-  const { tests, problems } = readTests(text, STORED_TESTS.cases)
+  const { documents } = limits
+  if (
+    documents !== undefined &&
+    Math.max(...[policy ?? '', text].map((one) => Buffer.byteLength(one))) > documents.bytes
+  )
+    return [
+      failureAt(undefined, `the policy and its tests are limited to ${documents.bytes} bytes each for this caller`)
+    ]
+  const { tests, problems } = readTests(text, limits.cases)
   if (tests === undefined)
     return problems.map(({ code, message, path, line, column }) => ({
       code: `POLICY_${code}`,
@@ -93,9 +112,9 @@ async function testPolicy(
       { code: `POLICY_${policyErrors.CONFIG_INVALID.code}`, message, path: 'recorded', line: archive.line, column: 1 }
     ]
   }
-  const tooMany = beyondRequests(tests.cases)
+  const tooMany = beyondRequests(tests.cases, limits.requests)
   if (tooMany !== undefined)
-    return [failureAt(tooMany, `the tests make more than ${STORED_TESTS.requests} requests; "sluice test" runs more`)]
+    return [failureAt(tooMany, `the tests make more than ${limits.requests} requests; "sluice test" runs more`)]
   const bench = new PolicyBench({
     ...surroundings(tests),
     geo,
@@ -156,11 +175,11 @@ function opening(bench: PolicyBench): OpenCase {
 }
 
 /** The case that makes more requests, together with those before it, than may be; undefined: none does. */
-function beyondRequests(cases: readonly ReadCase[]): ReadCase | undefined {
+function beyondRequests(cases: readonly ReadCase[], most: number): ReadCase | undefined {
   let requests = 0
   for (const one of cases) {
     for (const { repeat } of one.steps) requests += repeat
-    if (requests > STORED_TESTS.requests) return one
+    if (requests > most) return one
   }
   return undefined
 }

@@ -28,6 +28,8 @@ export interface Call {
   readonly address: string | undefined
   /** New for each call; the history of the store holds it. */
   readonly operationId: string
+  /** Counts work for the caller, as bytes; absent: it has no budget. */
+  readonly spend?: ((bytes: number) => void) | undefined
 }
 
 /** Parameters of the path by name: `id`, `edge_id`, … */

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import { isObject, type Json } from '../lib/json.js'
@@ -62,7 +63,7 @@ export class Edits {
   async make(reader: StoreReader, resource: Resource, path: PathValues, body: unknown, call: Call): Promise<Made> {
     await this.mustHaveParent(reader, resource, path)
     mayGive(call.principal, resource, body)
-    const input = accepted(readCreate(resource, body, this.readOptions(path)))
+    const input = accepted(readCreate(resource, body, this.readOptions(path, call)))
     const draft = { kind: resource.name, id: '', createdAt: '', body: input.body, secrets: {} }
     await mustLeadSomewhere(reader, resource, undefined, draft)
     const written = await createRecord(resource, input, this.#makers(reader, call))
@@ -87,9 +88,12 @@ export class Edits {
     return written.record
   }
 
-  readOptions(path: PathValues): ReadOptions {
+  /** How bodies of a caller are read: the documents of a member have bounds of their own. */
+  readOptions(path: PathValues, { principal }: Call): ReadOptions {
     const { checkPolicy, checkFile } = this.#parts
-    return { checkPolicy, checkFile, path }
+    if (principal.role !== 'member') return { checkPolicy, checkFile, path }
+    const { documents } = CALLER_LIMITS.member
+    return { checkPolicy: (text, layer) => checkPolicy(text, layer, documents), checkFile, path }
   }
 
   #makers(reader: StoreReader, { principal }: Call): Makers {

@@ -21,6 +21,11 @@ export const controlErrors = defineErrors({
     text: 'Too many API keys that open nothing came from this address.',
     help: 'Wait as many seconds as retry-after says, then send a key that exists.'
   },
+  WORK_LIMITED: {
+    status: 429,
+    text: 'The caller has asked for more work in documents and tests than it may in this time.',
+    help: 'Wait as many seconds as retry-after says, and send fewer or shorter documents.'
+  },
   ADMIN_REQUIRED: {
     status: 403,
     text: 'Only an administrator may do this.',

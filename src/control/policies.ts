@@ -1,5 +1,8 @@
+import type { DocumentLimits } from '../lib/caller-limits.js'
+import { CALLER_LIMITS, counted, type TestLimits } from '../lib/caller-limits.js'
 import type { Json } from '../lib/json.js'
 import type { Problem } from '../policy/problems.js'
+import type { Call } from './calls.js'
 import { membersOf, textOf, wordOf } from './request-body.js'
 
 /** What carries a policy: a route of an HTTPS edge, or a TCP edge. */
@@ -9,11 +12,11 @@ type Layer = (typeof LAYERS)[number]
 /** The language of policies, as editors need it. */
 export interface PolicyLanguage {
   /** What is wrong with a document, and what it warns of, by the compiler that runs policies. */
-  check(text: string, layer: Layer): readonly Problem[]
+  check(text: string, layer: Layer, limits?: DocumentLimits): readonly Problem[]
   /** Actions, variables and functions, and the JSON Schema of documents. */
   describe(): Json
   /** Runs tests on a policy that serves nowhere. */
-  test(policy: string, tests: string): Promise<Json>
+  test(policy: string, tests: string, limits?: TestLimits & { readonly documents: DocumentLimits }): Promise<Json>
 }
 
 const text = (description: string) => ({ type: 'string', description })
@@ -56,9 +59,10 @@ export class Policies {
   }
 
   /** Errors and warnings of a document with their places. */
-  check(body: unknown): Json {
+  check(body: unknown, { principal }: Call): Json {
     const { text: document, layer } = membersOf(body, '', Object.keys(POLICY_CHECK_SCHEMA.properties))
-    const problems = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'))
+    const limits = principal.role === 'member' ? CALLER_LIMITS.member.documents : undefined
+    const problems = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'), limits)
     return {
       valid: problems.every(({ severity }) => severity !== 'error'),
       problems: problems.map(({ severity, code, message, path, line, column, length }) => {
@@ -73,9 +77,12 @@ export class Policies {
   }
 
   /** What comes of tests on a policy. */
-  async test(body: unknown): Promise<Json> {
+  async test(body: unknown, { principal, spend }: Call): Promise<Json> {
     const { text: document, tests } = membersOf(body, '', Object.keys(POLICY_TEST_SCHEMA.properties))
-    return await this.#known.test(textOf(document, 'text'), textOf(tests, 'tests'))
+    const [policy, text] = [textOf(document, 'text'), textOf(tests, 'tests')]
+    const { member } = CALLER_LIMITS
+    const limits = principal.role === 'member' ? { ...member.tests, documents: member.documents } : undefined
+    return await counted(spend, () => this.#known.test(policy, text, limits))
   }
 
   get #known(): PolicyLanguage {

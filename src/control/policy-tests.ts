@@ -1,3 +1,4 @@
+import type { TestLimits } from '../lib/caller-limits.js'
 import type { Problem as DocumentProblem } from '../policy/problems.js'
 import { policyTextOf } from '../policy/record-policy.js'
 import type { Problem, ResourceRecord } from '../schema/field.js'
@@ -24,6 +25,8 @@ export interface TestProblem extends Pick<Problem, 'code' | 'message'> {
 export type PolicyTesting = (stored: {
   readonly policy: string | undefined
   readonly tests: string
+  /** Of the caller; absent: the bounds of every run. */
+  readonly limits?: TestLimits | undefined
 }) => Promise<readonly TestProblem[]>
 
 /**

@@ -89,7 +89,7 @@ export class RecordOperations {
   /** Changes the fields that the body gives. Fails with `NOT_FOUND`, `PRECONDITION_FAILED`, and as `create` does. */
   async update(resource: Resource, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
     const { edits, answers } = this.#parts
-    const options = edits.readOptions(request.path)
+    const options = edits.readOptions(request.path, call)
     return await this.#update(
       resource,
       request,
@@ -125,7 +125,7 @@ export class RecordOperations {
   ): Promise<Written> {
     const { edits, answers } = this.#parts
     const { module, body, path } = request
-    const options = edits.readOptions(path)
+    const options = edits.readOptions(path, call)
     const written = this.#update(
       resource,
       request,
@@ -175,7 +175,7 @@ export class RecordOperations {
 
   /** Adds an entry at the end of a list in a record. */
   async addPart(resource: Resource, part: Part, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
-    const options = this.#parts.edits.readOptions(request.path)
+    const options = this.#parts.edits.readOptions(request.path, call)
     return await this.#update(
       resource,
       request,
@@ -196,7 +196,7 @@ export class RecordOperations {
     call: Call
   ): Promise<Written> {
     const { key, body, path } = request
-    const options = this.#parts.edits.readOptions(path)
+    const options = this.#parts.edits.readOptions(path, call)
     let place = -1
     const edit: Edit = async ({ tx }, current) => {
       place = placeOf(part, current, key)

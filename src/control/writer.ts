@@ -1,3 +1,4 @@
+import { CALLER_LIMITS, counted } from '../lib/caller-limits.js'
 import { atMost, Mutex } from '../lib/concurrency.js'
 import type { Slices } from '../lib/slices.js'
 import { loggedWarning } from '../policy/warnings/codes.js'
@@ -113,7 +114,7 @@ export class Writer {
         }
         last?.ready.abandon()
         last = undefined
-        const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
+        const staged = await this.#stage(new Draft(tx, draftPartsFor(call, this.#parts.draft)), call, mode, work)
         last = staged
         tx.note(staged.note)
         if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
@@ -233,6 +234,14 @@ export class Writer {
     const about = { at: tx.at, revision, operationId: call.operationId, principal: { id, subject, key } }
     for (const event of events) this.#parts.published({ ...event, ...about })
   }
+}
+
+/** Tests that a member's write runs have its bounds and count for it. */
+function draftPartsFor({ principal, spend }: Call, parts: DraftParts): DraftParts {
+  const { testPolicy } = parts
+  if (principal.role !== 'member' || testPolicy === undefined) return parts
+  const { tests: limits } = CALLER_LIMITS.member
+  return { ...parts, testPolicy: (stored) => counted(spend, () => testPolicy({ ...stored, limits })) }
 }
 
 function busyHere(): ControlError {

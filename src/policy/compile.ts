@@ -2,6 +2,7 @@ import type { Compiled, Expression, Expressions } from '../expression/expression
 import { expressionErrors } from '../expression/problems.js'
 import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
+import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Span } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, HostLead, ReadyAction } from './action.js'
@@ -53,6 +54,8 @@ export interface CompileOptions {
   readonly unavailable: 'warn' | 'refuse'
   /** What carries the document; `http` when left out. */
   readonly carrier?: Carrier
+  /** Of the author of the document; absent: only the bounds of every document. */
+  readonly limits?: DocumentLimits | undefined
 }
 
 /**
@@ -61,7 +64,11 @@ export interface CompileOptions {
  * `policy` is absent when there is an error, and when an unavailable action was only warned of.
  */
 export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
+  const tooLong = beyondBytes(text, options.limits)
+  if (tooLong !== undefined) return { problems: [tooLong] }
   const { document, problems } = options.services.documents.read(text, options.carrier)
+  const tooMany = beyondRules(document, options.limits)
+  if (tooMany !== undefined) return { problems: [tooMany] }
   const report = new Reporter(document.source, problems)
   let runnable = true
   const named: NamedUnit[] = []
@@ -104,6 +111,23 @@ function notingVaults(expressions: Expressions, vaults: Set<string | undefined>)
     textOf: (value) => expressions.textOf(value),
     dataOf: (value) => expressions.dataOf(value)
   }
+}
+
+/** Too long for its author: it is not even read. */
+function beyondBytes(text: string, limits: DocumentLimits | undefined): Problem | undefined {
+  if (limits === undefined || Buffer.byteLength(text) <= limits.bytes) return undefined
+  return limitProblem(`a policy document of this author is limited to ${limits.bytes} bytes`)
+}
+
+function beyondRules({ phases }: PolicyDocument, limits: DocumentLimits | undefined): Problem | undefined {
+  const rules = PHASES.reduce((sum, phase) => sum + phases[phase].length, 0)
+  if (limits === undefined || rules <= limits.rules) return undefined
+  return limitProblem(`a policy document of this author is limited to ${limits.rules} rules; this one has ${rules}`)
+}
+
+function limitProblem(message: string): Problem {
+  const { code } = policyErrors.DOCUMENT_LIMIT
+  return { severity: 'error', code, message, path: '', line: 1, column: 1, length: 1 }
 }
 
 function readingOf(phases: CompiledPolicy['phases'], actions: readonly Action[]): ResponseReading | undefined {

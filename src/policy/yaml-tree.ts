@@ -96,6 +96,9 @@ const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
   BLOCK_FOLDED: 'folded'
 }
 
+/** Values that aliases of one document may write out: a policy repeats a few hundred, an attack as many as a document may have. */
+const MAX_REPEATED = 20_000
+
 class TreeBuilder {
   readonly problems: TreeProblem[] = []
   readonly #limits: TreeLimits
@@ -105,6 +108,9 @@ class TreeBuilder {
   /** Nodes whose children are being built: an alias to one of them has no end. */
   readonly #open = new Set<Node>()
   #nodes = 0
+  /** Of them those that stand below an alias. */
+  #repeated = 0
+  #aliases = 0
 
   constructor(limits: TreeLimits, tags: readonly (readonly [number, number])[]) {
     this.#limits = limits
@@ -118,7 +124,9 @@ class TreeBuilder {
 
   build(node: Node | null): TreeNode {
     if (node === null) return { kind: 'scalar', span: { start: 0, end: 0 }, value: null, text: '', style: 'plain' }
-    if (++this.#nodes > this.#limits.nodes || this.#open.size >= this.#limits.depth) return this.#overLimit(node)
+    if (this.#aliases > 0) this.#repeated++
+    if (++this.#nodes > this.#limits.nodes || this.#repeated > MAX_REPEATED || this.#open.size >= this.#limits.depth)
+      return this.#overLimit(node)
     if (isAlias(node)) return this.#alias(node)
     if (node.anchor !== undefined) this.#anchors.set(node.anchor, node)
     if (isForeignTag(node.tag, node)) return this.problem('TAG', tagMessage(node.tag as string), this.#tagSpan(node))
@@ -133,11 +141,13 @@ class TreeBuilder {
     const span = spanOf(node)
     if (this.problems.some((problem) => problem.code === 'LIMIT')) return { kind: 'broken', span }
     const { nodes, depth } = this.#limits
-    const message =
-      this.#nodes > nodes
-        ? `the document has more than ${nodes} values (aliases written out)`
-        : `the document is nested deeper than ${depth} levels`
-    return this.problem('LIMIT', message, span)
+    return this.problem('LIMIT', this.#excess(nodes, depth), span)
+  }
+
+  #excess(nodes: number, depth: number): string {
+    if (this.#nodes > nodes) return `the document has more than ${nodes} values (aliases written out)`
+    if (this.#repeated > MAX_REPEATED) return `the aliases of the document repeat more than ${MAX_REPEATED} values`
+    return `the document is nested deeper than ${depth} levels`
   }
 
   #alias(alias: Alias): TreeNode {
@@ -148,7 +158,10 @@ class TreeBuilder {
     if (this.#open.has(target)) {
       return this.problem('SYNTAX', `"*${alias.source}" stands inside the value that it repeats`, spanOf(alias))
     }
-    return this.build(target)
+    this.#aliases++
+    const built = this.build(target)
+    this.#aliases--
+    return built
   }
 
   /** The tag stands before the value's own range. */

@@ -1,3 +1,4 @@
+import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import type { Action } from '../policy/action.js'
@@ -13,6 +14,8 @@ import { Snapshot } from './snapshot.js'
 export interface PolicyRights {
   readonly services: PolicyServices
   readonly actions: readonly Action[]
+  /** Of their documents; absent: only the bounds of every document. */
+  readonly limits?: DocumentLimits
 }
 
 /** What compiling a plan needs: the rights of its policies and the state that outlives a snapshot. */
@@ -105,8 +108,9 @@ function compileUnit(unit: PolicyUnit, draft: Draft, key: string, options: Compi
   const { owner, text, carrier = 'http', author } = unit
   const rights = author === 'agent' ? options.guests : options
   if (rights === undefined) throw new RangeError('the policies of agents have no rights here')
-  const { services, actions } = rights
-  return compilePolicy(text, { owner, services, keep: draft.for(key), actions, unavailable: 'refuse', carrier })
+  const { services, actions, limits } = rights
+  const keep = draft.for(key)
+  return compilePolicy(text, { owner, services, keep, actions, unavailable: 'refuse', carrier, limits })
 }
 
 function* changedUpstreams(

@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox'
+import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 
@@ -28,8 +29,15 @@ export interface Problem {
   readonly details?: Readonly<Record<string, string>>
 }
 
-/** Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind of traffic the policy gets. */
-export type PolicyCheck = (text: string, layer: 'http' | 'tcp') => readonly Omit<Problem, 'field'>[] | undefined
+/**
+ * Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind
+ * of traffic the policy gets, `limits` what its author may write beyond the bounds of every document.
+ */
+export type PolicyCheck = (
+  text: string,
+  layer: 'http' | 'tcp',
+  limits?: DocumentLimits
+) => readonly Omit<Problem, 'field'>[] | undefined
 
 /** Why events cannot be written to a file of this name; undefined when they can. */
 export type FileCheck = (path: string) => string | undefined

@@ -129,7 +129,7 @@ export class Managed {
     const resource = resourceOf(kind)
     await writer.write(asUser(), {}, async (draft) => {
       const current = await edits.find(draft.tx, resource, { id })
-      const read = readUpdate(resource, current.record, body, edits.readOptions({ id }))
+      const read = readUpdate(resource, current.record, body, edits.readOptions({ id }, asUser()))
       await draft.update(resource, current, await edits.change(draft.tx, resource, current.record, read, asUser()))
     })
   }

@@ -169,6 +169,12 @@ t.test('large and deep documents are refused, quickly and without harm', async (
       `on_http_request: [{actions: [{type: a, config: {${bomb.replaceAll('\n', ', ')}}}]}]`,
       'DOCUMENT_LIMIT'
     ],
+    ['repeated values', `a: &a [${'x,'.repeat(999)}x]\nb: [${'*a,'.repeat(20)}*a]\n`, 'DOCUMENT_LIMIT'],
+    [
+      'merge keys',
+      `a: &a {${Array.from({ length: 18 }, (_, i) => `k${i}: 1`)}}\nb:\n${'  <<: *a\n'.repeat(2_000)}`,
+      'DOCUMENT_LIMIT'
+    ],
     ['brackets', '['.repeat(100_000), 'DOCUMENT_LIMIT'],
     ['braces', '{a: '.repeat(100_000), 'DOCUMENT_LIMIT'],
     ['dashes', `${'- '.repeat(100_000)}x`, 'DOCUMENT_LIMIT'],

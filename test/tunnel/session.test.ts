@@ -564,6 +564,40 @@ t.test('what a tunnel keeps of its agent is bounded, and refused by its name', a
   t.equal([...server.registry.tunnels()][0]?.metadata, whole.Metadata, 'a refused change changes nothing')
 })
 
+t.test('policies of an agent are bounded, and those that are refused are paused for longer and longer', async (t) => {
+  const clock = new ManualClock()
+  const { server } = await started(t, { clock, tokens: { [TOKEN]: [], other: [] } })
+  const agent = await RawAgent.session(server, TOKEN)
+  const other = await RawAgent.session(server, 'other')
+  const bind = async (from: RawAgent, Domain: string, policy?: string) => {
+    const Opts = { Domain, ...(policy === undefined ? {} : { TrafficPolicy: policy }) }
+    return String((await from.call(BIND, { Proto: 'https', Opts })).Error)
+  }
+  t.equal(await bind(agent, 'a.example.com'), '')
+  const refused = async () => t.match(await bind(agent, 'a.example.com', '{}'), /already served/)
+  for (let time = 0; time < 20; time++) await refused()
+  for (const pause of [1, 2, 4]) {
+    await refused()
+    t.match(await bind(agent, 'b.example.com', '{}'), new RegExp(`try again in ${pause} s`))
+    t.match(await bind(other, 'a.example.com', '{}'), /already served/, 'another credential is not held up')
+    clock.advance(pause * 1_000 - 1)
+    t.match(await bind(agent, 'b.example.com', '{}'), /try again in 1 s/)
+    t.equal(await bind(agent, `without-${pause}.example.com`), '', 'nor is an endpoint without a policy')
+    clock.advance(1)
+  }
+  t.equal(await bind(agent, 'b.example.com', '{}'), '')
+  await refused()
+  await refused()
+
+  const large = `on_http_request: [] #`.padEnd(131_072, 'x')
+  const answers: string[] = []
+  for (let time = 0; time < 8; time++) answers.push(await bind(agent, `large-${time}.example.com`, large))
+  t.equal(answers.filter((why) => why === '').length, 4, 'half a megabyte at a time')
+  t.match(await bind(agent, 'without.example.com'), /try again in \d+ s/, 'each endpoint counts')
+  t.equal(await bind(other, 'without.example.com'), '')
+  t.ok(answers.slice(4).every((why) => /try again in \d+ s/.test(why)))
+})
+
 t.test('an endpoint is shared only by tunnels of one credential that all say so', async (t) => {
   const { server } = await started(t, { tokens: { [TOKEN]: [], other: [] } })
   const first = await RawAgent.session(server, TOKEN)

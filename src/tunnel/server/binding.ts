@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { CALLER_LIMITS } from '../../lib/caller-limits.js'
 import { formatAuthority, parseAuthority } from '../../lib/host.js'
 import type { Fields } from '../protocol/calls.js'
 import { type BindDenied, type Grant, isBindDenied } from './authority.js'
@@ -221,7 +222,7 @@ const MOST_BYTES = {
   Description: 255,
   Metadata: 4096,
   ForwardsTo: 4096,
-  TrafficPolicy: 131_072
+  TrafficPolicy: CALLER_LIMITS.agent.documents.bytes
 } as const
 
 /** Refuses, by its name, what is longer than a tunnel may keep. */

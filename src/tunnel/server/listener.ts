@@ -3,6 +3,7 @@ import { AuthThrottle } from '../../lib/auth-throttle.js'
 import type { Clock } from '../../lib/clock.js'
 import { AgentSession } from './agent-session.js'
 import { type Grant, Identities, type TunnelAuthority } from './authority.js'
+import { BindThrottle } from './bind-throttle.js'
 import { type EndpointOpener, Endpoints } from './binding.js'
 import { type Gate, moveSession } from './move.js'
 import type { RegisteredSession, Registry } from './registry.js'
@@ -45,6 +46,7 @@ export class TunnelListener<G extends Grant = Grant> {
       endpoints: new Endpoints(opener),
       identities: new Identities(secret),
       throttle: new AuthThrottle(clock),
+      binds: new BindThrottle(clock),
       clock,
       limits: { ...DEFAULT_LIMITS, ...options.limits },
       zone,

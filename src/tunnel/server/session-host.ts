@@ -1,6 +1,7 @@
 import type { AuthThrottle } from '../../lib/auth-throttle.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Grant, Identities, TunnelAuthority } from './authority.js'
+import type { BindThrottle } from './bind-throttle.js'
 import type { Endpoints } from './binding.js'
 import type { RegisteredSession, Registry } from './registry.js'
 import type { TunnelLimits } from './tunnel.js'
@@ -12,6 +13,7 @@ export interface SessionHost<G extends Grant> {
   readonly endpoints: Endpoints<G>
   readonly identities: Identities
   readonly throttle: AuthThrottle
+  readonly binds: BindThrottle
   readonly clock: Clock
   readonly limits: TunnelLimits
   /** Names that are made up lie below it. */

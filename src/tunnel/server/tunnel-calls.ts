@@ -20,6 +20,12 @@ const MOST_TEXT = 4096
 /** Characters of all labels of a tunnel together. */
 const MOST_LABEL_TEXT = 16_384
 
+/** The answer to a bind; agents read more members. */
+interface BindAnswer extends Readonly<Record<string, unknown>> {
+  /** '' when it is bound. */
+  readonly Error: string
+}
+
 interface Held {
   readonly tunnel: Tunnel
   readonly place: Place | undefined
@@ -138,11 +144,17 @@ export class TunnelCalls<G extends Grant> {
     const { credential } = this.#session.grant
     const claim = this.#host.identities.readEndpointToken(request.token, credential)
     const wanted = this.#wanted(request, claim)
-    const refusal = this.#refuseMore() ?? this.#refuseAt(request, wanted)
+    const { ip } = this.#session
+    const author = { credential, ip }
+    const { binds } = this.#host
+    const refusal =
+      this.#refuseMore() ?? this.#refuseAt(request, wanted) ?? binds.refusal(author, request.trafficPolicy)
     if (refusal !== undefined) return refusedBind(refusal)
     this.#pending++
     try {
-      return await this.#open(request, wanted)
+      const opened = await this.#open(request, wanted)
+      binds.looked(author, request.trafficPolicy, opened.Error === '')
+      return opened
     } catch (error) {
       this.#host.failed(error)
       return refusedBind({ refused: 'the endpoint cannot be opened now; the log of the server says why' })
@@ -167,7 +179,7 @@ export class TunnelCalls<G extends Grant> {
     return authority.mayBindDomain(grant, at)
   }
 
-  async #open(request: BindRequest, wanted: EndpointClaim): Promise<object> {
+  async #open(request: BindRequest, wanted: EndpointClaim): Promise<BindAnswer> {
     const { endpoints, identities, clock } = this.#host
     const { grant } = this.#session
     const { proto, pooled, http2, trafficPolicy, name, description, metadata } = request
@@ -240,7 +252,7 @@ export class TunnelCalls<G extends Grant> {
   }
 }
 
-function refusedBind({ refused }: BindDenied): object {
+function refusedBind({ refused }: BindDenied): BindAnswer {
   return { Id: '', URL: '', Proto: '', Opts: {}, Error: refused, Extra: { Token: '' } }
 }
 

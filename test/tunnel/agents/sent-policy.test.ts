@@ -125,3 +125,11 @@ t.test('limits of a policy that an agent sends are shown with its endpoint, and 
   await until(async () => (await ask('/limits?text=sent')).json.total === 0)
   t.equal((await ask(`/limits/${limit.id}`)).status, 404)
 })
+
+t.test('a policy of an agent with very many rules is refused before it is compiled', async (t) => {
+  const { bind } = await running(t)
+  const many = (count: number) => `on_http_request:\n${'  - actions: [{type: deny}]\n'.repeat(count)}`
+  await t.rejects(bind(many(501)), /limited to 500 rules; this one has 501/)
+  await t.rejects(bind(`on_http_request:\n${'  - actions: []\n'.repeat(8_000)}`), /limited to 500 rules/)
+  await t.resolves(bind(many(500)))
+})
