@@ -42,16 +42,23 @@ export class OpenAnswers {
 
   /** Fails with an ApiError `STREAMS_LIMITED` when the caller follows as many streams as it may. */
   mustHaveRoom({ id, role }: Principal): void {
-    let open = 0
-    for (const { principal } of this.#open) if (principal.id === id) open++
     const { streams } = CALLER_LIMITS[role]
-    if (open < streams) return
+    if (this.#count(id) < streams) return
     const message = `The caller has ${streams} streams open, which is the most.`
     throw new ApiError(apiErrors.STREAMS_LIMITED, message, {}, { 'retry-after': String(ROOM_AFTER) })
   }
 
+  #count(id: string): number {
+    let open = 0
+    for (const { principal } of this.#open) if (principal.id === id) open++
+    return open
+  }
+
   #add(answer: OpenAnswer): void {
+    const { id, role } = answer.principal
     this.#open.add(answer)
+    // Requests that came at once have passed `mustHaveRoom` together.
+    if (this.#count(id) > CALLER_LIMITS[role].streams) answer.reply.raw.destroy()
     this.#timer ??= setInterval(() => void this.#askAll(), ASKED_EVERY).unref()
     answer.reply.raw.once('close', () => {
       this.#open.delete(answer)
@@ -66,8 +73,7 @@ export class OpenAnswers {
     this.#asking = true
     // Several streams of one browser are one question.
     const asked = new Map<string, Promise<Principal | undefined>>()
-    for (const answer of [...this.#open]) {
-      const { request, reply, principal } = answer
+    const look = async ({ request, reply, principal }: OpenAnswer) => {
       const { authorization, cookie } = request.headers
       const key = JSON.stringify([request.socket.remoteAddress, authorization, cookie])
       const asking = asked.get(key) ?? this.#ask(request).catch(() => undefined)
@@ -75,6 +81,7 @@ export class OpenAnswers {
       const now = await asking
       if (now?.id !== principal.id || now.role !== principal.role) reply.raw.destroy()
     }
+    await Promise.all([...this.#open].map(look))
     this.#asking = false
   }
 }

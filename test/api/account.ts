@@ -29,6 +29,8 @@ interface AccountOptions extends Partial<ApiOptions> {
   readonly sources?: LiveSources
   readonly reasons?: NonNullable<ApiOptions['account']>['reasons'] & object
   readonly dashboard?: boolean
+  /** There is a stream of traffic, which never ends. */
+  readonly traffic?: boolean
 }
 
 /** The API over a real control plane. */
@@ -41,6 +43,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
     clock = systemClock,
     reasons,
     dashboard,
+    traffic = false,
     ...api
   } = options
   let base = BASE
@@ -67,7 +70,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
       endedSessions: new EndedSessions(clock),
-      trafficNumbers: { history: () => ({}), follow: () => () => undefined, map: () => ({}) },
+      ...(traffic ? { trafficNumbers: { history: () => ({}), follow: () => () => undefined, map: () => ({}) } } : {}),
       baseUrl,
       zone: 'sluice.localhost',
       regions: ['global'],

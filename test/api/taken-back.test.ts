@@ -66,7 +66,7 @@ function pairOf(answer: Answer): string {
 const withCookie = (cookie: string) => ({ key: null, headers: { cookie } })
 
 t.test('a stream ends within a second after the right of its caller was taken back', async (t) => {
-  const account = await openAccount(t)
+  const account = await openAccount(t, { traffic: true })
   const { ask, port, control } = account
   const bot = await make(ask, '/bot_users', { name: 'reader' })
   const keyOf = (owner: string) => make(ask, '/api_keys', { owner_id: owner })
@@ -125,7 +125,7 @@ t.test('a stream ends within a second after the right of its caller was taken ba
 })
 
 t.test('a restriction that is not enforced ends no stream and is not logged for each look', async (t) => {
-  const { ask, port, logged } = await openAccount(t)
+  const { ask, port, logged } = await openAccount(t, { traffic: true })
   const policy = await make(ask, '/ip_policies')
   await make(ask, '/ip_restrictions', { type: 'api', ip_policy_ids: [policy.id], enforced: false })
   const stream = await follow(port, bearer(KEY))
@@ -163,7 +163,7 @@ t.test('a key that another process revokes ends its streams, and those of sessio
 
 t.test('a session that is signed out neither reads nor writes, with any cookie it had', async (t) => {
   const clock = new ManualClock()
-  const { ask } = await openAccount(t, { clock })
+  const { ask } = await openAccount(t, { clock, traffic: true })
   const first = await signIn(ask)
   const other = await signIn(ask)
   clock.advance(10 * 60_000)
@@ -208,7 +208,7 @@ t.test('a sign-out holds in every process on the store, and after a restart', as
 
 t.test('a stream counts as use of its session, up to the longest time that one lasts', async (t) => {
   const clock = new ManualClock()
-  const { ask, port } = await openAccount(t, { clock })
+  const { ask, port } = await openAccount(t, { clock, traffic: true })
   const stream = await follow(port, { cookie: await signIn(ask) })
   clock.advance(40 * 60_000)
   await new Promise((resolve) => setTimeout(resolve, 600))
@@ -218,7 +218,7 @@ t.test('a stream counts as use of its session, up to the longest time that one l
 })
 
 t.test('a caller has so many streams open at a time', async (t) => {
-  const { ask, port } = await openAccount(t)
+  const { ask, port } = await openAccount(t, { traffic: true })
   const bot = await make(ask, '/bot_users', { name: 'reader' })
   const [one, two] = [
     await make(ask, '/api_keys', { owner_id: bot.id }),
@@ -243,7 +243,7 @@ t.test('a caller has so many streams open at a time', async (t) => {
 })
 
 t.test('an old cookie before the good one is no reason to refuse', async (t) => {
-  const { ask } = await openAccount(t)
+  const { ask } = await openAccount(t, { traffic: true })
   const good = await signIn(ask)
   const [name = ''] = good.split('=')
   const ended = await signIn(ask)
@@ -271,7 +271,7 @@ t.test('an old cookie before the good one is no reason to refuse', async (t) => 
 
 t.test('keys that open nothing are throttled, wherever they come, and good ones that were seen are not', async (t) => {
   const clock = new ManualClock()
-  const { ask } = await openAccount(t, { clock })
+  const { ask } = await openAccount(t, { clock, traffic: true })
   const bot = await make(ask, '/bot_users', { name: 'robot' })
   const fresh = await make(ask, '/api_keys', { owner_id: bot.id })
   const session = (key: string) => ask('/session', { method: 'POST', key: null, body: { key } })
