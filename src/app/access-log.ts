@@ -7,6 +7,7 @@ import type { RequestHead } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import { CodedError } from '../lib/errors.js'
 import { LineOutput } from '../lib/line-output.js'
+import { printableJson } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import { ACCESS_FIELDS, type AccessSample, type ExchangeFields, type LineWriter } from '../telemetry/access-log.js'
@@ -133,9 +134,11 @@ function formatted(place: Pick<Place, 'write'>, { combined, names }: Form): Line
     return Object.fromEntries(names.map((name) => [name, all[name] ?? null]))
   }
   return {
-    info: (fields, msg) => place.write(`${JSON.stringify({ time: Date.now(), ...fields, msg })}\n`),
+    info: (fields, msg) => place.write(`${printableJson(JSON.stringify({ time: Date.now(), ...fields, msg }))}\n`),
     exchange(fields: ExchangeFields, request: RequestHead) {
-      place.write(combined ? combinedLine(fields, request, Date.now()) : `${JSON.stringify(pick(fields))}\n`)
+      place.write(
+        combined ? combinedLine(fields, request, Date.now()) : `${printableJson(JSON.stringify(pick(fields)))}\n`
+      )
     }
   }
 }

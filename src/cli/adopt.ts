@@ -9,6 +9,8 @@ import type { Adoption, LeftOut, NeededSecret } from '../control/declared/adopti
 import { Records } from '../control/records.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { makeFolder, replaceFile } from '../lib/files.js'
+import { printable } from '../lib/printable.js'
+import { shellWord } from '../lib/shell-word.js'
 import type { Store } from '../store/store.js'
 import { explained, openPlace, type StoreFlags, sealerOf, storePlace } from './account.js'
 import { type ApiAccess, apiAccess, askApi, sendTo, unusable } from './api-client.js'
@@ -129,7 +131,7 @@ function siteText({ site, left }: Adoption): string {
 }
 
 function leftLine({ resource, id, why }: LeftOut): string {
-  return `${resource} ${id} ${why}`
+  return printable(`${resource} ${id} ${why}`)
 }
 
 interface Reported {
@@ -141,16 +143,19 @@ interface Reported {
 function report(folder: string, { site, secrets, records, left }: Adoption, { values, applied, api }: Reported): void {
   const file = join(folder, SITE_NAME)
   const count = (key: string) => Object.keys((site[key] ?? {}) as object).length
-  console.log(`${file}: ${count('sites')} sites, ${count('tcp')} TCP edges, ${count('backends')} backends`)
+  console.log(`${printable(file)}: ${count('sites')} sites, ${count('tcp')} TCP edges, ${count('backends')} backends`)
   for (const one of left) console.log(`left: ${leftLine(one)}`)
   const missing = secrets.filter((one) => !values.has(one.file))
   for (const one of missing) {
-    console.log(`provide: ${join(folder, one.file)} (${one.path} of ${one.resource} ${one.id})`)
+    console.log(printable(`provide: ${join(folder, one.file)} (${one.path} of ${one.resource} ${one.id})`))
   }
   if (applied !== undefined) {
-    console.log(`the site file ${applied} serves already, and applying another one takes its place: put both into one`)
+    console.log(
+      printable(`the site file ${applied} serves already, and applying another one takes its place: put both into one`)
+    )
   }
-  const how = `--adopt ${join(folder, RECORDS_NAME)} --api ${api}`
+  const how = `--adopt ${shellWord(join(folder, RECORDS_NAME))} --api ${shellWord(api)}`
+  const named = shellWord(file)
   console.log(`${records.length} records can go in the same write that makes the file serve, without a gap:`)
-  console.log(`  sluice check ${file}\n  sluice plan ${file} ${how}\n  sluice apply ${file} ${how}`)
+  console.log(`  sluice check ${named}\n  sluice plan ${named} ${how}\n  sluice apply ${named} ${how}`)
 }

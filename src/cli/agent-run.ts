@@ -6,6 +6,7 @@ import { packageVersion } from '../lib/files.js'
 import { formatAuthority } from '../lib/host.js'
 import { unpredictable } from '../lib/id.js'
 import { createNames, type Names } from '../lib/names/names.js'
+import { printable } from '../lib/printable.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { Agent, type AgentEvent } from '../tunnel/client/agent.js'
 import { type AgentFlags, type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
@@ -41,7 +42,7 @@ export async function runAgent(
       clock: systemClock,
       random: Math.random,
       wait: sleep,
-      report: (event) => status.show(describe(event, setup), isState(event))
+      report: (event) => status.show(printable(describe(event, setup)), isState(event))
     })
     const signals = new StopSignals(systemClock)
     void signals.next().then(() => agent.stop())
@@ -60,7 +61,8 @@ export async function runAgent(
       for (const line of shown(error.problems)) out.write(`${line}\n`)
       return ExitCode.usage
     }
-    out.write(`${error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '}${error.message}\n`)
+    const whose = error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '
+    out.write(`${printable(`${whose}${error.message}`)}\n`)
     return error.code === 'AGENT_SETUP' ? ExitCode.usage : ExitCode.failure
   }
 }
@@ -125,15 +127,15 @@ function describe(event: AgentEvent, { server }: AgentSetup): string {
     case 'connecting':
       return `connecting to ${at}`
     case 'connected':
-      return `connected to ${at}${event.account === '' ? '' : ` as ${printable(event.account)}`} (${printable(event.sessionId)})`
+      return `connected to ${at}${event.account === '' ? '' : ` as ${event.account}`} (${event.sessionId})`
     case 'bound':
-      return `${nameOf(event.tunnel)}: ${printable(event.url) || labelsOf(event.tunnel)} -> ${event.tunnel.forwardsTo}`
+      return `${nameOf(event.tunnel)}: ${event.url || labelsOf(event.tunnel)} -> ${event.tunnel.forwardsTo}`
     case 'lost':
       return `connection lost: ${event.why}`
     case 'waiting':
-      return `not connected (${printable(event.why)}); next attempt in ${(event.milliseconds / 1000).toFixed(1)} s`
+      return `not connected (${event.why}); next attempt in ${(event.milliseconds / 1000).toFixed(1)} s`
     case 'tunnel-stopped':
-      return `${nameOf(event.tunnel)}: ended by the server: ${printable(event.why)}`
+      return `${nameOf(event.tunnel)}: ended by the server: ${event.why}`
     case 'unreachable':
       return `${nameOf(event.tunnel)}: ${event.tunnel.forwardsTo} cannot be reached: ${event.why}`
   }
@@ -147,11 +149,6 @@ function labelsOf({ labels = {} }: { readonly labels?: Readonly<Record<string, s
   return Object.entries(labels)
     .map(([key, value]) => `${key}=${value}`)
     .join(' ')
-}
-
-/** Texts of the server go to a terminal. */
-function printable(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}]/gu, '?')
 }
 
 /** On a terminal the state replaces itself in the last line; elsewhere everything is a line. */

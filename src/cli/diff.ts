@@ -1,7 +1,8 @@
 import { type DiffLineKind, diffLines } from '../control/revision-text.js'
+import { printable } from '../lib/printable.js'
 import { askApi, openAccess } from './api-client.js'
 import { ExitCode } from './process.js'
-import { printable, styleFor } from './report.js'
+import { styleFor } from './report.js'
 
 export interface DiffFlags {
   readonly api: string

@@ -7,6 +7,7 @@ import { listKeys } from '../control/operator-keys.js'
 import { codeOf } from '../lib/errors.js'
 import { readPrivateFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
+import { shellWord } from '../lib/shell-word.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
@@ -170,7 +171,7 @@ export async function checkFilesOf(
     const problems = found.findings.flatMap((one) => one.problems.map((problem) => ({ ...problem, file: one.file })))
     for (const { file: source, line, column, severity, message } of problems) {
       const text = `${source}:${line}:${column}: ${message}`
-      const help = `"sluice check ${file}" shows the place`
+      const help = `"sluice check ${shellWord(file)}" shows the place`
       findings.push(severity === 'error' ? wrong(check, text, help) : doubtful(check, text, help))
     }
     if (problems.length === 0) findings.push(fine(check, `${file} is valid`))

@@ -5,6 +5,7 @@ import { systemClock } from '../lib/clock.js'
 import { packageRoot } from '../lib/files.js'
 import { formatAuthority } from '../lib/host.js'
 import { createNames } from '../lib/names/names.js'
+import { printable } from '../lib/printable.js'
 import { formatOptionProblem } from '../options/catalogue.js'
 import { loadOptions, type OptionFlag } from '../options/load.js'
 import type { Options } from '../options/options.js'
@@ -23,7 +24,7 @@ import {
 } from './doctor-machine.js'
 import { checkCertificates, checkFilesOf, checkKeys, checkStore } from './doctor-records.js'
 import { ExitCode } from './process.js'
-import { paint, printable, styleFor } from './report.js'
+import { paint, styleFor } from './report.js'
 
 const ANSWER_MILLISECONDS = 2_000
 

@@ -1,12 +1,13 @@
 import { styleText } from 'node:util'
 import type { ExchangeCriteria } from '../control/exchanges.js'
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { ExchangeSummary } from '../workbench/recorder/recorded-exchange.js'
 import { type AccessFlags, type ApiAccess, askApi, openAccess, sendTo } from './api-client.js'
 import { explanationText } from './explanation-text.js'
 import { ExitCode } from './process.js'
-import { printable, type ReportStyle, styleFor } from './report.js'
+import { type ReportStyle, styleFor } from './report.js'
 
 /** The criteria of the API that the command line takes. */
 const CRITERIA = [

@@ -1,3 +1,4 @@
+import { printable } from '../lib/printable.js'
 import type {
   ExplainedAction,
   ExplainedExpression,
@@ -6,7 +7,7 @@ import type {
   ExplainedRule
 } from '../workbench/explanation.js'
 import type { Explanation } from '../workbench/explanation-of.js'
-import { paint, printable, type ReportStyle } from './report.js'
+import { paint, type ReportStyle } from './report.js'
 
 /** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {

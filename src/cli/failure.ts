@@ -1,14 +1,20 @@
 import { CodedError, codeOf, messageOf } from '../lib/errors.js'
+import { printableLines } from '../lib/printable.js'
 import { fileReason, systemReason } from '../lib/system-errors.js'
 
 /** A message that says what to do by itself: behind a semicolon, with a flag, or as an order behind a colon. */
 const ADVISES = /;|--[a-z]|: (?:set|give|name|put|stop|use|correct)\b/
 
 /**
- * What an operator reads of an error that he can do something about: what has happened and, behind a semicolon, what to do.
+ * What an operator reads of an error that he can do something about: what has happened and, behind a semicolon, what to do. A terminal
+ * can show it.
  * Throws a fault of the program again.
  */
 export function failureText(error: unknown): string {
+  return printableLines(textOf(error))
+}
+
+function textOf(error: unknown): string {
   if (error instanceof CodedError) return codedText(error)
   const code = codeOf(error)
   if (code === undefined || !(error instanceof Error)) throw error

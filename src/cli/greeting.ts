@@ -2,6 +2,7 @@ import { relative } from 'node:path'
 import type { Logger } from 'pino'
 import type { Started } from '../app/app.js'
 import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.js'
+import { shellWord } from '../lib/shell-word.js'
 import type { LoadedOptions } from '../options/load.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { loggedWarning } from '../policy/warnings/codes.js'
@@ -74,7 +75,7 @@ function greeting(
   lines.push(`  API      ${reachableUrl(api)}  (${page}health: curl ${reachableUrl(api)}/healthz)`)
   if (agents !== undefined) {
     const ca = agents.caFile
-    const trust = ca === undefined ? '' : `  (they trust ${shown(ca)}: sluice agent --ca ${shown(ca)} …)`
+    const trust = ca === undefined ? '' : `  (they trust ${shown(ca)}: sluice agent --ca ${shellWord(shown(ca))} …)`
     lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
   }
   if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)

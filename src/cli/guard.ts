@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { ControlError } from '../control/errors.js'
 import { readGuard } from '../control/guard/conditions.js'
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { type ApiAccess, type ApiAnswer, askApi, unusable } from './api-client.js'
 import { ExitCode } from './process.js'
-import { printable } from './report.js'
 
 /** Options of commands that write with a guard. */
 interface GuardFlags {

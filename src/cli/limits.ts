@@ -1,8 +1,8 @@
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { type AccessFlags, type ApiAccess, type ApiAnswer, askApi } from './api-client.js'
 import { accessFor, printApiError } from './exchange-log.js'
 import { ExitCode } from './process.js'
-import { printable } from './report.js'
 
 export interface LimitFlags extends AccessFlags {
   readonly json?: boolean

@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import { type Logger, pino } from 'pino'
 import { LineOutput } from '../lib/line-output.js'
+import { printable, printableJson } from '../lib/printable.js'
 
 export interface ProcessLog {
   readonly logger: Logger
@@ -34,7 +35,7 @@ export function createLog(
   })
   const write = stream.isTTY
     ? (line: string) => void output.write(readable(line))
-    : (line: string) => void output.write(line)
+    : (line: string) => void output.write(printableJson(line))
   const logger = pino({ level, base: null }, { write })
   const ending = () => output.writeNow()
   process.on('exit', ending)
@@ -42,7 +43,7 @@ export function createLog(
     logger,
     output,
     lines(text) {
-      if (!stream.isTTY) output.write(text)
+      if (!stream.isTTY) output.write(printableJson(text))
       else for (const line of text.split('\n')) if (line !== '') write(line)
     },
     async close() {
@@ -65,7 +66,7 @@ function readable(line: string): string {
   const [, word, colour] = SEVERITIES.find(([least]) => level >= least) ?? SEVERITIES[3]
   const clock = styleText('gray', new Date(time).toTimeString().slice(0, 8))
   const severity = word === '' ? '' : `${styleText(colour, word)} `
-  const text = typeof fields.method === 'string' ? exchange(fields) : `${msg ?? ''}${fieldsOf(fields)}`
+  const text = typeof fields.method === 'string' ? exchange(fields) : `${printable(msg ?? '')}${fieldsOf(fields)}`
   return `${clock} ${severity}${text}\n`
 }
 
@@ -92,12 +93,12 @@ function exchange({
   const why = fieldsOf(
     Object.fromEntries(Object.entries({ rule, action, code, client }).filter(([, value]) => value !== undefined))
   )
-  return `${String(method)} ${String(host ?? '')}${String(path)} ${styleText(colour, String(status))} ${String(duration_ms)}ms${why}`
+  return `${printable(`${String(method)} ${String(host ?? '')}${String(path)}`)} ${styleText(colour, String(status))} ${String(duration_ms)}ms${why}`
 }
 
 function fieldsOf(fields: Readonly<Record<string, unknown>>): string {
   const texts = Object.entries(fields).map(
     ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`
   )
-  return texts.length === 0 ? '' : ` ${styleText('gray', texts.join(' '))}`
+  return texts.length === 0 ? '' : ` ${styleText('gray', printable(texts.join(' ')))}`
 }

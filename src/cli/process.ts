@@ -1,5 +1,8 @@
+import { writeSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import type { Clock } from '../lib/clock.js'
+import { terminalText } from '../lib/printable.js'
+import { fileReason } from '../lib/system-errors.js'
 
 /** What a command ends with. Signals that end it at once add 128, as shells do. */
 export const ExitCode = {
@@ -64,12 +67,28 @@ export function giveHeapRoom(): void {
 /** What a shell reports of a program that SIGPIPE has ended: 128 and the number of the signal. */
 const NO_READER = 141
 
-function endOrThrow(error: NodeJS.ErrnoException): void {
-  if (error.code === 'EPIPE') process.exit(NO_READER)
-  throw error
+/**
+ * Ends the process when `output` takes no more: without a word when its reader has gone, as in `sluice schema | head`, else with one line
+ * on standard error and exit code 1. Calling it again does nothing.
+ */
+export function endWithOutput(output: NodeJS.WritableStream): void {
+  if (!output.listeners('error').includes(endOnFailure)) output.on('error', endOnFailure)
 }
 
-/** Ends the process without a word when the reader of `output` has gone, as in `sluice schema | head`. Calling it again does nothing. */
-export function endWithItsReader(output: NodeJS.WritableStream): void {
-  if (!output.listeners('error').includes(endOrThrow)) output.on('error', endOrThrow)
+function endOnFailure(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(NO_READER)
+  try {
+    writeSync(2, `error: the output cannot be written: ${fileReason(error)}\n`)
+  } catch {
+    // Standard error takes nothing either: the exit code says it.
+  }
+  process.exit(ExitCode.failure)
+}
+
+/** Keeps a terminal from obeying what a command prints of documents, clients and servers; another output gets all as it is. */
+export function guardTerminal(output: NodeJS.WriteStream): void {
+  if (!output.isTTY) return
+  const write = output.write.bind(output) as (chunk: unknown, ...rest: readonly unknown[]) => boolean
+  output.write = (chunk: unknown, ...rest: readonly unknown[]) =>
+    write(typeof chunk === 'string' ? terminalText(chunk) : chunk, ...rest)
 }

@@ -15,7 +15,7 @@ import {
 import { logCommand, replayCommand } from './exchange-commands.js'
 import { failureText } from './failure.js'
 import { limitsCommand } from './limit-commands.js'
-import { ExitCode, endWithItsReader } from './process.js'
+import { ExitCode, endWithOutput, guardTerminal } from './process.js'
 import { shadowCommand } from './shadow-command.js'
 import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
@@ -103,6 +103,7 @@ Every option of "start" is described in config/sluice.yaml; "sluice schema" prin
  */
 export async function runProgram(words: readonly string[]): Promise<number> {
   const program = createProgram()
+  for (const output of [process.stdout, process.stderr]) guardTerminal(output)
   try {
     await program.parseAsync([...words], { from: 'user' })
     return Number(process.exitCode ?? ExitCode.ok)
@@ -145,14 +146,14 @@ export function createProgram(): Command {
   commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   program.hook('preAction', (_program, command) => {
-    if (!LASTING.includes(command.name())) endWithItsReader(process.stdout)
+    if (!LASTING.includes(command.name())) endWithOutput(process.stdout)
   })
   return inherit(program)
 }
 
 /** For help and the version, which are written before a command begins. */
 function writeHelp(text: string): void {
-  endWithItsReader(process.stdout)
+  endWithOutput(process.stdout)
   process.stdout.write(text)
 }
 

@@ -1,12 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import type { Json } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { Comparison } from '../workbench/recorder/comparison.js'
 import type { ExchangeSummary } from '../workbench/recorder/recorded-exchange.js'
 import { type AccessFlags, type ApiAccess, askApi } from './api-client.js'
 import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './exchange-log.js'
 import { ExitCode } from './process.js'
-import { printable, styleFor } from './report.js'
+import { styleFor } from './report.js'
 
 export interface ReplayFlags extends AccessFlags, CriteriaFlags {
   readonly request?: string

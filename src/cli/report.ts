@@ -1,6 +1,7 @@
 import { ConfigurationRefused } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
+import { printable } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'
@@ -91,12 +92,6 @@ function excerpt(line: string, { line: number, column, length, severity }: Probl
     paint(`${String(number).padStart(GUTTER)} | ${shown}`, 'faint', style),
     `${paint(`${blank} | `, 'faint', style)}${' '.repeat(column - 1 - start)}${paint(carets, severity, style)}`
   ]
-}
-
-/** A document may hold escape sequences; a terminal must not obey them. Every character keeps its width. */
-export function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not get through
-  return text.replace(/\t/g, ' ').replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '\ufffd')
 }
 
 export function paint(text: string, color: keyof typeof COLORS, style: ReportStyle): string {

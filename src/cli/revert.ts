@@ -1,8 +1,8 @@
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { askApi, openAccess } from './api-client.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
-import { printable } from './report.js'
 
 export interface RevertFlags {
   readonly api: string

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { type ApiAccess, askApi, openAccess, sendTo } from './api-client.js'
 import { failureText } from './failure.js'
 import { ExitCode } from './process.js'
-import { printable } from './report.js'
 
 export interface ShadowFlags {
   readonly route: string
@@ -104,7 +104,8 @@ function summary(shadow: Shown): string[] {
   const ended = shadow.ended_reason
   if (typeof ended === 'string') lines.push(`ended: ${printable(ended)}`)
   const reasons = Object.entries(isObject(shadow.not_judged) ? shadow.not_judged : {})
-  if (reasons.length > 0) lines.push(`not judged: ${reasons.map(([reason, count]) => `${reason} ${count}`).join(', ')}`)
+  if (reasons.length > 0)
+    lines.push(printable(`not judged: ${reasons.map(([reason, count]) => `${reason} ${count}`).join(', ')}`))
   for (const cell of objects(shadow.matrix)) {
     const differs = Array.isArray(cell.differs) ? cell.differs : []
     if (differs.length === 0) continue

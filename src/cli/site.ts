@@ -9,6 +9,7 @@ import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { fileErrors } from '../lib/files.js'
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
 import { readListener } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
@@ -210,7 +211,7 @@ function refused({ file, text, files }: SiteBundle, { status, body }: ApiAnswer)
   const found =
     problems ?? (details?.code === undefined ? [] : [{ ...details, error_code: details.code, msg: messageOf(msg) }])
   if (found.length === 0 || found.some((one) => one.line === undefined)) {
-    console.error(`${String(code)}: ${String(msg)} (status ${status})`)
+    console.error(printable(`${String(code)}: ${String(msg)} (status ${status})`))
     return ExitCode.failure
   }
   const texts = new Map([
@@ -278,10 +279,4 @@ const LONGEST = 80
 function short(value: unknown): string {
   const text = printable(JSON.stringify(value))
   return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text
-}
-
-/** Names may hold escape sequences; a terminal must not obey them. */
-function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not get through
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '\ufffd')
 }

@@ -1,8 +1,9 @@
+import { printable } from '../lib/printable.js'
 import type { Coverage } from '../workbench/tests/coverage.js'
 import type { Mutant } from '../workbench/tests/mutants.js'
 import type { CaseResult, Failure } from '../workbench/tests/run-tests.js'
 import { explanationText } from './explanation-text.js'
-import { paint, printable, type ReportStyle } from './report.js'
+import { paint, type ReportStyle } from './report.js'
 
 /** What came of one file of tests. */
 export interface SuiteReport {

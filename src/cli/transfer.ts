@@ -20,6 +20,7 @@ import { atMost } from '../lib/concurrency.js'
 import { CodedError } from '../lib/errors.js'
 import { fileErrors, replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
+import { printable } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
 import { resources } from '../resources/registry.js'
 import type { Store } from '../store/store.js'
@@ -151,18 +152,19 @@ function formatDifference({ records, unchanged, warnings }: ImportDifference): s
   const count = (change: RecordDifference['change']) => records.filter((one) => one.change === change).length
   const same = Object.values(unchanged).reduce((sum, number) => sum + number, 0)
   const total = `${count('created')} created, ${count('updated')} updated, ${count('deleted')} deleted, ${same} unchanged`
-  return [...lines, ...warnings.map((warning) => `warning: ${printable(warning)}`), total]
+  return [...lines, ...warnings.map((warning) => `warning: ${shortened(warning)}`), total]
 }
 
 function line({ id, name, change, fields }: RecordDifference): string {
   const what = fields.length === 0 ? '' : ` (${fields.join(', ')})`
-  return `  ${SIGNS[change]} ${id}${name === '' ? '' : ` ${printable(name)}`}${what}`
+  return `  ${SIGNS[change]} ${id}${name === '' ? '' : ` ${shortened(name)}`}${what}`
 }
 
-/** Names may hold escape sequences; a terminal must not obey them. */
-function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not get through
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '\ufffd').slice(0, 100)
+/** Characters of a name or a warning that are shown. */
+const LONGEST_SHOWN = 100
+
+function shortened(text: string): string {
+  return printable(text).slice(0, LONGEST_SHOWN)
 }
 
 /** A reader that is slow to take what an import does holds up other writers no longer than this. Milliseconds. */
@@ -302,7 +304,7 @@ async function located(file: string, text: AccountText & { ok: true }, run: () =
 
 function report(file: string, problems: readonly Located[]): number {
   for (const { line, column, code, message } of problems) {
-    console.error(`${file}:${line}:${column}: error ${code}: ${message}`)
+    console.error(printable(`${file}:${line}:${column}: error ${code}: ${message}`))
   }
   console.error('nothing was imported')
   return ExitCode.failure

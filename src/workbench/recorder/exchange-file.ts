@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, renameSync } from 'node:fs'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { LineOutput } from '../../lib/line-output.js'
+import { printableJson } from '../../lib/printable.js'
 
 /** Why exchanges are not written to a file. */
 export const exchangeFileErrors = defineErrors({
@@ -39,7 +40,7 @@ export class ExchangeFile {
 
   /** Writes an exchange as it may be shown. */
   write(shown: object): void {
-    const line = `${JSON.stringify(shown)}\n`
+    const line = `${printableJson(JSON.stringify(shown))}\n`
     const bytes = Buffer.byteLength(line)
     if (this.#bytes > 0 && this.#bytes + bytes > this.most) this.#rotate()
     this.#bytes += bytes

@@ -86,9 +86,9 @@ t.test('an exchange is copied as a command that sends it again', TIMES, async (t
   await page.getByRole('button', { name: 'Copy as curl' }).click()
   await page.getByText('Copied. Not all of it is known: fields that are secret are variables of the shell.').waitFor()
   const command = await copied(page)
-  t.match(command, /^curl -i .*-H "authorization: \$AUTHORIZATION" .*--data-raw '\{"amount":7\}' 'http:/)
+  t.match(command, /^curl -i .*-H 'authorization: '"\$SECRET_AUTHORIZATION" .*--data-raw '\{"amount":7\}' 'http:/)
   if (!existsSync('/usr/bin/curl')) return
-  const env = { ...process.env, AUTHORIZATION: 'Bearer other' }
+  const env = { ...process.env, SECRET_AUTHORIZATION: 'Bearer other' }
   const { stdout } = await promisify(execFile)('sh', ['-c', command], { env })
   t.match(stdout, /^HTTP\/1\.1 200.*\{"ok":true\}$/s)
   t.match(seen[1], {

@@ -227,10 +227,21 @@ export function curlOf({ method, path, body, headers }) {
   return parts.join(' ')
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal obeys these when they are pasted
+const OBEYED = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]+/g
+
 /**
- * A text as one word of a shell.
+ * A text as one word of a POSIX shell, as people paste it into a terminal. Controls other than line feeds are written by `printf`, so that
+ * the terminal obeys none of them while it is pasted. U+0000, which no word of a shell can hold, is left out.
  * @param {string} text
  */
 export function shell(text) {
-  return `'${text.replaceAll("'", `'\\''`)}'`
+  const quoted = text.replaceAll("'", `'\\''`)
+  return `'${quoted.replace(OBEYED, (found) => `'"$(printf '${octal(found)}')"'`)}'`
+}
+
+/** @param {string} text */
+function octal(text) {
+  const bytes = [...new TextEncoder().encode(text.replaceAll('\0', ''))]
+  return bytes.map((byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('')
 }

@@ -44,22 +44,39 @@ export function curlOfExchange({ method, url, http_version: version, request, co
       value.includes(REDACTED) ? variable(name, value) : shell(value === '' ? `${name};` : `${name}: ${value}`)
     )
   }
-  if (body?.text !== undefined) parts.push('--data-raw', shell(body.text))
-  if (body?.base64 !== undefined) parts.push('--data-binary', '@-')
+  const bytes = bytesOf(body)
+  if (bytes !== undefined) parts.push('--data-binary', '@-')
+  else if (body?.text !== undefined) parts.push('--data-raw', shell(body.text))
+  // curl itself takes brackets and braces for lists of URLs, and resolves dots.
+  if (/[[\]{}]/.test(url)) parts.push('--globoff')
+  if (/\/\./.test(url)) parts.push('--path-as-is')
   parts.push(shell(url))
-  return body?.base64 === undefined
-    ? parts.join(' ')
-    : `printf %s ${shell(body.base64)} | base64 -d | ${parts.join(' ')}`
+  return bytes === undefined ? parts.join(' ') : `printf %s ${shell(bytes)} | base64 -d | ${parts.join(' ')}`
 }
 
 /**
+ * A field whose value was redacted. The client has chosen its name: the prefix keeps it from naming a variable that the reader's shell
+ * has for another purpose.
  * @param {string} name
  * @param {string} value
  */
 function variable(name, value) {
-  const own = `$${name.toUpperCase().replace(/[^A-Z0-9]/g, '_')}`
-  const escaped = value.split(REDACTED).map((text) => text.replace(/["\\$`]/g, '\\$&'))
-  return `"${name}: ${escaped.join(own)}"`
+  const own = `"$SECRET_${name.toUpperCase().replace(/[^A-Z0-9]/g, '_')}"`
+  const words = `${name}: ${value}`.split(REDACTED).map((text) => (text === '' ? '' : shell(text)))
+  return words.join(own)
+}
+
+/**
+ * The bytes of a body that no text of a command should hold, because a terminal obeys them or a shell cannot keep them, in base64;
+ * undefined: it is text.
+ * @param {any} body
+ * @returns {string | undefined}
+ */
+function bytesOf(body) {
+  if (body?.text === undefined) return body?.base64
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not be pasted
+  if (!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/.test(body.text)) return undefined
+  return btoa(Array.from(new TextEncoder().encode(body.text), (byte) => String.fromCharCode(byte)).join(''))
 }
 
 /**

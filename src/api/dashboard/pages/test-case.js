@@ -48,8 +48,8 @@ export function imagined({ method, url, client_ip: client, http_version: version
 
 /** @param {readonly string[]} fields */
 function headersOf(fields) {
-  /** @type {Record<string, string | string[]>} */
-  const headers = {}
+  /** @type {Record<string, string | string[]>} A field may be called `__proto__`. */
+  const headers = Object.create(null)
   for (const [name, value] of pairsOf(fields)) {
     const small = name.toLowerCase()
     if (MADE.has(small) || name.startsWith(':') || value.includes(REDACTED)) continue
@@ -133,7 +133,7 @@ function requestOf(exchange) {
  */
 function quoted(text) {
   return JSON.stringify(text).replace(
-    /[\u007f-\u009f\u2028\u2029\ufeff]/g,
+    /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/g,
     (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`
   )
 }

@@ -1,6 +1,6 @@
 /** Exchanges as they end, the newest first. */
 
-import { call } from './api.js'
+import { call, shell } from './api.js'
 import { TrafficCharts } from './charts.js'
 import ExchangePage from './exchange.js'
 import { saveFile } from './exchange-text.js'
@@ -321,7 +321,10 @@ function Below({ live, filterKey: key, found, reload }) {
   const explainKey = async () => {
     const { header, value, ends_at: ends } = await call('POST', '/explain/keys', { lasts: '10m' })
     const address = await listenerAddress()
-    setMade({ command: `curl -i -H '${header}: ${value}' ${address ?? 'http://127.0.0.1:8080/'}`, ends })
+    setMade({
+      command: `curl -i -H ${shell(`${header}: ${value}`)} ${shell(address ?? 'http://127.0.0.1:8080/')}`,
+      ends
+    })
   }
   const full = live.rows.length >= MOST_ROWS
   return html`<div class="actions below">
