@@ -1,11 +1,12 @@
 import { createSocket } from 'node:dgram'
-import { closeSync, openSync } from 'node:fs'
+import { closeSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import type { Expressions } from '../expression/expression.js'
 import type { RequestHead } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import { CodedError } from '../lib/errors.js'
+import { openToAppend } from '../lib/files.js'
 import { LineOutput } from '../lib/line-output.js'
 import { printableJson } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
@@ -171,7 +172,7 @@ class LogFile implements Place {
     this.#bytes = bytes
     this.#log = log
     try {
-      this.#fd = openSync(path, 'a', OWNER_AND_GROUP)
+      this.#fd = openToAppend(path, OWNER_AND_GROUP)
     } catch (error) {
       throw wrong(`access_log_file: ${path}: ${fileReason(error)}`)
     }
@@ -198,7 +199,7 @@ class LogFile implements Place {
   #again(): void {
     let fd: number
     try {
-      fd = openSync(this.#path, 'a', OWNER_AND_GROUP)
+      fd = openToAppend(this.#path, OWNER_AND_GROUP)
     } catch (error) {
       this.#log.error(
         { reason: fileReason(error), file: this.#path },

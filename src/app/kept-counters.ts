@@ -8,6 +8,7 @@ import { KeptCounters } from '../features/rate-limit/kept/reading.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type Clock, clockThatReads } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
+import { writtenFile } from '../lib/files.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 
@@ -126,7 +127,7 @@ export class CountersOfLimits {
       )
       return
     }
-    await rename(this.#path, refused).catch(() => undefined)
+    if (writtenFile(this.#path).kind === 'plain') await rename(this.#path, refused).catch(() => undefined)
     log.error(
       { ...about, refused },
       'the file of counters is damaged or of another version: every bucket is empty; the file was moved and can be deleted'

@@ -4,7 +4,7 @@ import { dirname, isAbsolute, join, normalize, resolve, sep } from 'node:path'
 import { commandErrors } from '../app/errors.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { CodedError, codeOf } from '../lib/errors.js'
-import { fileErrors, makeFolder, readPrivateFile, replaceFile } from '../lib/files.js'
+import { fileErrors, makeFolder, readPrivateFile, replaceFile, writtenFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
 import { storeErrors } from '../store/errors.js'
 import {
@@ -87,7 +87,8 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
     mustBeFile(place, 'pg_dump makes a backup of it while processes run, and "sluice export" a document of the account')
     mustBeThere(place)
     const to = resolve(file)
-    if (existsSync(to)) {
+    const { kind } = writtenFile(to)
+    if (kind === 'plain') {
       if (realFile(to) === realFile(place.address))
         throw new CodedError(commandErrors.FILE_EXISTS, `${file} is the store itself`)
       if (!overwrite)
@@ -96,7 +97,9 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
     const files = withKeys ? await keysOf(place) : []
     const { revision } = backUpSqlite(place.address, to, files)
     const keys = withKeys ? `with ${files.map(({ name }) => name).join(', ')}` : 'without keys'
-    console.log(`${file}: revision ${revision}, ${keys}`)
+    // The backup itself may go to standard output, as with /dev/stdout.
+    const say = kind === 'other' ? console.error : console.log
+    say(`${file}: revision ${revision}, ${keys}`)
     return ExitCode.ok
   } catch (error) {
     return explained(error, 'there is no backup')

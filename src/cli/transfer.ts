@@ -129,7 +129,7 @@ export async function exportTo({ at, withSecrets = false, output, ...flags }: Ex
       await store.close()
     }
     if (output === undefined) await print(text)
-    else await replaceFile(output, text)
+    else await replaceFile(output, text, 'keep')
     return ExitCode.ok
   } catch (error) {
     return explained(error, 'nothing was exported')

@@ -1,8 +1,21 @@
-import { createHash, randomBytes } from 'node:crypto'
-import { existsSync, type FSWatcher, mkdirSync, readdirSync, readFileSync, rmSync, statSync, watch } from 'node:fs'
-import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import {
+  chownSync,
+  constants,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  statSync
+} from 'node:fs'
+import { type FileHandle, link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type ResourceLimits, Worker } from 'node:worker_threads'
@@ -33,171 +46,70 @@ export function makeFolder(path: string): void {
   }
 }
 
-export interface ContentWatchOptions {
-  /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
-  readonly settleMilliseconds?: number
-  /** How often the file is looked at when the system says nothing (network folders, a folder that was replaced). Default 2000. */
-  readonly pollMilliseconds?: number
-  /** Called once when a file that was there cannot be read any more, with the system's code (`ENOENT`, `EACCES`). */
-  readonly lost?: (code: string) => void
-}
-
-/**
- * Calls `changed` when the content of `file` is another than before; touching a file or writing the same text again is
- * no change, and neither is its absence, which `lost` reports.
- *
- * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name;
- * a slow poll finds what the folder's events miss. One call of `changed` ends before the next begins; an error of it is
- * given to `failed`.
- */
-export class ContentWatch {
-  readonly #file: string
-  readonly #settle: number
-  readonly #changed: () => Promise<void>
-  readonly #failed: (error: unknown) => void
-  readonly #lost: (code: string) => void
-  readonly #poll: NodeJS.Timeout
-  #watcher: FSWatcher | undefined
-  #folderId = ''
-  #fileId = ''
-  #hash: string | undefined
-  /** It could not be read when it was last looked at. */
-  #absent = false
-  #timer: NodeJS.Timeout | undefined
-  #busy: Promise<void> = Promise.resolve()
-  #closed = false
-
-  private constructor(
-    file: string,
-    changed: () => Promise<void>,
-    failed: (error: unknown) => void,
-    options: ContentWatchOptions
-  ) {
-    this.#file = file
-    this.#changed = changed
-    this.#failed = failed
-    this.#lost = options.lost ?? (() => undefined)
-    this.#settle = options.settleMilliseconds ?? 200
-    this.#poll = setInterval(() => this.#look(), options.pollMilliseconds ?? 2_000)
-    this.#poll.unref()
-  }
-
-  /** Begins with the content that the file has now. Resolves when the watch is in place. */
-  static async start(
-    file: string,
-    changed: () => Promise<void>,
-    failed: (error: unknown) => void,
-    options: ContentWatchOptions = {}
-  ): Promise<ContentWatch> {
-    const content = new ContentWatch(file, changed, failed, options)
-    await content.#arm()
-    content.#fileId = await identity(file)
-    const found = await hashOf(file)
-    content.#absent = 'code' in found
-    if ('hash' in found) content.#hash = found.hash
-    return content
-  }
-
-  /** No call of `changed` begins after this resolves. */
-  async close(): Promise<void> {
-    this.#closed = true
-    clearInterval(this.#poll)
-    clearTimeout(this.#timer)
-    this.#watcher?.close()
-    await this.#busy
-  }
-
-  /** Watches the folder that the path leads to now; another one than before when a link was swapped. */
-  async #arm(): Promise<void> {
-    const folder = dirname(this.#file)
-    const id = await identity(folder, false)
-    if (id === this.#folderId || this.#closed) return
-    this.#watcher?.close()
-    this.#watcher = undefined
-    this.#folderId = ''
-    try {
-      this.#watcher = watch(folder, { persistent: false }, () => this.#notice())
-      // The poll arms again when the folder is there again.
-      this.#watcher.on('error', () => {
-        this.#folderId = ''
-      })
-      this.#folderId = id
-    } catch {
-      // No such folder now, or no more watches to be had: the poll alone does it then.
-      this.#folderId = ''
-    }
-  }
-
-  #look(): void {
-    this.#enqueue(async () => {
-      await this.#arm()
-      const id = await identity(this.#file)
-      if (id !== this.#fileId) this.#notice()
-    })
-  }
-
-  #notice(): void {
-    if (this.#closed) return
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#enqueue(() => this.#compare()), this.#settle)
-    this.#timer.unref()
-  }
-
-  async #compare(): Promise<void> {
-    this.#fileId = await identity(this.#file)
-    const found = await hashOf(this.#file)
-    if (this.#closed) return
-    const before = this.#absent
-    this.#absent = 'code' in found
-    if ('code' in found) {
-      if (!before) this.#lost(found.code)
-      return
-    }
-    if (found.hash === this.#hash) return
-    this.#hash = found.hash
-    await this.#changed()
-  }
-
-  #enqueue(work: () => Promise<void>): void {
-    this.#busy = this.#busy.then(work).catch(this.#failed)
-  }
-}
-
-/** Changes with the file behind the path and, when `content` is set, with its size and times; empty when there is none. */
-async function identity(path: string, content = true): Promise<string> {
-  try {
-    const { dev, ino, size, mtimeMs, ctimeMs } = await stat(path)
-    return content ? `${dev}:${ino}:${size}:${mtimeMs}:${ctimeMs}` : `${dev}:${ino}`
-  } catch {
-    // Absent or unreadable: the same as empty, and a change as soon as it can be read again.
-    return ''
-  }
-}
-
-async function hashOf(path: string): Promise<{ readonly hash: string } | { readonly code: string }> {
-  try {
-    return {
-      hash: createHash('sha256')
-        .update(await readFile(path))
-        .digest('hex')
-    }
-  } catch (error) {
-    return { code: codeOf(error) ?? 'unknown' }
-  }
-}
-
 /** For the eyes of the owner alone. */
 const PRIVATE = 0o600
 const FOR_OTHERS = 0o077
+
+/** A file as it is written: links of its path are followed, also to a place where nothing is yet. */
+export interface WrittenFile {
+  readonly path: string
+  /** `other`: a device, a pipe or a socket, which is written into and never replaced. */
+  readonly kind: 'absent' | 'plain' | 'other'
+  /** Of the plain file that is there. */
+  readonly mode?: number
+  readonly owner?: { readonly uid: number; readonly gid: number }
+}
+
+/** Links of one path that are followed, as Linux does (path_resolution(7)). */
+const MOST_LINKS = 40
+
+/** What stands where `path` leads. Throws the system's error: `EISDIR` for a folder, `ELOOP` for links that lead to each other. */
+export function writtenFile(path: string): WrittenFile {
+  let real = path
+  for (let links = 0; links <= MOST_LINKS; links++) {
+    const there = statSync(real, { throwIfNoEntry: false })
+    if (there?.isDirectory() === true) throw failureAt('EISDIR', 'it is a folder', path)
+    // What /dev/stdout leads to may have no name any more: it is opened by the one that was given.
+    if (there !== undefined && !there.isFile()) return { path: real, kind: 'other' }
+    if (lstatSync(real, { throwIfNoEntry: false })?.isSymbolicLink() !== true) {
+      if (there === undefined) return { path: real, kind: 'absent' }
+      return { path: real, kind: 'plain', mode: there.mode & 0o7777, owner: { uid: there.uid, gid: there.gid } }
+    }
+    real = resolve(realpathSync(dirname(real)), readlinkSync(real))
+  }
+  throw failureAt('ELOOP', 'its links lead to each other', path)
+}
+
+function failureAt(code: string, message: string, path: string): Error {
+  return Object.assign(new Error(`${path}: ${message}`), { code, path })
+}
+
+/** Gives a file that takes the place of another one the owner of that one. Throws the system's error, `EPERM` where only root may. */
+export function keepOwner(path: string, { owner }: WrittenFile): void {
+  if (owner === undefined) return
+  const { uid, gid } = statSync(path)
+  if (uid !== owner.uid || gid !== owner.gid) chownSync(path, owner.uid, owner.gid)
+}
+
+/**
+ * Opens a file for lines that are added to it, and makes it with `mode` when it is missing. A pipe without a reader holds up nobody: it
+ * takes lines until it is full. Throws the system's error.
+ */
+export function openToAppend(path: string, mode: number): number {
+  const { O_APPEND, O_CREAT, O_WRONLY, O_RDWR, O_NONBLOCK, O_NOCTTY } = constants
+  const isPipe = statSync(path, { throwIfNoEntry: false })?.isFIFO() === true
+  return openSync(path, isPipe ? O_RDWR | O_NONBLOCK : O_APPEND | O_CREAT | O_WRONLY | O_NOCTTY, mode)
+}
 
 /**
  * Makes a file that only its owner may read, unless there is one: of two processes that make it, one wins. No reader sees
  * half of it, and it outlives a power failure. Fails with the system's error.
  */
 export async function createFile(path: string, content: string | Uint8Array): Promise<void> {
-  await beside(path, content, PRIVATE, async (written) => {
+  const place = writtenFile(path).path
+  await beside(place, content, PRIVATE, async (written) => {
     try {
-      await link(written, path)
+      await link(written, place)
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw error
     }
@@ -209,11 +121,33 @@ export async function createFile(path: string, content: string | Uint8Array): Pr
 export type FileContent = string | Uint8Array | AsyncIterable<Uint8Array>
 
 /**
- * Puts a file in the place of what is there, as a whole: a reader, or a crash, finds the old or the new. Fails with the
- * system's error, or as the content does.
+ * Puts a file in the place of the plain one that is there, as a whole: a reader, or a crash, finds the old or the new. Links are
+ * followed, and the owner stays. What is no plain file, such as a pipe, and the file of another user gets the content instead. `mode`: of
+ * the file from now on; `keep`: that of the one that is there, or for its owner alone. Fails with the system's error, or as the content does.
  */
-export async function replaceFile(path: string, content: FileContent, mode = PRIVATE): Promise<void> {
-  await beside(path, content, mode, (written) => rename(written, path))
+export async function replaceFile(path: string, content: FileContent, mode: number | 'keep' = PRIVATE): Promise<void> {
+  const there = writtenFile(path)
+  if (there.kind === 'other' || !canKeepOwner(there)) {
+    const handle = await open(there.path, constants.O_WRONLY | constants.O_NOCTTY | constants.O_TRUNC)
+    await fill(handle, content).finally(() => handle.close())
+    return
+  }
+  await beside(there.path, content, mode === 'keep' ? (there.mode ?? PRIVATE) : mode, async (written) => {
+    keepOwner(written, there)
+    await rename(written, there.path)
+  })
+}
+
+/** Only root gives files away. */
+function canKeepOwner({ owner }: WrittenFile): boolean {
+  const user = process.geteuid?.()
+  return owner === undefined || user === undefined || user === 0 || user === owner.uid
+}
+
+async function fill(handle: FileHandle, content: FileContent): Promise<void> {
+  if (typeof content === 'string' || content instanceof Uint8Array) await handle.writeFile(content)
+  // From where the piece before has ended.
+  else for await (const piece of content) await handle.writeFile(piece)
 }
 
 /** The content of a file that only its owner may read; undefined when there is none, `exposed` when others may read it too. */
@@ -248,9 +182,7 @@ async function beside(
   try {
     // The mode of `open` is what the process's mask leaves of it.
     await handle.chmod(mode)
-    if (typeof content === 'string' || content instanceof Uint8Array) await handle.writeFile(content)
-    // From where the piece before has ended.
-    else for await (const piece of content) await handle.writeFile(piece)
+    await fill(handle, content)
     await handle.sync()
     await handle.close()
     await move(written)

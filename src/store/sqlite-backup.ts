@@ -1,11 +1,23 @@
-import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
-import { dirname } from 'node:path'
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeSync
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { codeOf } from '../lib/errors.js'
-import { makeFolder, partialFor } from '../lib/files.js'
+import { keepOwner, makeFolder, partialFor, type WrittenFile, writtenFile } from '../lib/files.js'
 import { StoreError } from './errors.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'
-import { copySqlite, errorOf, failureOf, lockSqlite, realFile } from './sqlite-file.js'
+import { copySqlite, errorOf, failureOf, lockSqlite } from './sqlite-file.js'
 
 /** A file that a backup takes along. */
 export interface BackupFile {
@@ -29,16 +41,18 @@ const OF_PROCESSES = ['processes', 'leases']
 
 /**
  * Makes `to` a consistent backup of the database `from`, whether or not a process has it open. `to` appears as a whole or
- * not at all, and replaces what is there. Fails with a `StoreError`.
+ * not at all, and replaces the plain file that is there; a pipe or device gets its bytes. Fails with a `StoreError`.
  */
 export function backUpSqlite(from: string, to: string, files: readonly BackupFile[]): BackupFacts {
   return withFileErrors(to, () => {
-    const partial = partialFor(to)
+    const place = writtenFile(to)
+    const partial = partialFor(place.kind === 'other' ? join(tmpdir(), 'sluice-backup') : place.path)
     try {
       copyFrom(from, partial)
       if (files.length > 0) addFiles(partial, files)
       const facts = checkBackup(partial, from)
-      take(partial, to)
+      if (place.mode !== undefined) chmodSync(partial, place.mode)
+      take(partial, place)
       return facts
     } catch (error) {
       const failure = failureOf(error)
@@ -49,6 +63,9 @@ export function backUpSqlite(from: string, to: string, files: readonly BackupFil
     }
   })
 }
+
+/** Bytes that are read at once. */
+const PIECE = 1024 * 1024
 
 const DAMAGE = /^SQLITE_(CORRUPT|NOTADB)/
 
@@ -117,7 +134,8 @@ export async function whileUnused<T>(path: string, run: () => Promise<T>): Promi
  */
 export function restoreSqlite(backup: string, path: string): void {
   withFileErrors(path, () => {
-    const real = realFile(path)
+    const place = writtenFile(path)
+    const real = place.path
     const partial = partialFor(real)
     try {
       copyFrom(backup, partial)
@@ -131,7 +149,7 @@ export function restoreSqlite(backup: string, path: string): void {
         database.close()
       }
       foldJournal(real)
-      take(partial, real)
+      take(partial, place)
     } finally {
       rmSync(partial, { force: true })
     }
@@ -187,10 +205,29 @@ function copyFrom(from: string, to: string): void {
 }
 
 /** The file gets its name once it is on the disk, and the name is then there too. */
-function take(partial: string, to: string): void {
+function take(partial: string, to: WrittenFile): void {
+  if (to.kind === 'other') {
+    writeInto(to.path, partial)
+    return
+  }
+  keepOwner(partial, to)
   sync(partial)
-  renameSync(partial, to)
-  sync(dirname(to))
+  renameSync(partial, to.path)
+  sync(dirname(to.path))
+}
+
+/** Writes what `from` holds into what is no plain file, whose reader may be slow. */
+function writeInto(path: string, from: string): void {
+  const [source, target] = [openSync(from, 'r'), openSync(path, constants.O_WRONLY | constants.O_NOCTTY)]
+  try {
+    const piece = Buffer.alloc(PIECE)
+    for (let read = readSync(source, piece); read > 0; read = readSync(source, piece)) {
+      for (let written = 0; written < read; ) written += writeSync(target, piece, written, read - written)
+    }
+  } finally {
+    closeSync(source)
+    closeSync(target)
+  }
 }
 
 function sync(path: string): void {

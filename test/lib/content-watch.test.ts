@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events'
 import { mkdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ContentWatch } from '../../src/lib/files.js'
+import { ContentWatch } from '../../src/lib/content-watch.js'
 
 const QUICK = { settleMilliseconds: 20, pollMilliseconds: 60_000 }
 

@@ -1,8 +1,8 @@
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createFile, readPrivateFile, replaceFile } from '../../src/lib/files.js'
+import { createFile, readPrivateFile, replaceFile, writtenFile } from '../../src/lib/files.js'
 
 const folder = await mkdtemp(join(tmpdir(), 'sluice-whole-file-'))
 t.teardown(() => rm(folder, { recursive: true }))
@@ -41,4 +41,45 @@ t.test('a private file that others may read is not read', async (t) => {
   t.equal(String(await readPrivateFile(path)), 'content')
   await chmod(path, 0o640)
   t.equal(await readPrivateFile(path), 'exposed')
+})
+
+t.test('links are followed, also to a file that is not there yet', async (t) => {
+  const at = (name: string) => join(t.testdirName, name)
+  t.testdir({ real: { deep: { file: 'old' } } })
+  await symlink('real/deep', at('way'))
+  // Seen from where the folder really is, not from the name that led to it.
+  await symlink('../other', at('real/deep/up'))
+  await symlink('way/file', at('link'))
+  await replaceFile(at('link'), 'new')
+  t.ok((await lstat(at('link'))).isSymbolicLink())
+  t.equal(await readFile(at('real/deep/file'), 'utf8'), 'new')
+  await replaceFile(at('way/up'), 'made')
+  t.equal(await readFile(at('real/other'), 'utf8'), 'made')
+  await symlink('real/created', at('dangling'))
+  await createFile(at('dangling'), 'created')
+  t.equal(await readFile(at('real/created'), 'utf8'), 'created')
+  await symlink('round', at('round'))
+  await t.rejects(replaceFile(at('round'), 'x'), { code: 'ELOOP' })
+  t.same((await readdir(at('real'))).sort(), ['created', 'deep', 'other'])
+})
+
+t.test('what is replaced keeps its mode where that is asked for, and its owner', async (t) => {
+  const path = join(t.testdir({ file: 'old' }), 'file')
+  await chmod(path, 0o640)
+  const root = process.getuid?.() === 0
+  if (root) await chown(path, 12_345, 12_346)
+  await replaceFile(path, 'new', 'keep')
+  const { mode, uid, gid } = await stat(path)
+  t.equal(mode & 0o777, 0o640)
+  if (root) t.same([uid, gid], [12_345, 12_346])
+  await replaceFile(`${path}.new`, 'x', 'keep')
+  t.equal((await stat(`${path}.new`)).mode & 0o777, 0o600, 'a new one is for its owner alone')
+})
+
+t.test('a device is written into and stays what it is', async (t) => {
+  t.equal(writtenFile('/dev/null').kind, 'other')
+  await replaceFile('/dev/null', 'x')
+  await t.rejects(replaceFile('/dev/full', 'x'), { code: 'ENOSPC' })
+  t.ok((await stat('/dev/null')).isCharacterDevice())
+  t.ok((await stat('/dev/full')).isCharacterDevice())
 })

@@ -1,8 +1,8 @@
-import { rename, rm, stat } from 'node:fs/promises'
+import { readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
-import { makeFolder, syncFolder } from '../../lib/files.js'
+import { makeFolder, replaceFile, syncFolder } from '../../lib/files.js'
 import { newId } from '../../lib/id.js'
 import { keyIdOf, type Sealer } from '../../lib/seal.js'
 import type { RecordKey } from '../../store/records.js'
@@ -119,8 +119,7 @@ export async function changeKeyFile(folder: string): Promise<KeyChange> {
     next,
     resumed,
     async finish() {
-      await rename(join(beside, FILE), path)
-      await syncFolder(folder)
+      await replaceFile(path, await readFile(join(beside, FILE)))
       await rm(beside, { recursive: true })
     }
   }

@@ -1,5 +1,6 @@
-import { closeSync, constants, fstatSync, openSync, renameSync } from 'node:fs'
+import { closeSync, fstatSync, renameSync } from 'node:fs'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
+import { openToAppend, writtenFile } from '../../lib/files.js'
 import { LineOutput } from '../../lib/line-output.js'
 import { printableJson } from '../../lib/printable.js'
 
@@ -11,14 +12,16 @@ export const exchangeFileErrors = defineErrors({
   }
 })
 
-const FLAGS = constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NOCTTY
 const MODE = 0o600
 /** Bytes that may wait for the disk. */
 const WAITING = 4 * 1024 * 1024
 /** How long the last lines may take. Milliseconds. */
 const LAST_LINES = 1_000
 
-/** One line of JSON for each exchange in a file. When it is full it becomes `<path>.1`, and a new one begins. */
+/**
+ * One line of JSON for each exchange in a file. When it is full it becomes `<path>.1`, and a new one begins; links are followed. What is no
+ * plain file, such as a pipe, gets all lines.
+ */
 export class ExchangeFile {
   readonly path: string
   /** Bytes of one file. */
@@ -34,7 +37,7 @@ export class ExchangeFile {
     this.most = most
     this.#lost = lost
     this.#fd = opened(path)
-    this.#bytes = fstatSync(this.#fd).size
+    this.#bytes = sizeOf(this.#fd)
     this.#output = this.#outputTo(this.#fd)
   }
 
@@ -56,12 +59,13 @@ export class ExchangeFile {
 
   #rotate(): void {
     try {
-      renameSync(this.path, `${this.path}.1`)
-      const fd = opened(this.path)
+      const { path, kind } = writtenFile(this.path)
+      if (kind === 'plain') renameSync(path, `${path}.1`)
+      const fd = opened(path)
       void this.close()
       this.#fd = fd
       this.#output = this.#outputTo(fd)
-      this.#bytes = 0
+      this.#bytes = sizeOf(fd)
     } catch (error) {
       // The old file goes on; the next line tries again.
       this.#lost(codeOf(error) ?? 'it failed')
@@ -80,9 +84,15 @@ export function mustBeWritable(path: string): void {
 
 function opened(path: string): number {
   try {
-    return openSync(path, FLAGS, MODE)
+    return openToAppend(path, MODE)
   } catch (error) {
     const message = `recorder.file: ${path} cannot be opened (${codeOf(error) ?? 'it failed'})`
     throw new CodedError(exchangeFileErrors.RECORDER_FILE, message, { cause: error })
   }
+}
+
+/** Bytes of an open file. What is no plain file never becomes full. */
+function sizeOf(fd: number): number {
+  const found = fstatSync(fd)
+  return found.isFile() ? found.size : Number.NEGATIVE_INFINITY
 }

@@ -2,7 +2,7 @@ import { dirname } from 'node:path'
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
 import type { Clock } from '../../../lib/clock.js'
 import { atMost } from '../../../lib/concurrency.js'
-import { makeFolder, partialFor } from '../../../lib/files.js'
+import { makeFolder, partialFor, writtenFile } from '../../../lib/files.js'
 import { Slices } from '../../../lib/slices.js'
 import { LONGEST_WAIT } from '../limiter/admission-log.js'
 import type { LimiterTable } from '../limiter/table.js'
@@ -220,7 +220,7 @@ export class Checkpoints {
     const { table, path } = this.#parts
     const { secret, contents } = table
     makeFolder(dirname(path))
-    const file = await CountersFile.create(partialFor(path), {
+    const file = await CountersFile.create(partialFor(writtenFile(path).path), {
       secret,
       segments: contents.segments,
       buckets: contents.buckets

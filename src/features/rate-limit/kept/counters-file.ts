@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { syncFolder } from '../../../lib/files.js'
+import { keepOwner, syncFolder, writtenFile } from '../../../lib/files.js'
 import type { Slices } from '../../../lib/slices.js'
 import {
   CHUNK_HEAD_BYTES,
@@ -103,12 +103,15 @@ export class CountersFile {
     await this.#mark(now)
   }
 
-  /** Takes the place of the file at `path`. */
+  /** Takes the place of the plain file at `path`. Fails with `EEXIST` when that is another kind of file. */
   async moveTo(path: string): Promise<void> {
     await this.#handle.sync()
-    await rename(this.#path, path)
-    this.#path = path
-    await syncFolder(dirname(path))
+    const there = writtenFile(path)
+    if (there.kind === 'other') throw Object.assign(new Error(`${path} is no plain file`), { code: 'EEXIST' })
+    keepOwner(this.#path, there)
+    await rename(this.#path, there.path)
+    this.#path = there.path
+    await syncFolder(dirname(there.path))
   }
 
   async close(): Promise<void> {

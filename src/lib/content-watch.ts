@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto'
+import { type FSWatcher, watch } from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { codeOf } from './errors.js'
+
+export interface ContentWatchOptions {
+  /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
+  readonly settleMilliseconds?: number
+  /** How often the file is looked at when the system says nothing (network folders, a folder that was replaced). Default 2000. */
+  readonly pollMilliseconds?: number
+  /** Called once when a file that was there cannot be read any more, with the system's code (`ENOENT`, `EACCES`). */
+  readonly lost?: (code: string) => void
+}
+
+/**
+ * Calls `changed` when the content of `file` is another than before; touching a file or writing the same text again is
+ * no change, and neither is its absence, which `lost` reports.
+ *
+ * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name;
+ * a slow poll finds what the folder's events miss. One call of `changed` ends before the next begins; an error of it is
+ * given to `failed`.
+ */
+export class ContentWatch {
+  readonly #file: string
+  readonly #settle: number
+  readonly #changed: () => Promise<void>
+  readonly #failed: (error: unknown) => void
+  readonly #lost: (code: string) => void
+  readonly #poll: NodeJS.Timeout
+  #watcher: FSWatcher | undefined
+  #folderId = ''
+  #fileId = ''
+  #hash: string | undefined
+  /** It could not be read when it was last looked at. */
+  #absent = false
+  #timer: NodeJS.Timeout | undefined
+  #busy: Promise<void> = Promise.resolve()
+  #closed = false
+
+  private constructor(
+    file: string,
+    changed: () => Promise<void>,
+    failed: (error: unknown) => void,
+    options: ContentWatchOptions
+  ) {
+    this.#file = file
+    this.#changed = changed
+    this.#failed = failed
+    this.#lost = options.lost ?? (() => undefined)
+    this.#settle = options.settleMilliseconds ?? 200
+    this.#poll = setInterval(() => this.#look(), options.pollMilliseconds ?? 2_000)
+    this.#poll.unref()
+  }
+
+  /** Begins with the content that the file has now. Resolves when the watch is in place. */
+  static async start(
+    file: string,
+    changed: () => Promise<void>,
+    failed: (error: unknown) => void,
+    options: ContentWatchOptions = {}
+  ): Promise<ContentWatch> {
+    const content = new ContentWatch(file, changed, failed, options)
+    await content.#arm()
+    content.#fileId = await identity(file)
+    const found = await hashOf(file)
+    content.#absent = 'code' in found
+    if ('hash' in found) content.#hash = found.hash
+    return content
+  }
+
+  /** No call of `changed` begins after this resolves. */
+  async close(): Promise<void> {
+    this.#closed = true
+    clearInterval(this.#poll)
+    clearTimeout(this.#timer)
+    this.#watcher?.close()
+    await this.#busy
+  }
+
+  /** Watches the folder that the path leads to now; another one than before when a link was swapped. */
+  async #arm(): Promise<void> {
+    const folder = dirname(this.#file)
+    const id = await identity(folder, false)
+    if (id === this.#folderId || this.#closed) return
+    this.#watcher?.close()
+    this.#watcher = undefined
+    this.#folderId = ''
+    try {
+      this.#watcher = watch(folder, { persistent: false }, () => this.#notice())
+      // The poll arms again when the folder is there again.
+      this.#watcher.on('error', () => {
+        this.#folderId = ''
+      })
+      this.#folderId = id
+    } catch {
+      // No such folder now, or no more watches to be had: the poll alone does it then.
+      this.#folderId = ''
+    }
+  }
+
+  #look(): void {
+    this.#enqueue(async () => {
+      await this.#arm()
+      const id = await identity(this.#file)
+      if (id !== this.#fileId) this.#notice()
+    })
+  }
+
+  #notice(): void {
+    if (this.#closed) return
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#enqueue(() => this.#compare()), this.#settle)
+    this.#timer.unref()
+  }
+
+  async #compare(): Promise<void> {
+    this.#fileId = await identity(this.#file)
+    const found = await hashOf(this.#file)
+    if (this.#closed) return
+    const before = this.#absent
+    this.#absent = 'code' in found
+    if ('code' in found) {
+      if (!before) this.#lost(found.code)
+      return
+    }
+    if (found.hash === this.#hash) return
+    this.#hash = found.hash
+    await this.#changed()
+  }
+
+  #enqueue(work: () => Promise<void>): void {
+    this.#busy = this.#busy.then(work).catch(this.#failed)
+  }
+}
+
+/** Changes with the file behind the path and, when `content` is set, with its size and times; empty when there is none. */
+async function identity(path: string, content = true): Promise<string> {
+  try {
+    const { dev, ino, size, mtimeMs, ctimeMs } = await stat(path)
+    return content ? `${dev}:${ino}:${size}:${mtimeMs}:${ctimeMs}` : `${dev}:${ino}`
+  } catch {
+    // Absent or unreadable: the same as empty, and a change as soon as it can be read again.
+    return ''
+  }
+}
+
+async function hashOf(path: string): Promise<{ readonly hash: string } | { readonly code: string }> {
+  try {
+    return {
+      hash: createHash('sha256')
+        .update(await readFile(path))
+        .digest('hex')
+    }
+  } catch (error) {
+    return { code: codeOf(error) ?? 'unknown' }
+  }
+}
