@@ -84,7 +84,12 @@ export class Reloading {
         { file: path, code },
         'a file of the configuration cannot be read any more; what it said stays in force'
       )
-    return ContentWatch.start(path, () => this.#request(path), failed, { lost })
+    const restless = () =>
+      this.#log.warn(
+        { file: path },
+        'a file of the configuration keeps changing: it is read every half second as it is then; write it as a whole'
+      )
+    return ContentWatch.start(path, () => this.#request(path), failed, { lost, restless })
   }
 
   async #request(cause: string): Promise<void> {

@@ -1,40 +1,56 @@
 import { createHash } from 'node:crypto'
 import { type FSWatcher, watch } from 'node:fs'
-import { readFile, stat } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { readFile, readlink, stat } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join } from 'node:path'
 import { codeOf } from './errors.js'
 
 export interface ContentWatchOptions {
   /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
   readonly settleMilliseconds?: number
+  /** Most time from the first sign of a change until the file is read, however often it is written meanwhile. Default 500. */
+  readonly boundMilliseconds?: number
   /** How often the file is looked at when the system says nothing (network folders, a folder that was replaced). Default 2000. */
   readonly pollMilliseconds?: number
   /** Called once when a file that was there cannot be read any more, with the system's code (`ENOENT`, `EACCES`). */
   readonly lost?: (code: string) => void
+  /** Called when the file has not come to rest for ten readings in a row, and once until it rests again. */
+  readonly restless?: () => void
 }
+
+/** Readings in a row that the bound has forced. */
+const RESTLESS = 10
+/** Links between a name and its file that are followed for their names. */
+const MOST_LINKS = 10
 
 /**
  * Calls `changed` when the content of `file` is another than before; touching a file or writing the same text again is
  * no change, and neither is its absence, which `lost` reports.
  *
- * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name;
- * a slow poll finds what the folder's events miss. One call of `changed` ends before the next begins; an error of it is
- * given to `failed`.
+ * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name; of its events
+ * those count that are about this name, or about one that its links lead through. A slow poll finds what the folder's events miss. One
+ * call of `changed` ends before the next begins; an error of it is given to `failed`.
  */
 export class ContentWatch {
   readonly #file: string
   readonly #settle: number
+  readonly #bound: number
   readonly #changed: () => Promise<void>
   readonly #failed: (error: unknown) => void
   readonly #lost: (code: string) => void
+  readonly #restless: () => void
   readonly #poll: NodeJS.Timeout
   #watcher: FSWatcher | undefined
   #folderId = ''
   #fileId = ''
   #hash: string | undefined
+  /** Names in the folder that lead to the file. */
+  #names: ReadonlySet<string>
   /** It could not be read when it was last looked at. */
   #absent = false
   #timer: NodeJS.Timeout | undefined
+  /** When the first sign of a change came that was not followed yet. Milliseconds of the process. */
+  #since: number | undefined
+  #forced = 0
   #busy: Promise<void> = Promise.resolve()
   #closed = false
 
@@ -45,10 +61,13 @@ export class ContentWatch {
     options: ContentWatchOptions
   ) {
     this.#file = file
+    this.#names = new Set([basename(file)])
     this.#changed = changed
     this.#failed = failed
     this.#lost = options.lost ?? (() => undefined)
+    this.#restless = options.restless ?? (() => undefined)
     this.#settle = options.settleMilliseconds ?? 200
+    this.#bound = options.boundMilliseconds ?? 500
     this.#poll = setInterval(() => this.#look(), options.pollMilliseconds ?? 2_000)
     this.#poll.unref()
   }
@@ -63,6 +82,7 @@ export class ContentWatch {
     const content = new ContentWatch(file, changed, failed, options)
     await content.#arm()
     content.#fileId = await identity(file)
+    content.#names = await namesLeadingTo(file)
     const found = await hashOf(file)
     content.#absent = 'code' in found
     if ('hash' in found) content.#hash = found.hash
@@ -87,7 +107,9 @@ export class ContentWatch {
     this.#watcher = undefined
     this.#folderId = ''
     try {
-      this.#watcher = watch(folder, { persistent: false }, () => this.#notice())
+      this.#watcher = watch(folder, { persistent: false }, (_, name) => {
+        if (name === null || this.#names.has(name)) this.#notice()
+      })
       // The poll arms again when the folder is there again.
       this.#watcher.on('error', () => {
         this.#folderId = ''
@@ -104,18 +126,33 @@ export class ContentWatch {
       await this.#arm()
       const id = await identity(this.#file)
       if (id !== this.#fileId) this.#notice()
+      else if (this.#timer === undefined) this.#forced = 0
     })
   }
 
   #notice(): void {
     if (this.#closed) return
+    const now = performance.now()
+    this.#since ??= now
+    const left = this.#since + this.#bound - now
+    const forced = left < this.#settle
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#enqueue(() => this.#compare()), this.#settle)
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = undefined
+        this.#since = undefined
+        this.#forced = forced ? this.#forced + 1 : 0
+        if (this.#forced === RESTLESS) this.#restless()
+        this.#enqueue(() => this.#compare())
+      },
+      Math.max(0, Math.min(this.#settle, left))
+    )
     this.#timer.unref()
   }
 
   async #compare(): Promise<void> {
     this.#fileId = await identity(this.#file)
+    this.#names = await namesLeadingTo(this.#file)
     const found = await hashOf(this.#file)
     if (this.#closed) return
     const before = this.#absent
@@ -132,6 +169,23 @@ export class ContentWatch {
   #enqueue(work: () => Promise<void>): void {
     this.#busy = this.#busy.then(work).catch(this.#failed)
   }
+}
+
+/** Its own name, and those in its folder that its links lead through, such as `..data` of a mounted ConfigMap. */
+async function namesLeadingTo(file: string): Promise<ReadonlySet<string>> {
+  const folder = dirname(file)
+  const names = new Set<string>()
+  const follow = async (path: string): Promise<void> => {
+    const inside = isAbsolute(path) ? path : join(folder, path)
+    if (!inside.startsWith(join(folder, '/'))) return
+    const [name = ''] = inside.slice(join(folder, '/').length).split('/')
+    if (name === '' || names.has(name) || names.size === MOST_LINKS) return
+    names.add(name)
+    const target = await readlink(join(folder, name)).catch(() => undefined)
+    if (target !== undefined) await follow(target)
+  }
+  await follow(basename(file))
+  return names
 }
 
 /** Changes with the file behind the path and, when `content` is set, with its size and times; empty when there is none. */

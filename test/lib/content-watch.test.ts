@@ -1,8 +1,9 @@
 import { EventEmitter, once } from 'node:events'
-import { mkdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { ContentWatch } from '../../src/lib/content-watch.js'
+import { ContentWatch, type ContentWatchOptions } from '../../src/lib/content-watch.js'
 
 const QUICK = { settleMilliseconds: 20, pollMilliseconds: 60_000 }
 
@@ -10,7 +11,7 @@ const QUICK = { settleMilliseconds: 20, pollMilliseconds: 60_000 }
 const alive = setInterval(() => undefined, 60_000)
 t.teardown(() => clearInterval(alive))
 
-async function watching(t: Test, file: string, options = QUICK) {
+async function watching(t: Test, file: string, options: ContentWatchOptions = QUICK) {
   const changes = new EventEmitter()
   let count = 0
   const watch = await ContentWatch.start(
@@ -174,4 +175,54 @@ t.test('an error of the receiver reaches the one who asked, and the watch goes o
     await writeFile(file, text)
     t.match(await failed, [{ message: 'no' }])
   }
+})
+
+/** Does `write` every few milliseconds until `done` resolves. */
+async function meanwhile(write: (time: number) => Promise<void>, done: Promise<unknown>): Promise<void> {
+  let over = false
+  void done.finally(() => {
+    over = true
+  })
+  for (let time = 0; !over; time++) {
+    await write(time)
+    await pause(5)
+  }
+}
+
+t.test('another file of the folder that is written all the time holds up no change', async (t) => {
+  const folder = t.testdir({ 'p.yaml': 'one' })
+  const file = join(folder, 'p.yaml')
+  // The bound does not help here: names do.
+  const { changed, count } = await watching(t, file, { ...QUICK, settleMilliseconds: 60, boundMilliseconds: 3_600_000 })
+  const log = join(folder, 'access.log')
+  for (const text of ['two', 'three']) {
+    const seen = changed()
+    await writeFile(file, text)
+    await meanwhile((time) => appendFile(log, `${time}\n`), seen)
+  }
+  await appendFile(log, 'last\n')
+  t.equal(count(), 2)
+})
+
+t.test('a file that is saved again and again is read within the bound, and that is said once', async (t) => {
+  const file = join(t.testdir({ 'p.yaml': 'one' }), 'p.yaml')
+  const events = new EventEmitter()
+  let restless = 0
+  let changes = 0
+  const watch = await ContentWatch.start(
+    file,
+    async () => {
+      if (++changes === 15) events.emit('read')
+    },
+    (error) => t.fail(String(error)),
+    {
+      settleMilliseconds: 3_600_000,
+      boundMilliseconds: 40,
+      pollMilliseconds: 3_600_000,
+      restless: () => void ++restless
+    }
+  )
+  t.teardown(() => watch.close())
+  await meanwhile((time) => writeFile(file, `text ${time}`), once(events, 'read'))
+  t.equal(restless, 1)
 })
