@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
+import { join } from 'node:path'
 import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
@@ -8,12 +9,13 @@ import { openSealer, peekSeal } from '../control/seal-key.js'
 import { SITE_PART } from '../control/sites.js'
 import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
-import { isShared, mustNotBeLost, storeAddress } from '../options/catalogue.js'
+import { COPY_FILE, isShared, isWithoutStore, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
+import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, expectHanded, expectLast, openAgents } from './agents.js'
@@ -290,6 +292,7 @@ async function openOperatorKeys(options: Options, host: Host, foundation: Founda
   const address = storeAddress(options)
   const lasting = address !== IN_MEMORY
   if (host.newStore !== true) mustNotBeLost(address, folder)
+  else if (folder !== undefined && isWithoutStore(address)) await setCopyAside(join(folder, COPY_FILE))
   const lookup = names.forSockets
   const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
   const message = 'whether the store has secrets of a sealing key is not known'

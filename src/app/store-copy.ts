@@ -5,19 +5,17 @@ import { codeOf } from '../lib/errors.js'
 import { postgresName } from '../lib/host.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
-import { isShared, storeAddress } from '../options/catalogue.js'
+import { COPY_FILE, isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import { type CopiedStore, openCopy } from '../store/copy/copied-store.js'
-import type { CopyPlace } from '../store/copy/copy-file.js'
+import { type CopyPlace, copiesOf } from '../store/copy/copy-file.js'
 import { CopyKeeper, clearCopies } from '../store/copy/copy-keeper.js'
 import { reachStore } from '../store/copy/reaching-store.js'
 import { StandbyStore } from '../store/copy/standby-store.js'
 import { openStore } from '../store/open-store.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
 import type { StoreHealth } from '../store/store-health.js'
-
-const FILE = 'configuration.copy'
 
 export interface StartingStoreParts {
   readonly seal: Sealer
@@ -108,7 +106,7 @@ export class StartingStore {
   async keep(options: Options, applied: () => Place): Promise<void> {
     const { clock, log } = this.#parts
     try {
-      if (options.data !== IN_MEMORY) await clearCopies(join(options.data, FILE), this.#at !== undefined)
+      if (options.data !== IN_MEMORY) await clearCopies(join(options.data, COPY_FILE), this.#at !== undefined)
     } catch (error) {
       log.warn({ err: error }, 'old copies of the configuration cannot be removed')
     }
@@ -132,7 +130,7 @@ export class StartingStore {
 function copyPlace(options: Options, seal: Sealer): CopyPlace | undefined {
   const { cache, data } = options
   if (!cache || data === IN_MEMORY || storeAddress(options) === IN_MEMORY) return undefined
-  return { path: join(data, FILE), store: storeName(options), seal }
+  return { path: join(data, COPY_FILE), store: storeName(options), seal }
 }
 
 /** What the store is called, wherever the data folder lies; without user and password. */
@@ -142,13 +140,17 @@ export function storeName(options: Options): string {
   return postgresName(address) ?? 'PostgreSQL'
 }
 
-/** A copy that cannot be used is no reason to stop: without it, the store is waited for. */
+/** A copy that cannot be used is no reason to stop: the one before it may do, and without any the store is waited for. */
 async function copied(at: CopyPlace, { log, clock }: StartingStoreParts): Promise<CopiedStore | undefined> {
-  try {
-    return await openCopy(at, { log, clock })
-  } catch (error) {
-    if (codeOf(error) !== 'ENOENT')
-      log.warn({ err: error, path: at.path }, 'the copy of the configuration is of no use')
-    return undefined
+  for (const path of copiesOf(at.path)) {
+    try {
+      const found = await openCopy({ ...at, path }, { log, clock })
+      if (path !== at.path)
+        log.warn({ path, revision: found.place.revision }, 'an earlier copy of the configuration is used')
+      return found
+    } catch (error) {
+      if (codeOf(error) !== 'ENOENT') log.warn({ err: error, path }, 'the copy of the configuration is of no use')
+    }
   }
+  return undefined
 }

@@ -6,6 +6,8 @@ import { sealKeyErrors } from '../control/seal-key.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { fileErrors, makeFolder, readPrivateFile, replaceFile, writtenFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
+import { COPY_FILE } from '../options/catalogue.js'
+import { setCopyAside } from '../store/copy/copy-file.js'
 import { storeErrors } from '../store/errors.js'
 import {
   type BackupFacts,
@@ -147,6 +149,8 @@ async function put(file: string, { files }: BackupFacts, place: StorePlace, over
   }
   // Keys first: a crash must not leave records without the key that opens them.
   if (folder !== undefined) await putKeyFiles(folder, files)
+  // What serves from now on comes of the backup, and not of the copy.
+  if (folder !== undefined) await setCopyAside(join(folder, COPY_FILE))
   restoreSqlite(file, address)
 }
 

@@ -3,14 +3,16 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import type { LookupFunction } from 'node:net'
 import { join } from 'node:path'
+import { storeName } from '../app/store-copy.js'
 import { listKeys } from '../control/operator-keys.js'
-import { codeOf } from '../lib/errors.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { readPrivateFile } from '../lib/files.js'
-import { parseSealKey } from '../lib/seal.js'
+import { parseSealKey, Sealer } from '../lib/seal.js'
 import { shellWord } from '../lib/shell-word.js'
-import { isShared, storeAddress } from '../options/catalogue.js'
+import { COPY_FILE, isShared, isWithoutStore, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
+import { type CopyEnd, endOfCopy } from '../store/copy/copy-file.js'
 import { inspectStore, type StoreFacts } from '../store/inspection.js'
 import { checkFile } from './check-files.js'
 import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
@@ -23,15 +25,14 @@ export async function checkStore(
 ): Promise<{ readonly findings: readonly Finding[]; readonly facts?: StoreFacts }> {
   const address = storeAddress(options)
   if (address === IN_MEMORY) return { findings: [fine('store', 'it is in memory')] }
-  if (!isShared(address) && !existsSync(address)) {
-    const lost = options.data !== IN_MEMORY && existsSync(join(options.data, 'seal.key'))
-    const help = 'put it back with "sluice restore FILE", or begin an empty one with "sluice start --new-store"'
-    return {
-      findings: lost
-        ? [wrong('store', `there is no ${address}, and the data folder has the sealing key of one`, help)]
-        : [fine('store', `${address} is not there yet; a start makes it`)]
-    }
+  const help = 'put it back with "sluice restore FILE", or begin an empty one with "sluice start --new-store"'
+  try {
+    mustNotBeLost(address, options.data === IN_MEMORY ? undefined : options.data)
+  } catch (error) {
+    if (!(error instanceof CodedError)) throw error
+    return { findings: [wrong('store', error.message.replace(/: put it back.*/s, ''), help)] }
   }
+  if (isWithoutStore(address)) return { findings: [fine('store', `${address} is not there yet; a start makes it`)] }
   try {
     const facts = await inspectStore(address, { lookup, thorough: true })
     const { revision, schema, holder } = facts
@@ -68,6 +69,37 @@ export async function checkKeys(
     findings.push(wrongBy('keys', failureText(error), 'restore the file, or move it away to start with a new key'))
   }
   return findings
+}
+
+/** The copy of the configuration: is it one of this store, and could it be replaced by what that holds? */
+export async function checkCopy(
+  options: Options,
+  facts: StoreFacts | undefined,
+  environment: Readonly<Record<string, string | undefined>>
+): Promise<Finding[]> {
+  const path = join(options.data, COPY_FILE)
+  if (options.data === IN_MEMORY || !existsSync(path)) return []
+  const text =
+    environment.SLUICE_SEAL_KEY || (await readPrivateFile(join(options.data, 'seal.key')).catch(() => undefined))
+  if (text === undefined || text === 'exposed') return []
+  let end: CopyEnd | undefined
+  try {
+    end = await endOfCopy({ path, store: storeName(options), seal: new Sealer(parseSealKey(text.toString())) })
+  } catch (error) {
+    return [wrongBy('copy', failureText(error), 'put the key back from a backup')]
+  }
+  if (end === undefined) {
+    const help = `${path}.1 is the one before it; a process writes a new one as soon as it reaches the store`
+    return [doubtful('copy', `${path} is damaged, or of another store or key`, help)]
+  }
+  const { revision } = end.place
+  const [here, account] = [facts?.revision ?? undefined, facts?.account]
+  const help = `put that store back, or move ${path} away when the store is the right one; it is not replaced until then`
+  if (account !== undefined && account !== end.account)
+    return [doubtful('copy', `${path} is of another store, at revision ${revision}`, help)]
+  if (here !== undefined && here < revision)
+    return [doubtful('copy', `${path} is of revision ${revision}, and the store is at ${here}`, help)]
+  return [fine('copy', `${path} is of revision ${revision}`)]
 }
 
 async function sealKeyFinding(

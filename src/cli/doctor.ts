@@ -22,7 +22,7 @@ import {
   memoryLimit,
   processLimits
 } from './doctor-machine.js'
-import { checkCertificates, checkFilesOf, checkKeys, checkStore } from './doctor-records.js'
+import { checkCertificates, checkCopy, checkFilesOf, checkKeys, checkStore } from './doctor-records.js'
 import { ExitCode } from './process.js'
 import { paint, styleFor } from './report.js'
 
@@ -66,6 +66,7 @@ async function examine(options: Options): Promise<Finding[]> {
     ...(await checkData(options)),
     ...checkCounters(options),
     ...(await checkKeys(options, facts, process.env)),
+    ...(await checkCopy(options, facts, process.env)),
     ...ofStore,
     ...(await checkPorts(options, running)),
     ...(await checkUpstream(options)),

@@ -308,11 +308,16 @@ function sealKeyLost(cause: unknown): ControlError {
 function why({ trouble }: StoreError): string {
   if (trouble === 'full') return 'the disk of the store is full'
   if (trouble === 'failing') return 'the disk of the store fails'
+  if (trouble === 'damaged') return 'the file of the store is damaged: put a backup in its place'
+  if (trouble === 'gone')
+    return 'the file of the store was deleted, emptied or replaced: put it back and start the process again'
   if (trouble === 'read_only') return 'the store is read-only'
   return trouble === 'unreachable' ? 'the store is out of reach' : 'the store is too busy or out of reach'
 }
 
 function inOurWords(error: StoreError): Error {
+  if (error.trouble === 'damaged')
+    return new ControlError(controlErrors.UNAVAILABLE, `${why(error)}; nothing was changed`, { cause: error })
   switch (error.code) {
     case 'STORE_DEGRADED':
       return new ControlError(controlErrors.UNAVAILABLE, `${error.message}; nothing was changed`, { cause: error })

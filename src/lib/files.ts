@@ -123,9 +123,15 @@ export type FileContent = string | Uint8Array | AsyncIterable<Uint8Array>
 /**
  * Puts a file in the place of the plain one that is there, as a whole: a reader, or a crash, finds the old or the new. Links are
  * followed, and the owner stays. What is no plain file, such as a pipe, and the file of another user gets the content instead. `mode`: of
- * the file from now on; `keep`: that of the one that is there, or for its owner alone. Fails with the system's error, or as the content does.
+ * the file from now on; `keep`: that of the one that is there, or for its owner alone. `before`: called with the path of the plain file when
+ * the new one is whole. Fails with the system's error, or as the content does.
  */
-export async function replaceFile(path: string, content: FileContent, mode: number | 'keep' = PRIVATE): Promise<void> {
+export async function replaceFile(
+  path: string,
+  content: FileContent,
+  mode: number | 'keep' = PRIVATE,
+  before: (path: string) => Promise<void> = () => Promise.resolve()
+): Promise<void> {
   const there = writtenFile(path)
   if (there.kind === 'other' || !canKeepOwner(there)) {
     const handle = await open(there.path, constants.O_WRONLY | constants.O_NOCTTY | constants.O_TRUNC)
@@ -134,6 +140,7 @@ export async function replaceFile(path: string, content: FileContent, mode: numb
   }
   await beside(there.path, content, mode === 'keep' ? (there.mode ?? PRIVATE) : mode, async (written) => {
     keepOwner(written, there)
+    await before(there.path)
     await rename(written, there.path)
   })
 }
@@ -153,8 +160,9 @@ async function fill(handle: FileHandle, content: FileContent): Promise<void> {
 /** The content of a file that only its owner may read; undefined when there is none, `exposed` when others may read it too. */
 export async function readPrivateFile(path: string): Promise<Buffer | 'exposed' | undefined> {
   try {
-    const { mode } = await stat(path)
-    return (mode & FOR_OTHERS) === 0 ? await readFile(path) : 'exposed'
+    const there = await stat(path)
+    if (there.isDirectory()) throw failureAt('EISDIR', 'it is a folder', path)
+    return (there.mode & FOR_OTHERS) === 0 ? await readFile(path) : 'exposed'
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return undefined
     throw error

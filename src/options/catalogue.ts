@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { CodedError, defineErrors } from '../lib/errors.js'
 import { isPostgresUrl } from '../lib/host.js'
@@ -104,14 +104,39 @@ export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): 
 }
 
 /**
- * Fails with a CodedError `STORE_ABSENT` when a store in a file is not there and its sealing key is: a new store in its place
- * would hide that it is gone.
+ * Fails with a CodedError `STORE_ABSENT` when a store in a file is not there, or is empty, and its sealing key or its copy is: a new store
+ * in its place would hide that it is gone.
  */
 export function mustNotBeLost(address: string, folder: string | undefined): void {
-  if (isPostgresUrl(address) || address === IN_MEMORY || folder === undefined || existsSync(address)) return
-  if (!existsSync(join(folder, 'seal.key'))) return
-  const message = `there is no store ${address}, but ${folder} has the sealing key of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
+  if (folder === undefined || !isWithoutStore(address)) return
+  const what = isFile(join(folder, 'seal.key'))
+    ? 'the sealing key'
+    : isFile(join(folder, COPY_FILE))
+      ? 'a copy'
+      : undefined
+  if (what === undefined) return
+  const found = existsSync(address) ? `the store ${address} is empty` : `there is no store ${address}`
+  const message = `${found}, but ${folder} has ${what} of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
   throw new CodedError(optionErrors.STORE_ABSENT, message)
+}
+
+/** A container makes a folder where a file is to be mounted that is not there. */
+function isFile(path: string): boolean {
+  return existsSync(path) && statSync(path).isFile()
+}
+
+/** Name of the copy of the configuration in the data folder. */
+export const COPY_FILE = 'configuration.copy'
+
+/** Bytes of the smallest SQLite file, one page (https://www.sqlite.org/fileformat.html, 1.3.2). */
+const SMALLEST_STORE = 512
+
+/** Is there nothing where a store in a file should be, or an empty file? A store is made as a whole, and is never empty. */
+export function isWithoutStore(address: string): boolean {
+  if (isPostgresUrl(address) || address === IN_MEMORY) return false
+  if (!existsSync(address)) return true
+  const there = statSync(address)
+  return there.isFile() && there.size < SMALLEST_STORE
 }
 
 /** May other processes have the same store open? */

@@ -65,6 +65,10 @@ export const copyErrors = defineErrors({
     text: 'The file is no whole copy of a configuration in the form of this version.',
     help: 'Delete the file; the process writes a new one as soon as it reaches the store.'
   },
+  COPY_KEPT: {
+    text: 'The copy is newer than the store, or of another store, and is not replaced.',
+    help: 'Put the store of the copy back; or move the copy away, when the store is the right one.'
+  },
   COPY_OVERTAKEN: {
     text: 'The configuration changed faster than it could be copied.',
     help: 'Nothing: the copy is tried again, and the one before it stays.'
@@ -73,8 +77,8 @@ export const copyErrors = defineErrors({
 
 export type StoreErrorCode = keyof typeof storeErrors
 
-/** What keeps a store from being used: it does not answer, takes no writes, has no room, or its disk fails. */
-export type StoreTrouble = 'unreachable' | 'read_only' | 'full' | 'failing'
+/** What keeps a store from being used: it does not answer, takes no writes, has no room, its disk fails, or its file is damaged or gone. */
+export type StoreTrouble = 'unreachable' | 'read_only' | 'full' | 'failing' | 'damaged' | 'gone'
 
 export interface StoreErrorOptions extends ErrorOptions {
   readonly trouble?: StoreTrouble | undefined

@@ -24,6 +24,8 @@ export interface StoreFacts {
   readonly serverTime?: number
   /** Who has a SQLite file open, in words; absent: it is free. */
   readonly holder?: string
+  /** Id of the account; absent: it has none yet. */
+  readonly account?: string
   readonly certificates: readonly { readonly id: string; readonly notAfter: string }[]
 }
 
@@ -98,6 +100,7 @@ interface Meta {
   readonly revision: number
   readonly schema_version: number
   readonly seal_key?: string | null
+  readonly account_id?: string | null
 }
 
 async function factsOf(name: string, rows: Rows, there: boolean): Promise<StoreFacts> {
@@ -122,6 +125,7 @@ async function factsOf(name: string, rows: Rows, there: boolean): Promise<StoreF
     // An earlier version did not write it down.
     sealKey: meta.seal_key ?? (sealed[0] === undefined ? null : (keyIdOf(new Uint8Array(sealed[0].sealed)) ?? null)),
     secrets: sealed.length > 0,
+    ...(typeof meta.account_id === 'string' ? { account: meta.account_id } : {}),
     ...(last === undefined ? {} : { committedAt: Number(last.at) }),
     certificates
   }

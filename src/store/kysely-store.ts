@@ -373,9 +373,9 @@ export class KyselyStore extends Queries implements Store {
   }
 }
 
-/** Did the database itself refuse the commit? */
+/** Was the commit refused by the database itself, or never given to it? */
 function isAnswered(error: unknown): boolean {
-  return error instanceof StoreError && (error.trouble === 'full' || error.trouble === 'read_only')
+  return error instanceof StoreError && ['full', 'read_only', 'gone'].includes(error.trouble ?? '')
 }
 
 function otherKey(name: string, key: string | null): StoreError {

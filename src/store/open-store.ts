@@ -1,13 +1,19 @@
+import { link, rm } from 'node:fs/promises'
 import type { LookupFunction } from 'node:net'
+import { dirname } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { Backoff, Coalescer, FirstFailure } from '../lib/concurrency.js'
+import { codeOf } from '../lib/errors.js'
+import { makeFolder, partialFor, syncFolder, writtenFile } from '../lib/files.js'
 import { isPostgresUrl } from '../lib/host.js'
+import { StoreError } from './errors.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
 import { migrate } from './migrations.js'
 import type { PostgresDriver } from './postgres.js'
 import { Queries } from './queries.js'
 import { openSqlite, SqliteHere, sqliteDatabase } from './sqlite.js'
+import { errorOf, failureOf } from './sqlite-file.js'
 import { IN_MEMORY } from './sqlite-protocol.js'
 import { type Place, type Store, type StoreLog, samePlace } from './store.js'
 import { StoreHealth } from './store-health.js'
@@ -147,11 +153,40 @@ export async function openStore(address: string, options: StoreOptions): Promise
   if (isPostgresUrl(address)) return await openPostgres(address, options)
   const { log, clock, health = new StoreHealth(options.clock) } = options
   const inMemory = address === IN_MEMORY
+  if (!inMemory) await makeSqlite(address, log)
   const database = inMemory
     ? sqliteDatabase(address, SqliteHere.open(address))
     : await openSqlite(address, (error) => health.failed(error))
   await prepare(database, log)
   return new KyselyStore(database, { log, clock, health, onCommit: () => undefined, onClose: () => Promise.resolve() })
+}
+
+/**
+ * Makes a new store as a whole where there is none: a file without tables is then one that was emptied, and not one whose first start was
+ * cut off. Of two processes that make it, one wins. Fails with a `StoreError`.
+ */
+async function makeSqlite(path: string, log: StoreLog): Promise<void> {
+  let partial = path
+  try {
+    makeFolder(dirname(path))
+    const place = writtenFile(path)
+    if (place.kind !== 'absent') return
+    partial = partialFor(place.path)
+    const database = sqliteDatabase(path, SqliteHere.open(IN_MEMORY))
+    await prepare(database, log)
+    await database.copy(partial)
+    await database.close()
+    await link(partial, place.path).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error
+    })
+    await syncFolder(dirname(place.path))
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw errorOf(path, failureOf(error))
+    const { code, message, trouble } = error
+    throw new StoreError(code, message.replaceAll(partial, path), { cause: error, trouble })
+  } finally {
+    if (partial !== path) await rm(partial, { force: true })
+  }
 }
 
 async function openPostgres(url: string, options: StoreOptions): Promise<Store> {

@@ -95,8 +95,23 @@ function holderOf(lock: SqliteDatabase): string {
   return 'another process'
 }
 
+/** Throws a StoreError `STORE_FAILED` for a database of another program, and for a file that ends within its last page. */
+function mustBeStore({ database }: Connection, path: string): void {
+  const tables = database.prepare(`select name from sqlite_master where type = 'table'`).all([])
+  const named = tables as { readonly name: string }[]
+  if (named.length > 0 && !named.some(({ name }) => name === 'meta'))
+    throw new StoreError('STORE_FAILED', `${path} is a database of another program; name another place for the store`)
+  // While there is a journal, the pages may be in that. SQLite itself sees whole pages that are missing.
+  if ((statSync(`${realFile(path)}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) return
+  const number = (name: string) => Number(Object.values((database.pragma(name) as [object])[0])[0])
+  if (statSync(path).size < number('page_count') * number('page_size'))
+    throw errorOf(path, { code: 'SQLITE_CORRUPT', message: 'cut off' })
+}
+
 const NOTHING: SqliteResult = { rows: [], changes: null }
 const KEPT_STATEMENTS = 200
+/** Bytes of the smallest database, one page. */
+const SMALLEST = 512
 /** How long a tool that copies the file may hold it before a statement fails. */
 const BUSY_MILLISECONDS = 2000
 
@@ -108,12 +123,19 @@ export class SqliteFile {
   readonly #lock: SqliteLock | undefined
   readonly #writer: Connection
   readonly #reader: Connection
+  /** The file as it was opened; undefined: in memory. */
+  readonly #file: OpenFile | undefined
   #inTransaction = false
 
-  private constructor(writer: Connection, reader: Connection, lock?: SqliteLock) {
+  private constructor(
+    writer: Connection,
+    reader: Connection,
+    opened?: { readonly lock: SqliteLock; readonly file: OpenFile }
+  ) {
     this.#writer = writer
     this.#reader = reader
-    this.#lock = lock
+    this.#lock = opened?.lock
+    this.#file = opened?.file
   }
 
   /** Creates the file and its folder where they are missing, readable by this user alone. */
@@ -126,9 +148,15 @@ export class SqliteFile {
     // The lock follows the file, which has to be there. One that is there is not touched: closing it here would end the
     // locks that SQLite holds on it in this process (fcntl).
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
+    const there = statSync(path)
+    if (!there.isFile()) throw new StoreError('STORE_FAILED', `${path} is no plain file; name a file for the store`)
+    // SQLite takes what is shorter than its head for an empty database.
+    if (there.size > 0 && there.size < SMALLEST) throw errorOf(path, { code: 'SQLITE_NOTADB', message: 'cut off' })
     const lock = lockSqlite(path)
     try {
-      return new SqliteFile(new Connection(path), new Connection(path), lock)
+      const writer = new Connection(path)
+      mustBeStore(writer, path)
+      return new SqliteFile(writer, new Connection(path), { lock, file: openFile(path) })
     } catch (error) {
       lock.release()
       throw error
@@ -140,11 +168,13 @@ export class SqliteFile {
       case 'query':
         return this.#query(command.channel, command.sql, command.parameters)
       case 'begin':
+        this.#mustBeThere()
         this.#writer.database.exec('begin immediate')
         this.#inTransaction = true
         return NOTHING
       case 'commit':
         this.#mustStand()
+        this.#mustBeThere()
         this.#writer.database.exec('commit')
         this.#inTransaction = false
         return NOTHING
@@ -164,8 +194,12 @@ export class SqliteFile {
   }
 
   #query(channel: Channel, sql: string, parameters: readonly unknown[]): SqliteResult {
-    if (channel === 'reader') return this.#reader.query(sql, parameters)
+    if (channel === 'reader') {
+      this.#mustBeThere()
+      return this.#reader.query(sql, parameters)
+    }
     this.#mustStand()
+    if (!this.#inTransaction) this.#mustBeThere()
     return this.#writer.query(sql, parameters)
   }
 
@@ -175,12 +209,40 @@ export class SqliteFile {
       throw new StoreError('STORE_UNAVAILABLE', 'the transaction was undone by the database')
   }
 
+  /** What is written into a file that has no name any more, or another file in its place, is lost with the process. */
+  #mustBeThere(): void {
+    if (this.#file === undefined) return
+    const { path, dev, ino, whole } = this.#file
+    const there = statSync(path, { throwIfNoEntry: false })
+    const isSame = there?.ino === ino && there.dev === dev
+    if (isSame && (!whole || there.size >= SMALLEST)) return
+    const what = there === undefined ? 'was deleted' : isSame ? 'was emptied' : 'was replaced'
+    const message = `${path} ${what} while the process had it open; put it back and start the process again`
+    throw Object.assign(new Error(message), { code: GONE })
+  }
+
   #close(): void {
     this.#reader.database.close()
     if (this.#writer !== this.#reader) this.#writer.database.close()
     this.#lock?.release()
   }
 }
+
+interface OpenFile {
+  readonly path: string
+  readonly dev: number
+  readonly ino: number
+  /** It held a database. */
+  readonly whole: boolean
+}
+
+function openFile(path: string): OpenFile {
+  const { dev, ino, size } = statSync(path)
+  return { path, dev, ino, whole: size >= SMALLEST }
+}
+
+/** Code of a file that is not the one any more that was opened. */
+const GONE = 'GONE'
 
 class Connection {
   readonly database: SqliteDatabase
@@ -216,7 +278,8 @@ const PASSING = /^(SQLITE_(FULL|BUSY|LOCKED|READONLY|IOERR|CANTOPEN)|E[A-Z]+$)/
 const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
   [/^(SQLITE_FULL|ENOSPC|EDQUOT)$/, 'full'],
   [/^(SQLITE_READONLY|EROFS|EACCES|EPERM)/, 'read_only'],
-  [/^(SQLITE_(IOERR|CANTOPEN)|E(IO|FBIG)$)/, 'failing']
+  [/^(SQLITE_(IOERR|CANTOPEN)|E(IO|FBIG)$)/, 'failing'],
+  [/^SQLITE_(CORRUPT|NOTADB)/, 'damaged']
 ]
 const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE', 'STORE_FAILED']
 
@@ -229,6 +292,7 @@ export function failureOf(error: unknown): SqliteFailure {
 export function errorOf(name: string, { code, message }: SqliteFailure): StoreError {
   const ours = OURS.find((known) => known === code)
   if (ours !== undefined) return new StoreError(ours, message)
+  if (code === GONE) return new StoreError('STORE_UNAVAILABLE', message, { trouble: 'gone' })
   const why = systemReason(code) ?? `${message} (${code})`
   return new StoreError(PASSING.test(code) ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${why}`, {
     trouble: TROUBLES.find(([pattern]) => pattern.test(code))?.[1]

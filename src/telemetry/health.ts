@@ -11,7 +11,7 @@ export interface DescriptorUse {
 /** What the reasons are derived from. Each is asked every second and at each question for the health: none may take long. */
 export interface HealthSources {
   /** What keeps the store from being used; undefined: nothing. */
-  storeTrouble(): 'unreachable' | 'read_only' | 'full' | 'failing' | undefined
+  storeTrouble(): 'unreachable' | 'read_only' | 'full' | 'failing' | 'damaged' | 'gone' | undefined
   /** Does the process serve its own copy of the configuration, because the store was out of reach when it started? */
   servesCopy(): boolean
   /** How many revisions of the store are late here. */
@@ -59,8 +59,9 @@ const LIST = [
   },
   {
     name: 'store_failing',
-    means: 'the disk of the store fails: writes are refused',
-    holds: (of) => of.storeTrouble() === 'failing'
+    means:
+      'the disk of the store fails, or its file is damaged, deleted or replaced: reads and writes of the API are refused',
+    holds: (of) => ['failing', 'damaged', 'gone'].includes(of.storeTrouble() ?? '')
   },
   {
     name: 'serving_copy',

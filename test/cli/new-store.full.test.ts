@@ -1,6 +1,8 @@
-import { readdir, rm } from 'node:fs/promises'
+import { readdir, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { mustNotBeLost } from '../../src/options/catalogue.js'
+import { until } from '../helpers/until.js'
 import { LISTEN, started } from './keyed-process.js'
 import { sluice } from './transfer-stand.js'
 
@@ -14,4 +16,46 @@ t.test('no store is made in silence where one was', async (t) => {
   t.notOk((await readdir(data)).includes('sluice.db'))
   await (await started(t, cwd, ['--new-store'])).stop()
   await (await started(t, cwd)).stop()
+})
+
+t.test(
+  'a store that was emptied is refused like one that is not there, and its copy stays',
+  { timeout: 90_000 },
+  async (t) => {
+    const cwd = t.testdir()
+    const data = join(cwd, 'data')
+    const copies = async () => (await readdir(data)).filter((name) => name.startsWith('configuration.copy')).sort()
+    const first = await started(t, cwd)
+    await until(async () => (await copies()).includes('configuration.copy'))
+    await first.stop()
+    for (const end of ['-wal', '-shm']) await rm(join(data, `sluice.db${end}`), { force: true })
+    await truncate(join(data, 'sluice.db'))
+    const empty = { code: 1, err: /the store .*sluice\.db is empty, but .* sealing key.*restore.*--new-store/ }
+    t.match(await sluice(t, cwd, ['start', ...LISTEN]), empty)
+    t.same(await copies(), ['configuration.copy'])
+    await (await started(t, cwd, ['--new-store'])).stop()
+    t.ok((await copies()).includes('configuration.copy.1'), 'what is made on purpose sets the copy aside')
+  }
+)
+
+t.test('a store is gone where its key or its copy shows that there was one', (t) => {
+  const files = { 'seal.key': 'key', 'configuration.copy': 'copy' }
+  for (const store of [undefined, '', 'x'.repeat(511)]) {
+    for (const name of ['seal.key', 'configuration.copy'] as const) {
+      const folder = t.testdir({ [name]: files[name], ...(store === undefined ? {} : { 'sluice.db': store }) })
+      t.throws(
+        () => mustNotBeLost(join(folder, 'sluice.db'), folder),
+        { code: 'STORE_ABSENT' },
+        `${name} ${store?.length}`
+      )
+    }
+    const fresh = t.testdir(store === undefined ? {} : { 'sluice.db': store })
+    t.doesNotThrow(() => mustNotBeLost(join(fresh, 'sluice.db'), fresh), 'nothing shows it')
+  }
+  const folder = t.testdir({ ...files, 'sluice.db': 'x'.repeat(512) })
+  t.doesNotThrow(() => mustNotBeLost(join(folder, 'sluice.db'), folder), 'SQLite says what is wrong with it')
+  const mounted = t.testdir({ 'seal.key': {} })
+  t.doesNotThrow(() => mustNotBeLost(join(mounted, 'sluice.db'), mounted), 'a folder is no key')
+  for (const address of [':memory:', 'postgres://user@host/name']) t.doesNotThrow(() => mustNotBeLost(address, folder))
+  t.end()
 })

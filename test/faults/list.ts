@@ -13,12 +13,14 @@ import { largeImport } from './import.js'
 import { fullDiskBelowLog, unreadLog } from './log-output.js'
 import { wrongSealKey } from './seal-key.js'
 import { stopWithHangingDatabase, successor } from './stop.js'
+import { goneStoreFile } from './store-file.js'
 
 /** What `npm run faults` does, in this order. */
 export const faults: readonly Fault[] = [
   fullDiskBelowLog,
   unreadLog,
   fullDiskBelowStore,
+  goneStoreFile,
   stoppedDatabase,
   pausedDatabase,
   blackHole,

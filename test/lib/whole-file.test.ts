@@ -41,6 +41,7 @@ t.test('a private file that others may read is not read', async (t) => {
   t.equal(String(await readPrivateFile(path)), 'content')
   await chmod(path, 0o640)
   t.equal(await readPrivateFile(path), 'exposed')
+  await t.rejects(readPrivateFile(folder), { code: 'EISDIR' }, 'a folder is no file that others may read')
 })
 
 t.test('links are followed, also to a file that is not there yet', async (t) => {

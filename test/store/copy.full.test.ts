@@ -7,8 +7,8 @@ import { systemClock } from '../../src/lib/clock.js'
 import { codeOf } from '../../src/lib/errors.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { openCopy } from '../../src/store/copy/copied-store.js'
-import { type CopyPlace, readCopy } from '../../src/store/copy/copy-file.js'
-import { CopyKeeper } from '../../src/store/copy/copy-keeper.js'
+import { type CopyPlace, copiesOf, readCopy, setCopyAside } from '../../src/store/copy/copy-file.js'
+import { CopyKeeper, clearCopies } from '../../src/store/copy/copy-keeper.js'
 import { openStore } from '../../src/store/open-store.js'
 import type { WholeRecord } from '../../src/store/records.js'
 import type { Place, Store } from '../../src/store/store.js'
@@ -159,6 +159,53 @@ t.test('secrets and bodies stand in the copy sealed alone', async (t) => {
   await write((tx) => tx.insert({ kind: 'edge', id: 'r', body: { text: 'a-text-to-look-for' } }))
   await until(async () => (await revisionOf(at)) === revision())
   t.notOk((await readFile(at.path)).includes('a-text-to-look-for'))
+})
+
+t.test('a copy is replaced by what has come of it alone, and the three last are kept', async (t) => {
+  const { at, write, revision } = await kept(t)
+  for (let n = 1; n <= 4; n++) {
+    await write(async (tx) => await tx.insert({ kind: 'edge', id: `e${n}`, body: marker(n) }))
+    await until(async () => (await revisionOf(at)) === revision())
+  }
+  const paths = copiesOf(at.path)
+  const revisions = await Promise.all(paths.map((path) => revisionOf({ ...at, path })))
+  t.same(revisions, [4, 3, 2])
+  t.same(
+    readdirSync(dirname(at.path)).filter((name) => name.startsWith('a.copy')),
+    ['a.copy', 'a.copy.1', 'a.copy.2']
+  )
+  const before = await Promise.all(paths.map((path) => readFile(path)))
+
+  const others = {
+    'an empty one': { revisions: 0, account: 'ac_1', reason: 'is at revision 0, before the copy' },
+    'an older one': { revisions: 3, account: 'ac_1', reason: 'is at revision 3, before the copy' },
+    'one of another account': { revisions: 9, account: 'ac_2', reason: 'another one than that of the copy' },
+    'one with another past': { revisions: 9, account: 'ac_1', reason: 'revision 4 of the store is another one' }
+  }
+  for (const [what, { revisions: count, account, reason }] of Object.entries(others)) {
+    const log = new Lines()
+    const store = await openStore(':memory:', { log, clock, onRevision: () => undefined })
+    let applied: Place = { revision: 0, mark: undefined }
+    for (let n = 0; n < count; n++) {
+      const mark = operation()
+      const committed = await store.transact(
+        mark,
+        async (tx) => await tx.insert({ kind: 'edge', id: `x${n}`, body: {} })
+      )
+      applied = { revision: committed.revision, mark }
+    }
+    const keeper = new CopyKeeper({ at, store, account: () => account, applied: () => applied, clock, log })
+    keeper.soon()
+    await until(() => log.texts.some((text) => text.includes('stays as it is')))
+    t.match(log.texts.at(-1), new RegExp(`"copied":4,"reason":".*${reason}`), what)
+    await keeper.stop()
+    await store.close()
+    t.same(await Promise.all(paths.map((path) => readFile(path))), before, what)
+  }
+
+  await t.resolves(clearCopies(join(dirname(at.path), 'not', 'yet', 'a.copy'), false), 'there is nothing to clear')
+  await setCopyAside(at.path)
+  t.same(await Promise.all(paths.map((path) => revisionOf({ ...at, path }))), [undefined, 4, 3])
 })
 
 t.test('a write waits for no copy, and many share one', async (t) => {

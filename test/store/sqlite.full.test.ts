@@ -1,4 +1,4 @@
-import { link, mkdir, stat, symlink, unlink, writeFile } from 'node:fs/promises'
+import { link, mkdir, open, readFile, rename, stat, symlink, truncate, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { sql } from 'kysely'
 import Libsql from 'libsql'
@@ -19,6 +19,81 @@ const fileHere = async (t: Test) => {
   t.teardown(() => database.close())
   return database
 }
+
+t.test('a file that ends before its last page, and one of another program, are no stores', async (t) => {
+  const path = await place(t)
+  const { store } = await opened(t, path)
+  await put(store, 'edge', 'a')
+  await store.close()
+  const folded = new Libsql(path)
+  folded.pragma('wal_checkpoint(TRUNCATE)')
+  folded.pragma('journal_mode = DELETE')
+  folded.close()
+  const whole = await readFile(path)
+  t.ok(whole.length > 3 * 4096)
+  for (const size of [whole.length - 1, whole.length - 4096, 4096, 100]) {
+    await writeFile(path, whole.subarray(0, size))
+    await t.rejects(openSqlite(path), {
+      code: 'STORE_FAILED',
+      message: /the file is damaged.*sluice restore/
+    })
+    t.equal((await readFile(path)).length, size, 'it stays as it is')
+  }
+  for (const size of [1, 99]) {
+    await writeFile(path, whole.subarray(0, size))
+    await t.rejects(openSqlite(path), { code: 'STORE_FAILED' }, `${size}`)
+  }
+  await writeFile(path, 'x'.repeat(whole.length))
+  await t.rejects(openSqlite(path), { code: 'STORE_FAILED', message: /no SQLite database/ })
+  await writeFile(path, whole)
+  const again = await opened(t, path)
+  t.equal(await again.store.revision(), 1, 'a whole one is')
+
+  const foreign = join(dirname(path), 'other.db')
+  const other = new Libsql(foreign)
+  other.exec('create table customers (id integer)')
+  other.close()
+  await t.rejects(openSqlite(foreign), { code: 'STORE_FAILED', message: /a database of another program/ })
+})
+
+t.test('nothing is acknowledged into a file that was deleted, emptied or replaced', async (t) => {
+  const others: Record<string, (path: string) => Promise<void>> = {
+    deleted: (path) => unlink(path),
+    emptied: (path) => truncate(path),
+    replaced: async (path) => {
+      await writeFile(`${path}.new`, 'x')
+      await rename(`${path}.new`, path)
+    }
+  }
+  for (const [what, damage] of Object.entries(others)) {
+    const path = await place(t)
+    await (await opened(t, path)).store.close()
+    const { store } = await opened(t, path)
+    await put(store, 'edge', 'a')
+    const gone = { code: 'STORE_UNAVAILABLE', trouble: 'gone', message: new RegExp(`sluice\\.db was ${what} while`) }
+    // Between the beginning of a transaction and its end: what counts is the file at the commit.
+    await t.rejects(
+      store.transact(operation(), async (tx) => {
+        await tx.insert({ kind: 'edge', id: 'b', body: {} })
+        await damage(path)
+      }),
+      gone
+    )
+    await t.rejects(put(store, 'edge', 'c'), gone)
+    await t.rejects(store.revision(), gone)
+  }
+})
+
+t.test('a file that is damaged while it is open is known as that', async (t) => {
+  const path = await place(t)
+  await (await opened(t, path)).store.close()
+  const { store } = await opened(t, path)
+  const file = await open(path, 'r+')
+  await file.write(Buffer.alloc(200_000, 'x'), 0, 200_000, 0)
+  await file.close()
+  const damaged = { code: 'STORE_FAILED', message: /the file is damaged/ }
+  await t.rejects(store.wholeRecords({ after: undefined, limit: 10 }), Object.assign(damaged, { trouble: 'damaged' }))
+})
 
 t.test('a file in the store thread', async (t) => {
   const path = await place(t)

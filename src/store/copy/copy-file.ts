@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
-import { CodedError } from '../../lib/errors.js'
-import { replaceFile } from '../../lib/files.js'
+import { existsSync } from 'node:fs'
+import { copyFile, type FileHandle, open, rename, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { CodedError, codeOf } from '../../lib/errors.js'
+import { makeFolder, replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
 import { Slices } from '../../lib/slices.js'
@@ -21,6 +23,7 @@ const LENGTH_BYTES = 4
 /** UTF-16 units after which a block ends, so that to make or to read one holds up no loop. */
 const BLOCK = 256 * 1024
 const KEYS_PER_BLOCK = 1_000
+const OWNER_ONLY = 0o600
 
 /** What a copy is a copy of, and where it lies. */
 export interface CopyPlace {
@@ -49,9 +52,52 @@ export type CopyPart =
 
 type Writable = Omit<WholeRecord, 'sealed'> & { readonly sealed: string | null }
 
-/** Puts a copy in the place of the one before, as a whole. Fails with the system's error, or as `parts` do. */
+/** Copies that are kept: the last one and those before it. */
+const KEPT = 3
+
+/** The names of the copies that are kept, the last one first. */
+export function copiesOf(path: string): string[] {
+  return [path, ...Array.from({ length: KEPT - 1 }, (_, before) => `${path}.${before + 1}`)]
+}
+
+/**
+ * Puts a copy in the place of the one before, as a whole; that one and its predecessor are kept as `.1` and `.2`. Fails with the system's
+ * error, or as `parts` do.
+ */
 export async function writeCopy(at: CopyPlace, parts: AsyncIterable<CopyPart>): Promise<void> {
-  await replaceFile(at.path, blocks(at, parts))
+  makeFolder(dirname(at.path))
+  await replaceFile(at.path, blocks(at, parts), OWNER_ONLY, keepCopies)
+}
+
+/** Gives each copy the name of the one before it; the last one keeps its own name as well, until another takes it. */
+async function keepCopies(path: string): Promise<void> {
+  if (!existsSync(path)) return
+  const [last = path, first = path, ...others] = copiesOf(path)
+  const names = [first, ...others]
+  for (let n = names.length - 1; n > 0; n--)
+    await rename(names[n - 1] as string, names[n] as string).catch(unlessAbsent)
+  await copyFile(last, first).catch(unlessAbsent)
+}
+
+/** Puts the copy among those before it: none is then there to start from. For who replaces the store on purpose. Fails with the system's error. */
+export async function setCopyAside(path: string): Promise<void> {
+  if (!existsSync(path)) return
+  await keepCopies(path)
+  await unlink(path)
+}
+
+function unlessAbsent(error: unknown): void {
+  if (codeOf(error) !== 'ENOENT') throw error
+}
+
+/** What the copy that is there says of itself; undefined: there is none, or it is of no use. */
+export async function endOfCopy(at: CopyPlace): Promise<CopyEnd | undefined> {
+  try {
+    for await (const part of readCopy(at)) if ('end' in part) return part.end
+  } catch {
+    // A start says what is wrong with it.
+  }
+  return undefined
 }
 
 /**

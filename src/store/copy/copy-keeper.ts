@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { readdir, unlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -6,7 +7,7 @@ import { CodedError, codeOf } from '../../lib/errors.js'
 import { copyErrors } from '../errors.js'
 import { keyText, pieces } from '../queries.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store.js'
-import { type CopyPart, type CopyPlace, writeCopy } from './copy-file.js'
+import { type CopyEnd, type CopyPart, type CopyPlace, copiesOf, endOfCopy, writeCopy } from './copy-file.js'
 
 /** Records that are read at once: few enough to hold up no loop. */
 const PAGE = 100
@@ -39,6 +40,8 @@ export interface CopyKeeperParts {
 export class CopyKeeper {
   readonly #parts: CopyKeeperParts
   #copied: Place | undefined
+  /** What the copy that is there says of itself; undefined: it is not read yet. */
+  #last: { readonly end: CopyEnd | undefined } | undefined
   #timer: NodeJS.Timeout | undefined
   #copying: Promise<void> | undefined
   #again = false
@@ -90,14 +93,16 @@ export class CopyKeeper {
     if (this.#copied !== undefined && samePlace(this.#copied, applied())) return 0
     const begun = clock.monotonic()
     try {
-      let copied: Place | undefined
+      this.#last ??= { end: await endOfCopy(at) }
+      let copied: CopyEnd | undefined
       await writeCopy(
         at,
-        this.#configuration((place) => {
-          copied = place
+        this.#configuration(this.#last.end, (end) => {
+          copied = end
         })
       )
-      this.#copied = copied
+      this.#copied = copied?.place
+      this.#last = { end: copied }
       if (this.#failing) log.info({ path: at.path }, 'the copy of the configuration can be written again')
       this.#failing = false
       return Math.min(LONGEST_PAUSE, PAUSES * (clock.monotonic() - begun))
@@ -105,9 +110,14 @@ export class CopyKeeper {
       this.#again = true
       if (this.#stopped || codeOf(error) === OVERTAKEN.code) return RETRY
       if (!this.#failing) {
-        log.warn({ err: error, path: at.path }, 'the configuration cannot be copied; the copy before it stays')
+        const { place } = this.#last?.end ?? {}
+        const about = { path: at.path, copied: place?.revision }
+        if (codeOf(error) === FOREIGN.code) log.warn({ ...about, reason: (error as Error).message }, KEPT_COPY)
+        else log.warn({ err: error, path: at.path }, 'the configuration cannot be copied; the copy before it stays')
       }
       this.#failing = true
+      // The file may be moved away meanwhile.
+      this.#last = undefined
       return RETRY
     }
   }
@@ -116,9 +126,10 @@ export class CopyKeeper {
    * All records as of one place. They are read page by page while others are written; so what has changed meanwhile is read
    * again, until nothing has and this process serves exactly that.
    */
-  async *#configuration(ended: (place: Place) => void): AsyncGenerator<CopyPart> {
+  async *#configuration(last: CopyEnd | undefined, ended: (end: CopyEnd) => void): AsyncGenerator<CopyPart> {
     const { store, applied, account } = this.#parts
     let place = await store.placeOf(await store.revision())
+    if (last !== undefined) await this.#mustFollow(last, place)
     let after: { readonly kind: string; readonly id: string } | undefined
     do {
       const records = await store.wholeRecords({ after, limit: PAGE })
@@ -145,8 +156,18 @@ export class CopyKeeper {
     }
     const [entry] = await store.history({ limit: 1, before: place.revision + 1 })
     const { at = 0, detail = null } = entry?.revision === place.revision ? entry : {}
-    yield { end: { place, at, detail, account: account() } }
-    ended(place)
+    const end = { place, at, detail, account: account() }
+    yield { end }
+    ended(end)
+  }
+
+  /** A copy is replaced by what has come of it alone: a store that was emptied, exchanged or put back leaves the good one. */
+  async #mustFollow({ place: copied, account }: CopyEnd, { revision }: Place): Promise<void> {
+    if (account !== this.#parts.account()) throw foreign('the store is another one than that of the copy')
+    if (revision < copied.revision) throw foreign(`the store is at revision ${revision}, before the copy`)
+    const { mark } = await this.#parts.store.placeOf(copied.revision)
+    if (mark !== undefined && copied.mark !== undefined && mark !== copied.mark)
+      throw foreign(`revision ${copied.revision} of the store is another one than that of the copy`)
   }
 
   #mustGoOn(): void {
@@ -154,13 +175,15 @@ export class CopyKeeper {
   }
 }
 
-/** Takes copies away that a crash has left half written and, unless it is `wanted`, the copy itself. Fails with the system's error. */
+/** Takes copies away that a crash has left half written and, unless they are `wanted`, the copies themselves. Fails with the system's error. */
 export async function clearCopies(path: string, wanted: boolean): Promise<void> {
   const folder = dirname(path)
   const name = basename(path)
+  // A first start on PostgreSQL has no data folder yet.
+  if (!existsSync(folder)) return
   for (const found of await readdir(folder)) {
     const half = found.startsWith(`${name}.`) && HALF.test(found.slice(name.length + 1))
-    if (half || (found === name && !wanted)) await unlink(join(folder, found))
+    if (half || (!wanted && copiesOf(name).includes(found))) await unlink(join(folder, found))
   }
 }
 
@@ -168,6 +191,14 @@ export async function clearCopies(path: string, wanted: boolean): Promise<void> 
 const HALF = /^[0-9a-f]{12}$/
 
 const OVERTAKEN = copyErrors.COPY_OVERTAKEN
+
+const FOREIGN = copyErrors.COPY_KEPT
+const KEPT_COPY =
+  'the copy of the configuration is newer than the store, or of another one: it stays as it is; put that store back, or move the file away'
+
+function foreign(message: string): CodedError {
+  return new CodedError(FOREIGN, message)
+}
 
 function overtaken(): CodedError {
   return new CodedError(OVERTAKEN, 'the configuration changed faster than it could be copied')
