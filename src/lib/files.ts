@@ -92,7 +92,7 @@ export function keepOwner(path: string, { owner }: WrittenFile): void {
 }
 
 /**
- * Opens a file for lines that are added to it, and makes it with `mode` when it is missing. A pipe without a reader holds up nobody: it
+ * Opens a file for lines that are added to it, and makes it with `mode` when it is missing. A pipe without a reader does not block: it
  * takes lines until it is full. Throws the system's error.
  */
 export function openToAppend(path: string, mode: number): number {

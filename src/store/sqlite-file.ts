@@ -242,7 +242,7 @@ function openFile(path: string): OpenFile {
 }
 
 /** Code of a file that is not the one any more that was opened. */
-const GONE = 'GONE'
+const GONE = 'gone'
 
 class Connection {
   readonly database: SqliteDatabase
