@@ -85,6 +85,13 @@ function endOnFailure(error: NodeJS.ErrnoException): void {
   process.exit(ExitCode.failure)
 }
 
+const IGNORED = () => undefined
+
+/** Lets a command go on when standard error cannot be written: there is no other place to say it. Calling it again does nothing. */
+export function goOnWithoutErrors(output: NodeJS.WritableStream): void {
+  if (!output.listeners('error').includes(IGNORED)) output.on('error', IGNORED)
+}
+
 /** Keeps a terminal from obeying what a command prints of documents, clients and servers; another output gets all as it is. */
 export function guardTerminal(output: NodeJS.WriteStream): void {
   if (!output.isTTY) return

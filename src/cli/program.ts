@@ -15,7 +15,7 @@ import {
 import { logCommand, replayCommand } from './exchange-commands.js'
 import { failureText } from './failure.js'
 import { limitsCommand } from './limit-commands.js'
-import { ExitCode, endWithOutput, guardTerminal } from './process.js'
+import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
 import { shadowCommand } from './shadow-command.js'
 import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
@@ -104,6 +104,7 @@ Every option of "start" is described in config/sluice.yaml; "sluice schema" prin
 export async function runProgram(words: readonly string[]): Promise<number> {
   const program = createProgram()
   for (const output of [process.stdout, process.stderr]) guardTerminal(output)
+  goOnWithoutErrors(process.stderr)
   try {
     await program.parseAsync([...words], { from: 'user' })
     return Number(process.exitCode ?? ExitCode.ok)

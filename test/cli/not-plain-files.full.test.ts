@@ -2,6 +2,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync } from 'node:fs'
 import { readFile, stat, symlink } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
@@ -83,6 +84,21 @@ t.test('a command whose output is full ends with one line and a code', async (t)
   }
 })
 
+t.test('an agent whose output is full goes on', async (t) => {
+  const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const full = openSync('/dev/full', 'w')
+  const words = ['agent', '--server', `127.0.0.1:${port}`, '--https', 'x.test', '--forward', 'http://127.0.0.1:9']
+  const env = { PATH: process.env.PATH ?? '', SLUICE_TOKEN: 'x' }
+  const child = spawn(process.execPath, [MAIN, ...words], { cwd: t.testdir({}), env, stdio: ['ignore', full, full] })
+  t.teardown(() => child.kill('SIGKILL'))
+  const ended = once(child, 'exit').then(() => 'ended')
+  for (const attempt of ['first', 'second'])
+    t.not(await Promise.race([once(server, 'connection'), ended]), 'ended', `the ${attempt} attempt`)
+})
+
 t.test('what is written for a pipe or a device comes there, and it stays what it is', async (t) => {
   const cwd = t.testdir({})
   await emptyStore(t, join(cwd, 'data'))
@@ -109,12 +125,17 @@ t.test('recorded exchanges go into a pipe, also before it has a reader, and neve
   const path = pipeIn(t)
   const file = new ExchangeFile(path, 100, (reason) => t.fail(reason))
   for (let i = 0; i < 10; i++) file.write({ id: i, text: 'x'.repeat(50) })
-  const read = readerOf(t, path)
+  const cat = spawn('cat', [path], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => cat.kill('SIGKILL'))
+  const read: Buffer[] = []
+  cat.stdout.on('data', (chunk: Buffer) => read.push(chunk))
+  // What a pipe holds goes when nobody has it open any more.
+  await once(cat.stdout, 'data')
   file.write({ id: 'last' })
+  const ended = once(cat, 'close')
   await file.close()
-  const lines = String(await read)
-    .trim()
-    .split('\n')
+  await ended
+  const lines = String(Buffer.concat(read)).trim().split('\n')
   t.equal(lines.length, 11)
   t.same(JSON.parse(lines.at(-1) ?? ''), { id: 'last' })
   t.ok((await stat(path)).isFIFO())
