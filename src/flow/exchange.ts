@@ -69,6 +69,12 @@ export type Framing =
   | { readonly kind: 'length'; readonly bytes: number }
   | { readonly kind: 'open' }
 
+/** Which trailers of a message may pass, besides those that no message may have. */
+export interface TrailerRules {
+  /** `name`: of a field, in any case. */
+  passes(name: string): boolean
+}
+
 /**
  * A body inside its engine. At most one of claim, buffer, discard; none of them: it passes on untouched, or is
  * discarded with its exchange.
@@ -96,6 +102,8 @@ export interface Body {
   watch(listener: (chunk: Uint8Array) => void): void
   /** It will not be read: drain to the transport's limit and keep the connection, or close it. */
   discard(): void
+  /** Holds for `trailers` from now on. */
+  trailerRules?: TrailerRules | undefined
   /** Trailers after a clean end, already filtered; undefined before. */
   readonly trailers: HeaderList | undefined
 }

@@ -22,6 +22,8 @@ export class HeaderFields {
   #byName: Map<string, string[]> | undefined
   /** Look-ups without the lower-case view. */
   #scans = 0
+  /** Names that were written or removed, in any case, with repetitions. */
+  #changed: string[] | undefined
 
   constructor(list: HeaderList) {
     this.#list = list as string[]
@@ -83,6 +85,7 @@ export class HeaderFields {
     }
     this.#list.push(name, value)
     this.#byName = undefined
+    this.#note(name)
   }
 
   /** Replaces every field of this name by one, at the end of the list. */
@@ -93,12 +96,25 @@ export class HeaderFields {
 
   /** Removes the fields of this name in every spelling; true when there was one. */
   deleteSpellings(name: string): boolean {
+    this.#note(name)
     const wanted = spellingOf(name)
     return this.#drop((one) => spellingOf(one) === wanted)
   }
 
+  /** Was a field of this name written here, or removed, be it that there was none? Every spelling of the name counts. */
+  wasChanged(name: string): boolean {
+    const wanted = spellingOf(name)
+    return this.#changed?.some((one) => spellingOf(one) === wanted) === true
+  }
+
+  #note(name: string): void {
+    if (this.#changed === undefined) this.#changed = [name]
+    else this.#changed.push(name)
+  }
+
   /** Removes every field of this name; true when there was one. */
   delete(name: string): boolean {
+    this.#note(name)
     const wanted = name.toLowerCase()
     return this.entry(wanted) !== undefined && this.#drop((one) => one.toLowerCase() === wanted)
   }

@@ -10,7 +10,7 @@ import type { AddressFilter } from '../runtime/address-filter.js'
 import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ClientAddress } from './client-address.js'
-import { cleanRequest, type HeaderKinds } from './header-sanitizing.js'
+import { cleanRequest, type HeaderKinds, HeadRules } from './header-sanitizing.js'
 import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
 
@@ -81,14 +81,17 @@ export class Admission {
     if (!named) headers.unshift('Host', authority)
     this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
     const flow = new Flow(connection, place.entry, origin.address, origin.port)
+    const fields = new HeaderFields(headers)
+    const { body } = exchange.request
+    if (body.framing.kind !== 'none') body.trailerRules = new HeadRules(this.#kinds, head.headers, fields)
     flow.request = {
       head,
       version: head.version,
       method: head.method,
       target,
       pathForm,
-      headers: new HeaderFields(headers),
-      body: exchange.request.body,
+      headers: fields,
+      body,
       receivedAt: this.#clock.wall()
     }
     if (results !== undefined) flow.results = new Map(results)

@@ -11,7 +11,7 @@ import type { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
 import { ignore } from '../transport/pipes.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
-import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
+import { cleanResponse, type HeaderKinds, HeadRules } from './header-sanitizing.js'
 import { discard, failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
@@ -289,8 +289,10 @@ class Forwarding {
     const response = this.#response(answer.head, answer.kind === 'switched')
     if (sticks.length > 0) this.#parts.upstreams.cookies.grant(this.#flow, sticks, response.headers)
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
-    const { body, reusedConnection } = answer
+    const { body, head, reusedConnection } = answer
     response.body = body
+    if (body.framing.kind !== 'none')
+      body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
     // A body of known length has no trailers (RFC 9112 6.3), and asking for them would cost it its length.
     if (body.framing.kind === 'open') response.trailers = () => body.trailers ?? []
     return { response, duration, reusedConnection }

@@ -1,54 +1,12 @@
-import type { HeaderList } from '../flow/headers.js'
+import type { TrailerRules } from '../flow/exchange.js'
+import { type FieldKind, FIELD_KIND as KIND, kindOf } from '../flow/field-kinds.js'
+import type { HeaderFields, HeaderList } from '../flow/headers.js'
 import { PeerNames } from '../lib/peer-names.js'
-
-/** What the proxy does with a header field, by its name. */
-const KIND = {
-  /** Passes as it came. */
-  pass: 0,
-  /** Of one hop, or written by the engine: never passes. */
-  hop: 1,
-  /** `Connection`: never passes, and names others that do not. */
-  connection: 2,
-  /** Says where a request came from: ours, except from a trusted peer. */
-  forwarded: 3,
-  /** Passes only as `trailers`. */
-  te: 4,
-  /** Passes only as `websocket` on an exchange that asks for it. */
-  upgrade: 5,
-  /** Passes, and no `Connection` list removes it. */
-  fixed: 6,
-  /** Written only by Sluice on answers. */
-  errorCode: 7
-} as const
-
-type HeaderKind = (typeof KIND)[keyof typeof KIND]
-
-/** RFC 9110 7.6.1 and what the engine frames anew; proxy credentials are for us, not for the upstream. */
-const BY_NAME: Readonly<Record<string, HeaderKind>> = {
-  connection: KIND.connection,
-  'keep-alive': KIND.hop,
-  'proxy-connection': KIND.hop,
-  'proxy-authenticate': KIND.hop,
-  'proxy-authentication-info': KIND.hop,
-  'proxy-authorization': KIND.hop,
-  proxy: KIND.hop,
-  'http2-settings': KIND.hop,
-  'transfer-encoding': KIND.hop,
-  expect: KIND.hop,
-  te: KIND.te,
-  upgrade: KIND.upgrade,
-  host: KIND.fixed,
-  'content-length': KIND.fixed,
-  forwarded: KIND.forwarded,
-  'x-real-ip': KIND.forwarded,
-  'x-request-id': KIND.forwarded,
-  'sluice-error-code': KIND.errorCode
-}
 
 /** Name as it stands on the wire → kind, remembered so that the usual names cost one lookup and no lower-casing. */
 export class HeaderKinds {
-  readonly #kinds = new PeerNames<HeaderKind>()
-  readonly #more: Readonly<Record<string, HeaderKind>>
+  readonly #kinds = new PeerNames<FieldKind>()
+  readonly #more: Readonly<Record<string, FieldKind>>
 
   /** `trusted`: lower-case names of further fields that are believed only from trusted peers. `never`: of those that never pass. */
   constructor({
@@ -61,30 +19,17 @@ export class HeaderKinds {
     ])
   }
 
-  of(name: string): HeaderKind {
+  of(name: string): FieldKind {
     const known = this.#kinds.get(name)
     if (known !== undefined) return known
     const lower = name.toLowerCase()
-    const kind = Object.hasOwn(this.#more, lower) ? (this.#more[lower] as HeaderKind) : classify(lower)
+    const kind = Object.hasOwn(this.#more, lower) ? (this.#more[lower] as FieldKind) : kindOf(lower)
     this.#kinds.remember(name, kind)
     return kind
   }
 }
 
-/**
- * An underscore counts as a hyphen: many upstreams read `X_Forwarded_For` as `X-Forwarded-For`. A name that only then
- * is one we write, remove or frame by is an alias, and does not pass.
- */
-function classify(name: string): HeaderKind {
-  const kind = named(name)
-  if (!name.includes('_')) return kind
-  return named(name.replaceAll('_', '-')) === KIND.pass ? kind : KIND.hop
-}
-
-function named(name: string): HeaderKind {
-  if (name.startsWith('x-forwarded-')) return KIND.forwarded
-  return Object.hasOwn(BY_NAME, name) ? (BY_NAME[name] as HeaderKind) : KIND.pass
-}
+const NO_OPTIONS: ReadonlySet<string> = new Set()
 
 /** Connection options that name no header field of their own. */
 const PLAIN_OPTIONS = new Set(['close', 'keep-alive', 'upgrade', 'te', 'keep-alive, upgrade', 'upgrade, keep-alive'])
@@ -102,6 +47,7 @@ export function cleanRequest(kinds: HeaderKinds, list: HeaderList, trusted: bool
     const value = list[i + 1] as string
     switch (kinds.of(name)) {
       case KIND.pass:
+      case KIND.head:
       case KIND.fixed:
         clean.push(name, value)
         break
@@ -131,6 +77,7 @@ export function cleanResponse(kinds: HeaderKinds, list: HeaderList, switched: bo
     const value = list[i + 1] as string
     switch (kinds.of(name)) {
       case KIND.pass:
+      case KIND.head:
       case KIND.fixed:
       case KIND.forwarded:
         clean.push(name, value)
@@ -159,10 +106,47 @@ function withoutNamed(kinds: HeaderKinds, list: string[], options: ReadonlySet<s
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string
-    if (options.has(name.toLowerCase()) && kinds.of(name) === KIND.pass) continue
+    if (options.has(name.toLowerCase()) && isOrdinary(kinds.of(name))) continue
     kept.push(name, list[i + 1] as string)
   }
   return kept
+}
+
+function isOrdinary(kind: FieldKind): boolean {
+  return kind === KIND.pass || kind === KIND.head
+}
+
+/**
+ * Holds the trailers of one message to what its head is held to: no field that a head carries alone, that its `Connection`
+ * lists, or that was written or removed in its head here. Does its work when there are trailers.
+ */
+export class HeadRules implements TrailerRules {
+  readonly #kinds: HeaderKinds
+  readonly #came: HeaderList
+  readonly #fields: HeaderFields
+  #options: ReadonlySet<string> | undefined
+
+  /** `came`: the head as it came; `fields`: what goes on of it. */
+  constructor(kinds: HeaderKinds, came: HeaderList, fields: HeaderFields) {
+    this.#kinds = kinds
+    this.#came = came
+    this.#fields = fields
+  }
+
+  passes(name: string): boolean {
+    this.#options ??= connectionOptions(this.#kinds, this.#came)
+    return (
+      this.#kinds.of(name) === KIND.pass && !this.#options.has(name.toLowerCase()) && !this.#fields.wasChanged(name)
+    )
+  }
+}
+
+function connectionOptions(kinds: HeaderKinds, list: HeaderList): ReadonlySet<string> {
+  let options: Set<string> | undefined
+  for (let i = 0; i < list.length; i += 2) {
+    if (kinds.of(list[i] as string) === KIND.connection) options = addOptions(options, list[i + 1] as string)
+  }
+  return options ?? NO_OPTIONS
 }
 
 function asksForTrailers(value: string): boolean {

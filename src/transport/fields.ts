@@ -1,3 +1,5 @@
+import type { TrailerRules } from '../flow/exchange.js'
+import { FIELD_KIND, kindOf } from '../flow/field-kinds.js'
 import type { HeaderList } from '../flow/headers.js'
 
 /** Lower-case names by length, so that most fields are recognised without changing their case. */
@@ -14,51 +16,17 @@ export function isEngineField(name: string): boolean {
   return candidates?.includes(name.toLowerCase()) === true
 }
 
-/** Trailer fields that would frame, route, authenticate or describe the forwarding (RFC 9110 6.5.1). */
-const FORBIDDEN_TRAILERS = new Set([
-  'authorization',
-  'cache-control',
-  'connection',
-  'content-encoding',
-  'content-length',
-  'content-range',
-  'content-type',
-  'cookie',
-  'expect',
-  'forwarded',
-  'host',
-  'keep-alive',
-  'max-forwards',
-  'pragma',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'range',
-  'set-cookie',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'via',
-  'www-authenticate',
-  'x-forwarded-for',
-  'x-forwarded-host',
-  'x-forwarded-port',
-  'x-forwarded-proto',
-  'x-real-ip'
-])
-
 /** True for a name that no trailer may have; `_` counts as `-`, as many servers read it. */
 export function forbiddenTrailer(name: string): boolean {
-  return FORBIDDEN_TRAILERS.has(name.toLowerCase().replaceAll('_', '-'))
+  return kindOf(name.toLowerCase()) !== FIELD_KIND.pass
 }
 
-/** The trailers that may pass. */
-export function allowedTrailers(list: HeaderList): HeaderList {
+/** The trailers that may pass, those that `rules` refuse left out. */
+export function allowedTrailers(list: HeaderList, rules?: TrailerRules): HeaderList {
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string
-    if (!forbiddenTrailer(name)) kept.push(name, list[i + 1] as string)
+    if (!forbiddenTrailer(name) && rules?.passes(name) !== false) kept.push(name, list[i + 1] as string)
   }
   return kept
 }

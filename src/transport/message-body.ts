@@ -1,6 +1,6 @@
 import type { OutgoingMessage } from 'node:http'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
-import type { Body, Failure, Framing } from '../flow/exchange.js'
+import type { Body, Failure, Framing, TrailerRules } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import { allowedTrailers, pairs } from './fields.js'
@@ -108,6 +108,7 @@ export class MessageBody implements Body {
   failure: Failure
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
   awaitsContinue = false
+  trailerRules: TrailerRules | undefined = undefined
 
   constructor(message: Readable, end: MessageEnd, framing: Framing, owner: BodyOwner, failure: Failure) {
     this.#message = message
@@ -140,7 +141,7 @@ export class MessageBody implements Body {
   }
 
   get trailers(): HeaderList | undefined {
-    return this.#end.complete && this.#settled ? allowedTrailers(this.#end.rawTrailers) : undefined
+    return this.#end.complete && this.#settled ? allowedTrailers(this.#end.rawTrailers, this.trailerRules) : undefined
   }
 
   through(transform: () => Duplex): void {

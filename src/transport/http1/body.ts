@@ -1,5 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Failure, Framing } from '../../flow/exchange.js'
+import type { Body, Failure, Framing, TrailerRules } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
@@ -52,6 +52,7 @@ export class CodecBody implements Body {
   failure: Failure
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
   awaitsContinue = false
+  trailerRules: TrailerRules | undefined = undefined
 
   /** `source` undefined: there are no bytes, and the body is complete. */
   constructor(framing: Framing, source: BodySource | undefined, failure: Failure) {
@@ -93,7 +94,7 @@ export class CodecBody implements Body {
 
   get trailers(): HeaderList | undefined {
     const fields = this.#fields
-    return fields === undefined || fields.length === 0 ? fields : allowedTrailers(fields)
+    return fields === undefined || fields.length === 0 ? fields : allowedTrailers(fields, this.trailerRules)
   }
 
   /** Bytes arrived on `wire`. */
