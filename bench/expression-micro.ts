@@ -202,6 +202,8 @@ function sampleFlow(): Flow {
   flow.request = {
     head: { method: 'POST', target, authority: 'bench.example', scheme: 'http', version: '1.1', headers },
     version: '1.1',
+    scheme: 'http',
+    authority: 'bench.example',
     method: 'POST',
     target: parsed,
     headers: new HeaderFields(headers),

@@ -29,6 +29,8 @@ export function requestFlow(headers: HeaderList): Flow {
   flow.request = {
     head,
     version: '1.1',
+    scheme: 'http',
+    authority: 'app.example.com',
     method: 'GET',
     target: TARGET,
     headers: new HeaderFields([...headers]),

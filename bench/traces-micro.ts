@@ -45,6 +45,8 @@ function makeFlow(fields: readonly string[]): Flow & { readonly request: FlowReq
   flow.request = {
     head,
     version: '1.1',
+    scheme: 'http',
+    authority: 'app.example',
     method: 'GET',
     target: RequestTarget.fromRequestLine(head.method, head.target, head.authority, head.scheme) as RequestTarget,
     pathForm: 'strict',

@@ -19,7 +19,7 @@ import type { Traffic } from '../control/traffic.js'
 import type { Backups } from '../control/transfer/backups.js'
 import type { Exports } from '../control/transfer/exports.js'
 import type { ErrorRow } from '../lib/errors.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import { ApiError, apiErrors } from './errors.js'
 
 /** The query of a request as it came: `text` is what stands behind the question mark. */
@@ -153,7 +153,7 @@ export function callOf(request: FastifyRequest): Call {
 
 /** Address of the client; an IPv4 one without the form that it has on an IPv6 socket. */
 export function addressOf({ socket }: FastifyRequest): string | undefined {
-  return socket.remoteAddress === undefined ? undefined : unmapIpv4(socket.remoteAddress)
+  return socket.remoteAddress === undefined ? undefined : canonicalAddress(socket.remoteAddress)
 }
 
 /** The query of a request; throws an ApiError for what is not in `known`. */

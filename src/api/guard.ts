@@ -6,7 +6,7 @@ import { BYTES_OF_REQUEST } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { WorkBudget } from '../lib/work-budget.js'
 import { type Account, addressOf } from './calls.js'
 import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
@@ -258,7 +258,7 @@ export class TrustedHosts {
   }
 
   #trusted(name: string, localAddress: string | undefined): boolean {
-    return this.#names.has(name) || (localAddress !== undefined && name === unmapIpv4(localAddress))
+    return this.#names.has(name) || (localAddress !== undefined && name === canonicalAddress(localAddress))
   }
 }
 

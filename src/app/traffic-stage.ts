@@ -2,7 +2,7 @@ import type { Events } from '../events/events.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { clockOrigin } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { Sealer } from '../lib/seal.js'
 import { MadeRecords } from '../lib/shared-records.js'
 import type { Options } from '../options/options.js'
@@ -82,7 +82,7 @@ export async function openTraffic(
   const dealer =
     wanted === undefined
       ? undefined
-      : new SocketDealer(new OwnTerminationPlaces(live.limits, (peer) => forwarding.isTrusted(unmapIpv4(peer))))
+      : new SocketDealer(new OwnTerminationPlaces(live.limits, (peer) => forwarding.isTrusted(canonicalAddress(peer))))
   const records = wanted === undefined ? undefined : new MadeRecords(OWN_NUMBER)
   const tunnels = tunnelsOf(agents, predecessor)
   let threads: TrafficThreads | undefined

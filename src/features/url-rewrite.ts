@@ -269,7 +269,7 @@ const HOLDS: Readonly<Record<PathProblem, string>> = {
   'encoded-slash': `holds an encoded slash: ${LENIENT}`,
   backslash: `holds a backslash: ${LENIENT}`,
   'encoded-control': `holds an encoded control character: ${LENIENT}`,
-  'dot-parameters': `holds a dot segment with parameters: ${LENIENT}`
+  'dot-parameters': `holds a dot segment with parameters, or parameters without a segment: ${LENIENT}`
 }
 
 /** `text` as a target; a path alone keeps scheme and authority. */

@@ -178,7 +178,7 @@ export const flowErrors = defineErrors({
   },
   PATH_DOT_PARAMETERS: {
     status: 400,
-    text: 'The path contains a dot segment with parameters.',
+    text: 'The path contains a dot segment with parameters, or parameters without a segment.',
     help: 'Write the path without it, or set path_form to lenient if the upstream needs such paths.'
   },
   BODY_TOO_LARGE: {

@@ -66,6 +66,10 @@ export interface FlowRequest {
   /** As it came, before the normal form. */
   readonly head: RequestHead
   readonly version: Version
+  /** Scheme that the client used, towards this process or a proxy that we trust. */
+  readonly scheme: 'http' | 'https'
+  /** Host and port that the client asked for, as `RequestTarget.authority`, whatever a policy has rewritten since. */
+  readonly authority: string
   method: string
   /** Normal form; `url-rewrite` puts another in its place. */
   target: RequestTarget

@@ -26,16 +26,14 @@ export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
   return method === 'GET' || method === 'HEAD' ? OWN_PATHS.get(path) : undefined
 }
 
-/** Did the client come over TLS, here or at a proxy that we trust? What untrusted clients claim is gone before. */
-export function isSecure({ head, headers }: FlowRequest): boolean {
-  if (head.scheme === 'https') return true
-  const claimed = headers.get('x-forwarded-proto')
-  return claimed !== undefined && /^https(?:\s*,|$)/i.test(claimed)
+/** Did the client come over TLS, here or at a proxy that we trust? */
+export function isSecure({ scheme }: FlowRequest): boolean {
+  return scheme === 'https'
 }
 
 /** Scheme, host and port as the browser shows them. */
-export function originOf(request: FlowRequest): string {
-  return `${isSecure(request) ? 'https' : 'http'}://${request.head.authority}`
+export function originOf({ scheme, authority }: FlowRequest): string {
+  return `${scheme}://${authority}`
 }
 
 /** Path and query as they came, whatever a policy has rewritten since. */

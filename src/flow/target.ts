@@ -1,4 +1,4 @@
-import { type Authority, parseAuthority, withoutRootDot } from '../lib/host.js'
+import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.js'
 
 /**
  * What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more.
@@ -16,7 +16,7 @@ export type PathProblem =
   | 'backslash'
   /** `%00` to `%1F` and `%7F`. */
   | 'encoded-control'
-  /** A dot segment with parameters: `/x/..;/admin`. */
+  /** A dot segment with parameters, or an empty one before others: `/x/..;/admin`, `/;x=1/admin`. */
   | 'dot-parameters'
 
 /**
@@ -30,10 +30,11 @@ export type PathProblem =
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
-  /** As the client wrote it in Host, but for the dot of the root: host with an optional port. */
+  /** Host with an optional port, in the one form in which hosts are compared: see `host` and `port`. */
   readonly authority: string
+  /** Lower-case, without the dot of the root and without brackets. */
   readonly host: string
-  /** Only when written. */
+  /** Only when written, and not the default of the scheme. */
   readonly port: number | undefined
   /** Begins with `/`; `*` for the asterisk form. */
   readonly path: string
@@ -41,23 +42,26 @@ export class RequestTarget {
   readonly query: string | undefined
   /** The path before dot segments were resolved; '' when its lenient form is its strict one. */
   readonly #escaped: string
+  /** The authority as it was written. */
+  readonly #written: Authority
   #parameters: Map<string, string[]> | undefined
 
   private constructor(
     scheme: 'http' | 'https',
-    authority: string,
-    parts: Authority,
+    written: Authority,
     path: string,
     query: string | undefined,
     escaped: string
   ) {
+    const { text, host, port } = withoutDefaultPort(written, scheme)
     this.scheme = scheme
-    this.authority = withoutRootDot(authority)
-    this.host = parts.host
-    this.port = parts.port
+    this.authority = text
+    this.host = host
+    this.port = port
     this.path = path
     this.query = query
     this.#escaped = escaped
+    this.#written = written
   }
 
   /**
@@ -73,12 +77,11 @@ export class RequestTarget {
   ): RequestTarget | undefined {
     const parts = parseAuthority(authority)
     if (parts === undefined) return undefined
-    if (target.charCodeAt(0) === SLASH) return RequestTarget.#fromUri(scheme, authority, parts, target)
-    if (target === '*')
-      return method === 'OPTIONS' ? new RequestTarget(scheme, authority, parts, '*', undefined, '') : undefined
+    if (target.charCodeAt(0) === SLASH) return RequestTarget.#fromUri(scheme, parts, target)
+    if (target === '*') return method === 'OPTIONS' ? new RequestTarget(scheme, parts, '*', undefined, '') : undefined
     const split = splitUrl(target)
     if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
-    return RequestTarget.#fromUri(scheme, authority, parts, split.uri)
+    return RequestTarget.#fromUri(scheme, parts, split.uri)
   }
 
   /** The target that an absolute URL names, in normal form; undefined when it is no http(s) URL. Userinfo is refused. */
@@ -86,16 +89,11 @@ export class RequestTarget {
     const split = splitUrl(url)
     const parts = split === undefined ? undefined : parseAuthority(split.authority)
     if (split === undefined || parts === undefined) return undefined
-    return RequestTarget.#fromUri(split.scheme, split.authority, parts, split.uri)
+    return RequestTarget.#fromUri(split.scheme, parts, split.uri)
   }
 
-  static #fromUri(
-    scheme: 'http' | 'https',
-    authority: string,
-    parts: Authority,
-    uri: string
-  ): RequestTarget | undefined {
-    if (PLAIN.test(uri)) return new RequestTarget(scheme, authority, parts, uri, undefined, '')
+  static #fromUri(scheme: 'http' | 'https', parts: Authority, uri: string): RequestTarget | undefined {
+    if (PLAIN.test(uri)) return new RequestTarget(scheme, parts, uri, undefined, '')
     const mark = uri.indexOf('?')
     const came = mark === -1 ? uri : uri.slice(0, mark)
     const escaped = PLAIN.test(came) ? '' : normalEscapes(came, true)
@@ -103,17 +101,17 @@ export class RequestTarget {
     const query = mark === -1 ? undefined : normalEscapes(uri.slice(mark + 1), false)
     if (mark !== -1 && query === undefined) return undefined
     const path = escaped === '' ? came : withoutDotSegments(escaped)
-    return new RequestTarget(scheme, authority, parts, path, query, escaped)
+    return new RequestTarget(scheme, parts, path, query, escaped)
   }
 
-  /** The target with its path in this form, or why it has none. */
-  in(form: PathForm): RequestTarget | PathProblem {
+  /** The target with its path in this form, and with this scheme, or why it has none. */
+  in(form: PathForm, scheme = this.scheme): RequestTarget | PathProblem {
     const escaped = this.#escaped
-    if (escaped === '' || form === 'lenient') return this
-    const path = strictPath(escaped)
+    const isFormed = escaped === '' || form === 'lenient'
+    if (isFormed && scheme === this.scheme) return this
+    const path = isFormed ? this.path : strictPath(escaped)
     if (typeof path !== 'string') return path.problem
-    const { scheme, authority, host, port, query } = this
-    return new RequestTarget(scheme, authority, { host, port }, path, query, '')
+    return new RequestTarget(scheme, this.#written, path, this.query, isFormed ? escaped : '')
   }
 
   /** Path and query, as it stands in a request line. */
@@ -143,8 +141,8 @@ export class RequestTarget {
 }
 
 const SLASH = 0x2f
-/** Paths that are in strict normal form as they stand: no escape, no query, no empty segment, none that begins with a dot. */
-const PLAIN = /^(?:\/(?!\.)[A-Za-z0-9\-._~!$&'()*+,;=:@]+)*\/?$/
+/** Paths that are in strict normal form as they stand: no escape, no query, no empty segment, none that begins with a dot or with parameters. */
+const PLAIN = /^(?:\/(?![.;])[A-Za-z0-9\-._~!$&'()*+,;=:@]+)*\/?$/
 const HTTP_URL = /^(https?):\/\/([^/?#]*)(.*)$/is
 const ESCAPE = /^[0-9A-Fa-f]{2}$/
 const UNRESERVED = /[A-Za-z0-9\-._~]/
@@ -194,7 +192,7 @@ const REFUSED: readonly (readonly [PathProblem, RegExp])[] = [
   ['encoded-slash', /%2F|%C[01]%[89AB]|%E0%[89]|%F0%8/],
   ['backslash', /%5C/],
   ['encoded-control', /%[01].|%7F/],
-  ['dot-parameters', /\/\.{1,2}(?:;|%3B)/]
+  ['dot-parameters', /\/(?:\.{1,2}(?:;|%3B)|(?:;|%3B)[^/]*\/)/]
 ]
 
 /** The strict form of a path whose escapes are normal: slashes are merged before dot segments are resolved. */

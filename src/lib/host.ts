@@ -8,6 +8,8 @@ import { formatAddress, parseAddress } from './ip.js'
 export interface Authority {
   readonly host: string
   readonly port: number | undefined
+  /** Host and port as one text; an IPv6 literal with its brackets. */
+  readonly text: string
 }
 
 /** Most octets of a host name and of one of its labels, without the dot of the root (RFC 1035 2.3.4). */
@@ -45,7 +47,21 @@ function read(text: string): Authority | undefined {
   if (literal !== undefined && address === undefined) return undefined
   const port = digits === undefined || digits === '' ? undefined : Number(digits)
   if (port !== undefined && (port < 1 || port > 65_535)) return undefined
-  return { host: address === undefined ? (name as string).toLowerCase() : formatAddress(address), port }
+  const host = address === undefined ? (name as string).toLowerCase() : formatAddress(address)
+  return { host, port, text: port === undefined ? bracketed(host) : formatAuthority(host, port) }
+}
+
+/** Ports that URLs leave out. */
+const DEFAULT_PORTS = { http: 80, https: 443 } as const
+
+/** The parts without the default port of `scheme`. */
+export function withoutDefaultPort(parts: Authority, scheme: 'http' | 'https'): Authority {
+  if (parts.port !== DEFAULT_PORTS[scheme]) return parts
+  return { host: parts.host, port: undefined, text: bracketed(parts.host) }
+}
+
+function bracketed(host: string): string {
+  return host.includes(':') ? `[${host}]` : host
 }
 
 /** Do clients of other machines reach this address of a listener by IPv6? */
@@ -53,15 +69,9 @@ export function takesIpv6(host: string): boolean {
   return isIP(host) === 6 && host !== '::1' && !/^::ffff:/i.test(host)
 }
 
-/** An authority as it is written, but for the dot of the root behind a name. */
-export function withoutRootDot(authority: string): string {
-  if (!authority.endsWith('.') && !authority.includes('.:')) return authority
-  return authority.replace(/\.(?=$|:\d*$)/, '')
-}
-
 /** `host:port` as it stands in a URL; an IPv6 host gets its brackets. */
 export function formatAuthority(host: string, port: number): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
+  return `${bracketed(host)}:${port}`
 }
 
 /** The URL of a listener for clients on this machine, as for `reachableAuthority`. */

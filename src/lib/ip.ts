@@ -1,7 +1,5 @@
 import { atOnce, type Steps } from './slices.js'
 
-const MAPPED = '::ffff:'
-
 /** An IP address as its 32-bit words: one for IPv4, four for IPv6. IPv4-mapped IPv6 addresses are IPv4. */
 export type Address = readonly [number] | readonly [number, number, number, number]
 
@@ -27,9 +25,18 @@ export function parseAddress(text: string): Address | undefined {
   return words
 }
 
-/** An IPv4 address in its IPv6-mapped form (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2) as IPv4; other text as it is. */
-export function unmapIpv4(address: string): string {
-  return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address
+/** What was asked last: the requests of one connection have the same peer. */
+let last = { text: '', canonical: '' }
+
+/** The one text of an address: RFC 5952, an IPv4-mapped one as IPv4, without zone. Text that is no address as it is. */
+export function canonicalAddress(text: string): string {
+  if (!text.includes(':')) return text
+  if (text !== last.text) {
+    const zone = text.indexOf('%')
+    const address = parseAddress(zone === -1 ? text : text.slice(0, zone))
+    last = { text, canonical: address === undefined ? text : formatAddress(address) }
+  }
+  return last.canonical
 }
 
 /** Parses `address/bits`, or an address alone as a network of one. Host bits may be set and are masked away. */

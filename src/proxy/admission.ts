@@ -5,7 +5,7 @@ import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import { type PathForm, RequestTarget } from '../flow/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { AddressFilter } from '../runtime/address-filter.js'
 import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
@@ -65,21 +65,20 @@ export class Admission {
     results: Flow['results']
   ): AdmittedFlow | FailureAnswer {
     const { request: head, connection } = exchange
-    const peer = unmapIpv4(connection.peer.address)
-    const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
+    const peer = canonicalAddress(connection.peer.address)
+    const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers, head.scheme)
     if (!this.#parts.endpoints.admits(place.snapshot, origin.address, { listener: connection.listener }))
       return requestErrors.restricted
     const misdirected = this.#parts.tls.misdirected(connection, asked.host, place.found?.edge, place.snapshot)
     if (misdirected && connection.tls !== undefined) return flowErrors.MISDIRECTED_REQUEST
     const pathForm = formAt(place.found?.edge, place.entry)
-    const target = asked.in(pathForm)
+    const target = asked.in(pathForm, origin.scheme)
     if (typeof target === 'string') return pathErrors[target]
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
-    const named = head.authority !== ''
-    // The upstream receives the host as the client wrote it.
-    const authority = named ? head.authority : target.authority
-    if (!named) headers.unshift('Host', authority)
-    this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
+    const { authority } = target
+    if (head.authority === '') headers.unshift('Host', authority)
+    else if (head.authority !== authority) setHost(headers, authority)
+    this.#forwarding.write(headers, peer, origin, head.scheme, authority)
     const flow = new Flow(connection, place.entry, origin.address, origin.port)
     const fields = new HeaderFields(headers)
     const { body } = exchange.request
@@ -87,6 +86,8 @@ export class Admission {
     flow.request = {
       head,
       version: head.version,
+      scheme: target.scheme,
+      authority,
       method: head.method,
       target,
       pathForm,
@@ -110,6 +111,13 @@ export function formAt(edge: CompiledEdge | undefined, entry: EntryFacts): PathF
 
 function ownAuthority({ local }: ConnectionFacts): string {
   return formatAuthority(local.address, local.port)
+}
+
+/** The upstream receives the host that policies see. */
+function setHost(headers: string[], authority: string): void {
+  for (let i = 0; i < headers.length; i += 2) {
+    if ((headers[i] as string).toLowerCase() === 'host') headers[i + 1] = authority
+  }
 }
 
 function hasHost(headers: HeaderList): boolean {

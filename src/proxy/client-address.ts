@@ -1,13 +1,31 @@
-import { isIP } from 'node:net'
 import type { HeaderList } from '../flow/headers.js'
-import { type CidrSet, unmapIpv4 } from '../lib/ip.js'
+import { type CidrSet, canonicalAddress, parseAddress } from '../lib/ip.js'
+import { type ForwardedElement, formatElement, parseForwarded } from './forwarded-field.js'
+
+type Scheme = 'http' | 'https'
 
 /** Where a request came from, as far as the peers that we trust can say. */
 interface Origin {
-  /** Right-most element of the chain that is no trusted proxy; IPv4-mapped addresses as IPv4. */
+  /** Right-most element of the chain that is no trusted proxy, in canonical text. */
   readonly address: string
   readonly port: number
   readonly trusted: boolean
+  /** The scheme that the client used. */
+  readonly scheme: Scheme
+  /** What trusted peers said; undefined: nothing. */
+  readonly said: Said | undefined
+}
+
+/** What trusted peers said of a request, in one form for `X-Forwarded-*` and `Forwarded`. */
+interface Said {
+  /** Elements of X-Forwarded-For. */
+  readonly chain: readonly string[]
+  /** The same chain as elements of Forwarded. */
+  readonly elements: readonly ForwardedElement[]
+  /** Index of the element that tells of the client; the number of elements: our own does. */
+  readonly client: number
+  /** The host that the client asked for. */
+  readonly host: string | undefined
 }
 
 /**
@@ -16,10 +34,13 @@ interface Origin {
  */
 export interface ClientAddress {
   isTrusted(peer: string): boolean
-  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. */
-  origin(peer: string, port: number, headers: HeaderList): Origin
-  /** Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. */
-  write(headers: string[], peer: string, trusted: boolean, scheme: string, authority: string): void
+  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. `scheme`: of the connection. */
+  origin(peer: string, port: number, headers: HeaderList, scheme: Scheme): Origin
+  /**
+   * Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. What that peer said in
+   * X-Forwarded-* or in Forwarded is said in both.
+   */
+  write(headers: string[], peer: string, origin: Origin, scheme: Scheme, authority: string): void
 }
 
 /** Believes the peers in `networks`; no peer when it is undefined. */
@@ -33,11 +54,20 @@ export function trustingProxies(networks: CidrSet | undefined): ClientAddress {
  */
 export const asWritten: ClientAddress = {
   isTrusted: () => true,
-  origin: (address, port) => ({ address, port, trusted: true }),
+  origin: (address, port, headers, scheme) => {
+    const written = schemeOf(elementsOf(headers, PROTO)[0])
+    return { address, port, trusted: true, scheme: written ?? scheme, said: undefined }
+  },
   write() {
     // That proxy has written the fields.
   }
 }
+
+const FOR = 'x-forwarded-for'
+const PROTO = 'x-forwarded-proto'
+const HOST = 'x-forwarded-host'
+const FORWARDED = 'forwarded'
+const WRITTEN: ReadonlySet<string> = new Set([FOR, PROTO, HOST, FORWARDED])
 
 class TrustingProxies implements ClientAddress {
   readonly #trusted: CidrSet | undefined
@@ -50,42 +80,117 @@ class TrustingProxies implements ClientAddress {
     return this.#trusted !== undefined && this.#trusted.match(peer) !== undefined
   }
 
-  origin(peer: string, port: number, headers: HeaderList): Origin {
-    if (!this.isTrusted(peer)) return { address: peer, port, trusted: false }
-    const chain = this.#chain(headers)
-    let address = peer
-    for (let i = chain.length - 1; i >= 0; i--) {
-      const element = readElement(chain[i] as string)
-      if (element === undefined) break
-      address = element
-      if (!this.isTrusted(element)) break
+  origin(peer: string, port: number, headers: HeaderList, scheme: Scheme): Origin {
+    if (!this.isTrusted(peer)) return { address: peer, port, trusted: false, scheme, said: undefined }
+    if (!hasWritten(headers)) return { address: peer, port, trusted: true, scheme, said: undefined }
+    const chain = elementsOf(headers, FOR)
+    const forwarded = allValues(headers, FORWARDED).flatMap(parseForwarded)
+    const nodes = forwarded.map(({ node }) => (node === undefined ? undefined : readNode(node)))
+    const addresses = chain.length > 0 ? chain.map(readNode) : nodes
+    const at = this.#clientAt(addresses)
+    const address = addresses[at] ?? peer
+    const client = this.#toldAt(addresses, at)
+    const told = forwarded[this.#toldAt(nodes, this.#clientAt(nodes))]
+    const about = told === undefined ? undefined : readNode(told.node ?? '')
+    // An element of another proxy's, nearer to us, tells of that proxy's own hop.
+    const element = about === undefined || about === address ? told : undefined
+    const said = schemeOf(ofClient(elementsOf(headers, PROTO), chain, client))
+    return {
+      address,
+      port: address === peer ? port : 0,
+      trusted: true,
+      scheme: agreed(said, schemeOf(element?.proto)) ?? scheme,
+      said: {
+        chain: chain.length > 0 ? chain : nodes.map((node) => node ?? 'unknown'),
+        elements: chain.length === 0 || isSame(nodes, addresses) ? forwarded : addresses.map(elementAt),
+        client,
+        host: ofClient(elementsOf(headers, HOST), chain, client) ?? element?.host
+      }
     }
-    return { address, port: address === peer ? port : 0, trusted: true }
   }
 
-  /** Elements of X-Forwarded-For; of Forwarded when the other is absent. */
-  #chain(headers: HeaderList): string[] {
-    const chain = allValues(headers, 'x-forwarded-for').flatMap((value) => value.split(','))
-    if (chain.length > 0) return chain
-    return allValues(headers, 'forwarded')
-      .flatMap((value) => value.split(','))
-      .map((element) => /(?:^|;)\s*for\s*=\s*("[^"]*"|[^;\s]*)/i.exec(element)?.[1] ?? '')
+  /** Index of the client in a chain: the right-most untrusted one; as many as there are: the peer itself. What is no address ends the chain. */
+  #clientAt(addresses: readonly (string | undefined)[]): number {
+    let at = addresses.length
+    for (let i = at - 1; i >= 0; i--) {
+      const address = addresses[i]
+      if (address === undefined) break
+      at = i
+      if (!this.isTrusted(address)) break
+    }
+    return at
   }
 
-  write(headers: string[], peer: string, trusted: boolean, scheme: string, authority: string): void {
-    if (!trusted) {
+  /** Index of the element that a trusted peer has written of its own client, be its address hidden. */
+  #toldAt(addresses: readonly (string | undefined)[], at: number): number {
+    const known = addresses[at]
+    return at > 0 && (known === undefined || this.isTrusted(known)) ? at - 1 : at
+  }
+
+  write(headers: string[], peer: string, { said, scheme: used }: Origin, scheme: Scheme, authority: string): void {
+    if (said === undefined) {
       headers.push('X-Forwarded-For', peer, 'X-Forwarded-Proto', scheme, 'X-Forwarded-Host', authority)
-      headers.push('Forwarded', element(peer, scheme, authority))
+      headers.push('Forwarded', ownElement(peer, scheme, authority))
       return
     }
-    const before = (name: string) => take(headers, name)
-    const addresses = [...before('x-forwarded-for'), peer].join(', ')
-    const proto = before('x-forwarded-proto')[0] ?? scheme
-    const host = before('x-forwarded-host')[0] ?? authority
-    const forwarded = [...before('forwarded'), element(peer, scheme, authority)].join(', ')
-    headers.push('X-Forwarded-For', addresses, 'X-Forwarded-Proto', proto, 'X-Forwarded-Host', host)
-    headers.push('Forwarded', forwarded)
+    dropWritten(headers)
+    const { chain, elements, client, host = authority } = said
+    const own = { node: nodeOf(peer), host: authority, proto: scheme, others: [] }
+    const forwarded = [...elements, own].map((one, i) =>
+      formatElement(i === client ? { ...one, host, proto: used } : one)
+    )
+    headers.push('X-Forwarded-For', [...chain, peer].join(', '), 'X-Forwarded-Proto', used, 'X-Forwarded-Host', host)
+    headers.push('Forwarded', forwarded.join(', '))
   }
+}
+
+/** Of two schemes that trusted peers say: the one that is said, and where they differ the one that promises less. */
+function agreed(one: Scheme | undefined, other: Scheme | undefined): Scheme | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return one === other ? one : 'http'
+}
+
+/** The value that tells of the client: proxies write one, or one for each element of the chain. */
+function ofClient(values: readonly string[], chain: readonly string[], client: number): string | undefined {
+  return (values.length === chain.length ? values[client] : undefined) ?? values[0]
+}
+
+/** A scheme as proxies name it, those of WebSockets included; undefined for every other text. */
+function schemeOf(text: string | undefined): Scheme | undefined {
+  switch (text?.toLowerCase()) {
+    case 'https':
+    case 'wss':
+      return 'https'
+    case 'http':
+    case 'ws':
+      return 'http'
+    default:
+      return undefined
+  }
+}
+
+function isSame(some: readonly (string | undefined)[], others: readonly (string | undefined)[]): boolean {
+  return some.length === others.length && some.every((one, i) => one === others[i])
+}
+
+function elementAt(address: string | undefined): ForwardedElement {
+  return { node: address === undefined ? 'unknown' : nodeOf(address), host: undefined, proto: undefined, others: [] }
+}
+
+function hasWritten(headers: HeaderList): boolean {
+  for (let i = 0; i < headers.length; i += 2) if (WRITTEN.has((headers[i] as string).toLowerCase())) return true
+  return false
+}
+
+function dropWritten(headers: string[]): void {
+  let kept = 0
+  for (let i = 0; i < headers.length; i += 2) {
+    const [name, value] = [headers[i] as string, headers[i + 1] as string]
+    if (WRITTEN.has(name.toLowerCase())) continue
+    headers[kept++] = name
+    headers[kept++] = value
+  }
+  headers.length = kept
 }
 
 function allValues(headers: HeaderList, name: string): string[] {
@@ -96,45 +201,37 @@ function allValues(headers: HeaderList, name: string): string[] {
   return values
 }
 
-function take(headers: string[], name: string): string[] {
-  const values: string[] = []
-  let kept = 0
-  for (let i = 0; i < headers.length; i += 2) {
-    const [written, value] = [headers[i] as string, headers[i + 1] as string]
-    if (written.toLowerCase() === name) values.push(value)
-    else {
-      headers[kept++] = written
-      headers[kept++] = value
-    }
-  }
-  headers.length = kept
-  return values
+/** Elements of a list that commas part, in all fields of this name. */
+function elementsOf(headers: HeaderList, name: string): string[] {
+  return allValues(headers, name)
+    .flatMap((value) => value.split(','))
+    .map((element) => element.trim())
+    .filter((element) => element !== '')
 }
 
-/** An address of a chain: quotes, brackets and a port are left aside; undefined when it is no address. */
-function readElement(text: string): string | undefined {
-  let address = text.trim()
+/** An address of a chain in canonical text: quotes, brackets and a port are left aside; undefined when it is no address. */
+function readNode(text: string): string | undefined {
+  let address = text
   if (address.startsWith('"') && address.endsWith('"')) address = address.slice(1, -1)
   const bracketed = /^\[([^\]]+)\](?::\d+)?$/.exec(address)
   if (bracketed !== null) address = bracketed[1] as string
   else if (/^[\d.]+:\d+$/.test(address)) address = address.slice(0, address.lastIndexOf(':'))
-  address = unmapIpv4(address.toLowerCase())
-  return isIP(address) === 0 ? undefined : address
+  const canonical = canonicalAddress(address)
+  return parseAddress(canonical) === undefined ? undefined : canonical
 }
 
 /** What was written last: the requests of one connection have the same. */
 let last = { peer: '', scheme: '', authority: '', text: '' }
 
-/** One element of Forwarded; an IPv6 address and anything with a colon is quoted (RFC 7239 4 and 6). */
-function element(peer: string, scheme: string, authority: string): string {
-  if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.text === '')
-    last = { peer, scheme, authority, text: elementOf(peer, scheme, authority) }
+/** Our element of Forwarded. */
+function ownElement(peer: string, scheme: Scheme, authority: string): string {
+  if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.text === '') {
+    const text = formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] })
+    last = { peer, scheme, authority, text }
+  }
   return last.text
 }
 
-function elementOf(peer: string, scheme: string, authority: string): string {
-  const node = peer.includes(':') ? `"[${peer}]"` : peer
-  const host =
-    authority.includes(':') || authority.includes(',') || authority.includes(';') ? `"${authority}"` : authority
-  return `for=${node};host=${host};proto=${scheme}`
+function nodeOf(address: string): string {
+  return address.includes(':') ? `[${address}]` : address
 }

@@ -2,7 +2,7 @@ import type { Exchange } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import type { TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import { AddressFilter } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { AccessLog, type AccessSample, ConnectionLog, type LineWriter } from '../telemetry/access-log.js'
@@ -144,7 +144,8 @@ export function createTraffic(parts: TrafficParts): Traffic {
     termination: new TcpTermination({
       contexts,
       listeners: tls,
-      places: parts.terminations ?? new OwnTerminationPlaces(limits, (peer) => forwarding.isTrusted(unmapIpv4(peer))),
+      places:
+        parts.terminations ?? new OwnTerminationPlaces(limits, (peer) => forwarding.isTrusted(canonicalAddress(peer))),
       turnedAway: parts.turnedAway,
       log
     }),

@@ -318,7 +318,7 @@ class Forwarding {
       head: {
         method: request.method,
         target: request.target.uri,
-        authority: request.head.authority,
+        authority: request.authority,
         scheme: request.head.scheme,
         version: '1.1',
         headers: this.#fields()

@@ -3,7 +3,7 @@ import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
 import type { TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { ListenerUnit } from '../runtime/plan.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
@@ -36,7 +36,7 @@ class ConnectionPolicy {
     const { holder, metrics } = this.#parts
     const phase = holder.current().connectPolicy()?.phases.on_tcp_connect
     if (phase) {
-      const flow = new Flow(facts, this.#entry, unmapIpv4(facts.peer.address), facts.peer.port)
+      const flow = new Flow(facts, this.#entry, canonicalAddress(facts.peer.address), facts.peer.port)
       flow.units = holder.current()
       const verdict = phase.run(flow)
       const refused = verdict !== undefined
@@ -124,7 +124,7 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
   const policy = new ConnectionPolicy(entry, parts)
   const logRefusal = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
     if (!parts.logRefused) return
-    const client = unmapIpv4(facts.peer.address)
+    const client = canonicalAddress(facts.peer.address)
     parts.log.info({ connection: facts.id, listener: facts.listener, client, ...fields }, message)
   }
   let open: (served: boolean) => void = () => undefined
@@ -143,18 +143,18 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
       parts.metrics.handshakeFailed(why)
       if (why !== 'overloaded') logRefusal(facts, { failure: why }, 'handshake failed')
     },
-    turnedAway: (facts, why) => parts.turnedAway.report(name, why, unmapIpv4(facts.peer.address))
+    turnedAway: (facts, why) => parts.turnedAway.report(name, why, canonicalAddress(facts.peer.address))
   }
   const beside = parts.beside(unit)
   const options: ListenOptions = {
     name,
     limits: parts.limits,
     opened,
-    exempt: (address) => parts.forwarding.isTrusted(unmapIpv4(address)),
+    exempt: (address) => parts.forwarding.isTrusted(canonicalAddress(address)),
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
     ...(tls && beside !== undefined ? { beside } : {}),
     ...(proxyProtocol
-      ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(unmapIpv4(address)) } }
+      ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(canonicalAddress(address)) } }
       : {})
   }
   return {

@@ -5,7 +5,7 @@ import { type EntryFacts, Flow, offerTermination } from '../flow/flow.js'
 import { closeConnection, type Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { DeadlineTimer } from '../lib/deadline-timer.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { AddressFilter } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
@@ -85,7 +85,7 @@ export class TcpConnection {
     this.#deadlineTimer = deadlineTimer
     this.#client = socket
     this.#snapshot = parts.holder.current()
-    this.#flow = new Flow(facts, entry, unmapIpv4(facts.peer.address), facts.peer.port)
+    this.#flow = new Flow(facts, entry, canonicalAddress(facts.peer.address), facts.peer.port)
     this.#flow.units = this.#snapshot
     this.#flow.signal = this.#gone
     socket.on('error', ignore)

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import type { EntryFacts } from '../flow/flow.js'
 import type { Crowding, TurnedAway } from '../lib/client-limits.js'
 import { DeadlineTimer } from '../lib/deadline-timer.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { HostPort } from '../runtime/plan.js'
 import { bind } from '../transport/bind.js'
 import { SocketFacts } from '../transport/connection-facts.js'
@@ -59,7 +59,7 @@ export class TcpConnections implements TcpServing {
   adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
     const { metrics, forwarding, proxyProtocol, timeouts } = this.#parts
     const facts = new SocketFacts(id, this.#entry.id, socket, startedAt)
-    if (!proxyProtocol || !forwarding.isTrusted(unmapIpv4(facts.peer.address))) {
+    if (!proxyProtocol || !forwarding.isTrusted(canonicalAddress(facts.peer.address))) {
       this.#admit(socket, facts, place)
       return
     }
@@ -169,7 +169,7 @@ export class TcpListener implements OpenTcpPort {
     this.#serving = serving
     this.#parts = parts
     this.#edge = edge
-    const exempt = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
+    const exempt = (peer: string) => parts.forwarding.isTrusted(canonicalAddress(peer))
     this.#places = ListenerPlaces.of({ limits: parts.limits, exempt })
   }
 
@@ -235,7 +235,7 @@ export function turnAwayFromEdge(
   socket.on('error', ignore)
   socket.destroy()
   metrics.malformed(503, 'overloaded')
-  turnedAway.report(edge, why, unmapIpv4(peer))
+  turnedAway.report(edge, why, canonicalAddress(peer))
 }
 
 function entryOf(edge: string, { host, port }: HostPort, region: string): EntryFacts {

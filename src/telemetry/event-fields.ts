@@ -4,7 +4,7 @@ import { features } from '../features/registry.js'
 import { FAILURES } from '../flow/error-codes.js'
 import type { Body, Outgoing } from '../flow/exchange.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
 import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
 
@@ -17,10 +17,10 @@ const FLOW_FIELDS: EventFields = {
   'conn.client_ip': field(
     'string',
     'Address of the client; behind trusted proxies the one that they vouch for.',
-    ({ connection, flow }) => flow?.clientAddress ?? unmapIpv4(connection.peer.address)
+    ({ connection, flow }) => flow?.clientAddress ?? canonicalAddress(connection.peer.address)
   ),
   'conn.server_ip': field('string', 'Address that the connection came to.', ({ connection }) =>
-    unmapIpv4(connection.local.address)
+    canonicalAddress(connection.local.address)
   ),
   'conn.server_name': field(
     'string',

@@ -3,7 +3,7 @@ import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { Flow } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import { canonicalAddress } from '../lib/ip.js'
 import { Admission, type AdmittedFlow } from '../proxy/admission.js'
 import type { ClientAddress } from '../proxy/client-address.js'
 import { type Forwarded, fixedResponse, refusedWith } from '../proxy/forwarder.js'
@@ -183,7 +183,7 @@ export class Lab {
   ): { readonly results?: Flow['results']; readonly refused?: NonNullable<Flow['decidedBy']> | null } {
     const phase = this.#snapshot.connectPolicy()?.phases.on_tcp_connect
     if (!phase) return {}
-    const flow = new Flow(connection, entry, unmapIpv4(connection.peer.address), connection.peer.port)
+    const flow = new Flow(connection, entry, canonicalAddress(connection.peer.address), connection.peer.port)
     flow.units = this.#snapshot
     flow.explainer = recorder
     recorder.step('traffic_policy', phase.owner, 'connect')

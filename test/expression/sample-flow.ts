@@ -47,6 +47,8 @@ export function sampleFlow(options: FlowOptions = {}): Flow {
   flow.request = {
     head: { method, target, authority: host, scheme: 'https', version: '1.1', headers: list },
     version: '1.1',
+    scheme: 'https',
+    authority: parsed.authority,
     method,
     target: parsed,
     headers: new HeaderFields(list),

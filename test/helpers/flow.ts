@@ -81,6 +81,8 @@ function addRequest(flow: Flow, options: FlowOptions, receivedAt: number): void 
       headers
     },
     version: '1.1',
+    scheme: target.scheme,
+    authority: target.authority,
     method,
     target,
     pathForm: 'strict',

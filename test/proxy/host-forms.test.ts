@@ -23,8 +23,8 @@ onEngines('a host finds its edge in every form, and policies see one', async (t,
   const port = await upstream(t)
   const sluice = await startSluice(t, { engine, upstream: { port } })
   const { id } = await create(sluice, '/backends/static', { address: `127.0.0.1:${port}` })
-  const value =
-    'on_http_request: [{ actions: [{ type: add-headers, config: { headers: { x-seen: "${req.host}" } } }] }]'
+  const seenBy = '"${req.host} ${req.headers[\'host\'][0]} ${req.url.raw}"'
+  const value = `on_http_request: [{ actions: [{ type: add-headers, config: { headers: { x-seen: ${seenBy} } } }] }]`
   const modules = { backend: { backend_id: id }, traffic_policy: { value } }
   for (const host of [HOST, '*.wild.example.com', '[2001:db8::1]']) await site(sluice, host, modules)
   const cases: [sent: string, seen: string][] = [
@@ -32,10 +32,16 @@ onEngines('a host finds its edge in every form, and policies see one', async (t,
     [`${HOST}.`, HOST],
     [`${HOST}.:8080`, `${HOST}:8080`],
     ['a.wild.example.com.', 'a.wild.example.com'],
-    ['[2001:DB8:0::0:1]', '[2001:DB8:0::0:1]']
+    ['[2001:DB8:0::0:1]', '[2001:db8::1]'],
+    ['App.EXAMPLE.com', HOST],
+    [`${HOST}:80`, HOST],
+    [`${HOST}:`, HOST],
+    [`APP.example.com.:80`, HOST],
+    [`${HOST}:0080`, HOST],
+    [`${HOST}:443`, `${HOST}:443`]
   ]
   for (const [sent, seen] of cases) {
-    t.equal((await visit(sluice, sent)).body, `${sent} ${sent} ${seen}`, sent)
+    t.equal((await visit(sluice, sent)).body, `${seen} ${seen} ${seen} ${seen} http://${sent}/`, sent)
   }
   for (const host of ['.', '..', `${HOST}..`, `.${HOST}`, 'app..example.com']) {
     t.equal((await visit(sluice, host)).status, 400, host)
@@ -84,4 +90,23 @@ onEngines('a host that is longer than the DNS allows is refused before an edge i
     t.equal((await visit(sluice, host)).status, 400, `${host.length} octets`)
     t.equal(await statusOf(t, sluice, host), 400, `${host.length} octets, HTTP/2`)
   }
+})
+
+t.test('a rule about a host counts for every spelling of it, and a limit by it has one bucket', async (t) => {
+  const port = await upstream(t)
+  const policy = `
+on_http_request:
+  - expressions: ["req.host == 'admin.example.com'"]
+    actions: [{ type: deny, config: { status_code: 451 } }]
+  - expressions: ["req.headers['host'][0] == 'by-field.example.com'"]
+    actions: [{ type: deny, config: { status_code: 452 } }]
+  - actions: [{ type: rate-limit, config: { name: by-host, algorithm: sliding_window, capacity: 3, rate: 60s, bucket_key: [req.host] } }]
+`
+  const sluice = await startSluice(t, { upstream: { port }, policy })
+  const spellings = (name: string) => [name, name.toUpperCase(), `${name}:80`, `${name}:`, `${name}.`, `${name}.:80`]
+  for (const host of spellings('admin.example.com')) t.equal((await visit(sluice, host)).status, 451, host)
+  for (const host of spellings('by-field.example.com')) t.equal((await visit(sluice, host)).status, 452, host)
+  const statuses: number[] = []
+  for (const host of spellings('other.example.com')) statuses.push((await visit(sluice, host)).status)
+  t.same(statuses, [200, 200, 200, 429, 429, 429])
 })

@@ -69,7 +69,12 @@ const trusting: readonly Chain[] = [
     name: 'Forwarded',
     fields: ['Forwarded: for=198.51.100.7, for="[2001:db8::1]:80";proto=https'],
     client: '2001:db8::1',
-    has: { forwarded: 'for=198.51.100.7, for="[2001:db8::1]:80";proto=https, for=127.0.0.1;host=a.test;proto=http' }
+    has: {
+      forwarded:
+        'for=198.51.100.7, for="[2001:db8::1]:80";host=a.test;proto=https, for=127.0.0.1;host=a.test;proto=http',
+      'x-forwarded-for': '198.51.100.7, 2001:db8::1, 127.0.0.1',
+      'x-forwarded-proto': 'https'
+    }
   },
   {
     name: 'an alias is not believed',

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { ambiguous } from '../fixtures/wire/targets.js'
 import { account, create } from '../helpers/account.js'
@@ -22,7 +23,11 @@ const BESIDE: readonly [target: string, status: number][] = [
   ['/%61dmin', 403],
   ['/admin;x', 403],
   ['/admin;x/y', 403],
-  ['/;x/admin', 403],
+  ['/;/admin', 400],
+  ['/;x/admin', 400],
+  ['/;x=1/admin', 400],
+  ['/%3B/admin', 400],
+  ['/%3bx/admin', 400],
   ['/admin%3bx', 403],
   ['/admin%2fx', 400],
   ['/x%2f..%2fadmin', 400],
@@ -70,6 +75,30 @@ onEngines('no other spelling leads past the route of /admin', async (t, engine) 
     [],
     'and nothing else reached the upstream'
   )
+})
+
+t.test('the expression that the documentation recommends covers what the route of a path covers', async (t) => {
+  const page = readFileSync('docs/operations.md', 'utf8')
+  const [, expression] = /an expression that protects a path writes\s+`([^`]+)`/.exec(page) ?? []
+  const upstream = await Upstream.start(t)
+  const deny = (form: string) => `on_http_request:
+  - expressions: [${JSON.stringify(form)}]
+    actions: [{ type: deny, config: { status_code: 403 } }]
+`
+  const statuses = async (policy: string, form: string) => {
+    const options = { PATH_FORM: form }
+    const sluice = await startSluice(t, { upstream: upstream.address, policy, options })
+    const seen: [string, number][] = []
+    for (const [target] of BESIDE) {
+      const answer = await ask(sluice.port, get(target))
+      seen.push([target, answer === undefined ? 0 : statusOf(answer)])
+    }
+    return seen
+  }
+  t.same(await statuses(deny(expression as string), 'strict'), BESIDE)
+  const lenient = new Map(await statuses(deny(expression as string), 'lenient'))
+  for (const [target] of BESIDE.filter(([target]) => target.startsWith('/;') || target.startsWith('/%3')))
+    t.equal(lenient.get(target), 403, `${target} in the lenient form`)
 })
 
 onEngines('the refusal says why, and the connection goes on', async (t, engine) => {

@@ -1,7 +1,7 @@
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Geo, Place } from '../../lib/geo.js'
 import { formatAuthority } from '../../lib/host.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import type { UserAgents } from '../../lib/user-agent.js'
 import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
 import { ofInteger, type VariableDefinition } from './definition.js'
@@ -9,7 +9,7 @@ import { type Derived, derive, requestOf } from './message.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
 function serverAddress({ connection }: Flow): string {
-  return unmapIpv4(connection.local.address)
+  return canonicalAddress(connection.local.address)
 }
 
 const KUBERNETES = 'a Kubernetes binding'

@@ -1,5 +1,4 @@
 import { type Flow, type FlowRequest, type FlowResponse, flowSlot } from '../../flow/flow.js'
-import { withoutRootDot } from '../../lib/host.js'
 import { ofInteger, type VariableDefinition } from './definition.js'
 import {
   type ContentType,
@@ -80,8 +79,7 @@ const requestLines: readonly VariableDefinition[] = [
   {
     path: 'req.host',
     type: 'string',
-    // As its edge was found: the dot of the root makes no other host.
-    read: (flow) => withoutRootDot(requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority)
+    read: (flow) => requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority
   },
   { path: 'req.location', type: 'string', read: (flow) => requestOf(flow).headers.get('location') ?? '' },
   { path: 'req.method', type: 'string', read: (flow) => requestOf(flow).method },

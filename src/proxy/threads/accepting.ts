@@ -1,6 +1,6 @@
 import { createServer, type Socket } from 'node:net'
 import type { InheritedSockets } from '../../lib/inherited-sockets.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import type { HostPort, ListenerUnit } from '../../runtime/plan.js'
 import { bind, EarlySockets } from '../../transport/bind.js'
 import type { Place } from '../../transport/contract.js'
@@ -38,7 +38,7 @@ async function acceptHttp(
 ): Promise<OpenPort> {
   const { name, host, port, tls, proxyProtocol = false } = unit
   const { limits, forwarding, clock, metrics, turnedAway } = parts
-  const exempt = (address: string) => forwarding.isTrusted(unmapIpv4(address))
+  const exempt = (address: string) => forwarding.isTrusted(canonicalAddress(address))
   const places = new ListenerPlaces({ limits, exempt, tls, arrives: tls || proxyProtocol })
   let dealt: DealtPort | undefined
   let count = 0
@@ -47,7 +47,7 @@ async function acceptHttp(
     turnAway(socket, plain)
     if (why === 'handshakes' || why === 'address-handshakes') metrics.handshakeFailed('overloaded')
     else metrics.malformed(503, 'overloaded')
-    turnedAway.report(name, why, unmapIpv4(address))
+    turnedAway.report(name, why, canonicalAddress(address))
   }
   const take = (socket: Socket): void => {
     if (dealt === undefined) {
@@ -116,7 +116,7 @@ class DealtTcp implements TcpServing {
   adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
     const { proxyProtocol, forwarding } = this.#parts
     const peer = socket.remoteAddress ?? ''
-    const named = !proxyProtocol || !forwarding.isTrusted(unmapIpv4(peer))
+    const named = !proxyProtocol || !forwarding.isTrusted(canonicalAddress(peer))
     const full = named ? place.of(peer) : undefined
     if (typeof full === 'string') {
       place.left()

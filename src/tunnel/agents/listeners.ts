@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { AddressCounts, type TurnedAway } from '../../lib/client-limits.js'
 import type { Clock } from '../../lib/clock.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import { bind } from '../../transport/bind.js'
 import { SocketFacts } from '../../transport/connection-facts.js'
 import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../../transport/contract.js'
@@ -109,7 +109,7 @@ export class AgentListener {
     const { admits, clock } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
-    const ip = unmapIpv4(facts.peer.address)
+    const ip = canonicalAddress(facts.peer.address)
     if (!admits(ip)) {
       socket.destroy()
       return
@@ -240,7 +240,7 @@ export class SharedPortAgents implements SharedPortHandler {
 
   accept(secure: Duplex, { peer, tls }: ConnectionFacts): void {
     const parts = this.#parts
-    const ip = unmapIpv4(peer.address)
+    const ip = canonicalAddress(peer.address)
     if (parts === undefined || !parts.admits(ip)) {
       secure.destroy()
       return

@@ -1,5 +1,5 @@
 import { formatAuthority } from '../../lib/host.js'
-import { formatAddress, parseAddress, unmapIpv4 } from '../../lib/ip.js'
+import { formatAddress, parseAddress, canonicalAddress } from '../../lib/ip.js'
 import { StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from './authority.js'
@@ -166,7 +166,7 @@ export class Tunnel {
     const labelled = this.labels !== undefined
     const header = JSON.stringify({
       Id: this.id,
-      ClientAddr: formatAuthority(unmapIpv4(from.address), from.port),
+      ClientAddr: formatAuthority(canonicalAddress(from.address), from.port),
       Proto: labelled ? kind : this.proto,
       EdgeType: labelled ? EDGE_TYPES[kind] : NO_EDGE,
       PassthroughTLS: false

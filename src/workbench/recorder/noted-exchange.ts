@@ -3,7 +3,7 @@ import type { EntryFacts, Flow } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { newId } from '../../lib/id.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import { toMicroseconds } from '../../lib/units.js'
 import { upstreamKey } from '../../runtime/plan.js'
 import { Snapshot } from '../../runtime/snapshot.js'
@@ -117,7 +117,7 @@ function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefi
 
 function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): RecordedExchange['client'] {
   if (flow !== undefined) return { address: flow.clientAddress, port: flow.clientPort }
-  return { address: unmapIpv4(connection.peer.address), port: connection.peer.port }
+  return { address: canonicalAddress(connection.peer.address), port: connection.peer.port }
 }
 
 /** The listener of an exchange that was refused before its entry was looked for. */

@@ -2,7 +2,7 @@ import type { ConnectionFacts, RequestHead, Version } from '../../flow/exchange.
 import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { type PathForm, RequestTarget } from '../../flow/target.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
 import { decisionText, type Explanation, redactedFields, withoutTexts } from '../explanation-of.js'
 import type { Aspect } from '../shadow/decision.js'
@@ -99,15 +99,22 @@ export function flowOf(recorded: RecordedExchange): Flow {
   flow.endpoint = recorded.endpoint
   flow.set(recordedSlot, recorded)
   const authority = request.authority === '' ? connection.local.address : request.authority
-  const target = RequestTarget.fromRequestLine(request.method, request.target, authority, request.scheme)?.in(pathForm)
+  const headers = new HeaderFields(fields ?? request.headers)
+  // Ours: what an untrusted peer claimed was removed before the fields were recorded.
+  const claimed = fields === null ? undefined : headers.get('x-forwarded-proto')
+  const scheme = claimed === 'https' ? 'https' : request.scheme
+  const asked = RequestTarget.fromRequestLine(request.method, request.target, authority, request.scheme)
+  const target = asked?.in(pathForm, scheme)
   if (target !== undefined && typeof target !== 'string') {
     flow.request = {
       head: request,
       version: request.version,
+      scheme,
+      authority: target.authority,
       method: request.method,
       target,
       pathForm,
-      headers: new HeaderFields(fields ?? request.headers),
+      headers,
       body: bytesOf(recorded.bodies.request) ?? new Uint8Array(0),
       receivedAt: recorded.at
     }
@@ -242,8 +249,8 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): obje
     connection: {
       id: connection.id,
       started_at: new Date(connection.startedAt).toISOString(),
-      client: { ip: unmapIpv4(connection.peer.address), port: connection.peer.port },
-      server: { ip: unmapIpv4(connection.local.address), port: connection.local.port },
+      client: { ip: canonicalAddress(connection.peer.address), port: connection.peer.port },
+      server: { ip: canonicalAddress(connection.local.address), port: connection.local.port },
       tls:
         tls === undefined
           ? null

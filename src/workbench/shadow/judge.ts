@@ -2,7 +2,7 @@ import type { ActionOutcome, Explainer, ExpressionExplainer, Placed, RuleOutcome
 import { Flow, type FlowResponse, type InternalRequests } from '../../flow/flow.js'
 import { HeaderFields } from '../../flow/headers.js'
 import type { Verdict } from '../../flow/verdict.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { canonicalAddress } from '../../lib/ip.js'
 import type { Place } from '../../lib/positions.js'
 import { Admission, type AdmittedFlow } from '../../proxy/admission.js'
 import type { ClientAddress } from '../../proxy/client-address.js'
@@ -168,7 +168,7 @@ export class Judge {
     const phase = snapshot.connectPolicy()?.phases.on_tcp_connect
     if (!phase) return undefined
     const { connection, entry } = live
-    const flow = new Flow(connection, entry, unmapIpv4(connection.peer.address), connection.peer.port)
+    const flow = new Flow(connection, entry, canonicalAddress(connection.peer.address), connection.peer.port)
     flow.units = snapshot
     const explainer = new TrialExplainer(this, trial)
     flow.explainer = explainer
