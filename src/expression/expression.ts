@@ -46,8 +46,11 @@ export interface Template {
   /** The text, when there is no `${…}` in it. */
   readonly constant: string | undefined
   readonly variables: ReadonlySet<string>
-  /** Every part as text: lists joined by `,`, maps as JSON. Throws `EvaluationError`. */
-  text(flow: Flow): string
+  /**
+   * Every part as text: lists joined by `,`, maps as JSON. `shown` may put another text in place of what an expression gave, by
+   * the variables that it reads. Throws `EvaluationError`.
+   */
+  text(flow: Flow, shown?: (text: string, variables: ReadonlySet<string>) => string): string
   /** The value with its type when the whole string is one `${…}`, else the text. Throws `EvaluationError`. */
   value(flow: Flow): unknown
 }

@@ -150,6 +150,8 @@ function stringEnd(source: string, start: number): number | undefined {
 
 const TOO_LONG = new EvaluationError('failed', `a text would be longer than ${MAX_TEXT} characters`)
 
+const asItIs: (text: string, variables: ReadonlySet<string>) => string = (text) => text
+
 class CompiledTemplate implements Template {
   readonly source: string
   readonly constant: string | undefined
@@ -163,12 +165,12 @@ class CompiledTemplate implements Template {
     this.constant = pieces.every((piece) => typeof piece === 'string') ? pieces.join('') : undefined
   }
 
-  text(flow: Flow): string {
+  text(flow: Flow, shown = asItIs): string {
     if (this.constant !== undefined) return this.constant
     let text = ''
     const room = new Room()
     for (const piece of this.#pieces) {
-      text += typeof piece === 'string' ? piece : textOf(piece.evaluate(flow), room)
+      text += typeof piece === 'string' ? piece : shown(textOf(piece.evaluate(flow), room), piece.variables)
       if (text.length > MAX_TEXT) throw TOO_LONG
     }
     return text

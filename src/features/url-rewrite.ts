@@ -2,7 +2,8 @@ import { EvaluationError, type Template } from '../expression/expression.js'
 import type { Flow, FlowRequest } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
-import { respond } from '../flow/verdict.js'
+import { refuse, respond } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { type Regex, RegexTooSlow } from '../lib/regex.js'
 import { defineAction, ERROR_RESULTS, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
@@ -60,9 +61,18 @@ const LONGEST = 50
 const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
 const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
 
+/** Codes of `redirect` and `url-rewrite`. */
+const urlErrors = defineErrors({
+  URL_HOST_FORGED: {
+    status: 400,
+    text: 'A policy would put text of the request into the host of the new URL.',
+    help: 'Let the replacement begin with a slash, or end the host in it with one.'
+  }
+})
+
 interface Replaced {
-  /** What came out; a full URL unless `to` stood for the whole of it. */
-  readonly text: string
+  /** What came out; a full URL unless `to` stood for the whole of it. Undefined: text of the request would be in its host. */
+  readonly text: string | undefined
   /** The first match and its groups; empty when nothing matched. */
   readonly matches: readonly string[]
 }
@@ -81,31 +91,86 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
   const replacement = scope.template(to, ['to'])
   const legacy = legacyVariableIn(to)
   if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
-  if (from === undefined) return (target, flow) => ({ text: bounded(replacement.text(flow)), matches: [target.url] })
+  if (from === undefined)
+    return (target, flow) => ({ text: settled(textOf(replacement, flow), target), matches: [target.url] })
   const pattern = compilePattern(from, ['from'], scope)
   return (target, flow) => {
     const regex = pattern(flow)
     const aboutPath = regex.pattern.startsWith('/') && !regex.pattern.startsWith('//')
-    const origin = aboutPath ? `${target.scheme}://${target.authority}` : ''
     const text = aboutPath ? target.uri : target.url
     if (text.length * regex.size > MAX_WORK) {
       throw new EvaluationError('failed', 'the pattern is too large for a URL of this length')
     }
     const match = regex.exec(text)
     if (match === undefined) return { text: target.url, matches: [] }
-    return { text: bounded(origin + replace(regex, text, replacement, times, flow)), matches: match.groups }
+    const origin = `${target.scheme}://${target.authority}`
+    const replaced = replace(regex, text, aboutPath ? 0 : origin.length, textOf(replacement, flow), times)
+    const isForged = aboutPath && !BEGINS_BEHIND_HOST.test(replaced)
+    const made = isForged ? undefined : settled(aboutPath ? origin + replaced : replaced, target)
+    return { text: made, matches: match.groups }
   }
 }
 
-function replace(regex: Regex, text: string, replacement: Template, times: 'first' | 'all', flow: Flow): string {
-  const to = replacement.constant ?? replacement.text(flow)
-  if (times === 'first') return regex.replaceFirst(text, to)
+/** Text between these two is of the request. Neither stands in a URL, nor in a replacement: they are taken out of it. */
+const BEGIN = '\uE000'
+const END = '\uE001'
+const MARKS = /[\uE000\uE001]/g
+/** Where the authority stands in a URL with marks: browsers take any number of slashes behind a scheme for two (WHATWG URL). */
+const MARKED_AUTHORITY = /^(?:[^/?#]*:[/\uE000\uE001]*|\/[\uE000\uE001]*\/)([^/?#]*)/
+/** What is put behind a host does not go on with it. */
+const BEGINS_BEHIND_HOST = /^[\uE000\uE001]*(?:[/?#]|$)/
+/** A host that ends in text of the policy's, behind labels of the request's. */
+const OWN_END = /^(?:[^\uE000\uE001]*\uE000[A-Za-z0-9.-]*\uE001(?=\.))+[^\uE000\uE001]+$/
+
+/** Variables that say which place was asked for, not what of it. */
+const OF_PLACE: ReadonlySet<string> = new Set([
+  ...['req.host', 'req.method', 'req.version'],
+  ...['req.url.authority', 'req.url.host', 'req.url.port', 'req.url.scheme']
+])
+
+/** `to` with its expressions evaluated; what those gave that read more of the request is marked. */
+function textOf(to: Template, flow: Flow): string {
+  if (to.constant !== undefined) return to.constant.replace(MARKS, '')
+  return to.text(flow, (text, variables) => {
+    const clean = text.replace(MARKS, '')
+    const isOwn = variables.size > 0 && [...variables].every((name) => !name.startsWith('req.') || OF_PLACE.has(name))
+    return isOwn ? clean : marked(clean)
+  })
+}
+
+function marked(text: string): string {
+  return text === '' ? '' : BEGIN + text + END
+}
+
+/** `origin`: how many characters of `text` are scheme and authority; what comes behind them is marked. */
+function replace(regex: Regex, text: string, origin: number, to: string, times: 'first' | 'all'): string {
+  const shown = (piece: string, start: number): string => {
+    const own = Math.max(0, Math.min(piece.length, origin - start))
+    return piece.slice(0, own) + marked(piece.slice(own))
+  }
+  if (times === 'first') return regex.replaceFirst(text, to, shown)
   try {
-    return regex.replaceAll(text, to, LONGEST)
+    return regex.replaceAll(text, to, LONGEST, shown)
   } catch (error) {
     if (!(error instanceof RegexTooSlow)) throw error
     throw new EvaluationError('failed', 'the matches of the pattern in the URL take too long')
   }
+}
+
+/**
+ * The URL without its marks; undefined when text of the request has got into its host. The host may stay what it is, and
+ * begin with labels of the request's where the policy says how it ends.
+ */
+function settled(text: string, target: RequestTarget): string | undefined {
+  const url = bounded(text.replace(MARKS, ''))
+  const found = MARKED_AUTHORITY.exec(text)
+  if (found === null) return url
+  const authority = (found[1] as string).replace(/[\uE000\uE001]+$/, '')
+  // The piece in which it begins may have begun before.
+  const before = found[0].slice(0, found[0].length - (found[1] as string).length)
+  const marks = before.lastIndexOf(BEGIN) > before.lastIndexOf(END) ? BEGIN + authority : authority
+  if (marks.search(MARKS) === -1 || OWN_END.test(marks)) return url
+  return authority.replace(MARKS, '').toLowerCase() === target.authority ? url : undefined
 }
 
 function bounded(url: string): string {
@@ -181,6 +246,7 @@ const redirect = defineAction({
       const target = flow.request?.target
       if (target === undefined) return undefined
       const { text, matches } = replacing(target, flow)
+      if (text === undefined) return refuse(urlErrors.URL_HOST_FORGED)
       if (text.trim() === '') throw new EvaluationError('failed', 'the URL to redirect to is empty')
       const location = locationOf(text, otherHost)
       const changed = matches.length > 0 && location !== target.url && location !== target.uri
@@ -256,6 +322,7 @@ const action = defineAction({
       const { request } = flow
       if (request === undefined) return undefined
       const { text, matches } = replacing(request.target, flow)
+      if (text === undefined) return refuse(urlErrors.URL_HOST_FORGED)
       if (text !== request.target.url) request.target = targetOf(text, request)
       flow.publish('url_rewrite', { matches, url: request.target.url, 'error.code': '', 'error.message': '' })
       return undefined
@@ -285,5 +352,6 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
 export const urlRewrite = defineFeature({
   name: 'url-rewrite',
   summary: 'Redirects requests and rewrites their URL.',
-  actions: [redirect, action]
+  actions: [redirect, action],
+  errors: [urlErrors]
 })

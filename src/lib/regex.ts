@@ -24,9 +24,14 @@ export interface Regex {
    * Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. One search
    * takes linear time, but each of many may look at the whole rest of the text: throws `RegexTooSlow` after `longest` milliseconds.
    */
-  replaceAll(text: string, replacement: string, longest?: number): string
-  replaceFirst(text: string, replacement: string): string
+  replaceAll(text: string, replacement: string, longest?: number, shown?: Shown): string
+  replaceFirst(text: string, replacement: string, shown?: Shown): string
 }
+
+/** Puts another text in place of a piece of the searched text that begins at `start` and goes into the result. */
+type Shown = (piece: string, start: number) => string
+
+const asItIs: Shown = (piece) => piece
 
 /** All matches of a text take longer than the caller allows. */
 export class RegexTooSlow extends Error {
@@ -128,31 +133,32 @@ class Re2Regex implements Regex {
     return { start: matcher.start(), end: matcher.end(), groups }
   }
 
-  replaceAll(text: string, replacement: string, longest = Number.POSITIVE_INFINITY): string {
-    return this.#replace(text, replacement, Number.POSITIVE_INFINITY, systemClock.monotonic() + longest)
+  replaceAll(text: string, replacement: string, longest = Number.POSITIVE_INFINITY, shown = asItIs): string {
+    return this.#replace(text, replacement, Number.POSITIVE_INFINITY, systemClock.monotonic() + longest, shown)
   }
 
-  replaceFirst(text: string, replacement: string): string {
-    return this.#replace(text, replacement, 1, Number.POSITIVE_INFINITY)
+  replaceFirst(text: string, replacement: string, shown = asItIs): string {
+    return this.#replace(text, replacement, 1, Number.POSITIVE_INFINITY, shown)
   }
 
-  #replace(text: string, replacement: string, times: number, end: number): string {
+  #replace(text: string, replacement: string, times: number, end: number, shown: Shown): string {
     const matcher = this.#program.matcher(text)
     const names = this.#program.namedGroups()
     let replaced = ''
     let from = 0
     for (let i = 0; i < times && matcher.find(); i++) {
       if (systemClock.monotonic() > end) throw new RegexTooSlow()
-      replaced += text.slice(from, matcher.start())
+      replaced += shown(text.slice(from, matcher.start()), from)
       replaced += replacement.replace(GROUP, (_, dollar, digits, braced, angled) => {
         if (dollar !== undefined) return '$'
         const name: string = digits ?? braced ?? angled
         const index = /^\d+$/.test(name) ? Number(name) : Object.hasOwn(names, name) ? names[name] : undefined
-        return index === undefined || index > matcher.groupCount() ? '' : (matcher.group(index) ?? '')
+        const piece = index === undefined || index > matcher.groupCount() ? null : matcher.group(index)
+        return piece === null || piece === undefined ? '' : shown(piece, matcher.start(index))
       })
       from = matcher.end()
     }
-    return replaced + text.slice(from)
+    return replaced + shown(text.slice(from), from)
   }
 }
 

@@ -42,6 +42,53 @@ t.test('redirect replaces the first match in the full URL', async (t) => {
     t.equal(location(config, url), expected, `${JSON.stringify(config)} ${url}`)
 })
 
+t.test('text of the request gets into no host', async (t) => {
+  const forged: readonly (readonly [object, string])[] = [
+    [{ from: '/old/(.*)', to: '$1' }, 'http://r.test/old/.evil.test/'],
+    [{ from: '/old/(.*)', to: '$1' }, 'http://r.test/old/:99/'],
+    [{ from: '/old/(.*)', to: '$1' }, 'http://r.test/old/@evil.test/'],
+    [{ from: '/old', to: '' }, 'http://r.test/old.evil.test/'],
+    [{ from: '/old', to: 'x' }, 'http://r.test/old'],
+    [{ from: '^http://r\\.test/', to: 'https://new.test' }, 'http://r.test/.evil.test/'],
+    [{ from: '^http://r\\.test/', to: 'https://' }, 'http://r.test/evil.test/'],
+    [{ from: '^.*/go/(.*)$', to: '$1' }, 'http://r.test/go/https://evil.test/'],
+    [{ from: '^.*/go/(.*)$', to: 'https:$1' }, 'http://r.test/go/evil.test/'],
+    [{ from: '^.*/t/([^/]+)/(.*)$', to: 'https://$1/$2' }, 'http://r.test/t/evil.test/x'],
+    [{ from: '^.*/t/([^/]+)/(.*)$', to: 'https://r.test$1/$2' }, 'http://r.test/t/y/x'],
+    [{ from: '^.*/t/(.+)$', to: 'https://$1.r.test/' }, 'http://r.test/t/evil.test/x'],
+    [{ from: '^.*/t/(.+)$', to: 'https://$1.r.test/' }, 'http://r.test/t/evil@x'],
+    [{ to: 'https://r.test${req.url.query}' }, 'http://r.test/?.evil.test/'],
+    [{ to: "https://${getQueryParam('h')[0]}/" }, 'http://r.test/?h=evil.test'],
+    [{ to: "https://r.test${getQueryParam('h')[0]}" }, 'http://r.test/?h=@evil.test'],
+    [{ to: "https://${getQueryParam('h')[0]}" }, 'http://r.test/?h=/evil.test'],
+    [{ to: "${getQueryParam('next')[0]}" }, 'http://r.test/?next=https://evil.test/'],
+    [{ to: "${getQueryParam('next')[0]}" }, 'http://r.test/?next=https:evil.test/']
+  ]
+  const refused = '400 URL_HOST_FORGED'
+  for (const [config, url] of forged) {
+    const about = `${JSON.stringify(config)} ${url}`
+    t.equal(outcomeOf(kit.action('redirect', config)(at(url))), refused, about)
+    t.equal(outcomeOf(kit.action('url-rewrite', config)(at(url))), refused, `rewrite ${about}`)
+  }
+  const honest: readonly (readonly [object, string, string])[] = [
+    [{ from: '/old/(.*)', to: '/$1' }, 'http://r.test/old/.evil.test/', 'http://r.test/.evil.test/'],
+    [{ from: '/old', to: '' }, 'http://r.test/old/x', 'http://r.test/x'],
+    [{ from: '/old', to: '' }, 'http://r.test/old?x', 'http://r.test?x'],
+    [{ from: '^http://([^/]+)/old/(.*)$', to: 'https://$1/new/$2' }, 'http://r.test/old/x', 'https://r.test/new/x'],
+    [{ from: '^http://(.*)$', to: 'https://www.$1' }, 'http://r.test/x', 'https://www.r.test/x'],
+    [{ from: '^http://r\\.test/', to: 'https://new.test/' }, 'http://r.test/.evil', 'https://new.test/.evil'],
+    [{ from: '^.*/t/([^/]+)/(.*)$', to: 'https://$1.r.test/$2' }, 'http://r.test/t/shop/x', 'https://shop.r.test/x'],
+    [{ to: 'https://${req.host}${req.url.uri}' }, 'http://r.test/x?y', 'https://r.test/x?y'],
+    [{ to: 'https://${req.headers["host"][0]}/y' }, 'http://r.test/x', 'https://r.test/y'],
+    [{ to: 'https://b.test${req.url.path}' }, 'http://r.test/@x', 'https://b.test/@x'],
+    [{ to: "https://b.test/${getQueryParam('h')[0]}" }, 'http://r.test/?h=https://x', 'https://b.test/https://x'],
+    [{ to: '${req.url.path}/y' }, 'http://r.test/a:b', '/a:b/y'],
+    [{ to: '${req.url}/y' }, 'http://r.test/a', 'http://r.test/a/y']
+  ]
+  for (const [config, url, expected] of honest)
+    t.equal(location(config, url), expected, `${JSON.stringify(config)} ${url}`)
+})
+
 t.test('redirect answers with its status, its fields and no body', async (t) => {
   const verdict = kit.action('redirect', { to: '/x', headers: { 'X-Why': '${req.method}' } })(at('http://a.test/'))
   t.same(verdict, { kind: 'respond', status: 302, headers: ['location', '/x', 'x-why', 'GET'] })
@@ -117,7 +164,9 @@ t.test('url-rewrite replaces all matches and changes what follows', async (t) =>
 
 t.test('url-rewrite changes neither Host nor anything that chooses an upstream', async (t) => {
   const flow = at('http://a.test/x?to=evil.test')
-  kit.action('url-rewrite', { from: '//a\\.test/x', to: "//${getQueryParam('to')[0]}/y" })(flow)
+  const asked = kit.action('url-rewrite', { from: '//a\\.test/x', to: "//${getQueryParam('to')[0]}/y" })(flow)
+  t.equal(outcomeOf(asked), '400 URL_HOST_FORGED')
+  kit.action('url-rewrite', { from: '//a\\.test/x', to: '//evil.test/y' })(flow)
   t.equal(flow.request?.target.uri, '/y?to=evil.test')
   t.same(flow.request?.headers.values('host'), ['a.test'])
   t.equal(flow.request?.head.authority, 'a.test')
