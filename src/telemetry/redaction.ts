@@ -19,7 +19,9 @@ const ROOTS = [
     'cookie'
   ],
   ...['credential', 'hmac', 'passcode', 'passkey', 'passphrase', 'passw', 'private', 'saml', 'secret', 'sessid'],
-  ...['session', 'signature', 'token']
+  ...['session', 'signature', 'token'],
+  // Fields that carry a proof or a certificate of the client (RFC 9449, RFC 9440), or a token, as browsers can send none elsewhere with a WebSocket.
+  ...['dpop', '(?:client|peer|ssl|tls)[-_]?cert(?:ificate)?(?![a-z._])', 'websocket-protocol']
 ]
 /** These count as a whole part of a name only: `api_key` and `apiKey` have the part `key`, `keyword` and `monkey` do not. */
 const WORDS = [

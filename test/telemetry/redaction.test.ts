@@ -67,6 +67,10 @@ const SECRET: Readonly<Record<string, readonly string[]>> = {
     ...['password', 'passwd', 'user[password]', 'new_password', 'pwd', 'pw', 'pass', 'passphrase', 'passcode', 'pin'],
     ...['otp', 'otpCode', 'totp', 'mfa', 'mfa_code', 'secret', 'appSecret', 'one-time-code']
   ],
+  'fields of HTTP': [
+    ...['DPoP', 'Sec-WebSocket-Protocol', 'Client-Cert', 'Client-Cert-Chain', 'X-Client-Cert', 'X-SSL-Cert'],
+    ...['X-Forwarded-Client-Cert', 'X-ARR-ClientCert', 'X-Client-Certificate', 'Sec-WebSocket-Key', 'Authorization']
+  ],
   sessions: ['sid', 'SID', 'connect.sid', 'sessionid', 'session_id', 'sessionId', 'PHPSESSID', 'JSESSIONID', 'sess']
 }
 const HARMLESS = [
@@ -97,7 +101,8 @@ const HARMLESS = [
     'state',
     'sigma',
     'id'
-  ]
+  ],
+  ...['tls.client_cert.subject.cn', 'client_certificate_id', 'concert', 'Sec-WebSocket-Version']
 ]
 
 const shown = (query: string, own = false) => {
