@@ -36,7 +36,8 @@ export class TrafficMeter implements Relayed {
 
   /** An exchange has ended; `duration` in milliseconds. */
   count(status: number, duration: number, bytesIn: number, bytesOut: number): void {
-    const group = (status / 100) | 0
+    // A class that is not known counts as 5xx (RFC 9110 15).
+    const group = Math.min((status / 100) | 0, CLASSES - 1)
     this.statuses[group] = (this.statuses[group] ?? 0) + 1
     const bucket = duration <= 0.001 ? 0 : Math.min((STEPS * Math.log2(duration * 1_000)) | 0, BUCKETS - 1)
     this.durations[bucket] = (this.durations[bucket] as number) + 1

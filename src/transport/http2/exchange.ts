@@ -197,7 +197,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
       return this.#sent ?? Promise.resolve(this.#account())
     }
     const sent = this.#begin()
-    if (Number.isInteger(head.status) && head.status >= 200 && head.status <= 599) this.#answer(head, body, trailers)
+    if (Number.isInteger(head.status) && head.status >= 200 && head.status <= 999) this.#answer(head, body, trailers)
     else {
       drop(body)
       this.#answer({ status: 500, headers: [] }, undefined, undefined)
