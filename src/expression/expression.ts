@@ -45,6 +45,8 @@ export interface Template {
   readonly source: string
   /** The text, when there is no `${…}` in it. */
   readonly constant: string | undefined
+  /** CEL type of `value`, as `Expression.type`. */
+  readonly type: string
   readonly variables: ReadonlySet<string>
   /**
    * Every part as text: lists joined by `,`, maps as JSON. `shown` may put another text in place of what an expression gave, by

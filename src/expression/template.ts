@@ -155,6 +155,7 @@ const asItIs: (text: string, variables: ReadonlySet<string>) => string = (text) 
 class CompiledTemplate implements Template {
   readonly source: string
   readonly constant: string | undefined
+  readonly type: string
   readonly variables: ReadonlySet<string>
   readonly #pieces: readonly (string | Expression)[]
 
@@ -162,6 +163,8 @@ class CompiledTemplate implements Template {
     this.source = source
     this.variables = variables
     this.#pieces = pieces
+    const [only] = pieces
+    this.type = pieces.length === 1 && typeof only === 'object' ? only.type : 'string'
     this.constant = pieces.every((piece) => typeof piece === 'string') ? pieces.join('') : undefined
   }
 

@@ -76,14 +76,14 @@ const addHeaders = defineAction({
     return (flow) => {
       const fields = answering ? flow.response?.headers : flow.request?.headers
       if (fields === undefined) return undefined
-      const values = writing.values(flow)
+      const list = writing.fields(flow)
       const added = new Map<string, string>()
-      for (const [i, name] of writing.names.entries()) {
-        const value = values[i] as string
+      for (let i = 0; i < list.length; i += 2) {
+        const [name, value] = [list[i] as string, list[i + 1] as string]
         if (name === 'host' && !answering) overrideHost(fields, value)
         else if (answering && flow.response?.local === true) addToOwn(fields, name, value)
         else fields.append(name, value)
-        added.set(name, value)
+        added.set(name, added.has(name) ? `${added.get(name)},${value}` : value)
       }
       publish(flow, added)
       return undefined

@@ -1,3 +1,6 @@
+import { EvaluationError } from '../expression/expression.js'
+import { expressionErrors } from '../expression/problems.js'
+import { numeric } from '../expression/values.js'
 import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
@@ -6,9 +9,9 @@ import { defineErrors } from '../lib/errors.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
-import { compileHeaders, headerList } from '../policy/values.js'
+import { compileHeaders } from '../policy/values.js'
 import { given, implies } from '../schema/editor.js'
-import { integer, optional, template } from '../schema/values.js'
+import { either, expression, integer, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 /** Codes of the action deny. */
@@ -78,6 +81,10 @@ const closeConnectionAction = defineAction({
   compile: () => () => close
 })
 
+/** A 1xx is no final answer: a client would go on waiting for one. */
+const LOWEST = 200
+const HIGHEST = 599
+
 /** Statuses whose answers carry no content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
 const WITHOUT_BODY = new Set([204, 205, 304])
 
@@ -110,8 +117,15 @@ const customResponse = defineAction({
   phases: ['on_http_request', 'on_http_response'],
   config: config(
     {
-      // A 1xx is no final answer: a client would go on waiting for one.
-      status_code: optional(integer({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
+      status_code: optional(
+        either(
+          [
+            integer({ description: 'Status of the answer.', min: LOWEST, max: HIGHEST, default: 200 }),
+            expression({ description: 'CEL that says the status, with or without ${…}.' })
+          ],
+          { description: 'Status of the answer: a number from 200 to 599, or CEL that says it. Default 200.' }
+        )
+      ),
       body: optional(template({ description: 'Body of the answer.' })),
       content: optional(template({ description: 'Older name of body.' })),
       headers: optional(headerMap({ description: 'Fields of the answer.', refused: NEVER_WRITTEN, max: 10 }))
@@ -120,23 +134,55 @@ const customResponse = defineAction({
   ),
   configOptional: true,
   terminates: 'always',
-  denies: ({ status_code = 200 }) => status_code >= 400,
-  compile({ status_code: status = 200, body, content, headers = {} }, scope) {
+  denies: ({ status_code = 200 }) => typeof status_code === 'string' || status_code >= 400,
+  compile({ status_code = 200, body, content, headers = {} }, scope) {
     if (body !== undefined && content !== undefined) {
       scope.problem(['content'], policyErrors.CONFIG_INVALID, 'content is the older name of body; give one of them')
     }
     const source = body ?? content ?? ''
     const field = body === undefined ? 'content' : 'body'
-    if (source !== '' && WITHOUT_BODY.has(status)) {
-      scope.problem([field], policyErrors.CONFIG_INVALID, `an answer with status ${status} has no body`)
+    const statusOf = compileStatus(status_code, scope)
+    if (source !== '' && typeof status_code === 'number' && WITHOUT_BODY.has(status_code)) {
+      scope.problem([field], policyErrors.CONFIG_INVALID, `an answer with status ${status_code} has no body`)
     }
     const bytes = compileBody(source, field, scope)
     const writing = compileHeaders(headers, ['headers'], scope)
     const inferred =
       source === '' || writing.names.includes('content-type') ? [] : ['content-type', mediaTypeOf(source)]
-    return (flow) => answerWith(status, [...inferred, ...headerList(writing, flow)], bytes(flow))
+    return (flow) => {
+      const status = statusOf(flow)
+      if (WITHOUT_BODY.has(status)) return answerWith(status, writing.fields(flow))
+      return answerWith(status, [...inferred, ...writing.fields(flow)], bytes(flow))
+    }
   }
 })
+
+/** Types of CEL that can be a status. */
+const STATUS_TYPES: readonly string[] = ['int', 'uint', 'double', 'string', 'dyn']
+
+/** The status that the config says. Throws `EvaluationError` where what an expression gives is none. */
+function compileStatus(written: number | string, scope: Scope): (flow: Flow) => number {
+  if (typeof written === 'number') return () => written
+  const at = ['status_code']
+  const value = written.includes('${') ? scope.template(written, at) : scope.expression(written, at)
+  if (!STATUS_TYPES.includes(value.type)) {
+    const message = `\`status_code\` must be a whole number; this is of type ${value.type}`
+    scope.problem(at, expressionErrors.EXPRESSION_TYPE, message)
+  }
+  return (flow) => {
+    const given = 'evaluate' in value ? value.evaluate(flow) : value.value(flow)
+    const status = typeof given === 'string' && /^\d{3}$/.test(given) ? Number(given) : numberOf(given)
+    if (status === undefined || !(status >= LOWEST && status <= HIGHEST))
+      throw new EvaluationError('failed', `status_code must be a whole number from ${LOWEST} to ${HIGHEST}`)
+    return status
+  }
+}
+
+function numberOf(value: unknown): number | undefined {
+  const number = numeric(value)
+  if (typeof number === 'bigint') return Number(number)
+  return typeof number === 'number' && Number.isInteger(number) ? number : undefined
+}
 
 function compileBody(source: string, field: string, scope: Scope): (flow: Flow) => Uint8Array | undefined {
   if (source === '') return () => undefined

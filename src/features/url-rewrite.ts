@@ -8,7 +8,7 @@ import { type Regex, RegexTooSlow } from '../lib/regex.js'
 import { defineAction, ERROR_RESULTS, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
-import { compileHeaders, compilePattern, headerList } from '../policy/values.js'
+import { compileHeaders, compilePattern } from '../policy/values.js'
 import { implies } from '../schema/editor.js'
 import { choice, optional, regex, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
@@ -251,7 +251,7 @@ const redirect = defineAction({
       const location = locationOf(text, otherHost)
       const changed = matches.length > 0 && location !== target.url && location !== target.uri
       flow.publish('redirect', { matches, url: changed ? location : target.url, 'error.code': '', 'error.message': '' })
-      return changed ? respond(Number(status), ['location', location, ...headerList(writing, flow)]) : undefined
+      return changed ? respond(Number(status), ['location', location, ...writing.fields(flow)]) : undefined
     }
   }
 })

@@ -221,7 +221,7 @@ function withoutValue(source: string): Expression {
 }
 
 function withoutText(source: string): Template {
-  return { source, constant: undefined, variables: new Set(), text: neverRuns, value: neverRuns }
+  return { source, constant: undefined, type: 'dyn', variables: new Set(), text: neverRuns, value: neverRuns }
 }
 
 function withoutMatch(pattern: string): Regex {

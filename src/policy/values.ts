@@ -61,8 +61,11 @@ export function compilePattern(from: string, at: NodePath, scope: Scope): (flow:
 /** Header fields of a config, compiled. Names are lower-case. */
 interface HeaderWriting {
   readonly names: readonly string[]
-  /** Values in the order of `names`. Throws `EvaluationError` when one cannot stand in a header. */
-  values(flow: Flow): readonly string[]
+  /**
+   * The fields as name and value by turns: one for each name, but one for each cookie where a list of them was given.
+   * Throws `EvaluationError` when a value cannot stand in a header.
+   */
+  fields(flow: Flow): string[]
 }
 
 /** Compiles name → value pairs; `reserved` are names that this action refuses besides those no policy may write. */
@@ -73,7 +76,7 @@ export function compileHeaders(
   reserved: Readonly<Record<string, string>> = {}
 ): HeaderWriting {
   const names: string[] = []
-  const values: ((flow: Flow) => string)[] = []
+  const values: ((flow: Flow) => string | readonly string[])[] = []
   for (const [written, source] of Object.entries(headers)) {
     const name = written.toLowerCase()
     const refusal = Object.hasOwn(reserved, name) ? reserved[name] : refusalToWrite(written)
@@ -88,17 +91,36 @@ export function compileHeaders(
     names.push(name)
     values.push(compileHeaderValue(name, source, [...at, written], scope))
   }
-  return { names, values: (flow) => values.map((value) => value(flow)) }
+  return {
+    names,
+    fields(flow) {
+      const fields: string[] = []
+      for (const [i, name] of names.entries()) {
+        const value = (values[i] as (flow: Flow) => string | readonly string[])(flow)
+        if (typeof value === 'string') fields.push(name, value)
+        else for (const one of value) fields.push(name, one)
+      }
+      return fields
+    }
+  }
 }
 
-/** The fields as name and value by turns. */
-export function headerList(writing: HeaderWriting, flow: Flow): string[] {
-  const values = writing.values(flow)
-  return writing.names.flatMap((name, i) => [name, values[i] as string])
-}
-
-function compileHeaderValue(name: string, source: string, at: NodePath, scope: Scope): (flow: Flow) => string {
+function compileHeaderValue(
+  name: string,
+  source: string,
+  at: NodePath,
+  scope: Scope
+): (flow: Flow) => string | readonly string[] {
   const template = scope.template(source, at)
+  const { expressions } = scope.services
+  // No reader could part cookies again that a comma joins (RFC 6265 3).
+  if (template.constant === undefined && name === 'set-cookie') {
+    return (flow) => {
+      const value = template.value(flow)
+      const cookies = Array.isArray(value) ? value : [value]
+      return cookies.map((cookie) => onWire(name, expressions.textOf(cookie)))
+    }
+  }
   if (template.constant === undefined) return (flow) => onWire(name, template.text(flow))
   const value = wireValue(template.constant)
   if (value === undefined) {

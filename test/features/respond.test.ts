@@ -88,6 +88,53 @@ t.test(
   }
 )
 
+t.test('custom-response takes its status from an expression', async (t) => {
+  const flow = makeFlow({ url: 'http://app.example.com/?s=418', response: { status: 404 } })
+  const of = (status_code: string, more: object = {}) =>
+    kit.action('custom-response', { status_code, ...more }, 'on_http_response')(flow)
+  const given: readonly (readonly [string, number])[] = [
+    ['${res.status_code == 404 ? 410 : res.status_code}', 410],
+    ['res.status_code == 404 ? 410 : res.status_code', 410],
+    ["${getQueryParam('s')[0]}", 418],
+    ['4${res.status_code == 404 ? 1 : 2}0', 410],
+    ['${uint(503)}', 503],
+    ['${503.0}', 503],
+    ['503', 503]
+  ]
+  for (const [text, status] of given) t.equal(outcomeOf(of(text, { body: 'x' })), `${status} -`, text)
+  for (const text of ['${res.status_code - 300}', '${res.status_code + 200}', '${200.5}', '${req.host}'])
+    t.equal(outcomeOf(of(text)), '500 POLICY_EXPRESSION', text)
+  const bodiless = of('${204}', { body: 'x', headers: { 'x-a': 'b' } })
+  t.same([outcomeOf(bodiless), headersOf(bodiless)], ['204 -', { 'x-a': 'b' }], 'no body, and no type of one')
+  for (const text of ['${[200]}', '${true}', 'res.status_code ==', '${nothing.here}']) {
+    t.match(kit.problems('custom-response', { status_code: text }), [/^error .*config\.status_code/], text)
+  }
+})
+
+t.test('several cookies stay several fields, whichever action writes them', async (t) => {
+  const cookies = ['a=1; Expires=Wed, 09 Jun 2027 10:18:14 GMT', 'b=2']
+  const headers = ['Set-Cookie', cookies[0] as string, 'Set-Cookie', cookies[1] as string]
+  const given = ["${res.headers['set-cookie']}", "${['a=1; Expires=Wed, 09 Jun 2027 10:18:14 GMT', 'b=2']}"]
+  for (const value of given) {
+    const config = { headers: { 'Set-Cookie': value, 'x-all': value } }
+    const flow = makeFlow({ response: { headers } })
+    const answer = kit.action('custom-response', config, 'on_http_response')(flow)
+    const list = answer?.kind === 'respond' ? answer.headers : []
+    t.same(list, ['set-cookie', cookies[0], 'set-cookie', cookies[1], 'x-all', cookies.join(',')], value)
+    kit.action('add-headers', config, 'on_http_response')(flow)
+    t.same(flow.response?.headers.values('set-cookie'), [...cookies, ...cookies], 'add-headers')
+    t.same(kit.read("actions.service.add_headers.headers_added['set-cookie']", flow), cookies.join(','))
+  }
+  const led = kit.action('redirect', { to: '/x', headers: { 'set-cookie': given[1] as string } })(makeFlow())
+  t.same(led?.kind === 'respond' && led.headers.slice(2), ['set-cookie', cookies[0], 'set-cookie', cookies[1]])
+  const one = kit.action('custom-response', { headers: { 'set-cookie': 'a=${req.method}' } })(makeFlow())
+  t.same(headersOf(one), { 'set-cookie': 'a=GET' })
+  const none = kit.action('custom-response', { headers: { 'set-cookie': '${[]}' } })(makeFlow())
+  t.same(headersOf(none), {})
+  const cut = kit.action('custom-response', { headers: { 'set-cookie': "${['a=1', getQueryParam('x')[0]]}" } })
+  t.equal(outcomeOf(cut(makeFlow({ url: 'http://a.test/?x=a%0d%0ab' }))), '500 POLICY_EXPRESSION')
+})
+
 t.test('nothing that a client sends becomes another header or another line', async (t) => {
   const run = kit.action('custom-response', { headers: { 'x-echo': "${getQueryParam('x')[0]}" } })
   const url = (text: string) => makeFlow({ url: `http://app.example.com/?x=${text}` })

@@ -34,7 +34,7 @@ const words: Expressions = {
     compiled(source, (text): Template => {
       const constant = text.includes('${') ? undefined : text
       const read = (flow: Flow) => text.replace(/\$\{(.*?)\}/g, (_, inner: string) => String(evaluate(inner, flow)))
-      return { source: text, constant, variables: new Set(), text: read, value: read }
+      return { source: text, constant, type: 'string', variables: new Set(), text: read, value: read }
     }),
   textOf: String,
   dataOf: (value) => value

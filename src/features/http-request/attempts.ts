@@ -11,7 +11,7 @@ import { type Followed, follow } from '../../lib/http-client/redirects.js'
 import type { Scope } from '../../policy/action.js'
 import { readText } from '../../policy/body-text.js'
 import type { PolicyServices } from '../../policy/services.js'
-import { compileHeaders, headerList } from '../../policy/values.js'
+import { compileHeaders } from '../../policy/values.js'
 
 /** Bytes of a response, before and after its content codings are undone. */
 const MAX_RESPONSE = 256 * 1024
@@ -232,7 +232,7 @@ export function compileMessage(settings: MessageConfig, scope: Scope): (flow: Fl
       url.text(flow),
       parameters.map(({ key, value }) => [limited(key.text(flow), MAX_KEY), limited(value.text(flow), MAX_VALUE)])
     ),
-    headers: [...headerList(writing, flow), ...own, 'x-forwarded-for', flow.clientAddress],
+    headers: [...writing.fields(flow), ...own, 'x-forwarded-for', flow.clientAddress],
     body: content === undefined ? undefined : bodyOf(content.text(flow))
   })
 }

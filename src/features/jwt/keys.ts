@@ -127,7 +127,7 @@ function compileInline(keys: string | Readonly<Record<string, unknown>>, at: Nod
 
 /** A text that is no template, whatever stands in it. */
 function literal(text: string): Template {
-  return { source: text, constant: text, variables: new Set(), text: () => text, value: () => text }
+  return { source: text, constant: text, type: 'string', variables: new Set(), text: () => text, value: () => text }
 }
 
 /** What the document holds is read now, so that it is refused when it is wrong; nothing says what it is. */
