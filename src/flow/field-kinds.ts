@@ -20,6 +20,7 @@ export const FIELD_KIND = {
   head: 8
 } as const
 
+/** A value of `FIELD_KIND`. */
 export type FieldKind = (typeof FIELD_KIND)[keyof typeof FIELD_KIND]
 
 /** RFC 9110 7.6.1 and what the engine frames anew; proxy credentials are for us, not for the upstream. */

@@ -89,11 +89,11 @@ class TrustingProxies implements ClientAddress {
     const addresses = chain.length > 0 ? chain.map(readNode) : nodes
     const at = this.#clientAt(addresses)
     const address = addresses[at] ?? peer
-    const client = this.#toldAt(addresses, at)
-    const told = forwarded[this.#toldAt(nodes, this.#clientAt(nodes))]
-    const about = told === undefined ? undefined : readNode(told.node ?? '')
+    const client = this.#reportedAt(addresses, at)
+    const reported = forwarded[this.#reportedAt(nodes, this.#clientAt(nodes))]
+    const about = reported === undefined ? undefined : readNode(reported.node ?? '')
     // An element of another proxy's, nearer to us, tells of that proxy's own hop.
-    const element = about === undefined || about === address ? told : undefined
+    const element = about === undefined || about === address ? reported : undefined
     const said = schemeOf(ofClient(elementsOf(headers, PROTO), chain, client))
     return {
       address,
@@ -122,7 +122,7 @@ class TrustingProxies implements ClientAddress {
   }
 
   /** Index of the element that a trusted peer has written of its own client, be its address hidden. */
-  #toldAt(addresses: readonly (string | undefined)[], at: number): number {
+  #reportedAt(addresses: readonly (string | undefined)[], at: number): number {
     const known = addresses[at]
     return at > 0 && (known === undefined || this.isTrusted(known)) ? at - 1 : at
   }

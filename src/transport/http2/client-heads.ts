@@ -6,7 +6,7 @@ import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
 
 const COLON = 0x3a
-/** Classes beyond 5 are none that anybody has defined; they pass as they came (RFC 9110 15). */
+/** Statuses of classes above 5, which no specification defines, pass as they came (RFC 9110 15). */
 const STATUS = /^[1-9]\d\d$/
 const DIGITS = /^\d{1,15}$/
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
