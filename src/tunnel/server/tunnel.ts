@@ -1,5 +1,5 @@
 import { formatAuthority } from '../../lib/host.js'
-import { formatAddress, parseAddress, canonicalAddress } from '../../lib/ip.js'
+import { canonicalAddress, formatAddress, parseAddress } from '../../lib/ip.js'
 import { StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from './authority.js'
