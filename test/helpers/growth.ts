@@ -1,50 +1,41 @@
-import { performance } from 'node:perf_hooks'
-
-/** The growth of what is quadratic is 4, of what is linear 2; between them is room for a machine that does other work. */
+/** Growth of the CPU time for twice the input: 4 where it is quadratic, 2 where it is linear, with room for a machine that does other work. */
 const MOST_GROWTH = 2.6
-/** Milliseconds below which the clock and the collector of memory say more than the work. */
+/** Milliseconds of CPU below which the collector of memory and the compiler say more than the work. */
 const FLOOR = 12
-/** Smallest size that is tried. */
-const LEAST = 1_024
-/** Runs of one size before its growth counts as proven; the cheapest of each size is compared. */
-const PROOF = 6
+/** Measurements of a growth before it counts as proven; the cheapest run of each size is compared. */
+const PROOF = 5
 
 /** Work that grows faster than its input. */
 export interface Growth {
-  /** Of the larger of both inputs. */
-  readonly size: number
-  /** Milliseconds of half the size, and of it. */
-  readonly before: number
-  readonly after: number
+  /** Milliseconds of CPU for a quarter of the input, and for the whole. */
+  readonly quarter: number
+  readonly whole: number
 }
 
 /**
- * Doubles the input of `run` up to `limit` and returns the first size at which its time on the thread grows by more than
- * 2.6 times, or undefined. `inputOf` makes the input of a size; only `run` is measured. Sizes that take less than twelve
- * milliseconds are not compared. A growth is measured again, and the cheapest runs decide.
+ * Returns the growth of `run` from a quarter of the input to the whole of `size`, when the CPU time of the process grows by more than
+ * 2.6 times for each doubling; else undefined. `inputOf` makes the input of a size; only `run` is measured. Work of less than twelve
+ * milliseconds is not judged. A growth is measured again, and the cheapest runs decide.
  */
-export function fastGrowth<Input>(
-  limit: number,
+export async function fastGrowth<Input>(
+  size: number,
   inputOf: (size: number) => Input,
   run: (input: Input) => unknown
-): Growth | undefined {
-  const cost = (size: number): number => {
+): Promise<Growth | undefined> {
+  const cost = async (size: number): Promise<number> => {
     const input = inputOf(size)
-    const begun = performance.now()
-    run(input)
-    return performance.now() - begun
+    const begun = process.cpuUsage()
+    await run(input)
+    const { user, system } = process.cpuUsage(begun)
+    return (user + system) / 1_000
   }
-  const grows = (before: number, after: number) => after > FLOOR && after > MOST_GROWTH * Math.max(before, FLOOR / 4)
-  let before = Number.POSITIVE_INFINITY
-  for (let size = Math.min(LEAST, limit); ; size = Math.min(size * 2, limit)) {
-    let after = cost(size)
-    const half = Math.ceil(size / 2)
-    for (let proof = 0; grows(before, after); proof++) {
-      if (proof === PROOF) return { size, before, after }
-      before = Math.min(before, cost(half))
-      after = Math.min(after, cost(size))
-    }
-    if (size >= limit) return undefined
-    before = after
+  let quarter = Number.POSITIVE_INFINITY
+  let whole = Number.POSITIVE_INFINITY
+  for (let proof = 0; proof < PROOF; proof++) {
+    whole = Math.min(whole, await cost(size))
+    if (whole <= FLOOR) return undefined
+    quarter = Math.min(quarter, await cost(Math.ceil(size / 4)))
+    if (whole <= MOST_GROWTH ** 2 * quarter) return undefined
   }
+  return { quarter, whole }
 }

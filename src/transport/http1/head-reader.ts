@@ -1,5 +1,6 @@
 import { METHODS } from 'node:http'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
+import { digitAt, isDigit, isLength, methodOf, trimmed } from './head-text.js'
 import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
 
 export interface HeadLimits {
@@ -19,7 +20,9 @@ const VERSION = 'HTTP/1.'
 /** Absolute form with at most one `@`, and authority form (RFC 9112 3.2.2, 3.2.3). */
 const ABSOLUTE = /^[A-Za-z]+:\/\/(?:[\w\-.~!$&'()*+,;=:%]*@)?[\w\-.~!$&'()*+,;=:%[\]]+(?:[/?].*)?$/
 const AUTHORITY = /^(?:[\w\-.~%]+|\[[\dA-Fa-f:.]+\]):\d+$/
-const MOST_DIGITS = 15
+/** Length of an element from which its further pieces are gathered, and pieces that are gathered before the whole is looked at. */
+const LONG_ELEMENT = 1_024
+const GATHERED = 256
 
 /** Where the reader stands between two pieces of a head. */
 const Step = {
@@ -49,6 +52,9 @@ export class HeadReader {
   #step: number = Step.start
   /** Begin of the element that was cut by the end of a piece. */
   #rest = ''
+  /** Length of the part of `#rest` that has been read; the pieces behind it are gathered. */
+  #seen = 0
+  #gathered = 0
   #hash = 0
   #block = 0
   #fields = 0
@@ -106,6 +112,7 @@ export class HeadReader {
   #begin(step: number): void {
     this.#step = step
     this.#rest = ''
+    this.#seen = this.#gathered = 0
     this.#block = this.#fields = 0
     this.#emptyLine = false
     this.refusal = undefined
@@ -117,10 +124,29 @@ export class HeadReader {
    */
   read(piece: string): number {
     const kept = this.#rest.length
+    if (kept >= LONG_ELEMENT && this.#gather(piece)) return -1
+    const seen = this.#seen
     const text = kept === 0 ? piece : this.#rest + piece
     this.#rest = ''
-    const at = this.#step < Step.fieldStart ? this.#firstLine(text, kept) : this.#readFields(text, kept, kept)
+    this.#seen = this.#gathered = 0
+    const at = this.#step < Step.fieldStart ? this.#firstLine(text, seen) : this.#readFields(text, seen, seen)
     return at < 0 ? -1 : at - kept
+  }
+
+  /**
+   * Puts a piece behind a long element that it does not end; false: the element has to be read. Reading begins with one text of all
+   * that is kept, which would cost a copy of the element for each byte of a peer that sends single bytes.
+   */
+  #gather(piece: string): boolean {
+    if (++this.#gathered > GATHERED) return false
+    const step = this.#step
+    const length = this.#rest.length + piece.length
+    const counted = step < Step.fieldStart ? length : this.#block + length - this.#seen
+    if (counted > (step === Step.target ? this.#limits.targetBytes : this.#limits.headerBytes)) return false
+    const table = step === Step.target ? TARGET : step === Step.name ? TOKEN : VALUE
+    for (let i = 0; i < piece.length; i++) if (table[piece.charCodeAt(i)] !== 1) return false
+    this.#rest += piece
+    return true
   }
 
   #refuse(refusal: MalformedMessage): -1 {
@@ -133,6 +159,7 @@ export class HeadReader {
   #cut(text: string, step: number, from: number): -1 {
     this.#step = step
     this.#rest = from < text.length ? text.slice(from) : ''
+    this.#seen = this.#rest.length
     return -1
   }
 
@@ -348,48 +375,9 @@ export class HeadReader {
   }
 }
 
-function methodOf(text: string, from: number, to: number): string {
-  if (
-    to - from === 3 &&
-    text.charCodeAt(from) === 0x47 &&
-    text.charCodeAt(from + 1) === 0x45 &&
-    text.charCodeAt(from + 2) === 0x54
-  )
-    return 'GET'
-  return text.slice(from, to)
-}
-
 /** The forms of RFC 9112 3.2, as far as two readers could not disagree on where the target ends. */
 function isTarget(method: string, target: string): boolean {
   if (method === 'CONNECT') return AUTHORITY.test(target)
   if (target.charCodeAt(0) === 0x2f || target === '*') return true
   return ABSOLUTE.test(target)
-}
-
-/** Without optional white space around the value (RFC 9110 5.5). */
-function trimmed(text: string, from: number, to: number): string {
-  let begin = from
-  let end = to
-  while (begin < end && isBlank(text.charCodeAt(begin))) begin++
-  while (end > begin && isBlank(text.charCodeAt(end - 1))) end--
-  return text.slice(begin, end)
-}
-
-function isBlank(code: number): boolean {
-  return code === SP || code === HT
-}
-
-/** The value of a digit that is known to be there. */
-function digitAt(text: string, at: number): number {
-  return text.charCodeAt(at) - 0x30
-}
-
-/** Is this 1 to 15 digits? */
-function isLength(value: string): boolean {
-  for (let i = 0; i < value.length; i++) if (!isDigit(value.charCodeAt(i))) return false
-  return value.length > 0 && value.length <= MOST_DIGITS
-}
-
-function isDigit(code: number): boolean {
-  return code >= 0x30 && code <= 0x39
 }

@@ -76,6 +76,8 @@ export const contentful: Scheme = (secret) => {
     if (typeof list === 'string') return list
     const names = list.value.split(',').map((name) => name.trim().toLowerCase())
     if (!names.includes(SIGNED) || !names.includes(TIMESTAMP)) return 'SIGNATURE_INVALID'
+    // Each name would write its value once more into what is signed.
+    if (new Set(names).size < names.length) return 'SIGNATURE_INVALID'
     const fields = canonicalFields(headers, names)
     const path = canonicalPath(target)
     if (fields === undefined || path === undefined) return 'SIGNATURE_INVALID'
