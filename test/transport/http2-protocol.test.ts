@@ -10,6 +10,7 @@ import {
   DATA,
   END_HEADERS,
   END_STREAM,
+  ENHANCE_YOUR_CALM,
   Frames,
   frame,
   GET,
@@ -315,4 +316,26 @@ t.test('6.9.1 no more is sent than the window of the stream holds', async (t) =>
   client.send(frame(SETTINGS, 0, 0, setting(4, 100)))
   await eventually(() => client.over || sent().length >= 6)
   t.equal(sent(), 'abcdef', '6.9.2: another initial window counts for streams that are open')
+})
+
+t.test('6.2 a head that does not end is late, also beside streams that are open', async (t) => {
+  const wait = frame(HEADERS, END_HEADERS | END_STREAM, 1, block([...GET.slice(0, 3), [':path', '/wait']]))
+  const cut = get(3).subarray(0, -1)
+  for (const head of [get(3, END_STREAM), cut]) {
+    const client = await session(t)
+    const { clock, exchanges, listening, refused } = client.bench
+    const whole = new Frames(listening.address.port)
+    t.teardown(() => whole.socket.destroy())
+    whole.start()
+    whole.send(wait)
+    client.send(wait, head)
+    await eventually(() => exchanges.length === 2)
+    await eventually(() => {
+      clock.advance(1)
+      return client.over || client.goaway !== undefined
+    })
+    t.equal(client.goaway, ENHANCE_YOUR_CALM)
+    t.match(refused, [{ status: 408, why: 'client-timeout' }])
+    t.notOk(whole.over || whole.goaway !== undefined, 'an open stream alone keeps its connection')
+  }
 })

@@ -55,6 +55,9 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   #pongsDue = 0
   readonly #startedAt: number
   #since: number
+  /** Stream of the head that had begun when deadlines were checked last, and when it was first found; 0: there was none. */
+  #openHead = 0
+  #openSince = 0
   /** Bytes that had come when something last came, and whether a PING was sent since. */
   #received = 0
   #receivedAt: number
@@ -128,6 +131,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       return
     }
     this.#watchSilence(now)
+    this.#watchHead(now)
     if (!this.#session.settled && now - this.#startedAt > SETTLE) {
       this.#cutBy = 'client-timeout'
       this.#hangUp(CODE.settingsTimeout)
@@ -232,6 +236,20 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       this.#cutBy = 'client-timeout'
       this.#session.end(CODE.none)
       this.#wire.destroy()
+    }
+  }
+
+  /** Notices a head that does not end. Until it does, nothing else can come on the connection (RFC 9113 4.3). */
+  #watchHead(now: number): void {
+    const { limits, handler } = this.#host
+    const open = this.#session.openHead()
+    if (open !== this.#openHead || open === 0) {
+      this.#openHead = open
+      this.#openSince = now
+    } else if (limits.headTimeout > 0 && now - this.#openSince > limits.headTimeout && !this.#session.over) {
+      this.#cutBy = 'client-timeout'
+      handler.refused(this.facts, 408, 'client-timeout')
+      this.#hangUp(CODE.enhanceYourCalm)
     }
   }
 

@@ -44,6 +44,11 @@ export class FrameReader {
     this.#step = preface.length > 0 ? Step.preface : Step.head
   }
 
+  /** The stream of a HEADERS frame that has come in part; 0: there is none. */
+  get openHead(): number {
+    return this.#step === Step.payload && this.#type === FRAME.headers ? this.#stream : 0
+  }
+
   /** Reads no more, also of the chunk at hand. */
   stop(): void {
     this.#stopped = true

@@ -81,6 +81,9 @@ export class Http2Session implements FrameTaker, StreamHost {
     this.#writer = new FrameWriter(wire.stream, () => this.#sending.pump(this.#writer))
   }
 
+  /** The stream whose head has begun and has not ended; 0: there is none. */
+  readonly openHead = (): number => this.#blocks.open || this.#reader.openHead
+
   /** Streams that are open. */
   get streams(): number {
     return this.#streams.size
