@@ -69,6 +69,7 @@ export function* jsonMembers(
   { distinct, depth = Number.POSITIVE_INFINITY, wanted = () => true }: JsonMembersOptions
 ): Steps<(readonly [name: string, value: JsonValue])[] | undefined> {
   if (!(yield* isUtf8Throughout(bytes))) return undefined
+  const buffer = view(bytes, 0, bytes.length)
   const members: (readonly [string, JsonValue])[] = []
   /** What is open, from the outermost on: the names of an object, undefined for a list. */
   const open: (Set<string> | undefined)[] = []
@@ -114,7 +115,7 @@ export function* jsonMembers(
       if (bytes[at] !== COLON) return undefined
       at++
       if (distinct === 'everywhere' || open.length === 1) {
-        const name = textOf(bytes, start, end)
+        const name = textOf(buffer, start, end)
         const names = open.at(-1)
         if (names?.has(name)) return undefined
         names?.add(name)
@@ -142,9 +143,10 @@ function afterBlanks(bytes: Uint8Array, start: number): number {
   return at
 }
 
-function textOf(bytes: Uint8Array, start: number, end: number): string {
-  const text = view(bytes, start, end).toString('utf8')
-  return text.includes('\\') ? JSON.parse(text) : text.slice(1, -1)
+/** The text of a string with its quotes. */
+function textOf(bytes: Buffer, start: number, end: number): string {
+  const text = bytes.toString('utf8', start + 1, end - 1)
+  return text.includes('\\') ? JSON.parse(`"${text}"`) : text
 }
 
 /** The place behind the string that begins at `start`, undefined when it is none. */

@@ -23,8 +23,10 @@ interface Place {
 /** Values of a body by their names in lower case, or why it has none. */
 type Members = ReadonlyMap<string, readonly (string | JsonValue)[]> | JwtProblem
 
-/** Where a flow keeps the members of its body, with the bytes that they were read from. */
-const bodyMembers = flowSlot<{ readonly bytes: Uint8Array; readonly members: Members }>('jwt.body')
+/** Where a flow keeps members of its body, with their names and the bytes that they were read from. */
+const bodyMembers = flowSlot<{ readonly bytes: Uint8Array; readonly wanted: string; readonly members: Members }>(
+  'jwt.body'
+)
 const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH'])
 const MEDIA_TYPE = /^(application\/json|application\/x-www-form-urlencoded)[ \t]*(?:;|$)/i
 
@@ -35,8 +37,8 @@ function tokenInHeader({ name, prefix }: Place, flow: Flow): Found {
   return stripped(values[0], prefix, flow)
 }
 
-/** The members of a body, read once for all tokens in it, or the verdict that ends the exchange. */
-async function membersOfBody(flow: Flow, bodies: BodyBuffers): Promise<Members | Verdict> {
+/** The members of a body with these names in lower case, read once for all tokens in it, or the verdict that ends the exchange. */
+async function membersOfBody(flow: Flow, bodies: BodyBuffers, names: ReadonlySet<string>): Promise<Members | Verdict> {
   const { request } = flow
   if (request === undefined || !BODY_METHODS.has(request.method)) return 'JWT_BODY_METHOD'
   const types = request.headers.values('content-type')
@@ -46,10 +48,11 @@ async function membersOfBody(flow: Flow, bodies: BodyBuffers): Promise<Members |
   const bytes = await bodies.request(flow)
   if (!(bytes instanceof Uint8Array)) return bytes
   const known = flow.get(bodyMembers)
-  if (known?.bytes === bytes) return known.members
+  const wanted = JSON.stringify([...names])
+  if (known?.bytes === bytes && known.wanted === wanted) return known.members
   const isJson = type.toLowerCase() === 'application/json'
-  const members = await new Slices().run(isJson ? readJson(bytes) : readForm(bytes))
-  flow.set(bodyMembers, { bytes, members })
+  const members = await new Slices().run(isJson ? readJson(bytes, names) : readForm(bytes, names))
+  flow.set(bodyMembers, { bytes, wanted, members })
   return members
 }
 
@@ -73,27 +76,33 @@ function stripped(value: string | undefined, prefix: Template | undefined, flow:
   return text === '' ? { problem: 'JWT_MISSING' } : { text }
 }
 
-function* byLowerCase<V extends string | JsonValue>(entries: readonly (readonly [string, V])[]): Steps<Members> {
+function* byLowerCase<V extends string | JsonValue>(
+  entries: readonly (readonly [string, V])[],
+  names: ReadonlySet<string>
+): Steps<Members> {
   const members = new Map<string, V[]>()
   const passes = new Passes()
-  for (const [name, value] of entries) {
-    const known = members.get(name.toLowerCase())
-    if (known === undefined) members.set(name.toLowerCase(), [value])
-    else known.push(value)
+  for (const [written, value] of entries) {
     if (passes.due()) yield
+    const name = written.toLowerCase()
+    if (!names.has(name)) continue
+    const known = members.get(name)
+    if (known === undefined) members.set(name, [value])
+    else known.push(value)
   }
   return members
 }
 
-function* readJson(bytes: Uint8Array): Steps<Members> {
-  const members = yield* jsonMembers(bytes, { distinct: 'everywhere', depth: MAX_DEPTH })
-  return members === undefined ? 'JWT_BODY_JSON' : yield* byLowerCase(members)
+function* readJson(bytes: Uint8Array, names: ReadonlySet<string>): Steps<Members> {
+  const wanted = (name: string) => names.has(name.toLowerCase())
+  const members = yield* jsonMembers(bytes, { distinct: 'everywhere', depth: MAX_DEPTH, wanted })
+  return members === undefined ? 'JWT_BODY_JSON' : yield* byLowerCase(members, names)
 }
 
-function* readForm(bytes: Uint8Array): Steps<Members> {
+function* readForm(bytes: Uint8Array, names: ReadonlySet<string>): Steps<Members> {
   if (!(yield* isUtf8Throughout(bytes))) return 'JWT_BODY_FORM'
   const fields = yield* formFields(bytes)
-  return fields === undefined ? 'JWT_BODY_FORM' : yield* byLowerCase(fields)
+  return fields === undefined ? 'JWT_BODY_FORM' : yield* byLowerCase(fields, names)
 }
 
 /** One token of a request. */
@@ -118,11 +127,18 @@ type TokenConfig = JwtConfig['http']['tokens'][number]
 
 /** Compiles the tokens, those in headers first: a request without them is refused before its body is read. */
 export function compileTokens(tokens: readonly TokenConfig[], parts: TokenCheckParts): readonly TokenCheck[] {
-  const compiled = tokens.map((token, i) => ({ method: token.method, check: compileToken(token, i, parts) }))
+  const inBody: Template[] = []
+  const compiled = tokens.map((token, i) => ({ method: token.method, check: compileToken(token, i, parts, inBody) }))
   return ['header', 'body'].flatMap((method) => compiled.flatMap((one) => (one.method === method ? [one.check] : [])))
 }
 
-function compileToken(token: TokenConfig, index: number, { verifier, rules, scope }: TokenCheckParts): TokenCheck {
+/** `inBody`: the names of all tokens of the action that stand in a body, to which that of this one is added. */
+function compileToken(
+  token: TokenConfig,
+  index: number,
+  { verifier, rules, scope }: TokenCheckParts,
+  inBody: Template[]
+): TokenCheck {
   const at = ['http', 'tokens', index]
   const place: Place = {
     name: scope.template(token.name, [...at, 'name']),
@@ -142,8 +158,10 @@ function compileToken(token: TokenConfig, index: number, { verifier, rules, scop
     return verified instanceof Promise ? verified.then((late) => judge(late, flow)) : judge(verified, flow)
   }
   if (location === 'header') return (flow) => check(tokenInHeader(place, flow), flow)
+  inBody.push(place.name)
   return async (flow) => {
-    const members = await membersOfBody(flow, bodies)
+    const names = new Set(inBody.map((name) => name.text(flow).toLowerCase()))
+    const members = await membersOfBody(flow, bodies, names)
     return typeof members === 'object' && 'kind' in members
       ? members
       : check(await tokenInBody(place, members, flow), flow)
