@@ -135,7 +135,8 @@ export class FieldNames {
     const known = this.#written.get(name)
     if (known !== undefined) return known
     const kind = name.length > 0 && consistsOf(TOKEN, name) ? kindOf(name) : FIELD.invalid
-    const written = { kind, begin: `\r\n${name}: ` }
+    // Joined texts keep their parts: the name must be no slice of a head.
+    const written = { kind, begin: `\r\n${name.length > LONGEST ? name : ownText(name)}: ` }
     this.#written.remember(name, written)
     return written
   }

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { METHODS } from 'node:http'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { PeerNames } from '../../lib/peer-names.js'
+import { ownText, PeerNames } from '../../lib/peer-names.js'
 import type { ListenLimits } from '../contract.js'
 import { allowedTrailers, isEngineField } from '../fields.js'
 import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
@@ -206,7 +206,8 @@ function nameOf(name: string): string {
   const lower = name.toLowerCase()
   let sendable = name.length > 0 && !isEngineField(lower) && !OF_A_CONNECTION.has(lower)
   for (let i = 0; i < name.length && sendable; i++) sendable = TOKEN[name.charCodeAt(i)] === 1
-  const result = sendable ? lower : ''
+  // A name in lower case is its own lower case, and may be a slice of a head.
+  const result = sendable ? ownText(lower) : ''
   NAMES.remember(name, result)
   return result
 }
