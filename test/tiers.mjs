@@ -20,6 +20,7 @@ export const SMOKE = [
   'test/api/postgres.full.test.ts',
   'test/control/cluster.full.test.ts',
   // Traffic: TLS, HTTP/2, limits, worker threads.
+  'test/wire/corpus.full.test.ts',
   'test/proxy/upstream-tls.full.test.ts',
   'test/transport/http2-prior-knowledge.full.test.ts',
   'test/cli/limits.full.test.ts',
