@@ -8,6 +8,7 @@ import { BodyBuffers } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
 import { TurnedAwayLog } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
+import { DeadlineTimer } from '../lib/deadline-timer.js'
 import { CodedError } from '../lib/errors.js'
 import { openGeo } from '../lib/geo.js'
 import { parseAuthority } from '../lib/host.js'
@@ -34,7 +35,7 @@ import type { ListenLimits } from '../transport/contract.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeTransport } from '../transport/http1/server.js'
 import { byVersion, http2Back } from '../transport/http2/client.js'
-import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
+import { type AgentTarget, type Forward, forwardVisitor, PIPE_CHECKS, targetDialer } from '../tunnel/client/visitors.js'
 import { startErrors } from './errors.js'
 import { policyServices } from './services.js'
 
@@ -79,7 +80,7 @@ const LIMITS: ListenLimits = {
   bodyIdle: 30_000,
   keepAlive: 0
 }
-const TIMEOUTS = { connect: 5_000, response: 60_000, idle: 600_000, headers: 10_000, drain: 0 }
+const TIMEOUTS = { connect: 5_000, response: 60_000, idle: 600_000, half_closed: 0, headers: 10_000, drain: 0 }
 const LIMITER_BUDGET = 16 * 1024 * 1024
 const BODIES = { total: 64 * 1024 * 1024, each: 1024 * 1024, perClient: 8 * 1024 * 1024 }
 /** For a body that is wanted whole: milliseconds, bytes per second. */
@@ -164,6 +165,7 @@ export class AgentPlane {
       throw new CodedError(startErrors.AGENT_SETUP, message)
     }
     warned(prepared.warnings)
+    const deadlines = new DeadlineTimer(this.#clock, PIPE_CHECKS)
     const front = await this.#open(target, snapshot, () => prepared.commit(), report)
     return (stream, head, failed) => {
       const at = parseAuthority(head.from)
@@ -172,7 +174,7 @@ export class AgentPlane {
       else if (needsHttp !== undefined) {
         failed(`its policy has rules of ${needsHttp}, and this visitor speaks no HTTP`)
         stream.refuse()
-      } else if (front.admits(stream, peer)) forwardVisitor(stream, target, failed)
+      } else if (front.admits(stream, peer)) forwardVisitor(stream, target, deadlines, failed)
     }
   }
 

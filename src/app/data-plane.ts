@@ -121,6 +121,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     lookup: names.forSockets,
     names,
     ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
+    keepAlive: () => foundation.live.limits.tcpKeepAlive ?? 0,
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {
       checks,

@@ -95,7 +95,7 @@ interface HealthStage {
 
 /** The health of a process whose control plane and certificates are open. */
 export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
-  const { clock, log, output, metrics, names, storeHealth, loop, lifecycle } = foundation
+  const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway } = foundation
   const { control, certificates, appliedAt } = stage
   const health = await ProcessHealth.open({
     clock,
@@ -110,7 +110,8 @@ export async function openHealth(foundation: Foundation, stage: HealthStage): Pr
       lastError: () => control.configuration.lastError,
       logDropping: () => output?.dropping,
       overdueCertificates: () => certificates.overdue,
-      dnsSilent: () => names.silent()
+      dnsSilent: () => names.silent(),
+      fullListeners: () => turnedAway.full
     }
   })
   lifecycle.opens({ health })

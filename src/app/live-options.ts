@@ -57,7 +57,9 @@ function limitsOf({ limits, timeouts }: Options) {
     handshakesPerAddress: limits.handshakes_per_address,
     headTimeout: timeouts.headers,
     bodyIdle: timeouts.request_body,
-    keepAlive: timeouts.keep_alive
+    keepAlive: timeouts.keep_alive,
+    halfClosed: timeouts.half_closed,
+    tcpKeepAlive: timeouts.tcp_keep_alive
   }
 }
 

@@ -292,6 +292,7 @@ export class TrafficThreads implements ServerHealth {
         return
       case 'places':
       case 'place-of':
+      case 'lasts':
       case 'terminates':
         dealer.receive(thread, message)
         return

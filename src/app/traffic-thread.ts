@@ -208,6 +208,7 @@ class OpenTrafficThread implements TrafficThread {
       case 'closed':
       case 'socket':
       case 'placed':
+      case 'lasting':
       case 'terminating':
         inlet.receive(message)
         return

@@ -216,6 +216,16 @@ export const flowErrors = defineErrors({
     text: 'An expression of a policy with strict_expressions asks for a value that the request does not have.',
     help: 'Nothing, if such requests shall be refused; else ask for the value by has() before it is used. The log names the rule.'
   },
+  LOOP_DETECTED: {
+    status: 508,
+    text: 'The request has come back to a process that sent it, or went through too many proxies.',
+    help: 'Correct the backend that leads to a listener of this process, or the proxies that lead to each other; the Via field names them.'
+  },
+  LOGIN_BUSY: {
+    status: 503,
+    text: 'The client is logged in on its connection (NTLM, Negotiate), so its streams of HTTP/2 share one upstream connection, and the one before took too long.',
+    help: 'Use HTTP/1.1 for clients that log a connection in and read long answers beside others.'
+  },
   CONNECTION_REFUSED: {
     text: 'A policy has closed the connection.',
     help: 'Look at the rules in on_tcp_connect and at the IP restriction if the client should have access.'
@@ -225,8 +235,8 @@ export const flowErrors = defineErrors({
     help: 'Look into the logs of both; nothing was refused here.'
   },
   IDLE: {
-    text: 'A TCP connection was closed because no byte went through it for too long.',
-    help: 'Use keep-alives, or raise timeouts.idle.'
+    text: 'A TCP connection, a WebSocket or another upgrade was closed because no byte went through it for too long.',
+    help: 'Use keep-alives, or raise timeouts.idle; timeouts.half_closed where one side had ended.'
   }
 })
 
@@ -256,6 +266,8 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'client-reset-flood': flowErrors.RESET_FLOOD,
   'too-large': flowErrors.TOO_LARGE,
   draining: flowErrors.DRAINING,
+  // The status was sent when the pipe began.
+  idle: { status: 101, code: flowErrors.IDLE.code },
   overloaded: flowErrors.OVERLOADED,
   'dial-refused': flowErrors.UPSTREAM_REFUSED,
   'dial-timeout': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
@@ -309,6 +321,8 @@ export const requestErrors = {
   route: flowErrors.NO_ROUTE,
   internalEntry: flowErrors.INTERNAL_ENTRY_GONE,
   hops: flowErrors.TOO_MANY_HOPS,
+  loop: flowErrors.LOOP_DETECTED,
+  loginBusy: flowErrors.LOGIN_BUSY,
   upstream: flowErrors.NO_UPSTREAM,
   internal: flowErrors.INTERNAL_ERROR
 } as const satisfies Record<string, FailureAnswer>

@@ -54,6 +54,8 @@ export interface Exchange {
    * Answers at once when nothing of it had to wait.
    */
   respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Sent | Promise<Sent>
+  /** Takes a place for a pipe, which may last for days; false: none is free, and `splice` must not be called. Left out: any number may. */
+  admitsPipe?(): boolean | Promise<boolean>
   /** Answers 101 (or 200 to an extended CONNECT), then joins both pipes until both directions have ended. */
   splice(head: ResponseHead, other: BytePipe): Sent | Promise<Sent>
   /** No answer at all: FIN, or RST (HTTP/2: RST_STREAM of this stream only). */
@@ -114,6 +116,8 @@ export type Outgoing = Body | Uint8Array | Readable | undefined
 /** Ordered bytes both ways with half-close: a socket, a TLS socket, an HTTP/2 stream, a tunnel stream, a hop to another worker. */
 export interface BytePipe {
   readonly duplex: Duplex
+  /** Milliseconds without a byte in either direction after which a splice with it ends; 0 or left out: no limit. */
+  readonly idle?: number
   /** True once no new exchange should use it, although it still stands: what it leads to is given up. */
   readonly stale?: boolean
   /** True once it broke because what it leads to was never reached: its carrier reports that no byte was read. */
@@ -132,6 +136,7 @@ export type Failure =
   | 'client-reset-flood'
   | 'too-large'
   | 'draining'
+  | 'idle'
   | 'overloaded'
   | 'dial-refused'
   | 'dial-timeout'

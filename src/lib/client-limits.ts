@@ -2,12 +2,14 @@ import type { Clock } from './clock.js'
 import { formatAddress, maskAddress, parseAddress } from './ip.js'
 
 /** Which limit a connection met: of the listener, or of one address at it. A closed set, fit to be a label of a metric. */
-export type Crowding = 'connections' | 'handshakes' | 'address-connections' | 'address-handshakes'
+export type Crowding = 'connections' | 'pipes' | 'handshakes' | 'address-connections' | 'address-handshakes'
 
 /** Called for connections that are closed because there are too many. */
 export interface TurnedAway {
   /** `address`: of the client, or of a peer that has not said whom it speaks for. */
   report(listener: string, why: Crowding, address: string): void
+  /** A listener has no place for another connection, or has some again. */
+  filled(listener: string, full: boolean): void
 }
 
 /** Time between two lines about one limit of one listener, milliseconds. */
@@ -15,6 +17,7 @@ const PAUSE = 10_000
 
 const OPTIONS: Readonly<Record<Crowding, string>> = {
   connections: 'limits.connections',
+  pipes: 'limits.connections',
   handshakes: 'limits.handshakes',
   'address-connections': 'limits.connections_per_address',
   'address-handshakes': 'limits.handshakes_per_address'
@@ -25,6 +28,7 @@ export class TurnedAwayLog implements TurnedAway {
   readonly #clock: Clock
   readonly #log: { warn(fields: object, message: string): void }
   readonly #counted: (listener: string, why: Crowding) => void
+  readonly #full = new Set<string>()
   readonly #lines = new Map<string, { at: number; count: number }>()
 
   constructor(
@@ -35,6 +39,16 @@ export class TurnedAwayLog implements TurnedAway {
     this.#clock = clock
     this.#log = log
     this.#counted = counted
+  }
+
+  /** Names of the listeners that have no place for another connection. */
+  get full(): ReadonlySet<string> {
+    return this.#full
+  }
+
+  filled(listener: string, full: boolean): void {
+    if (full) this.#full.add(listener)
+    else this.#full.delete(listener)
   }
 
   report(listener: string, why: Crowding, address: string): void {

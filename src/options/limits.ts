@@ -53,7 +53,8 @@ export const limits = object(
       max: GIB
     }),
     connections: integer({
-      description: 'Most client connections of one listener at a time; further ones are closed.',
+      description:
+        'Most client connections of one listener at a time; further ones are closed. WebSockets and other upgrades may take nine tenths of them.',
       default: 10_000,
       min: 1,
       max: 1_000_000
@@ -123,10 +124,25 @@ export const timeouts = object(
       max: 24 * HOUR
     }),
     idle: duration({
-      description: "Longest silence inside the upstream's answer, an event stream or a WebSocket. 0s: no limit.",
+      description:
+        "Longest silence inside the upstream's answer or an event stream, and in both directions of a WebSocket, another upgrade or a TCP connection. 0s: no limit.",
       default: '10m',
       min: 0,
       max: 24 * HOUR
+    }),
+    half_closed: duration({
+      description:
+        'Longest silence on a WebSocket, another upgrade or a TCP connection of which one side has ended, where `idle` is longer. 0s: no limit of its own.',
+      default: '30s',
+      min: 0,
+      max: 24 * HOUR
+    }),
+    tcp_keep_alive: duration({
+      description:
+        'Silence after which the system probes a connection of a client or to an upstream, so that a peer which has vanished is noticed (TCP keep-alive). 0s: never.',
+      default: '60s',
+      min: 0,
+      max: 2 * HOUR
     }),
     drain: duration({
       description: 'How long a stopping process waits for the exchanges under way.',

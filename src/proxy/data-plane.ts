@@ -13,6 +13,7 @@ import type { ClientTransport, ListenLimits, ServerTransport, SharedPortHandler 
 import { READ_BYTES } from '../transport/http1/wire.js'
 import { Admission } from './admission.js'
 import type { ClientAddress } from './client-address.js'
+import { ConnectionLogins } from './connection-logins.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
 import { type HttpListenerParts, openHttpListener } from './http-listener.js'
@@ -55,7 +56,7 @@ export interface TrafficParts {
   readonly region: string
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
-  readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
+  readonly timeouts: UpstreamTimeouts & Pick<TcpListenerParts['timeouts'], 'headers' | 'half_closed' | 'drain'>
   readonly forwarding: ClientAddress
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: DevelopmentIdentity
@@ -97,6 +98,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
   const endpoints = new AddressFilter('endpoints', { log: lines, refused: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEventSource(parts.events)
+  const logins = new ConnectionLogins(parts.clientTransport)
   const pipeline = new Pipeline({
     holder,
     admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls }),
@@ -104,6 +106,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       clientTransport: parts.clientTransport,
       upstreams,
       kinds: parts.kinds,
+      logins,
       clock,
       metrics,
       timeouts,
@@ -122,6 +125,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const http = {
     serverTransport: parts.serverTransport,
     pipeline,
+    logins,
     tls,
     beside: ({ host, port }: Address) =>
       parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.handler : undefined,

@@ -1,5 +1,5 @@
 import { fieldsForReading } from '../flow/content-coding.js'
-import { FAILURES, type FailureAnswer } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
 import { type Flow, type FlowRequest, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -11,6 +11,7 @@ import type { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
 import { ignore } from '../transport/pipes.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
+import type { ConnectionLogins } from './connection-logins.js'
 import { cleanResponse, type HeaderKinds, HeadRules } from './header-sanitizing.js'
 import { discard, failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
@@ -49,6 +50,7 @@ export interface ForwarderParts {
   readonly clientTransport: ClientTransport
   readonly upstreams: Upstreams
   readonly kinds: HeaderKinds
+  readonly logins: ConnectionLogins
   readonly clock: Clock
   readonly metrics: Metrics
   readonly timeouts: UpstreamTimeouts
@@ -114,6 +116,8 @@ class Forwarding {
   /** Milliseconds from the beginning to the last answer. */
   #duration = 0
   #connect: number | undefined = undefined
+  /** The client connection has upstream connections of its own. */
+  #login: ReturnType<ConnectionLogins['of']> = undefined
   /** Ends what the server of the attempt counts. */
   #end: () => void = ignore
 
@@ -137,7 +141,7 @@ class Forwarding {
 
   /** Called once. */
   start(): void {
-    const { upstreams, clock } = this.#parts
+    const { upstreams } = this.#parts
     const flow = this.#flow
     const key = this.#key
     upstreams.cookies.take(flow)
@@ -146,7 +150,25 @@ class Forwarding {
       this.#user.forwarded(refusedWith(absence(this.#units, key)))
       return
     }
-    this.#begun = clock.monotonic()
+    this.#login = this.#parts.logins.of(this.#exchange.connection, flow.request.headers.list)
+    if (this.#login === undefined || flow.request.version !== '2') this.#begin(target)
+    else {
+      // Requests of one HTTP/1 connection come one after the other by themselves.
+      const patience = this.#parts.timeouts.response
+      this.#login.inTurn(
+        this.#exchange,
+        (run) => flow.onEnd(run),
+        patience,
+        (late) => {
+          if (late) this.#user.forwarded(refusedWith(requestErrors.loginBusy))
+          else this.#begin(target)
+        }
+      )
+    }
+  }
+
+  #begin(target: UpstreamTarget): void {
+    this.#begun = this.#parts.clock.monotonic()
     const forwarded = this.#send(target)
     if (forwarded !== undefined) this.#user.forwarded(forwarded)
   }
@@ -174,6 +196,7 @@ class Forwarding {
     } else {
       if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
       else server.succeeded()
+      if (answer.head.status === 401) this.#parts.logins.challenged(this.#exchange.connection, answer.head.headers)
       this.#flow.onEnd(this.#end)
     }
     const from = this.#duration
@@ -214,7 +237,12 @@ class Forwarding {
     this.#connect = undefined
     this.#end = server.begin()
     if (speaksBytes === undefined)
-      clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server), this.#onAnswer)
+      clientTransport.forward(
+        this.#exchange,
+        this.#login?.dialer(target.dialer) ?? target.dialer,
+        withTimeouts(options, server),
+        this.#onAnswer
+      )
     else
       this.#open(target, speaksBytes.headers, options, this.#end).then(this.#onAnswer, (error: unknown) =>
         this.#user.crashed(error)

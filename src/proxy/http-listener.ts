@@ -9,6 +9,7 @@ import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { Handler, ListenLimits, ListenOptions, ServerTransport, SharedPortHandler } from '../transport/contract.js'
 import type { ClientAddress } from './client-address.js'
+import type { ConnectionLogins } from './connection-logins.js'
 import type { Pipeline } from './pipeline.js'
 import type { OpenPort } from './ports.js'
 import type { ListenerTls } from './tls.js'
@@ -87,6 +88,7 @@ class ConnectionPolicy {
 export interface HttpListenerParts extends ConnectionPolicyParts {
   readonly serverTransport: ServerTransport
   readonly pipeline: Pipeline
+  readonly logins: ConnectionLogins
   readonly tls: ListenerTls
   /** What else is served at the address of a listener with TLS. */
   readonly beside: (unit: ListenerUnit) => SharedPortHandler | undefined
@@ -133,7 +135,10 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
   })
   const handler: Handler = {
     connection: (facts) => policy.admit(facts),
-    closed: (facts) => policy.closed(facts),
+    closed(facts) {
+      policy.closed(facts)
+      parts.logins.closed(facts)
+    },
     exchange: (exchange) => parts.pipeline.serve(exchange, entry, policy.results(exchange.connection.id)),
     refused(facts, status, why) {
       parts.metrics.malformed(status, why)
@@ -150,6 +155,7 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
     name,
     limits: parts.limits,
     opened,
+    filled: (full) => parts.turnedAway.filled(name, full),
     exempt: (address) => parts.forwarding.isTrusted(canonicalAddress(address)),
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
     ...(tls && beside !== undefined ? { beside } : {}),

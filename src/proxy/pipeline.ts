@@ -1,4 +1,4 @@
-import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
@@ -328,7 +328,7 @@ export class Pipeline {
     // After those who compare what policies decide: two tries of one request have two ids.
     if (context.code !== undefined) nameTo(response, flow)
     if (response === forwarded.response && forwarded.pipe !== undefined)
-      return splice(exchange, response, forwarded.pipe)
+      return splice(exchange, response, forwarded.pipe, () => this.#refuse(context, flowErrors.OVERLOADED))
     const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
     if (answer !== response) discard(response)
     return send(exchange, answer, response.close)

@@ -58,13 +58,20 @@ export function addFields(
   for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
 }
 
-/** Sends the head of a response that switches protocols, and joins its pipe to the client's. */
+/** Sends the head of a response that switches protocols, and joins its pipe to the client's. `refuse` answers where no place for a pipe is free. */
 export function splice(
   exchange: Exchange,
   { status, reason, headers }: FlowResponse,
-  pipe: BytePipe
+  pipe: BytePipe,
+  refuse: () => Sent | Promise<Sent>
 ): Sent | Promise<Sent> {
-  return exchange.splice({ status, reason, headers: headers.list }, pipe)
+  const admitted = exchange.admitsPipe?.() ?? true
+  const joined = (free: boolean): Sent | Promise<Sent> => {
+    if (free) return exchange.splice({ status, reason, headers: headers.list }, pipe)
+    pipe.destroy('overloaded')
+    return refuse()
+  }
+  return admitted instanceof Promise ? admitted.then(joined) : joined(admitted)
 }
 
 function transformed({ body, transforms }: FlowResponse): Outgoing {

@@ -338,6 +338,8 @@ function authorityOf({ host, port, service }: AddressUpstream): string {
 export interface Surroundings {
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
+  /** As in `TcpAddress`. */
+  readonly keepAlive?: (() => number) | undefined
   /** Looks up the addresses of names and how long they hold; without it a name is one server. */
   readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
   /** True for addresses that no server may have. */
@@ -360,11 +362,11 @@ export function nameOf({ protocol, host, port, service }: AddressUpstream): stri
 /** Dials the unit, or one address of its name: what TLS asks for is the same. */
 export function dialerOf(
   unit: AddressUpstream,
-  { lookup, refuses, certificate }: Surroundings,
+  { lookup, keepAlive, refuses, certificate }: Surroundings,
   place: { readonly host: string; readonly port: number } = unit
 ): Dialer {
   const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
-  const at = { host: place.host, port: place.port, lookup, refuses, ...(unit.http2 === true ? { http2: true } : {}) }
+  const at = { host: place.host, port: place.port, lookup, keepAlive, refuses, ...(unit.http2 === true ? { http2: true } : {}) }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,

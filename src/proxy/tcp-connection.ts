@@ -41,6 +41,7 @@ export interface TcpConnectionParts {
     readonly headers: number
     readonly connect: number
     readonly idle: number
+    readonly half_closed: number
     readonly drain: number
   }
 }
@@ -172,15 +173,16 @@ export class TcpConnection {
       cut(this.#client)
       return
     }
-    const { pipe: upstream, done } = found
+    const { pipe: upstream, idle, done } = found
     if (this.#client.destroyed) {
       upstream.destroy('client-gone')
       done()
       return
     }
     this.#client.removeListener('close', this.#left)
+    const { timeouts, shared } = this.#parts
     const counted = this.#facts.counts === this.#client
-    const pipe = new TcpPipe(this.#client, upstream, this.#parts.timeouts.idle, this.#parts.shared)
+    const pipe = new TcpPipe(this.#client, upstream, { idle, halfClosed: timeouts.half_closed }, shared)
     this.#client = pipe.client
     // A socket that the pipe has replaced counts no more.
     if (counted) this.#facts.counts = pipe.client
@@ -193,7 +195,9 @@ export class TcpConnection {
   }
 
   /** A pipe to the first upstream that answers; undefined when none did. */
-  async #dial({ upstream: key }: CompiledTcpEdge): Promise<{ pipe: BytePipe; done: () => void } | undefined> {
+  async #dial({
+    upstream: key
+  }: CompiledTcpEdge): Promise<{ pipe: BytePipe; idle: number; done: () => void } | undefined> {
     const { upstreams, timeouts, clock, lines, events } = this.#parts
     if (lines !== undefined || events.wantsConnections) this.#tries = new UpstreamTries()
     const one = { firstByte: undefined, status: undefined }
@@ -221,7 +225,7 @@ export class TcpConnection {
         const connect = clock.monotonic() - begun
         this.#tries?.add({ ...one, backend, server: server.name, connect, failure: undefined })
         this.#code = undefined
-        return { pipe, done }
+        return { pipe, idle: server.settings.timeouts?.idle ?? timeouts.idle, done }
       } catch (error) {
         done()
         if (!(error instanceof DialError)) throw error

@@ -7,7 +7,8 @@ import type { HostPort } from '../runtime/plan.js'
 import { bind } from '../transport/bind.js'
 import { SocketFacts } from '../transport/connection-facts.js'
 import type { ListenLimits, Place } from '../transport/contract.js'
-import { ignore } from '../transport/pipes.js'
+import { shorterLimit } from '../transport/join.js'
+import { ignore, keepAlive } from '../transport/pipes.js'
 import { ListenerPlaces } from '../transport/places.js'
 import { readProxyHeader } from '../transport/proxy-protocol.js'
 import type { ClientAddress } from './client-address.js'
@@ -53,7 +54,10 @@ export class TcpConnections implements TcpServing {
     this.#parts = parts
     this.#edge = edge
     this.#entry = entryOf(edge, at, parts.region)
-    this.#deadlineTimer = new DeadlineTimer(parts.clock, checkPeriod(parts.timeouts.idle))
+    this.#deadlineTimer = new DeadlineTimer(
+      parts.clock,
+      checkPeriod(shorterLimit(parts.timeouts.idle, parts.timeouts.half_closed))
+    )
   }
 
   adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
@@ -170,7 +174,8 @@ export class TcpListener implements OpenTcpPort {
     this.#parts = parts
     this.#edge = edge
     const exempt = (peer: string) => parts.forwarding.isTrusted(canonicalAddress(peer))
-    this.#places = ListenerPlaces.of({ limits: parts.limits, exempt })
+    const filled = (full: boolean) => parts.turnedAway.filled(this.#edge, full)
+    this.#places = ListenerPlaces.of({ limits: parts.limits, exempt, filled })
   }
 
   /** Binds. Rejects with the system's error. */
@@ -217,6 +222,7 @@ export class TcpListener implements OpenTcpPort {
       this.#early.push(socket)
       return
     }
+    keepAlive(socket, this.#parts.limits.tcpKeepAlive)
     const id = ++this.#count
     const place = this.#places.enter()
     const peer = socket.remoteAddress ?? ''

@@ -3,6 +3,8 @@ import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../flow/exchange.js'
 import type { DeadlineOwner } from '../lib/deadline-timer.js'
 import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
+import { shorterLimit } from '../transport/join.js'
+import { isReset } from '../transport/pipes.js'
 
 /** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
 export type PipeEnd = 'complete' | 'broken' | 'idle' | 'drained'
@@ -63,14 +65,21 @@ export class TcpPipe implements DeadlineOwner, Joined {
   readonly #client: Side
   readonly #upstream: Side
   readonly #idle: number
+  readonly #halfClosed: number
   #finish: ((end: PipeEnd) => void) | undefined
   #end: PipeEnd | undefined
   #moved = -1
   #movedAt = 0
 
-  /** `idle`: milliseconds; 0: no limit. `shared`: `READ_BYTES` that all pipes read into. */
-  constructor(client: Socket, upstream: BytePipe, idle: number, shared: Buffer) {
+  /** Limits are milliseconds of silence; 0: no limit. `halfClosed`: once one side has ended. `shared`: `READ_BYTES` that all pipes read into. */
+  constructor(
+    client: Socket,
+    upstream: BytePipe,
+    { idle, halfClosed }: { readonly idle: number; readonly halfClosed: number },
+    shared: Buffer
+  ) {
     this.#idle = idle
+    this.#halfClosed = shorterLimit(idle, halfClosed)
     this.ended = new Promise((resolve) => {
       this.#finish = resolve
     })
@@ -102,7 +111,17 @@ export class TcpPipe implements DeadlineOwner, Joined {
     if (moved !== this.#moved) {
       this.#moved = moved
       this.#movedAt = now
-    } else if (this.#idle > 0 && now - this.#movedAt >= this.#idle) this.reset('idle')
+      return
+    }
+    const [client, upstream] = [this.#client, this.#upstream]
+    const half = client.ended || upstream.ended || client.closed || upstream.closed
+    const allowed = half ? this.#halfClosed : this.#idle
+    if (allowed > 0 && now - this.#movedAt >= allowed) this.reset('idle')
+    else if (
+      (half || client.wire.paused || upstream.wire.paused) &&
+      (isReset(this.client) || isReset(upstream.wire.stream))
+    )
+      this.reset('broken')
   }
 
   /** FIN both ways; what is still on its way arrives. */

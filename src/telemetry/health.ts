@@ -24,6 +24,8 @@ export interface HealthSources {
   overdueCertificates(): number
   /** Does no DNS server answer? */
   dnsSilent(): boolean
+  /** Names of the listeners that have no place for another connection. */
+  fullListeners(): ReadonlySet<string>
   /** Undefined where the system does not show it. */
   descriptors(): DescriptorUse | undefined
 }
@@ -96,6 +98,12 @@ const LIST = [
     name: 'dns_unreachable',
     means: 'no DNS server answers: names are found only as long as their addresses are remembered',
     holds: (of) => of.dnsSilent()
+  },
+  {
+    name: 'connections_used_up',
+    means: 'connections used up: a listener has as many as limits.connections allows, and closes further ones',
+    holds: (of) => of.fullListeners().size > 0,
+    about: (of) => ({ listeners: [...of.fullListeners()] })
   },
   {
     name: 'descriptors_short',

@@ -61,6 +61,10 @@ export interface ListenLimits {
   readonly headTimeout: number
   readonly bodyIdle: number
   readonly keepAlive: number
+  /** Longest silence of a splice of which one side has ended. Left out or 0: no limit. */
+  readonly halfClosed?: number
+  /** Silence after which the system probes a connection (TCP keep-alive). Left out or 0: never. */
+  readonly tcpKeepAlive?: number
   readonly connections: number
   /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
   readonly handshakes?: number
@@ -134,6 +138,8 @@ export interface ListenOptions {
   /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
   readonly exempt?: (address: string) => boolean
   readonly limits: ListenLimits
+  /** Called when the last place of `limits.connections` is taken, and when some are free again. */
+  readonly filled?: (full: boolean) => void
   /**
    * Connections that arrive before it resolves wait, as many as may be open; false closes them. A socket that a service manager holds
    * may have some before anything serves. Left out: none waits. Never rejects.
@@ -150,6 +156,8 @@ export interface Place {
   of(address: string): Crowding | undefined | Promise<Crowding | undefined>
   /** Its PROXY header and its handshake are over. */
   shaken(): void
+  /** It becomes a pipe that may last for days: false when a tenth of the places would not be left for others. */
+  lasts(): boolean | Promise<boolean>
   /** It has ended. */
   left(): void
   /** It is no connection of the listener any more, and counts as one of its address until the answer is called. */
@@ -244,6 +252,20 @@ export type Answer =
       readonly detail: string
     }
 
+/** Stands between the key of an upstream and the number of its only user. */
+const PRIVATE = '\0'
+
+/** The key of connections to the upstream `key` that one user alone has. */
+export function privateKey(key: string, user: number): string {
+  return `${key}${PRIVATE}${user}`
+}
+
+/** The key of the upstream itself. */
+export function sharedKey(key: string): string {
+  const end = key.indexOf(PRIVATE)
+  return end === -1 ? key : key.slice(0, end)
+}
+
 /** Keys of upstreams. */
 export interface UpstreamKeys {
   has(key: string): boolean
@@ -256,8 +278,10 @@ export interface ClientTransport {
    * read by then. `answered` must not throw.
    */
   forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions, answered: (answer: Answer) => void): void
-  /** Stop reusing upstream connections whose key is not in `keys`; those in use finish. */
+  /** Stop reusing upstream connections whose `sharedKey` is not in `keys`; those in use finish. */
   retainUpstreams(keys: UpstreamKeys): void
+  /** No request follows on connections with this key: idle ones end, those in use finish. */
+  endUpstream(key: string): void
   /** End idle upstream connections. */
   close(): void
 }

@@ -14,6 +14,8 @@ export interface TcpAddress {
   readonly lookup?: LookupFunction | undefined
   /** True for addresses that no connection is opened to, the answers of `lookup` included. */
   readonly refuses?: ((address: string) => boolean) | undefined
+  /** Milliseconds of silence after which the system probes a connection, as of now (TCP keep-alive); left out or 0: never. */
+  readonly keepAlive?: (() => number) | undefined
   /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
   readonly http2?: boolean
 }
@@ -129,11 +131,20 @@ class TlsPipe extends StreamPipe {
   }
 }
 
-function connectTcp({ host, port, lookup, refuses }: TcpAddress): Socket {
+function connectTcp({ host, port, lookup, keepAlive, refuses }: TcpAddress): Socket {
   if (refuses?.(host) === true) throw new DialError('dial-refused', `${host} ${REFUSED}`)
   const filtered = refuses === undefined || isIP(host) !== 0 ? lookup : filteredLookup(lookup ?? lookupName, refuses)
   const names = filtered === undefined ? {} : { lookup: filtered }
-  return connect({ host, port, noDelay: true, allowHalfOpen: true, ...names })
+  const keepAliveInitialDelay = keepAlive?.() ?? 0
+  return connect({
+    host,
+    port,
+    noDelay: true,
+    allowHalfOpen: true,
+    keepAlive: keepAliveInitialDelay > 0,
+    keepAliveInitialDelay,
+    ...names
+  })
 }
 
 const REFUSED = 'is an address that backends may not have'

@@ -14,7 +14,8 @@ import type {
   Place,
   SharedPortHandler
 } from './contract.js'
-import { ignore } from './pipes.js'
+import type { PipeHost } from './join.js'
+import { ignore, keepAlive } from './pipes.js'
 import { ListenerPlaces, turnAway } from './places.js'
 import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
@@ -40,7 +41,7 @@ export interface Served extends DeadlineOwner {
 }
 
 /** What a connection needs of the listener that accepted it. */
-export interface ServingHost {
+export interface ServingHost extends PipeHost {
   readonly clock: Clock
   readonly limits: ListenLimits
   readonly handler: Handler
@@ -146,6 +147,19 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.#begin(new SocketFacts(id, this.#options.name, socket, startedAt), socket, place)
   }
 
+  get deadlines(): DeadlineTimer {
+    return this.#deadlineTimer
+  }
+
+  lasts(facts: ConnectionFacts): boolean | Promise<boolean> {
+    const lasts = this.#places.get(facts)?.lasts() ?? true
+    const told = (admitted: boolean): boolean => {
+      if (!admitted) this.handler.turnedAway?.(facts, 'pipes')
+      return admitted
+    }
+    return lasts instanceof Promise ? lasts.then(told) : told(lasts)
+  }
+
   get open(): number {
     return this.#connections.size + this.#arriving.size
   }
@@ -190,6 +204,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
   }
 
   #accept(socket: Socket): void {
+    keepAlive(socket, this.limits.tcpKeepAlive)
     if (this.#early?.holds(socket) === true) return
     const { name, tls, proxyProtocol } = this.#options
     const facts = new SocketFacts(++this.#count, name, socket, this.clock.wall())

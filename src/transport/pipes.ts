@@ -1,4 +1,5 @@
 import { Socket } from 'node:net'
+import { constants } from 'node:os'
 import type { Duplex, Readable, Writable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
@@ -65,9 +66,12 @@ export function ignore(): void {
 /** Any duplex stream as a `BytePipe`. */
 export class StreamPipe implements BytePipe {
   readonly duplex: Duplex
+  readonly idle: number
 
-  constructor(duplex: Duplex) {
+  /** `idle`: as in `BytePipe`. */
+  constructor(duplex: Duplex, idle = 0) {
     this.duplex = duplex
+    this.idle = idle
   }
 
   end(): void {
@@ -100,51 +104,36 @@ export function cut(stream: Duplex): void {
   } else stream.destroy()
 }
 
+/** A stream that stands for a socket which it does not own as a stream. */
+interface Carried {
+  readonly carrier: Duplex
+}
+
+/** The stream whose handle is the connection of `stream`: itself, unless it stands for another one. */
+export function carrierOf(stream: Duplex): Duplex {
+  return (stream as Partial<Carried>).carrier ?? stream
+}
+
+/**
+ * Has the peer reset the TCP connection of this socket? Node reports a reset only while it reads, and it does not read behind a FIN or
+ * while the socket is paused; the system says that the connection has no peer any more. False for streams without a TCP connection.
+ */
+export function isReset(socket: Duplex): boolean {
+  const { _handle: handle } = socket as unknown as { _handle?: { getpeername?(out: object): number } | null }
+  return handle?.getpeername !== undefined && handle.getpeername({}) === -constants.errno.ENOTCONN
+}
+
+/** Lets the system probe a silent connection, so that a peer that has vanished is noticed. `delay`: milliseconds of silence; 0: no probes. */
+export function keepAlive(socket: Socket, delay = 0): void {
+  if (delay > 0) socket.setKeepAlive(true, delay)
+}
+
 /**
  * Its FIN is handed over but has not left. The system takes no reset then, and node forgets the open handle with the refusal:
  * the connection would stay for ever. A plain end says no more than the FIN does.
  */
 function shutting(socket: Socket): boolean {
   return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
-}
-
-/** Called for the bytes of each direction. */
-interface Counted {
-  readonly fromA: (bytes: number) => void
-  readonly fromB: (bytes: number) => void
-}
-
-/**
- * Joins two byte streams both ways with back-pressure. The end of one direction is passed on as a half-close; a break
- * in either cuts both. `done(clean)` once, when nothing can flow any more.
- */
-export function join(a: Duplex, b: Duplex, done: (clean: boolean) => void, counted?: Counted): void {
-  let open = 2
-  let over = false
-  const finish = (clean: boolean): void => {
-    if (over) return
-    over = true
-    a.on('error', ignore)
-    b.on('error', ignore)
-    if (!clean) {
-      cut(a)
-      cut(b)
-    }
-    done(clean)
-  }
-  const direction = (from: Duplex, to: Duplex, carried: ((bytes: number) => void) | undefined): void => {
-    copy(from, to, carried, (complete) => {
-      if (over) return
-      // A sink that closed after it had sent its own end takes nothing more; that is a break too.
-      if (!complete) return finish(false)
-      to.end()
-      open--
-      if (open === 0) finish(true)
-      return undefined
-    })
-  }
-  direction(a, b, counted?.fromA)
-  direction(b, a, counted?.fromB)
 }
 
 /**

@@ -10,11 +10,24 @@ interface PlacesParts {
   readonly exempt: (address: string) => boolean
   /** Is there a TLS handshake? */
   readonly tls: boolean
+  /** See `ListenOptions`. */
+  readonly filled?: ((full: boolean) => void) | undefined
   /** Does something come before the first request: a handshake, or a PROXY header? */
   readonly arrives: boolean
 }
 
-type PlaceOptions = Pick<ListenOptions, 'limits' | 'exempt' | 'tls' | 'proxyProtocol'>
+type PlaceOptions = Pick<ListenOptions, 'limits' | 'exempt' | 'tls' | 'proxyProtocol' | 'filled'>
+
+/** Part of the places that pipes leave to others. */
+const KEPT = 0.1
+/** Part of the places that must be free again before a listener is no longer full: one that swings around its limit says so once. */
+const FREE = 0.05
+
+/** A place of this thread, which answers at once. */
+interface OwnPlace extends Place {
+  of(address: string): Crowding | undefined
+  lasts(): boolean
+}
 
 /** The places of one listener, which hold its limits: of connections and of handshakes, all together and by address. */
 export class ListenerPlaces {
@@ -23,6 +36,9 @@ export class ListenerPlaces {
   readonly #handshakesOfAddress: AddressCounts
   #open = 0
   #arriving = 0
+  /** Connections that have become pipes. */
+  #lasting = 0
+  #full = false
 
   constructor(parts: PlacesParts) {
     this.#parts = parts
@@ -32,13 +48,13 @@ export class ListenerPlaces {
   }
 
   /** Those of a listener with these options. */
-  static of({ limits, exempt, tls, proxyProtocol }: PlaceOptions): ListenerPlaces {
+  static of({ limits, exempt, tls, proxyProtocol, filled }: PlaceOptions): ListenerPlaces {
     const arrives = tls !== undefined || proxyProtocol !== undefined
-    return new ListenerPlaces({ limits, exempt: exempt ?? (() => false), tls: tls !== undefined, arrives })
+    return new ListenerPlaces({ limits, exempt: exempt ?? (() => false), tls: tls !== undefined, arrives, filled })
   }
 
   /** A place for a connection that has just been accepted, or what is full. */
-  enter(): Place | Crowding {
+  enter(): OwnPlace | Crowding {
     const { limits, arrives } = this.#parts
     const { connections, handshakes = 0 } = limits
     if (connections > 0 && this.#open >= connections) return 'connections'
@@ -46,13 +62,20 @@ export class ListenerPlaces {
     return this.beyond()
   }
 
+  /** May another connection become a pipe? */
+  get hasPipePlace(): boolean {
+    const { connections } = this.#parts.limits
+    return connections === 0 || this.#lasting < connections - Math.floor(connections * KEPT)
+  }
+
   /** A place whatever the limit of connections is. */
-  beyond(): Place {
+  beyond(): OwnPlace {
     const { arrives, tls } = this.#parts
-    let [here, arriving] = [true, arrives]
+    let [here, arriving, lasting] = [true, arrives, false]
     let leave = nothing
     let shaken = nothing
     this.#open++
+    this.#look()
     if (arriving) this.#arriving++
     const shake = (): void => {
       shaken()
@@ -65,6 +88,8 @@ export class ListenerPlaces {
       if (!here) return
       here = false
       this.#open--
+      if (lasting) this.#lasting--
+      this.#look()
     }
     return {
       of: (address) => {
@@ -80,6 +105,13 @@ export class ListenerPlaces {
         return undefined
       },
       shaken: shake,
+      lasts: () => {
+        if (lasting || !here) return true
+        if (!this.hasPipePlace) return false
+        lasting = true
+        this.#lasting++
+        return true
+      },
       left: () => {
         go()
         leave()
@@ -89,6 +121,16 @@ export class ListenerPlaces {
         return leave
       }
     }
+  }
+
+  #look(): void {
+    const { limits, filled } = this.#parts
+    const { connections } = limits
+    const free = connections === 0 ? Number.POSITIVE_INFINITY : connections - this.#open
+    const full = free <= (this.#full ? Math.floor(connections * FREE) : 0)
+    if (full === this.#full) return
+    this.#full = full
+    filled?.(full)
   }
 }
 

@@ -15,6 +15,7 @@ function stand() {
     logDropping: () => undefined,
     overdueCertificates: () => 0,
     dnsSilent: () => false,
+    fullListeners: () => new Set(),
     descriptors: () => undefined
   }
   const clock = new ManualClock()
@@ -34,6 +35,7 @@ const CAUSES: Readonly<Record<(typeof reasons)[number]['name'], Partial<HealthSo
   log_dropping: { logDropping: () => 'ENOSPC' },
   certificate_overdue: { overdueCertificates: () => 1 },
   dns_unreachable: { dnsSilent: () => true },
+  connections_used_up: { fullListeners: () => new Set(['main']) },
   descriptors_short: { descriptors: () => ({ used: 95, allowed: 100, short: true }) }
 }
 

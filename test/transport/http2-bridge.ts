@@ -70,6 +70,7 @@ export class Http2Bridge {
           answered({ kind: 'failed', ...JSON.parse(answer.head.headers[at + 1] ?? '{}') })
         })
       },
+      endUpstream: (key) => back.endUpstream(key),
       retainUpstreams: (keys) => {
         back.retainUpstreams(keys)
         this.#back.retainUpstreams(keys)

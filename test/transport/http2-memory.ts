@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import type { Exchange } from '../../src/flow/exchange.js'
+import { DeadlineTimer } from '../../src/lib/deadline-timer.js'
 import { SocketFacts } from '../../src/transport/connection-facts.js'
 import type { ListenLimits } from '../../src/transport/contract.js'
 import { Http2Protocol } from '../../src/transport/http2/connection.js'
@@ -65,6 +66,8 @@ export class MemoryConnection {
         refused: (_facts: unknown, status: number, why: string) => void this.refused.push({ status, why })
       },
       replaced: () => undefined,
+      lasts: () => true,
+      deadlines: new DeadlineTimer(this.clock, 250),
       gone: () => {
         this.gone++
       }

@@ -446,6 +446,7 @@ t.test('the version follows the dialer', async (t) => {
       asked.push(name)
     },
     retainUpstreams: () => undefined,
+    endUpstream: () => undefined,
     close: () => undefined
   })
   const back = byVersion(stub('1.1'), stub('2'))

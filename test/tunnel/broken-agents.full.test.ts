@@ -99,6 +99,7 @@ function led(back: ClientTransport, agent: string): ClientTransport {
     forward: (exchange, _direct, options, answered) =>
       back.forward(exchange, labelDialer(server.registry, { agent }, 'http'), options, answered),
     retainUpstreams: (keys) => back.retainUpstreams(keys),
+    endUpstream: (key) => back.endUpstream(key),
     close: () => back.close()
   }
 }

@@ -35,6 +35,7 @@ export class TunnelledUpstreams {
           else answered(answer)
         }),
       retainUpstreams: (keys) => back.retainUpstreams(keys),
+      endUpstream: (key) => back.endUpstream(key),
       close: () => back.close()
     }
   }

@@ -4,6 +4,7 @@ import { canonicalAddress } from '../../lib/ip.js'
 import type { HostPort, ListenerUnit } from '../../runtime/plan.js'
 import { bind, EarlySockets } from '../../transport/bind.js'
 import type { Place } from '../../transport/contract.js'
+import { keepAlive } from '../../transport/pipes.js'
 import { ListenerPlaces, turnAway } from '../../transport/places.js'
 import type { SocketParts } from '../data-plane.js'
 import type { Address, OpenPort, PortsParts } from '../ports.js'
@@ -39,7 +40,13 @@ async function acceptHttp(
   const { name, host, port, tls, proxyProtocol = false } = unit
   const { limits, forwarding, clock, metrics, turnedAway } = parts
   const exempt = (address: string) => forwarding.isTrusted(canonicalAddress(address))
-  const places = new ListenerPlaces({ limits, exempt, tls, arrives: tls || proxyProtocol })
+  const places = new ListenerPlaces({
+    limits,
+    exempt,
+    tls,
+    arrives: tls || proxyProtocol,
+    filled: (full) => turnedAway.filled(name, full)
+  })
   let dealt: DealtPort | undefined
   let count = 0
   const refuse = (socket: Socket, why: Parameters<typeof turnedAway.report>[1], plain: boolean): void => {
@@ -50,6 +57,7 @@ async function acceptHttp(
     turnedAway.report(name, why, canonicalAddress(address))
   }
   const take = (socket: Socket): void => {
+    keepAlive(socket, limits.tcpKeepAlive)
     if (dealt === undefined) {
       socket.on('error', () => undefined)
       socket.destroy()

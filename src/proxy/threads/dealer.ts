@@ -112,6 +112,13 @@ export class SocketDealer {
       case 'place-of':
         this.#placeOf(thread, served, message.place, message.address)
         return
+      case 'lasts': {
+        const { place } = message
+        // Places of this process answer at once.
+        const admitted = served.places.get(place)?.place.lasts() === true
+        thread.post({ kind: 'lasting', place, admitted })
+        return
+      }
       case 'terminates':
         void this.#terminates(thread, served, message.serial, message.address)
     }

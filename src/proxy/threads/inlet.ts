@@ -29,6 +29,7 @@ export class SocketInlet implements TerminationPlaces {
   readonly #servings = new Map<string, Serving>()
   readonly #early = new Map<string, Handed[]>()
   readonly #asked = new Map<number, Full>()
+  readonly #becoming = new Map<number, (admitted: boolean) => void>()
   readonly #terminating = new Map<number, Full>()
   #serial = 0
   /** What is to be said at the end of this turn of the loop. */
@@ -69,6 +70,10 @@ export class SocketInlet implements TerminationPlaces {
       case 'placed':
         this.#asked.get(message.place)?.(message.full)
         this.#asked.delete(message.place)
+        return
+      case 'lasting':
+        this.#becoming.get(message.place)?.(message.admitted)
+        this.#becoming.delete(message.place)
         return
       case 'terminating':
         this.#terminating.get(message.serial)?.(message.full)
@@ -142,6 +147,10 @@ export class SocketInlet implements TerminationPlaces {
         return new Promise((resolve) => this.#asked.set(number, resolve))
       },
       shaken,
+      lasts: () => {
+        this.#post({ kind: 'lasts', place: number })
+        return new Promise((resolve) => this.#becoming.set(number, resolve))
+      },
       left,
       handedOn: () => left
     }

@@ -49,6 +49,8 @@ export type ToServing =
     }
   /** The address of `place-of` has room, or not. */
   | { readonly kind: 'placed'; readonly place: number; readonly full: Crowding | undefined }
+  /** The connection of `lasts` may become a pipe, or not. */
+  | { readonly kind: 'lasting'; readonly place: number; readonly admitted: boolean }
   /** A handshake of `terminates` has a place, or not. */
   | { readonly kind: 'terminating'; readonly serial: number; readonly full: Crowding | undefined }
   /** Tunnels of agents that have begun, and numbers of those that are over. */
@@ -74,6 +76,8 @@ export type FromServing =
     }
   /** A PROXY header says whose connection it is. */
   | { readonly kind: 'place-of'; readonly place: number; readonly address: string }
+  /** A connection is about to become a pipe. */
+  | { readonly kind: 'lasts'; readonly place: number }
   /** A connection to a TCP edge is about to shake hands. */
   | { readonly kind: 'terminates'; readonly serial: number; readonly address: string }
   /** A pipe through this tunnel is wanted, or through another one with these labels that takes it. */

@@ -1,6 +1,6 @@
 import type { BytePipe, ConnectionFacts } from '../../flow/exchange.js'
 import { DialError } from '../../transport/contract.js'
-import { join } from '../../transport/pipes.js'
+import { join } from '../../transport/join.js'
 import { type PipeMessage, ThreadPipe } from '../../transport/thread-pipe.js'
 import type { LiveTunnel, TunnelGroups } from '../unit-servers.js'
 import type { FromServing, ToServing, TunnelFacts } from './protocol.js'
@@ -128,7 +128,7 @@ export class TunnelOutlet {
       if (opened.stale === true) this.#post({ kind: 'pipe-moved', pipe: number })
     })
     this.#post({ kind: 'pipe-opened', pipe: number })
-    join(opened.duplex, near, () => undefined)
+    join(opened.duplex, near, undefined, () => undefined)
   }
 
   async #dial({ tunnel, labels, client, bytes, http2 }: Extract<FromServing, { kind: 'open-tunnel' }>) {

@@ -249,7 +249,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     this.#phase = 'over'
     this.#leave()
     const head = { status: 101, reason: response.statusMessage as string, headers: response.rawHeaders }
-    this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream) })
+    this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream, this.#options.idleTimeout) })
   }
 
   /** The request failed in node:http: before a head this is the answer; after it the body has been notified. */
@@ -329,6 +329,7 @@ export function httpProxyBack({ clock }: { clock: Clock }): ClientTransport {
       void forwarding.answer.then(answered)
     },
     retainUpstreams: (keys) => pool.retain(keys),
+    endUpstream: (key) => pool.end(key),
     close: () => pool.close()
   }
 }

@@ -33,7 +33,7 @@ export class ClientConnection implements Served {
   readonly clock: Clock
   /** Why a joined pipe was cut from here. */
   cutBy: Failure | undefined = undefined
-  readonly #host: ServingHost
+  readonly host: ServingHost
   readonly #scanner: MessageScanner
   readonly #sieve = new TrailerSieve()
   readonly #http2: Http2Protocol
@@ -62,7 +62,7 @@ export class ClientConnection implements Served {
 
   /** `enter` hands the socket to node:http's server, which adds its listeners. `http2` takes over what begins as HTTP/2. */
   constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void, http2: Http2Protocol) {
-    this.#host = host
+    this.host = host
     this.#http2 = http2
     this.#opening = facts.tls === undefined ? new PrefaceWatch() : undefined
     this.facts = facts
@@ -111,7 +111,7 @@ export class ClientConnection implements Served {
     const exchange = new HttpExchange(this, message, response, head)
     this.#exchange = exchange
     try {
-      const work = this.#host.handler.exchange(exchange)
+      const work = this.host.handler.exchange(exchange)
       if (work !== undefined) work.catch(() => this.#crashed(exchange))
     } catch {
       this.#crashed(exchange)
@@ -132,7 +132,7 @@ export class ClientConnection implements Served {
     }
     this.#exchange = undefined
     if (exchange !== undefined) exchange.fail(refusal.why)
-    else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
+    else this.host.handler.refused(this.facts, refusal.status, refusal.why)
     this.socket.write(bareAnswer(refusal.status))
     this.linger()
   }
@@ -222,7 +222,7 @@ export class ClientConnection implements Served {
   }
 
   checkDeadlines(now: number): void {
-    const { limits } = this.#host
+    const { limits } = this.host
     if (this.#phase === 'lingering') {
       this.#checkEnd(now)
       return
@@ -243,12 +243,12 @@ export class ClientConnection implements Served {
   #checkEnd(now: number): void {
     // The time for the client's end begins when it has been given everything.
     if (this.socket.writableLength > 0) this.#since = now
-    if (this.#writes.stuck(this.socket, now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
+    if (this.#writes.stuck(this.socket, now, this.host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.socket.destroy()
   }
 
   #checkHead(now: number): void {
-    const { headTimeout, keepAlive } = this.#host.limits
+    const { headTimeout, keepAlive } = this.host.limits
     if (this.#scanner.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
       // Nothing was asked, so nothing is answered.
@@ -364,7 +364,7 @@ export class ClientConnection implements Served {
     if (this.#exchange !== exchange) return
     if (exchange.begun) this.#abort('internal')
     else {
-      this.#host.handler.refused(this.facts, 500, 'internal')
+      this.host.handler.refused(this.facts, 500, 'internal')
       exchange.respond({ status: 500, headers: [] }).catch(ignore)
     }
   }
@@ -394,6 +394,6 @@ export class ClientConnection implements Served {
     this.#phase = 'closed'
     this.#exchange?.fail(this.cutBy ?? 'client-gone')
     this.#exchange = undefined
-    this.#host.gone(this)
+    this.host.gone(this)
   }
 }

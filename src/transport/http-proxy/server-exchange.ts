@@ -15,9 +15,10 @@ import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { AbortList } from '../deadlines.js'
 import { isEngineField, writableFields, writableReason } from '../fields.js'
+import { join, joinLimits, type PipeHost } from '../join.js'
 import { type BodyOwner, httpSink, MessageBody } from '../message-body.js'
 import { drop, failureOf, framingOf, send, sendHead } from '../outgoing.js'
-import { cut, ignore, join } from '../pipes.js'
+import { cut, ignore } from '../pipes.js'
 import type { HeadFacts } from './request-head.js'
 
 /** How an answer is framed. */
@@ -81,6 +82,8 @@ interface ExchangeConnection {
   readonly cutBy: Failure | undefined
   /** Something happened: the idle time begins anew. */
   touch(): void
+  /** Gives pipes their places and limits. */
+  readonly host: PipeHost
   becomePipe(other: BytePipe): Buffer[]
   linger(): void
   /** The response has ended. */
@@ -184,6 +187,10 @@ export class HttpExchange implements Exchange, BodyOwner {
     return this.#sent
   }
 
+  admitsPipe(): boolean | Promise<boolean> {
+    return this.#client.host.lasts(this.connection)
+  }
+
   splice(head: ResponseHead, other: BytePipe): Promise<Sent> {
     if (this.#sent !== undefined || this.#ended) {
       other.duplex.on('error', ignore)
@@ -199,9 +206,9 @@ export class HttpExchange implements Exchange, BodyOwner {
     const held = this.#client.becomePipe(other)
     socket.write(interimHead(head, 'connection: Upgrade\r\n'), 'latin1')
     for (const chunk of held) other.duplex.write(chunk)
-    join(socket, other.duplex, (clean) => {
-      if (clean) this.#complete()
-      else this.fail(this.#client.cutBy ?? 'client-gone')
+    join(socket, other.duplex, joinLimits(this.#client.host, other), (end) => {
+      if (end === 'complete') this.#complete()
+      else this.fail(end === 'idle' ? end : (this.#client.cutBy ?? 'client-gone'))
     })
     return this.#sent
   }

@@ -2,7 +2,7 @@ import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../../flow/exchange.js'
-import type { UpstreamKeys } from '../contract.js'
+import { sharedKey, type UpstreamKeys } from '../contract.js'
 import {
   MALFORMED,
   type MalformedMessage,
@@ -264,7 +264,7 @@ export class UpstreamPool {
 
   /** False: the connection is not to be reused. */
   keep(key: string, connection: UpstreamConnection): boolean {
-    if (this.#closed || this.#retained?.has(key) === false) return false
+    if (this.#closed || this.#retained?.has(sharedKey(key)) === false) return false
     const idle = this.#idle.get(key)
     if (idle === undefined) this.#idle.set(key, [connection])
     else idle.push(connection)
@@ -281,8 +281,13 @@ export class UpstreamPool {
   retain(keys: UpstreamKeys): void {
     this.#retained = keys
     for (const [key, idle] of this.#idle) {
-      if (!keys.has(key)) for (const connection of [...idle]) connection.destroy()
+      if (!keys.has(sharedKey(key))) for (const connection of [...idle]) connection.destroy()
     }
+  }
+
+  /** Ends idle connections of one key. */
+  end(key: string): void {
+    for (const connection of [...(this.#idle.get(key) ?? [])]) connection.destroy()
   }
 
   close(): void {

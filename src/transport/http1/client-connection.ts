@@ -45,7 +45,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   /** The answer at hand said that it is the last. */
   closing = false
   readonly serialiser: Serialiser
-  readonly #host: ServingHost
+  readonly host: ServingHost
   readonly #scheme: 'http' | 'https'
   readonly #head: HeadReader
   readonly #bodies: BodyReader
@@ -71,7 +71,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #queueAt = 0
 
   constructor(host: ServingHost, { names, serialiser, shared }: Shared, facts: SocketFacts, socket: Socket) {
-    this.#host = host
+    this.host = host
     this.clock = host.clock
     this.serialiser = serialiser
     this.wire = new Wire(socket, shared, this)
@@ -125,7 +125,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     const exchange = this.#exchange
     this.#exchange = undefined
     exchange?.fail(this.cutBy ?? 'client-gone')
-    this.#host.gone(this)
+    this.host.gone(this)
   }
 
   written(why: Failure | undefined): void {
@@ -157,7 +157,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     }
     this.#exchange = undefined
     if (exchange !== undefined) exchange.fail(refusal.why)
-    else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
+    else this.host.handler.refused(this.facts, refusal.status, refusal.why)
     this.writer.send(bareAnswer(refusal.status))
     this.linger()
   }
@@ -248,7 +248,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   checkDeadlines(now: number): void {
     if (this.#phase === 'lingering') this.#checkEnd(now)
     if (this.#phase !== 'http') return
-    const { bodyIdle } = this.#host.limits
+    const { bodyIdle } = this.host.limits
     if (this.#stuck(now, bodyIdle)) this.#abort('client-timeout')
     else if (this.#reading === 'head') this.#checkHead(now)
     else if (this.#reading === 'body' && this.#exchange?.bodyDue !== false) {
@@ -263,12 +263,12 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #checkEnd(now: number): void {
     // The time for the client's end begins when it has been given everything.
     if (this.wire.waiting > 0) this.#since = now
-    if (this.#stuck(now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
+    if (this.#stuck(now, this.host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.wire.destroy()
   }
 
   #checkHead(now: number): void {
-    const { headTimeout, keepAlive } = this.#host.limits
+    const { headTimeout, keepAlive } = this.host.limits
     if (this.#head.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
       // Nothing was asked, so nothing is answered.
@@ -400,7 +400,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
 
   #handle(exchange: CodecExchange): void {
     try {
-      const work = this.#host.handler.exchange(exchange)
+      const work = this.host.handler.exchange(exchange)
       if (work !== undefined) work.catch(() => this.#crashed(exchange))
     } catch {
       this.#crashed(exchange)
@@ -413,7 +413,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (this.#exchange !== exchange) return
     if (exchange.begun) this.#abort('internal')
     else {
-      this.#host.handler.refused(this.facts, 500, 'internal')
+      this.host.handler.refused(this.facts, 500, 'internal')
       void exchange.respond({ status: 500, headers: [] })
     }
   }

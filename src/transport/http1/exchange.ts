@@ -12,9 +12,10 @@ import type {
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
+import { join, joinLimits, type PipeHost } from '../join.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { drop, framingOf } from '../outgoing.js'
-import { ignore, join } from '../pipes.js'
+import { ignore } from '../pipes.js'
 import type { CodecBody } from './body.js'
 import type { HeadReader } from './head-reader.js'
 import type { MessageWriter, WrittenEnd } from './message-writer.js'
@@ -50,6 +51,8 @@ interface ExchangeConnection {
   readonly cutBy: Failure | undefined
   /** Something happened: the idle time begins anew. */
   touch(): void
+  /** Gives pipes their places and limits. */
+  readonly host: PipeHost
   becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] }
   linger(): void
   /** Must the response that is about to begin be the last? */
@@ -144,6 +147,10 @@ export class CodecExchange implements Exchange {
     return this.#reported()
   }
 
+  admitsPipe(): boolean | Promise<boolean> {
+    return this.#client.host.lasts(this.connection)
+  }
+
   splice(head: ResponseHead, other: BytePipe): Sent | Promise<Sent> {
     if (this.#responded || this.#ended) {
       other.duplex.on('error', ignore)
@@ -155,9 +162,9 @@ export class CodecExchange implements Exchange {
     this.#client.writer.send(this.#client.serialiser.interim(head, '\r\nConnection: Upgrade'))
     const { duplex, first } = this.#client.becomePipe(other)
     for (const chunk of first) other.duplex.write(chunk)
-    join(duplex, other.duplex, (clean) => {
-      if (clean) this.complete()
-      else this.fail(this.#client.cutBy ?? 'client-gone')
+    join(duplex, other.duplex, joinLimits(this.#client.host, other), (end) => {
+      if (end === 'complete') this.complete()
+      else this.fail(end === 'idle' ? end : (this.#client.cutBy ?? 'client-gone'))
     })
     return this.#reported()
   }

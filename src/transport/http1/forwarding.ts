@@ -112,7 +112,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
       return
     }
     this.#leave()
-    this.#answer = { kind: 'switched', head, pipe: new StreamPipe(connection.release()) }
+    this.#answer = { kind: 'switched', head, pipe: new StreamPipe(connection.release(), this.#options.idleTimeout) }
   }
 
   headTaken(): void {
@@ -272,6 +272,7 @@ export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostI
     forward: (exchange, dialer, options, answered) =>
       new Http1Forwarding(host, exchange, dialer, options, answered).start(),
     retainUpstreams: (keys) => pool.retain(keys),
+    endUpstream: (key) => pool.end(key),
     close: () => pool.close()
   }
 }

@@ -1,7 +1,7 @@
 import type { BytePipe, Failure, Framing, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
-import type { UpstreamKeys } from '../contract.js'
+import { sharedKey, type UpstreamKeys } from '../contract.js'
 import { TURNED_AWAY } from '../pipes.js'
 import { type BodySource, CodecBody } from './body.js'
 import { BodyReader } from './body-reader.js'
@@ -346,7 +346,7 @@ export class UpstreamPool {
 
   /** False: the connection is not to be reused. */
   keep(key: string, connection: UpstreamConnection): boolean {
-    if (this.#closed || connection.stale || this.#retained?.has(key) === false) return false
+    if (this.#closed || connection.stale || this.#retained?.has(sharedKey(key)) === false) return false
     const idle = this.#idle.get(key)
     if (idle === undefined) {
       this.#forgetEmpty()
@@ -375,10 +375,17 @@ export class UpstreamPool {
   retain(keys: UpstreamKeys): void {
     this.#retained = keys
     for (const [key, idle] of this.#idle) {
-      if (keys.has(key)) continue
+      if (keys.has(sharedKey(key))) continue
       this.#idle.delete(key)
       for (const connection of idle) connection.destroy()
     }
+  }
+
+  /** Ends idle connections of one key. */
+  end(key: string): void {
+    const idle = this.#idle.get(key)
+    this.#idle.delete(key)
+    if (idle !== undefined) for (const connection of idle) connection.destroy()
   }
 
   close(): void {

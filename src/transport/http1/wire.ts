@@ -302,6 +302,11 @@ export class WireDuplex extends Duplex implements WireOwner {
     else if (wire.stream.readableEnded) this.wireEnded()
   }
 
+  /** Its socket. */
+  get carrier(): Duplex {
+    return this.#wire.stream
+  }
+
   override _read(): void {
     this.#wire.resume()
   }

@@ -293,7 +293,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       this.#resolve({
         kind: 'switched',
         head: switchedHead(head.headers, this.#options.head.headers),
-        pipe: new StreamPipe(this.#duplex)
+        pipe: new StreamPipe(this.#duplex, this.#options.idleTimeout)
       })
       return
     }

@@ -1,5 +1,5 @@
 import type { ConnectionFacts, Failure } from '../../flow/exchange.js'
-import { DialError, type Dialer, type UpstreamKeys } from '../contract.js'
+import { DialError, type Dialer, sharedKey, type UpstreamKeys } from '../contract.js'
 import { AbortList } from '../deadlines.js'
 import { ignore } from '../pipes.js'
 import { ClientConnection, type ClientHost, type ClientOwner, STREAMS } from './client-connection.js'
@@ -155,11 +155,16 @@ export class ClientPool {
 
   /** Connections whose key is not in `keys` carry no more requests. */
   retain(keys: UpstreamKeys): void {
-    for (const [key, pool] of [...this.#pools]) {
-      if (keys.has(key)) continue
-      this.#pools.delete(key)
-      pool.retire()
+    for (const key of [...this.#pools.keys()]) {
+      if (!keys.has(sharedKey(key))) this.end(key)
     }
+  }
+
+  /** Connections of one key carry no more requests. */
+  end(key: string): void {
+    const pool = this.#pools.get(key)
+    this.#pools.delete(key)
+    pool?.retire()
   }
 
   close(): void {

@@ -25,6 +25,7 @@ export function http2Back({ clock }: { clock: Clock }): ClientTransport {
       void answer.then(answered)
     },
     retainUpstreams: (keys) => pool.retain(keys),
+    endUpstream: (key) => pool.end(key),
     close: () => pool.close()
   }
 }
@@ -39,6 +40,10 @@ export function byVersion(back: ClientTransport, http2: ClientTransport): Client
     retainUpstreams(keys) {
       back.retainUpstreams(keys)
       http2.retainUpstreams(keys)
+    },
+    endUpstream(key) {
+      back.endUpstream(key)
+      http2.endUpstream(key)
     },
     close() {
       back.close()

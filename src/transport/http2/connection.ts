@@ -35,7 +35,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   place = -1
   readonly facts: SocketFacts
   readonly clock: Clock
-  readonly #host: ServingHost
+  readonly host: ServingHost
   readonly #wire: Wire
   readonly #session: Http2Session
   readonly #exchanges = new Set<Http2Exchange>()
@@ -65,7 +65,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
 
   /** `shared`: where a socket without TLS is read, see `Wire`. `since`: from when its first request is due. */
   constructor(host: ServingHost, facts: SocketFacts, pipe: Socket | Wire, shared: Buffer, since: number) {
-    this.#host = host
+    this.host = host
     this.facts = facts
     this.clock = host.clock
     this.#startedAt = this.#receivedAt = host.clock.monotonic()
@@ -125,7 +125,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   }
 
   checkDeadlines(now: number): void {
-    const { limits } = this.#host
+    const { limits } = this.host
     if (this.#session.over) {
       if (now - this.#since > LINGER) this.#wire.destroy()
       return
@@ -167,14 +167,14 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (this.#gone) return
     this.#gone = true
     this.#session.stop()
-    this.#host.gone(this)
+    this.host.gone(this)
   }
 
   // What the session says.
 
   begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void {
     this.#floods.stream()
-    const head = readHead(block, ended, this.#host.limits)
+    const head = readHead(block, ended, this.host.limits)
     if ('status' in head) {
       this.#refuse(stream, head)
       return
@@ -196,7 +196,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   failed(code: number): void {
     if (this.#session.over) return
     this.#cutBy = 'client-malformed'
-    this.#host.handler.refused(this.facts, 400, 'client-malformed')
+    this.host.handler.refused(this.facts, 400, 'client-malformed')
     this.#hangUp(code)
   }
 
@@ -213,7 +213,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
 
   /** The trailers of an exchange that was not handed over yet are malformed. */
   refusedUnseen(exchange: Http2Exchange): void {
-    if (this.#fresh.includes(exchange)) this.#host.handler.refused(this.facts, MALFORMED.status, MALFORMED.why)
+    if (this.#fresh.includes(exchange)) this.host.handler.refused(this.facts, MALFORMED.status, MALFORMED.why)
   }
 
   readonly #onEmpty = (): void => {
@@ -265,7 +265,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
 
   #hand(exchange: Http2Exchange): void {
     try {
-      const work = this.#host.handler.exchange(exchange)
+      const work = this.host.handler.exchange(exchange)
       if (work !== undefined) work.catch(() => this.#crashed(exchange))
     } catch {
       this.#crashed(exchange)
@@ -277,7 +277,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (!this.#exchanges.has(exchange)) return
     if (exchange.begun) exchange.abort('internal')
     else {
-      this.#host.handler.refused(this.facts, 500, 'internal')
+      this.host.handler.refused(this.facts, 500, 'internal')
       exchange.respond({ status: 500, headers: [] }).catch(ignore)
     }
   }
@@ -285,7 +285,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   /** Answers a stream that is no exchange, and reads no more of it. A malformed request gets no answer (RFC 9113 8.1.1). */
   #refuse(stream: Http2Stream, refusal: MalformedMessage): void {
     const { status, why } = refusal
-    this.#host.handler.refused(this.facts, status, why)
+    this.host.handler.refused(this.facts, status, why)
     this.#answeredAny = true
     this.#since = this.clock.monotonic()
     if (refusal === MALFORMED) {
@@ -301,7 +301,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   #calm(why: Failure): void {
     if (this.#session.over) return
     this.#cutBy = why
-    this.#host.handler.refused(this.facts, 429, why)
+    this.host.handler.refused(this.facts, 429, why)
     this.#hangUp(CODE.enhanceYourCalm)
   }
 

@@ -13,8 +13,9 @@ import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
 import { type BodySource, CodecBody } from '../http1/body.js'
 import type { Wire } from '../http1/wire.js'
+import { type JoinEnd, join, joinLimits, type PipeHost } from '../join.js'
 import { drop, framingOf } from '../outgoing.js'
-import { ignore, join } from '../pipes.js'
+import { ignore } from '../pipes.js'
 import { AnswerWriter } from './answer-writer.js'
 import { CODE } from './frames.js'
 import { ACCEPT_FIELD, acceptsKey, encodeFields, type Http2Head, isOfConnection } from './heads.js'
@@ -29,6 +30,8 @@ const COLON = 0x3a
 export interface ExchangeHost {
   readonly facts: ConnectionFacts
   readonly clock: Clock
+  /** Gives pipes their places and limits. */
+  readonly host: PipeHost
   ended(exchange: Http2Exchange): void
   fed(exchange: Http2Exchange): void
   why(end: StreamEnd): Failure
@@ -205,6 +208,10 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     return sent
   }
 
+  admitsPipe(): boolean | Promise<boolean> {
+    return this.#host.host.lasts(this.connection)
+  }
+
   splice(head: ResponseHead, other: BytePipe): Promise<Sent> {
     const accepted = acceptsKey(head.headers, this.#head.websocketKey)
     if (this.#sent !== undefined || this.#ended || !accepted) {
@@ -220,11 +227,11 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
       encoder.field(':status', '200')
       this.#bytesOut = encodeFields(encoder, head.headers, ACCEPT_FIELD)
     }, false)
-    const done = (clean: boolean): void => {
-      if (clean) this.#complete()
-      else this.abort(this.#host.why('lost'))
+    const done = (end: JoinEnd): void => {
+      if (end === 'complete') this.#complete()
+      else this.abort(end === 'idle' ? end : this.#host.why('lost'))
     }
-    join(this.#asDuplex(), other.duplex, done, {
+    join(this.#asDuplex(), other.duplex, joinLimits(this.#host.host, other), done, {
       fromA: (bytes) => {
         this.#bytesIn += bytes
       },

@@ -4,13 +4,14 @@ import { isIP } from 'node:net'
 import { arch, hostname, platform } from 'node:os'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
+import { DeadlineTimer } from '../../lib/deadline-timer.js'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { answerCall, type Fields, readCall, readType, StreamType, typed } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { CALL } from '../server/tunnel.js'
-import { type AgentTunnel, forwardVisitor, readVisitor, type ServerAddress } from './visitors.js'
+import { type AgentTunnel, forwardVisitor, PIPE_CHECKS, readVisitor, type ServerAddress } from './visitors.js'
 
 /** Why an agent is not connected. */
 export const agentErrors = defineErrors({
@@ -71,6 +72,7 @@ export class AgentConnection {
   readonly #mux: MuxSession
   readonly #owner: ConnectionOwner
   readonly #clock: Clock
+  readonly #deadlines: DeadlineTimer
   readonly #tunnels = new Map<string, AgentTunnel>()
   readonly #heartbeat: MuxStream | undefined
   #awaited: Buffer | undefined = undefined
@@ -79,6 +81,7 @@ export class AgentConnection {
   private constructor(socket: TLSSocket, owner: ConnectionOwner, clock: Clock) {
     this.#owner = owner
     this.#clock = clock
+    this.#deadlines = new DeadlineTimer(clock, PIPE_CHECKS)
     this.#beatAt = clock.monotonic()
     this.#mux = new MuxSession(socket, {
       role: 'agent',
@@ -214,7 +217,7 @@ export class AgentConnection {
             return
           }
           const failed = (why: string): void => this.#owner.unreachable(tunnel, why)
-          if (tunnel.forward === undefined) forwardVisitor(stream, tunnel.target, failed)
+          if (tunnel.forward === undefined) forwardVisitor(stream, tunnel.target, this.#deadlines, failed)
           else tunnel.forward(stream, head, failed)
         })
         return

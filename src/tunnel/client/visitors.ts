@@ -1,9 +1,10 @@
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net'
-import { pipeline } from 'node:stream'
 import { connect as connectTls } from 'node:tls'
 import { parseAuthority } from '../../lib/host.js'
 import type { Dialer } from '../../transport/contract.js'
 import { pathDialer, tcpDialer, tlsDialer } from '../../transport/dialers.js'
+import { type JoinLimits, join } from '../../transport/join.js'
+import { ignore } from '../../transport/pipes.js'
 import { JsonObjectReader, readBytes } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from '../server/authority.js'
@@ -93,15 +94,25 @@ export function readTarget(text: string, verify = true): AgentTarget | undefined
   }
 }
 
+/** Silence after which the system probes a connection to a target. Milliseconds. */
+const KEEP_ALIVE = 60_000
+/** Time between two checks of the pipes to targets. Milliseconds. */
+export const PIPE_CHECKS = 1_000
+
 /** The target as an upstream of HTTP. */
 export function targetDialer(target: AgentTarget): Dialer {
   switch (target.kind) {
     case 'unix':
       return pathDialer(target.path, target.http2)
     case 'tcp':
-      return tcpDialer(target)
+      return tcpDialer({ ...target, keepAlive: () => KEEP_ALIVE })
     case 'tls':
-      return tlsDialer({ ...target, servername: target.host, rejectUnauthorized: target.verify })
+      return tlsDialer({
+        ...target,
+        keepAlive: () => KEEP_ALIVE,
+        servername: target.host,
+        rejectUnauthorized: target.verify
+      })
   }
 }
 
@@ -114,7 +125,8 @@ export function connectTarget(target: AgentTarget): {
     return { socket: connectTcp({ path: target.path, allowHalfOpen: true }), ready: 'connect' }
   }
   const { host, port, lookup } = target
-  const at = { host, port, ...(lookup === undefined ? {} : { lookup }) }
+  const probes = { keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE }
+  const at = { host, port, ...probes, ...(lookup === undefined ? {} : { lookup }) }
   if (target.kind === 'tcp') {
     return { socket: connectTcp({ ...at, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
   }
@@ -123,6 +135,7 @@ export function connectTarget(target: AgentTarget): {
   const options = { ...at, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name, ...alpn }
   const socket = connectTls(options)
   socket.setNoDelay(true)
+  socket.setKeepAlive(true, KEEP_ALIVE)
   return { socket, ready: 'secureConnect' }
 }
 
@@ -159,9 +172,15 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
 
 /**
  * Joins a visitor's stream and a new connection to the target, both ways with back-pressure and half-close. A target
- * that cannot be reached is reported to `failed` and refuses the stream unread, so that the server may try another agent.
+ * that cannot be reached is reported to `failed` and refuses the stream unread, so that the server may try another agent. How long a
+ * visitor may be silent is the server's business; `deadlines` checks whether the target is gone.
  */
-export function forwardVisitor(stream: MuxStream, target: AgentTarget, failed: (why: string) => void): void {
+export function forwardVisitor(
+  stream: MuxStream,
+  target: AgentTarget,
+  deadlines: JoinLimits['timer'],
+  failed: (why: string) => void
+): void {
   const { socket, ready } = connectTarget(target)
   const giveUp = (): void => {
     socket.destroy()
@@ -182,12 +201,7 @@ export function forwardVisitor(stream: MuxStream, target: AgentTarget, failed: (
     }
     socket.removeListener('error', refuse)
     stream.removeListener('close', giveUp)
-    // An error of one destroys the other; nothing else waits for it.
-    pipeline(stream, socket, ended)
-    pipeline(socket, stream, ended)
+    socket.on('error', ignore)
+    join(stream, socket, { idle: 0, halfClosed: 0, timer: deadlines }, ignore)
   })
-}
-
-function ended(): void {
-  // Both pipelines clean up after themselves.
 }

@@ -94,6 +94,7 @@ function strict(t: Test, back: ClientTransport): ClientTransport {
       due = true
     },
     retainUpstreams: (keys) => back.retainUpstreams(keys),
+    endUpstream: (key) => back.endUpstream(key),
     close: () => back.close()
   }
 }
