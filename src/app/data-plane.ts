@@ -7,6 +7,7 @@ import { selfSigned } from '../lib/self-signed.js'
 import type { Steps } from '../lib/slices.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
+import { Via } from '../proxy/via.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { type Found, HealthChecks, type ServerChecks } from '../proxy/health.js'
@@ -28,7 +29,7 @@ import { byVersion, http2Back } from '../transport/http2/client.js'
 import type { AccessLogOutput } from './access-log.js'
 import type { TrafficFoundation } from './traffic-foundation.js'
 
-type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'tcp' | 'reserved'
+type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'via' | 'tcp' | 'reserved'
 
 /** What carries traffic: the client side and the upstream side. */
 const ENGINES = {
@@ -222,7 +223,7 @@ function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks):
 }
 
 /** What the options say of traffic. */
-function trafficOptions(options: Options, { trusted, live }: TrafficFoundation): Pick<TrafficParts, OfOptions> {
+function trafficOptions(options: Options, { trusted, live, processId }: TrafficFoundation): Pick<TrafficParts, OfOptions> {
   const { region } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {
@@ -230,6 +231,7 @@ function trafficOptions(options: Options, { trusted, live }: TrafficFoundation):
     limits: live.limits,
     timeouts: live.timeouts,
     forwarding: trustingProxies(trusted),
+    via: options.via === 'off' ? undefined : new Via(options.via, processId),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
     reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
   }

@@ -27,6 +27,8 @@ export interface TrafficThreadData {
   readonly level: string
   /** See `clockOrigin`. */
   readonly clockOrigin: number
+  /** See `TrafficFoundation`. */
+  readonly processId: string
   /** Derived from the sealing keys, 32 bytes each, by purpose. */
   readonly keys: { readonly sticky: readonly Uint8Array[]; readonly login: readonly Uint8Array[] }
   readonly ticketKeys: Uint8Array

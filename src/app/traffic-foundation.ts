@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { RefusedKeysMemory } from '../features/rate-limit/refused-keys.js'
@@ -23,6 +24,8 @@ import { namesOptions } from './server-services.js'
 export interface TrafficFoundation {
   readonly clock: Clock
   readonly log: Logger
+  /** Random text that tells this process from others; its threads have the same. */
+  readonly processId: string
   readonly live: LiveOptions
   readonly holder: SnapshotHolder
   /** What looks at exchanges of clients. */
@@ -51,6 +54,8 @@ function networksOf(networks: readonly string[]): CidrSet | undefined {
 interface TrafficFoundationParts extends Pick<TrafficFoundation, 'clock' | 'log' | 'live'> {
   /** What limits are counted in, which is one for the process. */
   readonly limiter: LimiterTable
+  /** That of the process where this is a thread of it; absent: this is the process. */
+  readonly processId?: string
   /** Rates and look-ups that another thread counts, and what it reads metrics from; absent: this one does. */
   readonly elsewhere?: {
     readonly rates: TrafficRates
@@ -62,7 +67,7 @@ interface TrafficFoundationParts extends Pick<TrafficFoundation, 'clock' | 'log'
 /** `live` is read as it is at each moment, so a reload reaches what is made of it. */
 export function createTrafficFoundation(
   options: OfOptions,
-  { clock, log, live, limiter, elsewhere }: TrafficFoundationParts
+  { clock, log, live, limiter, elsewhere, processId = randomBytes(8).toString('hex') }: TrafficFoundationParts
 ): TrafficFoundation {
   const holder = new SnapshotHolder(Snapshot.empty())
   const hasUnit = (key: string) => holder.current().plan.units.get(key) !== undefined
@@ -71,6 +76,7 @@ export function createTrafficFoundation(
   return {
     clock,
     log,
+    processId,
     live,
     holder,
     observers: new Observers(),

@@ -114,7 +114,8 @@ export async function openTraffic(
     begin({ events, ended, cluster, recorder }) {
       if (wanted === undefined || shown === undefined || dealer === undefined || records === undefined) return undefined
       const { size, heap, ...output } = wanted
-      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), keys, development: shown }
+      const { processId } = foundation
+      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), processId, keys, development: shown }
       const { servers } = dataPlane.upstreams
       const parts = {
         size,

@@ -61,6 +61,7 @@ export async function openTrafficThread(
   const foundation = createTrafficFoundation(options, {
     clock,
     log,
+    processId: data.processId,
     live,
     limiter: new LimiterTable({ clock, handle: data.limiter }),
     elsewhere: {

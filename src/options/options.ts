@@ -371,6 +371,13 @@ export const optionsSchema = Type.Object(
       min: 1,
       max: 10_000_000
     }),
+    via: text({
+      description:
+        'Name of this proxy in the Via field of requests to upstreams (RFC 9110 7.6.3), by which requests that come back are refused (508). off: ' +
+        'none is sent, and no loop is noticed.',
+      default: 'sluice',
+      pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$"
+    }),
     region: text({ description: 'Name of this place, as policies see it.', default: '' }),
     engine: choice(['codec', 'http-proxy'], {
       description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',

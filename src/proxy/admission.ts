@@ -13,6 +13,7 @@ import type { ClientAddress } from './client-address.js'
 import { cleanRequest, type HeaderKinds, HeadRules } from './header-sanitizing.js'
 import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
+import type { Via } from './via.js'
 
 /** The flow of a request that has been admitted. */
 export type AdmittedFlow = Flow & { request: FlowRequest }
@@ -22,6 +23,8 @@ export interface AdmissionParts {
   readonly forwarding: ClientAddress
   readonly clock: Clock
   readonly endpoints: AddressFilter
+  /** Absent: no Via is sent, and no loop is noticed. */
+  readonly via?: Via | undefined
   readonly tls: Pick<ListenerTls, 'misdirected'>
 }
 
@@ -55,6 +58,16 @@ export class Admission {
     if (head.authority === '' && (head.version !== '1.0' || hasHost(head.headers))) return requestErrors.target
     const authority = head.authority === '' ? ownAuthority(connection) : head.authority
     return RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme) ?? requestErrors.target
+  }
+
+  /** Has the request been here before, or gone through too many proxies? */
+  returned({ request }: Exchange): boolean {
+    return this.#parts.via?.returned(request) === true
+  }
+
+  /** Names this proxy to the upstream of a request that is about to be sent. */
+  sends(request: FlowRequest): void {
+    this.#parts.via?.write(request)
   }
 
   /** The flow of an exchange that asks for `asked` at `place`. */

@@ -26,6 +26,7 @@ import { OwnTerminationPlaces, TcpTermination, type TerminationPlaces } from './
 import type { TicketKeys } from './ticket-keys.js'
 import { type DevelopmentIdentity, ListenerTls, TlsContexts } from './tls.js'
 import type { Upstreams } from './upstreams.js'
+import type { Via } from './via.js'
 
 /** What listeners and pipelines are made of. */
 export interface TrafficParts {
@@ -58,6 +59,8 @@ export interface TrafficParts {
   readonly turnedAway: TurnedAway
   readonly timeouts: UpstreamTimeouts & Pick<TcpListenerParts['timeouts'], 'headers' | 'half_closed' | 'drain'>
   readonly forwarding: ClientAddress
+  /** See `AdmissionParts`. */
+  readonly via?: Via | undefined
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: DevelopmentIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
@@ -101,7 +104,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const logins = new ConnectionLogins(parts.clientTransport)
   const pipeline = new Pipeline({
     holder,
-    admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls }),
+    admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls, via: parts.via }),
     forwarder: new Forwarder({
       clientTransport: parts.clientTransport,
       upstreams,

@@ -192,6 +192,7 @@ export class Pipeline {
     const { admission, observers, tracer } = this.#parts
     const asked = admission.target(exchange)
     if ('status' in asked) return this.#refuse(context, asked)
+    if (inside === undefined && admission.returned(exchange)) return this.#refuse(context, requestErrors.loop)
     const found =
       inside === undefined ? clientEdge(snapshot, asked.host, entry) : snapshot.internalEdge(inside.host, inside.port)
     const flow = admission.admit(exchange, asked, { entry, snapshot, found }, results)
@@ -254,9 +255,10 @@ export class Pipeline {
 
   #forward(context: RequestContext, flow: AdmittedFlow): void {
     const { exchange, snapshot, route } = context
-    const { accessLog, events, forwarder, observers } = this.#parts
+    const { accessLog, admission, events, forwarder, observers } = this.#parts
     if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
     if (context.observed) observers.forwards(flow, route?.upstream)
+    admission.sends(flow.request)
     forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries, {
       forwarded: (forwarded) => this.#forwarded(context, flow, forwarded),
       crashed: (error) => void this.#crashed(context, error)

@@ -40,3 +40,13 @@ t.test('sluice schema --site describes every key, secrets as references and list
   t.same(Object.keys(site.ip_restriction.anyOf[1].properties), ['enabled', 'ip_policies'])
   t.notMatch(out, /_ids"/)
 })
+
+t.test('sluice check warns of a backend that is a listener of the file', async (t) => {
+  const file = (url: string) =>
+    `listeners: ["http://0.0.0.0:8090"]\nsites: { a.test: { backend: web } }\nbackends: { web: { servers: ["${url}"] } }\n`
+  const warned = async (url: string) => (await sluice(t.testdir({ 's.yaml': file(url) }), 'check', 's.yaml')).out
+  for (const url of ['http://127.0.0.1:8090', 'http://localhost:8090', 'http://[::1]:8090'])
+    t.match(await warned(url), /^s\.yaml:3:\d+: warning BACKEND_LOOP: .* is the listener in line 1/, url)
+  for (const url of ['http://127.0.0.1:8091', 'http://10.0.0.5:8090', 'http://web:8090'])
+    t.notMatch(await warned(url), /BACKEND_LOOP/, url)
+})

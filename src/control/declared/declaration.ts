@@ -30,6 +30,7 @@ export const siteErrors = defineErrors({
     help: 'Write the policy again, or "policy: none" where there is to be none.'
   },
   PORT_CLASH: { text: 'Two listeners or TCP edges need the same port.', help: 'Give one of them another port.' },
+  BACKEND_LOOP: { text: 'A server of a backend is a listener of the process.', help: 'Correct its address.' },
   SECRET_LITERAL: {
     text: 'A secret stands in the file itself.',
     help: 'Name where it is: { env: NAME }, { file: PATH } or { vault: vault/name }.'
@@ -153,6 +154,8 @@ export function declaredId({ idPrefix }: Pick<Target, 'idPrefix'>, name: readonl
 export class Declaration {
   readonly input: SiteFileInput
   readonly records: DeclaredRecord[] = []
+  /** Addresses of servers, `host:port`, and where they stand. */
+  readonly servers: { readonly at: At; readonly address: string }[] = []
   /** Absolute paths of what it names, in their order. */
   readonly files = new Set<string>()
   /** Policies by the id of their owner: what messages call them. */

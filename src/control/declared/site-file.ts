@@ -152,6 +152,7 @@ async function readRoot(
   const policies = await given('sites', (entry) => readSites(reader, entry, hosts))
   await given('tcp', (entry) => readTcp(reader, entry))
   const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))
+  warnOfLoops(declaration, listeners ?? [])
   const acme = await given('acme', (entry) => readAcme(declaration, values, entry))
   const secure = (listeners ?? []).map(({ unit }) => unit)
   const managed = managedHosts(declaration, acme, hosts, secure)
@@ -191,6 +192,28 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): Decl
     found.push({ unit, line: declaration.lineOf(item.span) })
   }
   return found
+}
+
+/** Warns of servers that are listeners of the file or of the options: what is sent there comes back. */
+function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListener[]): void {
+  const own = [
+    ...listeners.map(({ unit: { host, port }, line }) => ({ at: { host, port }, by: `the listener in line ${line}` })),
+    ...[...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
+  ]
+  for (const { at, address } of declaration.servers) {
+    const server = splitHostport(address)
+    const one = own.find((listener) => leadsTo(server, listener.at))
+    if (one !== undefined) declaration.warning(at, siteErrors.BACKEND_LOOP, `${address} is ${one.by}: requests come back`)
+  }
+}
+
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/
+
+/** Is a connection to `server` one to `listener`? Other addresses of this machine are not known here. */
+function leadsTo(server: HostPort, listener: HostPort): boolean {
+  if (server.port !== listener.port) return false
+  if (server.host === listener.host || EVERY_ADDRESS.has(server.host)) return true
+  return LOOPBACK.test(server.host) && (LOOPBACK.test(listener.host) || EVERY_ADDRESS.has(listener.host))
 }
 
 /** Addresses that take every address of the machine. */
