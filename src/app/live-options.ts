@@ -57,6 +57,7 @@ function limitsOf({ limits, timeouts }: Options) {
     handshakesPerAddress: limits.handshakes_per_address,
     headTimeout: timeouts.headers,
     bodyIdle: timeouts.request_body,
+    streamIdle: timeouts.idle,
     keepAlive: timeouts.keep_alive,
     halfClosed: timeouts.half_closed,
     tcpKeepAlive: timeouts.tcp_keep_alive

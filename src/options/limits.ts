@@ -100,7 +100,8 @@ export const timeouts = object(
       max: 24 * HOUR
     }),
     request_body: duration({
-      description: 'Longest silence inside a request body. 0s: no limit.',
+      description:
+        'Longest silence inside a request body whose answer has not begun, but for gRPC; afterwards `idle` counts. 0s: no limit.',
       default: '30s',
       min: 0,
       max: 24 * HOUR
@@ -125,7 +126,7 @@ export const timeouts = object(
     }),
     idle: duration({
       description:
-        "Longest silence inside the upstream's answer or an event stream, and in both directions of a WebSocket, another upgrade or a TCP connection. 0s: no limit.",
+        'Longest silence of an exchange whose answer has begun, of gRPC, a WebSocket, another upgrade or a TCP connection, in both directions. 0s: no limit.',
       default: '10m',
       min: 0,
       max: 24 * HOUR

@@ -59,7 +59,10 @@ export interface ListenLimits {
   readonly headers: number
   readonly targetBytes: number
   readonly headTimeout: number
+  /** Longest silence of a request whose answer has not begun, while its body is due. */
   readonly bodyIdle: number
+  /** Longest silence in both directions of one whose answer has begun, and of gRPC. Left out: `bodyIdle`. */
+  readonly streamIdle?: number
   readonly keepAlive: number
   /** Longest silence of a splice of which one side has ended. Left out or 0: no limit. */
   readonly halfClosed?: number

@@ -129,10 +129,11 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     } else if (this.#phase === 'answered') this.#checkBody(now, idleTimeout)
   }
 
-  /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
+  /** A body is late only while it is awaited and nothing moves the other way; one that was not taken is given up after the same time. */
   #checkBody(now: number, idleTimeout: number): void {
     const response = this.#response as IncomingMessage
-    const bytes = this.#connection?.bytesRead ?? 0
+    const connection = this.#connection as UpstreamConnection
+    const bytes = connection.bytesRead + connection.bytesWritten
     if (bytes !== this.#lastCarried || (this.#body?.wanted === true && response.isPaused())) {
       this.#lastCarried = bytes
       this.#since = now

@@ -159,9 +159,17 @@ export class RequestLine implements StartLine {
 export class WriteWatch {
   #taken = 0
   #since = -1
+  #written = 0
 
-  /** True when nothing was taken for more than `allowed` milliseconds (0: never). `now` is of the monotonic clock. */
-  stuck(socket: Socket, now: number, allowed: number): boolean {
+  /** Has anything been written since the last call? */
+  moved({ bytesWritten }: Socket): boolean {
+    const moved = bytesWritten !== this.#written
+    this.#written = bytesWritten
+    return moved
+  }
+
+  /** True when nothing was taken for more than `allowed` milliseconds (0: never), nor came after `heardAt`. Times are of the monotonic clock. */
+  stuck(socket: Socket, now: number, allowed: number, heardAt = 0): boolean {
     const waiting = socket.writableLength
     if (waiting === 0 || allowed === 0) {
       this.#since = -1
@@ -173,7 +181,7 @@ export class WriteWatch {
       this.#since = now
       return false
     }
-    return now - this.#since > allowed
+    return now - Math.max(this.#since, heardAt) > allowed
   }
 }
 

@@ -4,6 +4,7 @@ import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
+import { silenceAllowed } from '../deadlines.js'
 import type { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
@@ -223,20 +224,20 @@ export class ClientConnection implements Served {
 
   checkDeadlines(now: number): void {
     const { limits } = this.host
-    if (this.#phase === 'lingering') {
-      this.#checkEnd(now)
-      return
-    }
+    if (this.#phase === 'lingering') this.#checkEnd(now)
     if (this.#phase !== 'http') return
-    if (this.#writes.stuck(this.socket, now, limits.bodyIdle)) {
+    const state = this.#scanner.state
+    // A client that sends its request meanwhile is alive.
+    const heardAt = state === 'body' ? this.#byteAt : 0
+    if (this.#writes.stuck(this.socket, now, limits.streamIdle ?? limits.bodyIdle, heardAt)) {
       this.#abort('client-timeout')
       return
     }
-    const state = this.#scanner.state
     if (state === 'head') this.#checkHead(now)
     else if (state === 'body' && this.#exchange?.bodyDue !== false) {
-      if (this.socket.isPaused()) this.#byteAt = now
-      else if (limits.bodyIdle > 0 && now - this.#byteAt > limits.bodyIdle) this.#late()
+      const allowed = silenceAllowed(this.#exchange, limits)
+      if (this.#writes.moved(this.socket) || this.socket.isPaused()) this.#byteAt = now
+      else if (allowed > 0 && now - this.#byteAt > allowed) this.#late()
     }
   }
 

@@ -4,6 +4,7 @@ import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
+import { silenceAllowed } from '../deadlines.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import type { MalformedMessage } from '../message-scanner.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
@@ -67,6 +68,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #byteAt: number
   #messageBytes = 0
   #discarded = 0
+  /** Bytes of the answer at the last check. */
+  #carried = 0
   #queue = 0
   #queueAt = 0
 
@@ -248,13 +251,19 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   checkDeadlines(now: number): void {
     if (this.#phase === 'lingering') this.#checkEnd(now)
     if (this.#phase !== 'http') return
-    const { bodyIdle } = this.host.limits
-    if (this.#stuck(now, bodyIdle)) this.#abort('client-timeout')
+    const { limits } = this.host
+    const { bodyIdle, streamIdle = bodyIdle } = limits
+    if (this.#stuck(now, streamIdle)) this.#abort('client-timeout')
     else if (this.#reading === 'head') this.#checkHead(now)
     else if (this.#reading === 'body' && this.#exchange?.bodyDue !== false) {
-      if (this.wire.paused) this.#byteAt = now
-      else if (bodyIdle > 0 && now - this.#byteAt > bodyIdle) {
-        if (this.#exchange === undefined) this.#abort('client-timeout')
+      const exchange = this.#exchange
+      const { carried } = this.writer
+      const allowed = silenceAllowed(exchange, limits)
+      if (this.wire.paused || carried !== this.#carried) {
+        this.#carried = carried
+        this.#byteAt = now
+      } else if (allowed > 0 && now - this.#byteAt > allowed) {
+        if (exchange === undefined) this.#abort('client-timeout')
         else this.refuse(OVERTIME)
       }
     }
@@ -292,7 +301,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       this.#queueAt = now
       return false
     }
-    return now - this.#queueAt > allowed
+    // A client that sends its request meanwhile is alive.
+    return now - (this.#reading === 'body' ? Math.max(this.#queueAt, this.#byteAt) : this.#queueAt) > allowed
   }
 
   /** Reads messages from `chunk` until one has to wait. What is re-entered from below only notes; the loop goes on here. */

@@ -172,11 +172,12 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     }
   }
 
-  /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
+  /** A body is late only while it is awaited and nothing moves the other way; one that was not taken is given up after the same time. */
   #checkBody(now: number, idleTimeout: number): void {
-    const { wire, bytesRead } = this.#connection as UpstreamConnection
-    if (bytesRead !== this.#moved || (this.#body?.wanted === true && wire.paused)) {
-      this.#moved = bytesRead
+    const connection = this.#connection as UpstreamConnection
+    const moved = connection.bytesRead + this.#written(connection)
+    if (moved !== this.#moved || (this.#body?.wanted === true && connection.wire.paused)) {
+      this.#moved = moved
       this.#since = now
     } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
       this.#fail('upstream-timeout', 'never', 'the body is late')

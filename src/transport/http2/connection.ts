@@ -137,7 +137,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       this.#hangUp(CODE.settingsTimeout)
     }
     if (this.#exchanges.size > 0) {
-      for (const exchange of this.#exchanges) exchange.sweep(now, limits.bodyIdle)
+      for (const exchange of this.#exchanges) exchange.sweep(now, limits)
       return
     }
     const allowed = this.#answeredAny ? limits.keepAlive : limits.headTimeout

@@ -10,7 +10,8 @@ import type {
 } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
-import { AbortList } from '../deadlines.js'
+import type { ListenLimits } from '../contract.js'
+import { AbortList, silenceAllowed } from '../deadlines.js'
 import { type BodySource, CodecBody } from '../http1/body.js'
 import type { Wire } from '../http1/wire.js'
 import { type JoinEnd, join, joinLimits, type PipeHost } from '../join.js'
@@ -65,11 +66,9 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   #pipe: BytePipe | undefined = undefined
   #bytesIn: number
   #bytesOut = 0
-  /** What had been taken of the answer, and had come of the request, when either last moved. */
-  #taken = -1
-  #takenAt = 0
-  #came = -1
-  #cameAt = 0
+  /** What had been taken of the answer and had come of the request when either last moved. */
+  #moved = -1
+  #movedAt = 0
   #sent: Promise<Sent> | undefined = undefined
   #report: ((sent: Sent) => void) | undefined = undefined
 
@@ -271,24 +270,22 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#pipe?.end()
   }
 
-  /** Looks whether the client takes the answer and sends the request. `allowed` in milliseconds; 0: for ever. */
-  sweep(now: number, allowed: number): void {
-    if (allowed === 0 || this.piped) return
+  /** Looks whether the client takes the answer or sends the request, where either is due. */
+  sweep(now: number, limits: Pick<ListenLimits, 'bodyIdle' | 'streamIdle'>): void {
+    if (this.piped) return
     const { waiting } = this.#stream
-    const taken = (this.#writer?.carried ?? 0) - waiting
-    if (waiting === 0 || taken !== this.#taken) {
-      this.#taken = taken
-      this.#takenAt = now
-    } else if (now - this.#takenAt > allowed) {
-      this.abort('client-timeout')
-      return
-    }
     const { body } = this.request
     const due = body.wanted && !this.#expects && !body.complete && !this.#held && !this.#abandoned
-    if (!due || body.bytes !== this.#came) {
-      this.#came = body.bytes
-      this.#cameAt = now
-    } else if (now - this.#cameAt > allowed) this.#late()
+    const moved = (this.#writer?.carried ?? 0) - waiting + body.bytes
+    if ((waiting === 0 && !due) || moved !== this.#moved) {
+      this.#moved = moved
+      this.#movedAt = now
+      return
+    }
+    const allowed = silenceAllowed(this, limits)
+    if (allowed === 0 || now - this.#movedAt <= allowed) return
+    if (waiting > 0) this.abort('client-timeout')
+    else this.#late()
   }
 
   #late(): void {
