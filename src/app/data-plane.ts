@@ -7,7 +7,6 @@ import { selfSigned } from '../lib/self-signed.js'
 import type { Steps } from '../lib/slices.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
-import { Via } from '../proxy/via.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { type Found, HealthChecks, type ServerChecks } from '../proxy/health.js'
@@ -16,6 +15,7 @@ import type { TicketKeys } from '../proxy/ticket-keys.js'
 import { DevelopmentIdentity } from '../proxy/tls.js'
 import type { NameChange, ServerChange, TunnelGroups } from '../proxy/unit-servers.js'
 import { Upstreams } from '../proxy/upstreams.js'
+import { Via } from '../proxy/via.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { EventSink } from '../telemetry/event-fields.js'
 import { traceFields } from '../telemetry/traces/trace-context.js'
@@ -223,7 +223,10 @@ function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks):
 }
 
 /** What the options say of traffic. */
-function trafficOptions(options: Options, { trusted, live, processId }: TrafficFoundation): Pick<TrafficParts, OfOptions> {
+function trafficOptions(
+  options: Options,
+  { trusted, live, processId }: TrafficFoundation
+): Pick<TrafficParts, OfOptions> {
   const { region } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {

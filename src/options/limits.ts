@@ -1,10 +1,22 @@
-import { duration, fraction, integer, object, size } from '../schema/values.js'
+import { duration, fraction, integer, object, size, text } from '../schema/values.js'
 
 const KIB = 1024
 const MIB = 1024 * KIB
 const GIB = 1024 * MIB
 const SECOND = 1_000
 const HOUR = 3_600 * SECOND
+
+/** Options of how this process is called. */
+export const identity = {
+  via: text({
+    description:
+      'Name of this proxy in the Via field of requests to upstreams (RFC 9110 7.6.3), by which requests that come back are refused (508). off: ' +
+      'none is sent, and no loop is noticed.',
+    default: 'sluice',
+    pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$"
+  }),
+  region: text({ description: 'Name of this place, as policies see it.', default: '' })
+}
 
 /** Options of how much a client may take. */
 export const limits = object(

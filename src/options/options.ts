@@ -3,7 +3,7 @@ import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
 import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
 import { accessLog } from './access-log.js'
-import { limits, timeouts } from './limits.js'
+import { identity, limits, timeouts } from './limits.js'
 import { otlp, traces } from './otlp.js'
 import { recorder } from './recorder.js'
 import * as option from './values.js'
@@ -371,14 +371,7 @@ export const optionsSchema = Type.Object(
       min: 1,
       max: 10_000_000
     }),
-    via: text({
-      description:
-        'Name of this proxy in the Via field of requests to upstreams (RFC 9110 7.6.3), by which requests that come back are refused (508). off: ' +
-        'none is sent, and no loop is noticed.',
-      default: 'sluice',
-      pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$"
-    }),
-    region: text({ description: 'Name of this place, as policies see it.', default: '' }),
+    ...identity,
     engine: choice(['codec', 'http-proxy'], {
       description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',
       default: 'codec'

@@ -83,7 +83,7 @@ class ConnectionLogin {
 }
 
 /**
- * Keeps logins of connections apart. Where a scheme authenticates the connection, whoever gets that connection from the pool is taken for its user;
+ * Keeps logins of connections apart. Where a scheme authenticates the connection, any request that is sent on it counts as its user's;
  * so a client connection that logs in, or is asked to, has upstream connections of its own, which end with it.
  */
 export class ConnectionLogins {

@@ -366,7 +366,14 @@ export function dialerOf(
   place: { readonly host: string; readonly port: number } = unit
 ): Dialer {
   const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
-  const at = { host: place.host, port: place.port, lookup, keepAlive, refuses, ...(unit.http2 === true ? { http2: true } : {}) }
+  const at = {
+    host: place.host,
+    port: place.port,
+    lookup,
+    keepAlive,
+    refuses,
+    ...(unit.http2 === true ? { http2: true } : {})
+  }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,

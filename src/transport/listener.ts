@@ -153,11 +153,11 @@ export class ClientListener implements AdoptingListener, ServingHost {
 
   lasts(facts: ConnectionFacts): boolean | Promise<boolean> {
     const lasts = this.#places.get(facts)?.lasts() ?? true
-    const told = (admitted: boolean): boolean => {
+    const report = (admitted: boolean): boolean => {
       if (!admitted) this.handler.turnedAway?.(facts, 'pipes')
       return admitted
     }
-    return lasts instanceof Promise ? lasts.then(told) : told(lasts)
+    return lasts instanceof Promise ? lasts.then(report) : report(lasts)
   }
 
   get open(): number {
