@@ -77,6 +77,8 @@ t.test('without anything the defaults hold', async (t) => {
       connect: 5_000,
       response: 60_000,
       idle: 600_000,
+      half_closed: 30_000,
+      tcp_keep_alive: 60_000,
       drain: 30_000
     },
     access_log: true,
@@ -109,6 +111,7 @@ t.test('without anything the defaults hold', async (t) => {
     events: {},
     jwt: { key_folders: [] },
     history: 10_000,
+    via: 'sluice',
     region: '',
     engine: 'codec',
     workers: 0,

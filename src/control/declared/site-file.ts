@@ -203,7 +203,8 @@ function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListe
   for (const { at, address } of declaration.servers) {
     const server = splitHostport(address)
     const one = own.find((listener) => leadsTo(server, listener.at))
-    if (one !== undefined) declaration.warning(at, siteErrors.BACKEND_LOOP, `${address} is ${one.by}: requests come back`)
+    if (one !== undefined)
+      declaration.warning(at, siteErrors.BACKEND_LOOP, `${address} is ${one.by}: requests come back`)
   }
 }
 
