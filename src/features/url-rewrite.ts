@@ -115,8 +115,11 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
 const BEGIN = '\uE000'
 const END = '\uE001'
 const MARKS = /[\uE000\uE001]/g
-/** Where the authority stands in a URL with marks: browsers take any number of slashes behind a scheme for two (WHATWG URL). */
-const MARKED_AUTHORITY = /^(?:[^/?#]*:[/\uE000\uE001]*|\/[\uE000\uE001]*\/)([^/?#]*)/
+/**
+ * Where the authority stands in a URL with marks: browsers take any number of slashes behind a scheme for two (WHATWG URL). Two slashes at
+ * the beginning count where the policy wrote both; others are merged into one.
+ */
+const MARKED_AUTHORITY = /^(?:[^/?#]*:[/\uE000\uE001]*|\/\/)([^/?#]*)/
 /** What is put behind a host does not go on with it. */
 const BEGINS_BEHIND_HOST = /^[\uE000\uE001]*(?:[/?#]|$)/
 /** A host that ends in text of the policy's, behind labels of the request's. */

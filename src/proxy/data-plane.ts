@@ -14,7 +14,7 @@ import { READ_BYTES } from '../transport/http1/wire.js'
 import { Admission } from './admission.js'
 import type { ClientAddress } from './client-address.js'
 import { ConnectionLogins } from './connection-logins.js'
-import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
+import { Forwarder } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
 import { type HttpListenerParts, openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
@@ -25,7 +25,7 @@ import { TcpConnections, TcpListener, type TcpListenerParts } from './tcp-listen
 import { OwnTerminationPlaces, TcpTermination, type TerminationPlaces } from './tcp-termination.js'
 import type { TicketKeys } from './ticket-keys.js'
 import { type DevelopmentIdentity, ListenerTls, TlsContexts } from './tls.js'
-import type { Upstreams } from './upstreams.js'
+import type { Upstreams, UpstreamTimeouts } from './upstreams.js'
 import type { Via } from './via.js'
 
 /** What listeners and pipelines are made of. */

@@ -16,14 +16,14 @@ import { cleanResponse, type HeaderKinds, HeadRules } from './header-sanitizing.
 import { discard, failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
-import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
-
-/** Milliseconds. */
-export interface UpstreamTimeouts {
-  readonly connect: number
-  readonly response: number
-  readonly idle: number
-}
+import {
+  absence,
+  type ServerTarget,
+  type UpstreamLookup,
+  type Upstreams,
+  type UpstreamTarget,
+  type UpstreamTimeouts
+} from './upstreams.js'
 
 /** What came of forwarding: a response, and after a switch of protocols the pipe to splice. */
 export interface Forwarded {
@@ -56,8 +56,6 @@ export interface ForwarderParts {
   readonly timeouts: UpstreamTimeouts
   readonly log: { warn(fields: object, message: string): void }
 }
-
-type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
 
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()

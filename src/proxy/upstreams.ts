@@ -20,6 +20,16 @@ import type { Server } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 import { backendOf, UnitServers, type UnitServersParts } from './unit-servers.js'
 
+/** Time-outs of exchanges with servers, in milliseconds. */
+export interface UpstreamTimeouts {
+  readonly connect: number
+  readonly response: number
+  readonly idle: number
+}
+
+/** An attempt at a server. */
+export type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
+
 /** The part of its weight with which a member begins that has come back. */
 const COLDEST = 0.1
 

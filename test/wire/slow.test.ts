@@ -81,7 +81,7 @@ onEngines('a client that does not read is given up, and its upstream with it', a
   const sluice = await startSluice(t, {
     engine,
     upstream: upstream.address,
-    options: { TIMEOUTS_REQUEST_BODY: '400ms' }
+    options: { TIMEOUTS_IDLE: '400ms' }
   })
   upstream.reply = (_request, { socket }) => {
     const block = 'x'.repeat(65_536)

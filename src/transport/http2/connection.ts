@@ -241,7 +241,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
 
   /** Notices a head that does not end. Until it does, nothing else can come on the connection (RFC 9113 4.3). */
   #watchHead(now: number): void {
-    const { limits, handler } = this.#host
+    const { limits, handler } = this.host
     const open = this.#session.openHead()
     if (open !== this.#openHead || open === 0) {
       this.#openHead = open
