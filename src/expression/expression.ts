@@ -112,6 +112,18 @@ export interface Condition {
   readonly anyOf?: readonly TextCondition[]
 }
 
+/** A literal that what it is compared with is in no exchange. Offsets are UTF-16 units of the source. */
+export interface MisreadLiteral {
+  /** The literal: a text, or a number as it is written. */
+  readonly text: string
+  /** Says so, how the values are written, and what was probably meant. */
+  readonly message: string
+  readonly start: number
+  readonly end: number
+  /** False: only where the form of paths is strict. */
+  readonly isCertain: boolean
+}
+
 /** A secret that an expression reads. Undefined: that name is known only at run time. */
 export interface SecretName {
   readonly vault: string | undefined
@@ -126,6 +138,7 @@ export type Compiled<T> =
       readonly warnings: readonly ExpressionProblem[]
       /** The secrets that it reads. */
       readonly secrets?: readonly SecretName[]
+      readonly literals?: readonly MisreadLiteral[]
       /** Of a condition: what becomes of it when a value is absent. */
       readonly absence?: Absence
       /** Of a condition: what must be true together. */

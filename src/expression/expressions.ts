@@ -22,6 +22,7 @@ import {
   type Template
 } from './expression.js'
 import { regexFunctions, typeFunctions } from './functions/standard.js'
+import { misreadLiterals } from './literals.js'
 import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
 import type { FlowFunctionDefinition } from './signatures.js'
@@ -133,6 +134,7 @@ export class Language implements Expressions {
       ),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
+      literals: misreadLiterals(parsed.root, source),
       ...(label === 'bool' || label === 'dyn'
         ? { absence: absenceIn(parsed.root, source), conditions: conditions() }
         : {})

@@ -4,6 +4,7 @@ import {
   EvaluationError,
   type Expression,
   type ExpressionProblem,
+  type MisreadLiteral,
   type SecretName,
   type Template
 } from './expression.js'
@@ -34,6 +35,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
   const problems: ExpressionProblem[] = []
   const variables = new Set<string>()
   const secrets: SecretName[] = []
+  const literals: MisreadLiteral[] = []
   const pieces: (string | Expression)[] = []
   let failed = false
   for (const part of parts) {
@@ -47,6 +49,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
     if (compiled.ok) {
       problems.push(...compiled.warnings)
       secrets.push(...(compiled.secrets ?? []))
+      literals.push(...(compiled.literals ?? []))
       pieces.push(compiled.value)
       for (const name of compiled.value.variables) variables.add(name)
     } else {
@@ -55,7 +58,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
     }
   }
   if (failed) return { ok: false, problems }
-  return { ok: true, value: new CompiledTemplate(source, pieces, variables), warnings: problems, secrets }
+  return { ok: true, value: new CompiledTemplate(source, pieces, variables), warnings: problems, secrets, literals }
 }
 
 /** The parts of a template that are text as it stands; none of one that cannot be read. */
@@ -84,9 +87,11 @@ function escapedOffset(text: string, offset: number): number {
 }
 
 function moved<T>(compiled: Compiled<T>, move: (offset: number) => number): Compiled<T> {
-  const shift = (one: ExpressionProblem) => ({ ...one, start: move(one.start), end: move(one.end) })
+  const shift = <P extends { readonly start: number; readonly end: number }>(one: P): P => {
+    return { ...one, start: move(one.start), end: move(one.end) }
+  }
   return compiled.ok
-    ? { ...compiled, warnings: compiled.warnings.map(shift) }
+    ? { ...compiled, warnings: compiled.warnings.map(shift), literals: (compiled.literals ?? []).map(shift) }
     : { ok: false, problems: compiled.problems.map(shift) }
 }
 

@@ -159,6 +159,48 @@ export class Automaton {
     return last === FOUND
   }
 
+  /**
+   * Returns true if some text of these characters matches both patterns, false if none does, undefined when the meter was
+   * used up before the answer was known. Searches the pairs of their places, each character by the classes of both.
+   */
+  sharesText(other: Automaton, characters: Iterable<number>, meter: Meter): boolean | undefined {
+    const kinds = new Map<string, readonly [rune: number, mine: number, others: number]>()
+    for (const rune of characters) {
+      const mine = this.#program.classes.runeClass(rune)
+      const others = other.#program.classes.runeClass(rune)
+      // A line break and the characters of words are told apart by conditions, too.
+      kinds.set(`${mine} ${others} ${rune === NEWLINE} ${isWord(rune)}`, [rune, mine, others])
+    }
+    const seen = new Map<Place, Set<Place>>()
+    const waiting: (readonly [Place, Place])[] = [[this.#first, other.#first]]
+    for (let pair = waiting.pop(); pair !== undefined; pair = waiting.pop()) {
+      const [one, another] = pair
+      const known = seen.get(one) ?? new Set<Place>()
+      if (known.has(another)) continue
+      seen.set(one, known.add(another))
+      if (this.#following(one, END, this.#program.classes.numClasses, meter) === FOUND) {
+        if (other.#following(another, END, other.#program.classes.numClasses, meter) === FOUND) return true
+      }
+      for (const [rune, mine, others] of kinds.values()) {
+        const next = this.#following(one, rune, mine, meter)
+        if (next === NOT_FOUND) continue
+        const beside = other.#following(another, rune, others, meter)
+        if (beside !== NOT_FOUND) waiting.push([next, beside])
+      }
+      if (meter.budget < 0) return undefined
+    }
+    return false
+  }
+
+  /** The place after `rune`, which is of this class; a pattern that has matched goes on matching. */
+  #following(place: Place, rune: number, kind: number, meter: Meter): Place {
+    if (place === FOUND || place === NOT_FOUND) return place
+    meter.budget--
+    const next = place.next[kind] ?? this.#step(place, rune, meter)
+    place.next[kind] = next
+    return next
+  }
+
   /** The place after `rune`; `FOUND` when the pattern has matched before it. */
   #step({ pcs, before }: Place, rune: number, meter: Meter): Place {
     const { instructions, ops, outs, args, start } = this.#program

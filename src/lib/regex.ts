@@ -121,8 +121,12 @@ class Re2Regex implements Regex {
 
   testWithin(text: string, meter: Meter): boolean | undefined {
     if (this.#literal !== undefined) return text.includes(this.#literal)
+    return this.automaton.test(text, meter)
+  }
+
+  get automaton(): Automaton {
     this.#automaton ??= new Automaton(this.#program.re2Input)
-    return this.#automaton.test(text, meter)
+    return this.#automaton
   }
 
   exec(text: string): RegexMatch | undefined {
@@ -160,6 +164,31 @@ class Re2Regex implements Regex {
     }
     return replaced + shown(text.slice(from), from)
   }
+}
+
+/** Steps of the search for a text that two patterns share: some milliseconds. */
+const SHARING = 300_000
+/** Classes of characters beyond Latin-1, whose members are not listed one by one. */
+const LISTED_BY_NAME = /\\(?:[pP]|x\{)/
+/** Characters that stand for all beyond Latin-1 in the search. */
+const BEYOND = [0x3b1, 0x4e2d, 0xfffd, 0x1f600]
+
+/**
+ * Returns true if some text matches both patterns, searched anywhere, and false if none does; undefined where the search takes too long
+ * or where a pattern names characters beyond Latin-1 by their properties.
+ */
+export function sharesText(one: Regex, other: Regex): boolean | undefined {
+  if (!(one instanceof Re2Regex && other instanceof Re2Regex)) return undefined
+  const patterns = one.pattern + other.pattern
+  if (LISTED_BY_NAME.test(patterns)) return undefined
+  const characters = new Set([...Array(256).keys(), ...BEYOND])
+  for (const character of patterns) characters.add(character.codePointAt(0) as number)
+  return one.automaton.sharesText(other.automaton, characters, { budget: SHARING })
+}
+
+/** `text` as a pattern that it alone matches. */
+export function quotedPattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
 }
 
 /** What stands for a group in a replacement: `$1`, `${name}`, `$<name>`. */

@@ -15,7 +15,7 @@ import { type CompiledAction, CompiledPhase, type CompiledRule } from './run.js'
 import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
 import { policyWarnings } from './warnings/codes.js'
-import type { ActionFacts, ExpressionFacts, RuleFacts } from './warnings/kind.js'
+import { type ActionFacts, denies, type ExpressionFacts, type RuleFacts } from './warnings/kind.js'
 import { warningKinds } from './warnings/registry.js'
 
 /** A policy that runs: closures by phase. Holds no text and no node of its document. */
@@ -188,11 +188,12 @@ class PolicyCompiler {
   #rule(phase: Phase, rule: RuleNode, strict: boolean): CompiledRule {
     const { name } = rule
     const { owner, services } = this.#document
-    const found = rule.expressions.flatMap((expression) => this.#expression(phase, expression) ?? [])
     const facts: ActionFacts[] = []
     const actions = rule.actions.flatMap((action) =>
       this.#document.report.full ? [] : (this.#action(phase, rule, action, facts) ?? [])
     )
+    const denying = facts.some(denies)
+    const found = rule.expressions.flatMap((expression) => this.#expression(phase, expression, denying) ?? [])
     const expressions = found.map(({ expression }) => expression)
     this.#rules.push({ phase, rule, strict, expressions: found, actions: facts })
     const place = ({ start }: Span) => this.#document.source.place(start)
@@ -209,10 +210,14 @@ class PolicyCompiler {
     }
   }
 
-  #expression(phase: Phase, from: ExpressionNode): (ExpressionFacts & { readonly expression: Expression }) | undefined {
+  #expression(
+    phase: Phase,
+    from: ExpressionNode,
+    denying: boolean
+  ): (ExpressionFacts & { readonly expression: Expression }) | undefined {
     const { source, path, node } = from
     const compiled = this.#document.services.expressions.expression(source, phase)
-    reportExpression(this.#document, compiled, { path, node }, source)
+    reportExpression(this.#document, compiled, { path, node }, source, denying)
     if (!compiled.ok) return undefined
     const { type } = compiled.value
     const { absence, conditions = [] } = compiled

@@ -165,21 +165,42 @@ function entryOf(map: MapNode, key: string) {
   return map.entries.find((entry) => entry.key === key)
 }
 
-/** Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. */
-export function reportExpression<T>(document: DocumentScope, compiled: Compiled<T>, at: Anchor, source: string): void {
+/**
+ * Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. `denying`: it is a
+ * condition of a rule that denies, so that a literal that is never met opens what the rule is to close.
+ */
+export function reportExpression<T>(
+  document: DocumentScope,
+  compiled: Compiled<T>,
+  at: Anchor,
+  source: string,
+  denying = false
+): void {
   for (const { vault, name } of (compiled.ok ? compiled.secrets : undefined) ?? []) {
     if (vault !== undefined && name !== undefined) noteName(document, { kind: 'secret', vault, name }, at)
   }
   const found = compiled.ok ? compiled.warnings : compiled.problems
-  if (found.length === 0) return
+  const literals = compiled.ok ? (compiled.literals ?? []) : []
+  if (found.length === 0 && literals.length === 0) return
   const { node } = at
   const offsets = node.kind === 'scalar' && node.text === source ? scalarOffsets(document.source.text, node) : undefined
+  const spanOf = (start: number, end: number) =>
+    offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
   for (const { severity, code, message, start, end } of found) {
     if (document.refusedResults.has(resultNamed(source.slice(start, end)))) continue
-    const span = offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
-    document.report[severity](at.path, { code }, message, span, start)
+    document.report[severity](at.path, { code }, message, spanOf(start, end), start)
+  }
+  for (const { text, message, start, end, isCertain } of literals) {
+    const span = spanOf(start, end)
+    if (!denying || !isCertain)
+      document.report.warning(at.path, policyWarnings.LITERAL_NEVER_EQUAL, message, span, start)
+    else if (PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
+    else document.report.error(at.path, policyWarnings.LITERAL_NEVER_EQUAL, message, span, start)
   }
 }
+
+/** A literal that its reader is to replace: an example, not yet a rule. */
+const PLACEHOLDER = /^<[^<>]+>$|^\$[A-Z_]\w*$|\bYOUR_\w+/
 
 /** `rate_limit` for `actions.service.rate_limit.limited`; empty for what is no result of an action. */
 function resultNamed(expression: string): string {

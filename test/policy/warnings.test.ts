@@ -118,6 +118,21 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
     condition('said by those who mean it', 'true'),
     condition('a part that is not always there', "!req.url.path.contains('/')")
   ],
+  LITERAL_NEVER_EQUAL: [
+    {
+      is: 'a method in lower case',
+      on_http_request: [rule("req.method == 'delete'", LOG)],
+      at: `${HTTP}[0].expressions[0]`,
+      says: /^req\.method is never 'delete': .*; write 'DELETE'$/
+    },
+    {
+      is: 'in a template',
+      on_http_request: [rule({ type: 'log', config: { metadata: { a: "${req.version == 'HTTP/2'}" } } })],
+      at: `${HTTP}[0].actions[0].config.metadata.a`,
+      says: /write 'HTTP\/2\.0'$/
+    },
+    apart('the method', rule("req.method == 'DELETE'", DENY))
+  ],
   RULE_UNREACHABLE: [
     {
       is: 'behind a rule without conditions, once',

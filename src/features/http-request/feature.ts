@@ -11,6 +11,7 @@ import { config, headerMap } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { serviceKey } from '../../policy/services.js'
 import { checkUrl } from '../../policy/values.js'
+import { policyWarnings } from '../../policy/warnings/codes.js'
 import { valueLike, WEB_URL } from '../../schema/editor.js'
 import { choice, duration, integer, list, object, optional, template, text } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
@@ -175,6 +176,7 @@ function compileCondition(source: string, scope: Scope): Expression | undefined 
     else scope.warn(at, found, found.message)
   }
   if (!compiled.ok) return undefined
+  for (const { message } of compiled.literals ?? []) scope.warn(at, policyWarnings.LITERAL_NEVER_EQUAL, message)
   const { type } = compiled.value
   if (type !== 'bool' && type !== 'dyn') {
     scope.problem(

@@ -12,6 +12,10 @@ export const policyWarnings = defineErrors({
     text: 'The expressions of a rule are true for no request.',
     help: 'Correct the expression that the message names, or remove the rule; all expressions of a rule must be true.'
   },
+  LITERAL_NEVER_EQUAL: {
+    text: 'A literal is compared with a value that is never written so.',
+    help: 'Write it as the message shows; in a rule that denies it is an error, because the rule would not deny what it names.'
+  },
   RULE_UNREACHABLE: {
     text: 'A rule never runs, because one before it ends the phase for every request.',
     help: 'Remove it, move it before the other, or give the other an expression.'

@@ -58,6 +58,11 @@ export function conditionsOf({ expressions }: RuleFacts): readonly Condition[] |
   return expressions.flatMap(({ conditions }) => conditions).filter(({ always }) => always !== true)
 }
 
+/** Returns true if the action keeps something out, so that a rule that does not match lets it in. */
+export function denies({ action, config }: ActionFacts): boolean {
+  return typeof action.denies === 'function' ? action.denies(config) : action.denies === true
+}
+
 /** Does the action end the phase whenever it runs? */
 export function alwaysEnds({ action, config }: ActionFacts): boolean {
   return action.terminates === 'always' || action.alwaysEnds?.(config) === true

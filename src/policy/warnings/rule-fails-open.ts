@@ -3,7 +3,7 @@ import type { MaybeAbsent, OpenComparison } from '../../expression/expression.js
 import type { DocumentScope } from '../scope.js'
 import { policyWarnings } from './codes.js'
 import { EarlierRules } from './earlier-rules.js'
-import { type ActionFacts, type RuleFacts, type WarningKind, warnInside } from './kind.js'
+import { type ActionFacts, denies, type RuleFacts, type WarningKind, warnInside } from './kind.js'
 
 /**
  * Warns of rules that let pass what they are there to refuse: an action that denies, and a comparison that is meant to be
@@ -55,10 +55,6 @@ function messageOf(
   const closed = [...values.map(({ missing }) => missing), source].join(' || ')
   const safe = source === expression.trim() ? closed : `(${closed})`
   return `when ${values.at(-1)?.shown} is absent, this rule does not match and ${type} lets the exchange pass; to refuse then, write ${safe}, or put strict_expressions: true at the root of the document`
-}
-
-function denies({ action, config }: ActionFacts): boolean {
-  return typeof action.denies === 'function' ? action.denies(config) : action.denies === true
 }
 
 /** Keys of the values that an earlier rule has left when this one runs. */
