@@ -11,6 +11,7 @@ import { compile, compileRange } from './compile.js'
 import { type Compilation, constantOf } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
 import { conditionsIn } from './conditions.js'
+import { failingParts } from './constants.js'
 import { Environment } from './environment.js'
 import { type ExplainedState, explaining, originOf, shownData } from './explained.js'
 import {
@@ -27,6 +28,7 @@ import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
 import type { FlowFunctionDefinition } from './signatures.js'
 import { type FunctionDefinition, FunctionTable, typeLabel } from './signatures.js'
+import { spanOf } from './source-span.js'
 import { BUDGET, NO_VALUE, type Run, reasonOf, State } from './state.js'
 import { compileTemplate } from './template.js'
 import { dataOf, textOf } from './text.js'
@@ -121,15 +123,20 @@ export class Language implements Expressions {
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
     if (isFault(type) || problems.some(({ severity }) => severity === 'error')) return refused(problems)
-    const { run, slots, constant } = this.#closure(parsed.root, undefined, problems)
+    const { run, slots, outcome } = this.#closure(parsed.root, undefined, problems)
+    const { functions } = this.#environment
+    for (const { node, message } of failingParts(parsed.root, { functions, outcome })) {
+      problems.push(problem('EXPRESSION_FAILS', message, spanOf(node, source)))
+    }
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const label = typeLabel(type)
-    const known = () =>
-      constantOf(run) ?? (isArithmetic(parsed.root) ? { value: constantValue(run, slots) } : undefined)
-    const conditions = () => conditionsIn(parsed.root, source, { functions: this.#environment.functions, constant })
+    const known = (value: unknown) => (value instanceof EvaluationError ? undefined : value)
+    const whole = () =>
+      constantOf(run) ?? (isArithmetic(parsed.root) ? { value: known(outcome(parsed.root)) } : undefined)
+    const conditions = () => conditionsIn(parsed.root, source, { functions, constant: (node) => known(outcome(node)) })
     return {
       ok: true,
-      value: new CompiledExpression(source, label, variables, run, slots, known(), () =>
+      value: new CompiledExpression(source, label, variables, run, slots, whole(), () =>
         this.#explained(source, phase, environment)
       ),
       warnings: problems,
@@ -163,7 +170,11 @@ export class Language implements Expressions {
       report: (node, code, message) => problems.push(problem(code, message, node))
     }
     const run = compilation.compile(root, new Map())
-    return { run, slots, constant: (node) => constantValue(compile(node, new Map(), compilation), slots) }
+    const outcome = (node: Node) => {
+      const compiled = compile(node, new Map(), compilation)
+      return evaluated(compiled, new State(NO_FLOW, slots))
+    }
+    return { run, slots, outcome }
   }
 
   /** The expression once more, in the form that takes down the value of each part. It has been compiled before, so nothing is wrong. */
@@ -183,8 +194,8 @@ interface Closure {
 }
 
 interface CompiledTree extends Closure {
-  /** The value of a part that reads no flow, or undefined when it has none. */
-  readonly constant: (node: Node) => unknown
+  /** The value of a part that reads no flow, or the `EvaluationError` that says why it has none. */
+  readonly outcome: (node: Node) => unknown
 }
 
 interface Explained extends Closure {
@@ -196,16 +207,6 @@ function refused(problems: readonly ExpressionProblem[]): {
   readonly problems: readonly ExpressionProblem[]
 } {
   return { ok: false, problems }
-}
-
-/** The value of a closure that reads no flow, or undefined when it has none. */
-function constantValue(run: Run, slots: number): unknown {
-  try {
-    return run(new State(NO_FLOW, slots))
-  } catch (error) {
-    if (error instanceof EvaluationError || error instanceof RangeError) return undefined
-    throw error
-  }
 }
 
 /** Do nothing but literals and operators go into it? */

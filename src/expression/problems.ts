@@ -26,6 +26,10 @@ export const expressionErrors = defineErrors({
     text: 'The pattern is no regular expression of RE2 syntax.',
     help: 'Correct it; RE2 has neither lookaround nor backreferences.'
   },
+  EXPRESSION_FAILS: {
+    text: 'A part of the expression fails for every request, because of what is written in it.',
+    help: 'Correct the constant that the message names.'
+  },
   EXPRESSION_LIMIT: {
     text: 'The expression is too long, too deep or has too many parts.',
     help: 'Divide it into several expressions or rules.'

@@ -155,6 +155,7 @@ export interface Overload {
   readonly deep: boolean
   readonly work: FunctionDefinition['work']
   readonly prepare: FunctionDefinition['prepare']
+  readonly refuses: FunctionDefinition['refuses']
   readonly prepareWith: FlowFunctionDefinition['prepareWith']
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
   readonly run: (...args: any[]) => unknown
@@ -182,6 +183,7 @@ export class FunctionTable {
         deep: !readsFlow && definition.deep === true,
         work: readsFlow ? undefined : definition.work,
         prepare: readsFlow ? undefined : definition.prepare,
+        refuses: readsFlow ? undefined : definition.refuses,
         prepareWith: readsFlow ? definition.prepareWith : undefined,
         run: readsFlow ? definition.runWith : definition.run
       }
@@ -274,6 +276,12 @@ export interface FunctionDefinition {
   /** The function of the first of two arguments, where the second one is known when it is compiled. */
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
   readonly prepare?: (second: any) => (first: any) => unknown
+  /**
+   * Why a call has no use whatever its other arguments are; undefined where it has one. Gets the arguments that stand in the source, and
+   * undefined for those that are known at run time only.
+   */
+  // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
+  readonly refuses?: (...args: any[]) => string | undefined
 }
 
 /** An overload that reads the flow; otherwise as `FunctionDefinition`. */

@@ -1,14 +1,12 @@
 import t from 'tap'
 import { EvaluationError, type Expression } from '../../src/expression/expression.js'
-import { sampleExpressions, sampleFlow } from './sample-flow.js'
+import { compileSample, sampleExpressions, sampleFlow } from './sample-flow.js'
 
 const expressions = sampleExpressions()
 const STEPS = 'the expression takes too many steps'
 
 function compiled(source: string): Expression {
-  const result = expressions.expression(source, 'on_http_request')
-  if (!result.ok) throw new Error(`${source}: ${result.problems.map(({ message }) => message).join()}`)
-  return result.value
+  return compileSample(expressions, source)
 }
 
 /** The value, or the reason why there is none. */

@@ -230,3 +230,70 @@ t.test('whatever is written, compiling answers and never throws', async (t) => {
   }
   t.ok(accepted > 20, `${accepted} of the sources are expressions`)
 })
+
+t.test('a constant that fails for every exchange is refused where it stands', async (t) => {
+  const table: Record<string, [string, RegExp]> = {
+    "timestamp('2026-02-30T00:00:00Z') < timestamp(time.now)": ["timestamp('2026-02-30T00:00:00Z')", /cannot convert/],
+    "timestamp('2026-02-03') < timestamp(time.now)": ["timestamp('2026-02-03')", /cannot convert/],
+    "timestamp(time.now).getHours('Europe/Berln') > 8": ["'Europe/Berln'", /no such time zone/],
+    "timestamp(time.now).getHours('+25:00') > 8": ["'+25:00'", /no such time zone/],
+    "duration('5 minutes') > duration('1s')": ["duration('5 minutes')", /cannot convert/],
+    '[1, 2][5] == size(req.method)': ['[1, 2][5]', /index out of range/],
+    '[req.method, req.host][2] == req.host': ['2', /index out of range/],
+    "req.headers['x'][-1] == 'a'": ['-1', /index out of range/],
+    "{'a': 1}['b'] == size(req.method)": ["{'a': 1}['b']", /no such key: "b"/],
+    "int('abc') == size(req.method)": ["int('abc')", /int\(\) cannot convert/],
+    "size(req.host) > int('1,000') + 1": ["int('1,000')", /int\(\) cannot convert/],
+    'size(req.host) > 9223372036854775807 + 1': ['9223372036854775807 + 1', /./],
+    "bool('yes') && req.method == 'GET'": ["bool('yes')", /bool\(\) cannot convert/],
+    '1 / 0 == size(req.method)': ['1 / 0', /division by zero/],
+    'size(req.method) / 0 == 1': ['0', /division by zero/],
+    'size(req.method) % 0 == 1': ['0', /division by zero/],
+    "hash.sha256(req.host, 'hexx') == 'a'": ["'hexx'", /a hash is written as/],
+    "req.host.md5('base32') == 'a'": ["'base32'", /a hash is written as/],
+    "b64.decode('***') == req.host": ["b64.decode('***')", /not base64/],
+    "json.decode('{a: 1}').a == req.host": ["json.decode('{a: 1}')", /./],
+    "inCidrRange(conn.client_ip, '10.0.0.0/33')": ["'10.0.0.0/33'", /a range is written as/],
+    "inCidrRange(conn.client_ip, '10.0.0')": ["'10.0.0'", /a range is written as/],
+    "conn.client_ip.inCidrRanges(['10.0.0.0/8', '10.0.0.0-10.0.0.9'])": [
+      "['10.0.0.0/8', '10.0.0.0-10.0.0.9']",
+      /a range is written as/
+    ],
+    "ipPrefix(conn.client_ip, 33, 64) == 'a'": ['33', /0 to 32 bits/],
+    'rand.int(5, 1) == 3': ['rand.int(5, 1)', /min <= max/],
+    'rand.int(-1, 1) == 0': ['-1', /min <= max/],
+    "req.host.substring(3, 1) == 'a'": ['req.host.substring(3, 1)', /ends before it starts/],
+    "req.host.charAt(-1) == 'a'": ['-1', /outside the string/],
+    "basic_auth.encode('a:b', req.host) == 'a'": ["'a:b'", /holds no colon/],
+    '[1, 2].all(x, x / 0 == 1) || req.host == "a"': ['[1, 2].all(x, x / 0 == 1)', /division by zero/],
+    '[req.host].all(x, 1 / 0 == 1)': ['1 / 0', /division by zero/]
+  }
+  for (const [source, [part, reason]] of Object.entries(table)) {
+    const result = expressions.expression(source, 'on_http_request')
+    t.notOk(result.ok, source)
+    const [first, ...more] = result.ok ? [] : result.problems
+    t.match(first, { severity: 'error', code: 'EXPRESSION_FAILS', message: reason }, source)
+    t.equal(source.slice(first?.start, first?.end), part, source)
+    t.same(more, [], source)
+  }
+  const right = [
+    "timestamp('2028-02-29T00:00:00Z') < timestamp(time.now)",
+    "timestamp(time.now).getHours('Europe/Berlin') > 8 && timestamp(time.now).getHours('-09:30') > 8",
+    '[1, 2][1] == size(req.method)',
+    "req.headers['x'][1] == 'a'",
+    "{'a': 1}[req.method] == 1",
+    'true || 1 / 0 == 1',
+    "[1].exists(x, x == 1 || {'a': 1}['b'] == x)",
+    '1.0 / 0.0 > 1.0',
+    'size(req.method) / size(req.host) == 1',
+    "hash.sha256(req.host, 'base64') == 'a'",
+    "hash.sha256(req.host, req.method) == 'a'",
+    "inCidrRange(conn.client_ip, '::/0') || inCidrRange(conn.client_ip, req.host)",
+    "conn.client_ip.inCidrRanges(['10.0.0.1', '2001:db8::/32'])",
+    "ipPrefix(conn.client_ip, 32, 128) == 'a'",
+    'rand.int(1, 5) == 3',
+    "has({'a': 1}.b) || 'b' in {'a': 1}",
+    "req.host.substring(1, 1) == ''"
+  ]
+  for (const source of right) t.same(problems(source), [], source)
+})

@@ -1,3 +1,4 @@
+import type { Expression, Expressions } from '../../src/expression/expression.js'
 import { createExpressions, type ExpressionSources } from '../../src/expression/expressions.js'
 import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { type EntryFacts, Flow, NO_UNITS } from '../../src/flow/flow.js'
@@ -83,4 +84,35 @@ export function sampleExpressions(sources: Partial<ExpressionSources> = {}) {
     random: () => 0.5,
     ...sources
   })
+}
+
+/** A text or a whole number of the language. */
+const CONSTANT = /(?<!\w)'(?:[^'\\]|\\.)*'|(?<![\w.'"])\d+(?![\w.'"])/g
+
+/**
+ * Compiles an expression. Constants that fail for every exchange are refused when they are written; so that tests can see
+ * them fail when they run, the constants of such an expression come from variables.
+ */
+export function compileSample(expressions: Expressions, source: string): Expression {
+  const result = expressions.expression(source, 'on_http_request')
+  if (result.ok) return result.value
+  if (!result.problems.every(({ code }) => code === 'EXPRESSION_FAILS'))
+    throw new Error(`${source}: ${result.problems.map(({ message }) => message).join()}`)
+  const vars = new Map<string, unknown>()
+  const moved = source.replace(CONSTANT, (constant) => {
+    const compiled = expressions.expression(`[${constant}][0]`, 'on_http_request')
+    const name = `c${vars.size}`
+    vars.set(name, compiled.ok ? compiled.value.evaluate(sampleFlow()) : undefined)
+    return `vars.${name}`
+  })
+  const again = expressions.expression(moved, 'on_http_request')
+  if (!again.ok) throw new Error(`${moved}: ${again.problems.map(({ message }) => message).join()}`)
+  const { value } = again
+  const { type, variables, constant } = value
+  const filled = (flow: Flow) => {
+    flow.vars = vars
+    return flow
+  }
+  const evaluate = (flow: Flow) => value.evaluate(filled(flow))
+  return { source, type, variables, constant, evaluate, outcome: (flow) => value.outcome(filled(flow)) }
 }

@@ -18,6 +18,22 @@ export function failed(message: string): EvaluationError {
   return errorOf('failed', message)
 }
 
+/** As `refuses` of a function: whether a call with `samples` in place of what is not known fails. */
+export function failsWith(
+  run: (...args: never[]) => unknown,
+  samples: readonly unknown[]
+): (...args: readonly unknown[]) => string | undefined {
+  return (...args) => {
+    try {
+      const result: unknown = run(...(samples.map((sample, i) => args[i] ?? sample) as never[]))
+      return result instanceof EvaluationError ? result.message : undefined
+    } catch (error) {
+      if (error instanceof EvaluationError) return error.message
+      throw error
+    }
+  }
+}
+
 /** The error of a call whose index or key is not there. `message` is one of few, without data. */
 export function absent(message: string): EvaluationError {
   return errorOf('absent', message)

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import type { FunctionDefinition } from '../signatures.js'
-import { checkLength, failed, weighing } from './bounds.js'
+import { checkLength, failed, failsWith, weighing } from './bounds.js'
 
 /*
  * The two checksums that Node does not have. Both work on 32-bit halves: 64-bit arithmetic on bigint is some twenty
@@ -214,11 +214,12 @@ export const hashFunctions: readonly FunctionDefinition[] = Object.entries(diges
   const run = (text: string, format = 'hex') => digestText(digest, text, format)
   const work = WORK.get(name)
   const made = work === undefined ? { run } : { run, work }
+  const refuses = failsWith(run, ['', 'hex'])
   return [
     { signature: `hash.${name}(string): string`, ...made },
-    { signature: `hash.${name}(string, string): string`, ...made },
+    { signature: `hash.${name}(string, string): string`, ...made, refuses },
     { signature: `string.${name}(): string`, ...made },
-    { signature: `string.${name}(string): string`, ...made }
+    { signature: `string.${name}(string): string`, ...made, refuses }
   ]
 })
 
@@ -272,5 +273,5 @@ function basic(user: string, password: string): string {
 
 /** `basic_auth.encode(user, password)`: the value of an `Authorization` header (RFC 7617, UTF-8). */
 export const authFunctions: readonly FunctionDefinition[] = [
-  { signature: 'basic_auth.encode(string, string): string', run: basic }
+  { signature: 'basic_auth.encode(string, string): string', run: basic, refuses: failsWith(basic, ['', '']) }
 ]

@@ -1,6 +1,7 @@
 import { type Address, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../lib/ip.js'
 import { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../signatures.js'
+import { failsWith } from './bounds.js'
 
 /** RFC 1918. */
 const PRIVATE = new CidrSet(
@@ -50,16 +51,35 @@ function ipPrefix(text: string, v4: bigint, v6: bigint): string {
   return `${formatAddress(maskAddress(address, bits))}/${bits}`
 }
 
+/** A range of the source that holds no address: a typo that would let all of them through, or none. */
+function refusesRange(_address: unknown, cidr: string | undefined): string | undefined {
+  return cidr === undefined || parseCidr(cidr) !== undefined ? undefined : NO_RANGE
+}
+
+function refusesRanges(_address: unknown, cidrs: readonly string[] | undefined): string | undefined {
+  return cidrs?.every((cidr) => parseCidr(cidr) !== undefined) === false ? NO_RANGE : undefined
+}
+
+const NO_RANGE = 'a range is written as 10.0.0.0/8 or 2001:db8::/32; nothing lies in what is none'
+
 /** Functions of IP addresses. What is no address or no CIDR lies in no range. */
 export const ipFunctions: readonly FunctionDefinition[] = [
-  { signature: 'inCidrRange(string, string): bool', run: inCidrRange, prepare: prepareRange },
-  { signature: 'string.inCidrRange(string): bool', run: inCidrRange, prepare: prepareRange },
-  { signature: 'inCidrRanges(string, list<string>): bool', run: inCidrRanges, prepare: prepareRanges },
-  { signature: 'string.inCidrRanges(list<string>): bool', run: inCidrRanges, prepare: prepareRanges },
+  ...['inCidrRange(string, string): bool', 'string.inCidrRange(string): bool'].map((signature) => ({
+    signature,
+    run: inCidrRange,
+    prepare: prepareRange,
+    refuses: refusesRange
+  })),
+  ...['inCidrRanges(string, list<string>): bool', 'string.inCidrRanges(list<string>): bool'].map((signature) => ({
+    signature,
+    run: inCidrRanges,
+    prepare: prepareRanges,
+    refuses: refusesRanges
+  })),
   {
     signature: 'string.isPrivateIp(): bool',
     run: (text: string) => PRIVATE.match(text) !== undefined
   },
   { signature: 'isPrivateIp(string): bool', run: (text: string) => PRIVATE.match(text) !== undefined },
-  { signature: 'ipPrefix(string, int, int): string', run: ipPrefix }
+  { signature: 'ipPrefix(string, int, int): string', run: ipPrefix, refuses: failsWith(ipPrefix, ['::', 32n, 64n]) }
 ]

@@ -231,7 +231,9 @@ export function randomFunctions(random: () => number): readonly FunctionDefiniti
       run: (min: bigint, max: bigint) => {
         if (min < 0n || max < min || max > BigInt(Number.MAX_SAFE_INTEGER)) throw BAD_RANGE
         return min + BigInt(Math.floor(random() * Number(max - min + 1n)))
-      }
+      },
+      refuses: (min = 0n, max = BigInt(Number.MAX_SAFE_INTEGER)) =>
+        min < 0n || max < min || max > BigInt(Number.MAX_SAFE_INTEGER) ? BAD_RANGE.message : undefined
     }
   ]
 }

@@ -60,6 +60,9 @@ export function wellFormed(text: string): string {
 
 /** What a position outside the string is answered with. */
 const OUTSIDE = absent('a position is outside the string')
+const BACKWARDS = failed('a substring ends before it starts')
+const refusesPosition = (_text: unknown, from: unknown, to?: unknown) => refusesPositions(from, to)
+const refusesStart = (_text: unknown, _part: unknown, from: unknown) => refusesPositions(from)
 
 function charAt(text: string, index: bigint): string | EvaluationError {
   const offset = unitOffset(text, index)
@@ -83,10 +86,16 @@ function lastIndexOf(text: string, part: string, from?: bigint): bigint | Evalua
 }
 
 function substring(text: string, from: bigint, to?: bigint): string | EvaluationError {
-  if (to !== undefined && from > to) return failed('a substring ends before it starts')
+  if (to !== undefined && from > to) return BACKWARDS
   const start = unitOffset(text, from)
   const end = to === undefined ? text.length : unitOffset(text, to)
   return start < 0 || end < 0 ? OUTSIDE : text.slice(start, end)
+}
+
+/** Why positions that stand in the source are outside of every string. */
+function refusesPositions(from: unknown, to?: unknown): string | undefined {
+  if ((typeof from === 'bigint' && from < 0n) || (typeof to === 'bigint' && to < 0n)) return OUTSIDE.message
+  return typeof from === 'bigint' && typeof to === 'bigint' && from > to ? BACKWARDS.message : undefined
 }
 
 /** Pieces between separators; the last of `limit` pieces holds the rest. A negative limit is none. */
@@ -180,18 +189,18 @@ function quote(text: string): string {
  * Unicode mapping, `lowerAscii` and `upperAscii` touch ASCII letters only.
  */
 export const stringFunctions: readonly FunctionDefinition[] = [
-  { signature: 'string.charAt(int): string', run: charAt },
+  { signature: 'string.charAt(int): string', run: charAt, refuses: refusesPosition },
   { signature: 'string.indexOf(string): int', run: indexOf },
-  { signature: 'string.indexOf(string, int): int', run: indexOf },
+  { signature: 'string.indexOf(string, int): int', run: indexOf, refuses: refusesStart },
   { signature: 'string.lastIndexOf(string): int', run: lastIndexOf },
-  { signature: 'string.lastIndexOf(string, int): int', run: lastIndexOf },
+  { signature: 'string.lastIndexOf(string, int): int', run: lastIndexOf, refuses: refusesStart },
   { signature: 'string.split(): list<string>', run: split, work: weighing(2) },
   { signature: 'string.split(string): list<string>', run: split, work: weighing(2) },
   { signature: 'string.split(string, int): list<string>', run: split, work: weighing(2) },
   { signature: 'string.replace(string, string): string', run: replace, work: weighing(4) },
   { signature: 'string.replace(string, string, int): string', run: replace, work: weighing(4) },
-  { signature: 'string.substring(int): string', run: substring },
-  { signature: 'string.substring(int, int): string', run: substring },
+  { signature: 'string.substring(int): string', run: substring, refuses: refusesPosition },
+  { signature: 'string.substring(int, int): string', run: substring, refuses: refusesPosition },
   { signature: 'string.trim(): string', run: trim },
   {
     signature: 'string.lowerAscii(): string',

@@ -1,7 +1,7 @@
 import type { Duration } from '../cel-parser.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { nanosOf } from '../values.js'
-import { failed } from './bounds.js'
+import { failed, failsWith } from './bounds.js'
 
 /** `+02:00`, `-09:30` or `02:00`: hours and minutes ahead of UTC. */
 const OFFSET = /^([+-]?)(\d{1,2}):(\d{2})$/
@@ -97,11 +97,13 @@ const FIELDS: Readonly<Record<string, (date: Date) => number>> = {
 function timestampFields(): FunctionDefinition[] {
   // Keeps formats of time zones, which depend on nothing but the name of the zone.
   const zoned = new ZonedTime()
+  const refuses = failsWith((date: Date, zone: string) => zoned.local(date, zone), [new Date(0), 'UTC'])
   return Object.entries(FIELDS).flatMap(([name, read]) => [
     { signature: `${TIMESTAMP}.${name}(): int`, run: (date: Date) => BigInt(read(date)) },
     {
       signature: `${TIMESTAMP}.${name}(string): int`,
-      run: (date: Date, zone: string) => BigInt(read(zoned.local(date, zone)))
+      run: (date: Date, zone: string) => BigInt(read(zoned.local(date, zone))),
+      refuses
     }
   ])
 }
