@@ -1,14 +1,16 @@
 import { EvaluationError, type Template } from '../expression/expression.js'
+import { isPossible, VARIABLE_TEXTS } from '../expression/value-sets.js'
 import type { Flow, FlowRequest } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { refuse, respond } from '../flow/verdict.js'
 import { defineErrors } from '../lib/errors.js'
-import { type Regex, RegexTooSlow } from '../lib/regex.js'
-import { defineAction, ERROR_RESULTS, type Scope } from '../policy/action.js'
+import { foreignReference, type Regex, RegexTooSlow, withGroupReferences } from '../lib/regex.js'
+import { defineAction, ERROR_RESULTS, type Replacing, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
 import { compileHeaders, compilePattern } from '../policy/values.js'
+import { policyWarnings } from '../policy/warnings/codes.js'
 import { implies } from '../schema/editor.js'
 import { choice, optional, regex, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
@@ -83,20 +85,28 @@ type UrlReplacing = (target: RequestTarget, flow: Flow) => Replaced
 /**
  * Compiles `from` and `to` of `redirect` and `url-rewrite`.
  *
- * The pattern is searched in the full URL, scheme to query, unanchored. One that begins with a single `/` speaks of the
- * path and is searched behind the authority: `/.*` would otherwise begin at the slashes of `https://`. Without `from`,
- * `to` replaces the whole URL.
+ * The pattern is searched in the full URL, scheme to query, unanchored. One that begins with `/` or `^/`, or that matches no URL but a path,
+ * speaks of path and query and is searched behind the authority: `/.*` would otherwise begin at the slashes of `https://`. Without
+ * `from`, `to` replaces the whole URL.
  */
 function compileReplacing(from: string | undefined, to: string, times: 'first' | 'all', scope: Scope): UrlReplacing {
-  const replacement = scope.template(to, ['to'])
+  const replacement = scope.template(from === undefined ? to : withGroupReferences(to, from), ['to'])
+  const foreign = foreignReference(to)
+  if (foreign !== undefined) {
+    const message = `"${foreign.written}" is no reference to a group here; write ${foreign.right}`
+    scope.problem(['to'], policyErrors.CONFIG_INVALID, message)
+  }
   const legacy = legacyVariableIn(to)
   if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
   if (from === undefined)
     return (target, flow) => ({ text: settled(textOf(replacement, flow), target), matches: [target.url] })
   const pattern = compilePattern(from, ['from'], scope)
+  const known = scope.template(from, ['from']).constant
+  const namesOrigin = /^https?:\/\//i.test(to)
+  const constantAboutPath = known === undefined ? undefined : isAboutPath(known, scope)
   return (target, flow) => {
     const regex = pattern(flow)
-    const aboutPath = regex.pattern.startsWith('/') && !regex.pattern.startsWith('//')
+    const aboutPath = constantAboutPath ?? PATH_BEGINNING.test(regex.pattern)
     const text = aboutPath ? target.uri : target.url
     if (text.length * regex.size > MAX_WORK) {
       throw new EvaluationError('failed', 'the pattern is too large for a URL of this length')
@@ -105,9 +115,11 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
     if (match === undefined) return { text: target.url, matches: [] }
     const origin = `${target.scheme}://${target.authority}`
     const replaced = replace(regex, text, aboutPath ? 0 : origin.length, textOf(replacement, flow), times)
-    const isForged = aboutPath && !BEGINS_BEHIND_HOST.test(replaced)
-    const made = isForged ? undefined : settled(aboutPath ? origin + replaced : replaced, target)
-    return { text: made, matches: match.groups }
+    // A whole URL in `to`, which the policy itself names, stands in place of all that is before it.
+    if (!aboutPath || (namesOrigin && match.start === 0))
+      return { text: settled(replaced, target), matches: match.groups }
+    const slash = BEGINS_BEHIND_HOST.test(replaced) ? '' : '/'
+    return { text: settled(origin + slash + replaced, target), matches: match.groups }
   }
 }
 
@@ -181,6 +193,24 @@ function bounded(url: string): string {
   return url
 }
 
+/** The beginning of a pattern that speaks of the path: `/old`, `^/old`, `^\/old`. */
+const PATH_BEGINNING = /^(?:\(\?[a-z]+\))?(?:\^|\\A)?\\?\/(?!\\?\/)/
+
+/** Does a pattern of the source speak of path and query: by its beginning, or because it matches them and no URL? */
+function isAboutPath(from: string, scope: Scope): boolean {
+  const written = PATH_BEGINNING.test(from)
+  if (!written && matchesSome('req.url', from)) return false
+  if (matchesSome('req.url.uri', from)) return true
+  const message = `no URL matches ${from}: a URL is written as https://host/path?query, and a pattern that begins with ^/ is matched with path and query`
+  scope.warn(['from'], policyWarnings.LITERAL_NEVER_EQUAL, message)
+  return written
+}
+
+function matchesSome(variable: 'req.url' | 'req.url.uri', pattern: string): boolean {
+  const values = VARIABLE_TEXTS[variable]
+  return values === undefined || isPossible(values, 'pattern', pattern)
+}
+
 /** What no URL may hold as it stands (RFC 3986 2): controls, space, the excluded ASCII, and everything beyond ASCII. */
 const UNSAFE = /[^\x21-\x7e]|["<>\\^`{|}]/gu
 
@@ -194,6 +224,10 @@ export function asUrl(text: string): string {
     for (const byte of Buffer.from(character, 'utf8')) encoded += `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
     return encoded
   })
+}
+
+function replacing({ from, to }: { readonly from?: string; readonly to: string }): readonly Replacing[] {
+  return [{ from, to: from === undefined ? to : withGroupReferences(to, from), at: ['to'] }]
 }
 
 const STATUSES = [301, 302, 303, 307, 308]
@@ -218,7 +252,7 @@ const redirect = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
+      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.' })),
       to: template({
         description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
         editor: REPLACEMENT
@@ -233,7 +267,7 @@ const redirect = defineAction({
   configOptional: false,
   terminates: 'sometimes',
   denies: true,
-  replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
+  replaces: replacing,
   results: {
     name: 'redirect',
     fields: MATCHED
@@ -293,7 +327,7 @@ const action = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
+      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.' })),
       to: template({
         description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
         editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|\\$(?!\\{)|[^#$])*$' }] }
@@ -304,7 +338,7 @@ const action = defineAction({
   configOptional: false,
   terminates: 'never',
   changes: ['req.url'],
-  replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
+  replaces: replacing,
   results: {
     name: 'url_rewrite',
     fields: MATCHED

@@ -196,6 +196,47 @@ export function groupReferences(replacement: string): readonly string[] {
   return [...replacement.matchAll(GROUP)].filter(([, dollar]) => dollar === undefined).map(([written]) => written)
 }
 
+/**
+ * A replacement with `$<1>` and `$<name>` in place of `${1}` and of `${name}` for groups of the pattern, as Go and Traefik write them: there
+ * `${…}` is an expression. Each is as long as before, so offsets stay true.
+ */
+export function withGroupReferences(replacement: string, pattern: string | undefined): string {
+  const names = pattern === undefined || !compileRegex(pattern).ok ? {} : RE2JS.compile(pattern).namedGroups()
+  return replacement.replace(/(\$\$)|\$\{(\w+)\}/g, (written, _dollar, name) => {
+    if (name === undefined) return written
+    return /^\d{1,2}$/.test(name) || Object.hasOwn(names, name) ? `$<${name}>` : written
+  })
+}
+
+const FOREIGN_REFERENCES: readonly (readonly [RegExp, (group: string) => string])[] = [
+  // sed, Apache, Python
+  [/\\([0-9])/, (group) => `$${group}`],
+  [/\\g<(\w+)>/, toReference],
+  // IIS, Caddy
+  [/\{R:([0-9])\}/, (group) => `$${group}`],
+  [/\{(?:http\.regexp|re)\.(?:\w+\.)?(\w+)\}/, toReference],
+  // Kong
+  [/\$\(uri_captures\[['"]?(\w+)['"]?\]\)/, toReference],
+  // Apache
+  [/%\{([A-Z_]+)\}/, () => '${…} with an expression'],
+  [/%([1-9])(?![0-9A-Fa-f])/, (group) => `$${group}`]
+]
+
+function toReference(group: string): string {
+  return /^\d/.test(group) ? `$${group}` : `$<${group}>`
+}
+
+/** A reference to a group as another program writes it, with what says the same here; undefined: there is none. */
+export function foreignReference(
+  replacement: string
+): { readonly written: string; readonly right: string } | undefined {
+  for (const [pattern, right] of FOREIGN_REFERENCES) {
+    const found = pattern.exec(replacement)
+    if (found !== null) return { written: found[0], right: right(found[1] as string) }
+  }
+  return undefined
+}
+
 /** What stands in a replacement for groups that `pattern` (RE2 syntax) does not have; nothing for a pattern that is wrong. */
 export function missingGroups(pattern: string, replacement: string): readonly string[] {
   const written = groupReferences(replacement)

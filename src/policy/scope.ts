@@ -183,7 +183,9 @@ export function reportExpression<T>(
   const literals = compiled.ok ? (compiled.literals ?? []) : []
   if (found.length === 0 && literals.length === 0) return
   const { node } = at
-  const offsets = node.kind === 'scalar' && node.text === source ? scalarOffsets(document.source.text, node) : undefined
+  // References to groups are read in another spelling of the same length.
+  const offsets =
+    node.kind === 'scalar' && node.text.length === source.length ? scalarOffsets(document.source.text, node) : undefined
   const spanOf = (start: number, end: number) =>
     offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
   for (const { severity, code, message, start, end } of found) {

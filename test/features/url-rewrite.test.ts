@@ -35,6 +35,20 @@ t.test('redirect replaces the first match in the full URL', async (t) => {
     [{ from: '/${req.method}/', to: '/verb/' }, 'http://a.test/GET/x', 'http://a.test/verb/x'],
     [{ to: '/new?city=${req.method}' }, 'http://a.test/old', '/new?city=GET'],
     [{ to: 'https://b.test${req.url.path}' }, 'http://a.test/x', 'https://b.test/x'],
+    [{ from: '^/old/(.*)$', to: '/new/$1' }, 'http://a.test/old/x?y=1', 'http://a.test/new/x?y=1'],
+    [{ from: '^\\/old\\/(.*)$', to: '/new/${1}' }, 'http://a.test/old/x', 'http://a.test/new/x'],
+    [{ from: '(?i)^/old/(.*)$', to: 'https://b.test/$1' }, 'http://a.test/OLD/x', 'https://b.test/x'],
+    [{ from: '^(/old|/older)$', to: '/new' }, 'http://a.test/older', 'http://a.test/new'],
+    [{ from: '^/$', to: '/app/' }, 'http://a.test/', 'http://a.test/app/'],
+    [{ from: '^/go/(.*)$', to: '$1' }, 'http://a.test/go/.evil.test', 'http://a.test/.evil.test'],
+    [{ from: '^/${req.method}/(.*)$', to: '/$1' }, 'http://a.test/GET/x', 'http://a.test/x'],
+    [{ from: '^https?://www\\.(.+)$', to: 'https://${1}' }, 'http://www.a.test/x', 'https://a.test/x'],
+    [
+      { from: '^https?://(?P<host>[^/]+)/x', to: 'https://${host}.b.test/' },
+      'http://a.test/x',
+      'https://a.test.b.test/'
+    ],
+    [{ from: '^/(x)', to: '/${1}${req.method}$$' }, 'http://a.test/x', 'http://a.test/xGET$'],
     [{ to: '/same' }, 'http://a.test/same', undefined],
     [{ to: 'http://a.test/same' }, 'http://a.test/same', undefined]
   ]
@@ -144,7 +158,7 @@ t.test('url-rewrite replaces all matches and changes what follows', async (t) =>
       'http://a.test/blog/index.php?p=7&title=hello'
     ],
     [{ from: '/a', to: '/b' }, 'http://a.test/a/a/a?/a', 'http://a.test/b/b/b?/b'],
-    [{ from: '^/a', to: '/b' }, 'http://a.test/a', 'http://a.test/a'],
+    [{ from: '^/a', to: '/b' }, 'http://a.test/a', 'http://a.test/b'],
     [{ from: '/x', to: '/a/../b/%7euser' }, 'http://a.test/x', 'http://a.test/b/~user'],
     [{ from: '/x', to: '/a b\u00e9' }, 'http://a.test/x', 'http://a.test/a%20b%C3%A9'],
     [{ to: '/all' }, 'http://a.test/x?y', 'http://a.test/all'],
@@ -229,4 +243,41 @@ t.test('an empty URL is refused: where it is written, else where it comes out', 
       t.equal(outcome, '500 POLICY_EXPRESSION', `${type} ${JSON.stringify(config)}`)
     }
   }
+})
+
+t.test('references and patterns of other programs work, or the right form is shown', async (t) => {
+  const problems = (from: string, to: string) => kit.problems('redirect', { from, to })
+  const foreign: Readonly<Record<string, string>> = {
+    '/new/\\1': '$1',
+    '/new/\\g<name>': '$<name>',
+    '/new/{R:1}': '$1',
+    '/new/{re.old.1}': '$1',
+    '/new/{http.regexp.old.name}': '$<name>',
+    '/new/$(uri_captures[1])': '$1',
+    'https://%{HTTP_HOST}/new': '${…} with an expression',
+    '/new/%1': '$1'
+  }
+  for (const [to, right] of Object.entries(foreign)) {
+    const found = problems('^/old/(?P<name>.*)$', to)
+    t.match(found[0], /^error CONFIG_INVALID .*\.to: ".+" is no reference to a group here; write /, to)
+    t.ok(found[0]?.endsWith(`write ${right}`), String(found[0]))
+  }
+  for (const to of ['/a%20b', '/%1F', '/new/$1', '/new/${1}', '/new/${name}', '/$<name>'])
+    t.same(problems('^/old/(?P<name>.*)$', to), [], to)
+  t.match(problems('^/old/(.*)$', '/new/${2}'), [/^warning GROUP_MISSING .*no group for \$<2>/])
+  t.match(problems('^/old/(.*)$', '/new/${name}'), [/^error EXPRESSION_UNKNOWN/])
+  for (const from of ['^old/(.*)$', '^a\\.test/old', '^HTTP://a\\.test/', '/a b'])
+    t.match(problems(from, '/new'), [/^warning LITERAL_NEVER_EQUAL .*\.from: no URL matches /], from)
+  for (const from of [
+    'old/(.*)$',
+    '^https?://',
+    '^/old',
+    'a\\.test',
+    '^http://a\\.test:8080/',
+    '/old$',
+    '(?i)old',
+    '.*',
+    '^'
+  ])
+    t.same(problems(from, '/new'), [], from)
 })

@@ -297,6 +297,18 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
       at: `${HTTP}[0].actions[0].config.replacements[0].to`,
       says: /no group for \$1/
     },
+    {
+      is: 'a group as another program writes it',
+      on_http_request: [rule(replacing('a(b)', 'c\\1'))],
+      at: `${HTTP}[0].actions[0].config.replacements[0].to`,
+      says: /^"\\1" is no reference to a group here; write \$1$/
+    },
+    {
+      is: 'a group in braces',
+      on_http_request: [rule(replacing('a(b)', '${1}${2}'))],
+      at: `${HTTP}[0].actions[0].config.replacements[0].to`,
+      says: /no group for \$<2>/
+    },
     apart('a group that is there', rule(redirect('^https://([^/]+)/(.*)$', 'https://b.test/$2'))),
     apart('the whole match', rule(redirect('^https://[^/]+/', '$0?a'))),
     apart('a name that is there', rule(redirect('^https://(?P<host>[^/]+)/', 'https://$<host>.b.test/'))),

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox'
 import type { Flow } from '../../flow/flow.js'
-import type { Regex } from '../../lib/regex.js'
+import { type Regex, withGroupReferences } from '../../lib/regex.js'
 import type { Replacing, Scope } from '../../policy/action.js'
 import type { NodePath } from '../../policy/problems.js'
 import { compilePattern } from '../../policy/values.js'
@@ -45,7 +45,11 @@ export function replacing({
 }: {
   readonly replacements: readonly { readonly from: string; readonly to?: string }[]
 }): readonly Replacing[] {
-  return list.map(({ from, to = '' }, i) => ({ from, to, at: ['replacements', i, 'to'] }))
+  return list.map(({ from, to = '' }, i) => ({
+    from,
+    to: withGroupReferences(to, from),
+    at: ['replacements', i, 'to']
+  }))
 }
 
 export function compileReplacement(
@@ -53,7 +57,7 @@ export function compileReplacement(
   at: NodePath,
   scope: Scope
 ): Replacement {
-  const replacement = scope.template(to, [...at, 'to'])
+  const replacement = scope.template(withGroupReferences(to, from), [...at, 'to'])
   return { from: compilePattern(from, [...at, 'from'], scope), to: (flow) => replacement.text(flow) }
 }
 

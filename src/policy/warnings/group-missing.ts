@@ -1,5 +1,5 @@
 import { fixedTextsOf } from '../../expression/template.js'
-import { groupReferences, missingGroups } from '../../lib/regex.js'
+import { foreignReference, groupReferences, missingGroups } from '../../lib/regex.js'
 import type { Replacing } from '../action.js'
 import type { DocumentScope } from '../scope.js'
 import { nodeAt } from '../tree.js'
@@ -17,10 +17,16 @@ export const groupMissing: WarningKind = {
 }
 
 function warn(document: DocumentScope, { node }: ActionFacts, { from, to, at }: Replacing): void {
-  const message = from === undefined ? withoutPattern(to) : withPattern(from, to)
+  const message = from === undefined ? withoutPattern(to) : (withPattern(from, to) ?? foreign(to))
   if (message === undefined || node.config === undefined) return
   const { span } = nodeAt(node.config, at)
   document.report.warning([...node.path, 'config', ...at], policyWarnings.GROUP_MISSING, message, span)
+}
+
+/** `\1`, which is a reference elsewhere. */
+function foreign(to: string): string | undefined {
+  const found = foreignReference(fixedTextsOf(to).join(''))
+  return found === undefined ? undefined : `"${found.written}" is no reference to a group here; write ${found.right}`
 }
 
 function withoutPattern(to: string): string | undefined {
