@@ -65,6 +65,7 @@ const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
   x509: ['@peculiar/x509', 'reflect-metadata'],
   'self-signed': ['@peculiar/x509', 'reflect-metadata'],
+  'password-hash': ['hash-wasm'],
   regex: ['re2js', 'lru-cache'],
   geo: ['maxmind', 'lru-cache'],
   'text-diff': ['diff']

@@ -14,6 +14,7 @@ import {
 } from './commands.js'
 import { logCommand, replayCommand } from './exchange-commands.js'
 import { failureText } from './failure.js'
+import { hashPasswordCommand } from './hash-password-command.js'
 import { limitsCommand } from './limit-commands.js'
 import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
 import { shadowCommand } from './shadow-command.js'
@@ -142,6 +143,7 @@ export function createProgram(): Command {
     revertCommand(),
     schemaCommand(),
     apiKeyCommand(),
+    hashPasswordCommand(),
     domainsCommand()
   ]
   commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())

@@ -1,7 +1,7 @@
 import { type Action, defineUnsupported } from '../policy/action.js'
 import type { Field } from '../schema/field.js'
 import type { Rule } from '../schema/objects.js'
-import { basicAuth } from './basic-auth.js'
+import { basicAuth } from './basic-auth/feature.js'
 import { bodyReplace } from './body-replace/feature.js'
 import { circuitBreaker } from './circuit-breaker/feature.js'
 import { compression } from './compression/feature.js'

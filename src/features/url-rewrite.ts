@@ -252,7 +252,12 @@ const redirect = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.' })),
+      from: optional(
+        regex({
+          description:
+            'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.'
+        })
+      ),
       to: template({
         description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
         editor: REPLACEMENT
@@ -327,7 +332,12 @@ const action = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.' })),
+      from: optional(
+        regex({
+          description:
+            'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.'
+        })
+      ),
       to: template({
         description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
         editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|\\$(?!\\{)|[^#$])*$' }] }

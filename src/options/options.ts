@@ -358,7 +358,7 @@ export const optionsSchema = Type.Object(
         key_folders: optional(
           option.directories({
             description:
-              'Folders that jwt-validation may read key files from (`files`); default: that of the options file. An empty list ' +
+              'Folders that jwt-validation may read key files from (`files`), and basic-auth its `file`; default: that of the options file. An empty list ' +
               'allows none.'
           })
         )

@@ -1,9 +1,7 @@
-import { constants } from 'node:fs'
-import { type FileHandle, open, realpath } from 'node:fs/promises'
-import { sep } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import { Slices } from '../../lib/slices.js'
+import { readKeyFile } from '../../policy/key-files.js'
 import { type KeySet, keySetIn, type ReadKeysOptions } from './jwks.js'
 
 /** The text of a key set with the milliseconds that it is fresh, or why there is none. */
@@ -161,42 +159,6 @@ export function freshness(headers: readonly string[]): number {
  * file that holds no keys.
  */
 export async function readKeySetFile(path: string, folders: readonly string[]): Promise<LoadedKeySet> {
-  try {
-    const place = await realpath(path)
-    const allowed = await Promise.all(folders.map(placeOf))
-    if (!allowed.some((folder) => folder !== undefined && place.startsWith(folder))) return FORBIDDEN
-    // A pipe without a writer would keep a thread of the process for ever.
-    const file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK)
-    try {
-      return await contentOf(file)
-    } finally {
-      await file.close()
-    }
-  } catch {
-    // Not there, no permission, a folder: all the same to who reads the log without access to the disk.
-    return UNREADABLE
-  }
+  const read = await readKeyFile(path, folders)
+  return read.ok ? { ...read, freshFor: FILE_FRESH } : read
 }
-
-async function contentOf(file: FileHandle): Promise<LoadedKeySet> {
-  const facts = await file.stat()
-  if (!facts.isFile() || facts.size > MAX_BYTES) return UNREADABLE
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(facts.size + 1), 0, facts.size + 1, 0)
-  // What grows while it is read, as files of the system do, may have no end.
-  if (bytesRead !== facts.size) return UNREADABLE
-  return { ok: true, text: buffer.toString('utf8', 0, bytesRead), freshFor: FILE_FRESH }
-}
-
-/** Where a folder really is, with a separator at its end; undefined when it is not there. */
-async function placeOf(folder: string): Promise<string | undefined> {
-  try {
-    const place = await realpath(folder)
-    return place.endsWith(sep) ? place : place + sep
-  } catch {
-    // The operator names folders that need not exist yet.
-    return undefined
-  }
-}
-
-const FORBIDDEN: LoadedKeySet = { ok: false, reason: 'the file lies outside the folders that keys may be read from' }
-const UNREADABLE: LoadedKeySet = { ok: false, reason: 'the file cannot be read' }

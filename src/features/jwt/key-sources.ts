@@ -71,9 +71,6 @@ export class KeySetPlaces {
 /** Keys of tokens by their place, shared by all actions that take them from there. */
 export const keySets = serviceKey('key_sets', (base) => new KeySetPlaces(base))
 
-/** Absolute folders that key files may be read from. Undefined where no policy runs: the operator of the server decides. */
-export const keyFolders = serviceKey<readonly string[] | undefined>('key_folders', () => undefined)
-
 /** Keys that `cacheOf` finds. */
 export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {
   return {

@@ -1,7 +1,8 @@
-import { isAbsolute, relative, sep } from 'node:path'
+import { isAbsolute } from 'node:path'
 import { EvaluationError, type Template } from '../../expression/expression.js'
 import { defineErrors } from '../../lib/errors.js'
 import type { Scope } from '../../policy/action.js'
+import { keyFolders, liesIn } from '../../policy/key-files.js'
 import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { checkUrl } from '../../policy/values.js'
 import type { JwtConfig, KeysConfig, SourcesConfig } from './config.js'
@@ -10,7 +11,6 @@ import {
   heldKeys,
   type KeySetPlaces,
   type KeySource,
-  keyFolders,
   keySets,
   loadedKeys,
   readHeldKeys,
@@ -113,12 +113,6 @@ function compileFile(path: string, at: NodePath, scope: Scope): KeySource {
   }
   const cache = scope.service(keySets).file(path, folders ?? [])
   return loadedKeys(() => cache)
-}
-
-/** By their names alone; where links lead is looked at when the file is read. */
-function liesIn(folder: string, path: string): boolean {
-  const inside = relative(folder, path)
-  return inside !== '' && inside !== '..' && !inside.startsWith(`..${sep}`) && !isAbsolute(inside)
 }
 
 function compileInline(keys: string | Readonly<Record<string, unknown>>, at: NodePath, scope: Scope): KeySource {
