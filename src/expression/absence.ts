@@ -21,7 +21,7 @@ const ORDERS = ['<', '<=', '>', '>=']
 export function absenceIn(root: Node, source: string): Absence {
   const finder = new AbsenceFinder(source)
   finder.condition(root, false, root)
-  return { asked: finder.asked, open: finder.open }
+  return { asked: finder.asked, open: finder.open, values: finder.values(root) }
 }
 
 /** True when `asked` answers whether the value is there. A variable answers for those below and above it; data do not. */
@@ -54,6 +54,13 @@ class AbsenceFinder {
 
   get open(): readonly OpenComparison[] {
     return [...this.#open.values()]
+  }
+
+  values(root: Node): readonly MaybeAbsent[] {
+    const reader = readerOf(root)
+    if (reader === undefined) return this.#absences(root)
+    // A list of nothing, which is a value.
+    return [this.#absent(root, `!${reader.name.replace('get', 'has')}(${this.#text(reader.argument)})`)]
   }
 
   /** Looks at a condition. `negated`: under an odd number of `!`. `whole`: the node with the `!` before it. */

@@ -82,6 +82,8 @@ export interface OpenComparison {
 export interface Absence {
   /** Keys of the values whose presence it asks for by `has`, `in`, `size`, `hasReqHeader`, … */
   readonly asked: ReadonlySet<string>
+  /** All that it reads and that may be absent, or empty where it is the whole value. */
+  readonly values: readonly MaybeAbsent[]
   readonly open: readonly OpenComparison[]
 }
 

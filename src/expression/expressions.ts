@@ -142,9 +142,8 @@ export class Language implements Expressions {
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
       literals: misreadLiterals(parsed.root, source),
-      ...(label === 'bool' || label === 'dyn'
-        ? { absence: absenceIn(parsed.root, source), conditions: conditions() }
-        : {})
+      absence: absenceIn(parsed.root, source),
+      ...(label === 'bool' || label === 'dyn' ? { conditions: conditions() } : {})
     }
   }
 

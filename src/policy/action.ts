@@ -129,6 +129,8 @@ interface ActionBase<S extends TSchema> {
   readonly changes?: readonly string[]
   /** Texts in which `$1` stands for a group of a pattern; without `from` there is no pattern. `at`: where `to` stands in the config. */
   replaces?(config: Static<S>): readonly Replacing[]
+  /** Expressions by whose values it divides clients; `at`: where each stands in the config. */
+  keys?(config: Static<S>): readonly { readonly source: string; readonly at: NodePath }[]
   /** The name under which it counts, when its config gives it one. */
   counterName?(config: Static<S>): string
   /** Names of `vars` with what they are set to. */

@@ -25,6 +25,11 @@ const limit = (name: string, capacity = 1) => ({
   type: 'rate-limit',
   config: { name, algorithm: 'sliding_window', capacity, rate: '60s', bucket_key: ['conn.client_ip'] }
 })
+const keyed = (...bucket_key: string[]) => ({
+  type: 'rate-limit',
+  config: { name: 'a', algorithm: 'sliding_window', capacity: 1, rate: '60s', bucket_key }
+})
+const VARS = { type: 'set-vars', config: { vars: [{ plan: 'free' }] } }
 const headers = (added: object) => ({ type: 'add-headers', config: { headers: added } })
 const login = (auth_id: string, provider = 'google') => ({ type: 'oauth', config: { provider, auth_id } })
 const replacing = (from: string, to: string) => ({
@@ -331,6 +336,51 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
     },
     apart('two names', rule(limit('api'), limit('Api'))),
     apart('the name of something else', rule(limit('api'), { type: 'log', config: { metadata: { name: 'api' } } }))
+  ],
+  LIMIT_KEY_SHARED: [
+    {
+      is: 'a key of the API',
+      on_http_request: [rule(keyed("req.headers['x-api-key'][0]"))],
+      at: `${HTTP}[0].actions[0].config.bucket_key[0]`,
+      says: /^clients without req\.headers\['x-api-key'\] share one bucket.*the expression 'x-api-key' in req\.headers; .*bucket_key: \[req\.headers\['x-api-key'\]\[0\], conn\.client_ip\]$/
+    },
+    {
+      is: 'a list that is empty without it',
+      on_http_request: [rule(keyed("getReqHeader('x-api-key')"))],
+      at: `${HTTP}[0].actions[0].config.bucket_key[0]`,
+      says: /the expression hasReqHeader\('x-api-key'\); /
+    },
+    {
+      is: 'beside what many share',
+      on_http_request: [rule(keyed('req.host', "req.url.query_params['key'][0]"))],
+      at: `${HTTP}[0].actions[0].config.bucket_key[1]`,
+      says: /the expression 'key' in req\.url\.query_params; /
+    },
+    {
+      is: 'a cookie',
+      on_http_request: [rule("hasReqHeader('cookie')", keyed("getReqCookie('sid').value"))],
+      at: `${HTTP}[0].actions[0].config.bucket_key[0]`,
+      says: /the expression hasReqCookie\('sid'\); /
+    },
+    {
+      is: 'a variable that no rule before has set',
+      on_http_request: [rule("req.method == 'PUT'", VARS), rule(keyed('vars.plan'))],
+      at: `${HTTP}[1].actions[0].config.bucket_key[0]`,
+      says: /the expression has\(vars\.plan\); /
+    },
+    apart('with the address', rule(keyed("req.headers['x-api-key'][0]", 'conn.client_ip'))),
+    apart('the address in its place', rule(keyed("hasReqHeader('x') ? getReqHeader('x')[0] : conn.client_ip"))),
+    apart('with a network', rule(keyed("getReqHeader('x')", 'ipPrefix(conn.client_ip, 32, 64)'))),
+    apart('asked for', rule("hasReqHeader('x-api-key')", keyed("req.headers['X-API-Key'][0]"))),
+    apart('asked for with in', rule("'x-api-key' in req.headers", keyed("getReqHeader('x-api-key')[0]"))),
+    apart('set before', rule(VARS), rule(keyed('vars.plan'))),
+    apart('set before in the rule', rule(VARS, keyed('vars.plan'))),
+    apart(
+      'left by a login',
+      rule({ type: 'basic-auth', config: { credentials: ['alice:password1'] } }),
+      rule(keyed("req.headers['authorization'][0]"))
+    ),
+    apart('what is always there', rule(keyed('req.host', 'req.user_agent')))
   ],
   HEADER_FORGEABLE: [
     {

@@ -101,6 +101,7 @@ const action = defineAction({
   configOptional: false,
   terminates: 'sometimes',
   denies: ({ enforce = true }) => enforce,
+  leaves: ({ enforce = true }) => ['actions.service.basic_auth', ...(enforce ? ['req.headers["authorization"]'] : [])],
   results: {
     name: 'basic_auth',
     fields: {

@@ -173,6 +173,7 @@ const action = defineAction({
   terminates: 'sometimes',
   denies: ({ enforce = true }) => enforce,
   counterName: ({ name }) => name,
+  keys: ({ bucket_key }) => bucket_key.map((source, i) => ({ source, at: ['bucket_key', i] })),
   results: {
     name: 'rate_limit',
     fields: {

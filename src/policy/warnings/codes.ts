@@ -40,6 +40,10 @@ export const policyWarnings = defineErrors({
     text: 'Two limits of a document have one name; each counts by itself, and what is measured of them is mixed.',
     help: 'Give each limit a name of its own, or use one limit in a rule for both.'
   },
+  LIMIT_KEY_SHARED: {
+    text: 'A limit puts all clients that leave out a value of its key into one bucket.',
+    help: 'Let the rule ask for the value, or add conn.client_ip to the bucket_key.'
+  },
   LIMIT_KEY_IPV6: {
     text: 'A limit has a bucket for each address, and listeners take IPv6, where one client has many.',
     help: 'Use ipPrefix(conn.client_ip, 32, 64) in its bucket_key.'

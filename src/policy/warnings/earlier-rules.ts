@@ -1,5 +1,6 @@
+import type { MaybeAbsent } from '../../expression/expression.js'
 import type { RuleNode } from '../document.js'
-import type { RuleFacts } from './kind.js'
+import type { ActionFacts, RuleFacts } from './kind.js'
 
 /** The rules of a document that have been looked at, for the question which of them have run when a later one runs. */
 export class EarlierRules {
@@ -23,4 +24,24 @@ export class EarlierRules {
 
 function sourcesOf({ expressions }: RuleNode): readonly string[] {
   return expressions.map(({ source }) => source.trim())
+}
+
+/** Keys of the values that an earlier rule has left when this one runs. */
+export function leftBy(earlier: RuleFacts, facts: RuleFacts): readonly string[] {
+  // Variables live as long as their phase; an answer may come of a phase that ended early.
+  if (earlier.phase !== facts.phase && earlier.phase !== 'on_tcp_connect') return []
+  const left = earlier.actions.flatMap(leftByAction)
+  return earlier.phase === facts.phase ? left : left.filter((key) => !key.startsWith('vars.'))
+}
+
+/** Keys of the values that there are when the action has let the exchange go on. */
+export function leftByAction({ action, config }: ActionFacts): readonly string[] {
+  return action.leaves?.(config) ?? (action.results === undefined ? [] : [`actions.service.${action.results.name}`])
+}
+
+/** Of what a variable of the language is called every member is left with it; what is deeper is data. */
+export function isLeft({ key }: MaybeAbsent, left: ReadonlySet<string>): boolean {
+  if (left.has(key)) return true
+  const names = key.split('.')
+  return !/[[:]/.test(key) && names.some((_, i) => left.has(names.slice(0, i).join('.')))
 }

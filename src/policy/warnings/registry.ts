@@ -3,6 +3,7 @@ import { conditionAlwaysTrue } from './condition-always-true.js'
 import { groupMissing } from './group-missing.js'
 import { headerForgeable } from './header-forgeable.js'
 import type { WarningKind } from './kind.js'
+import { limitKeyShared } from './limit-key-shared.js'
 import { limitNameRepeated } from './limit-name-repeated.js'
 import { ruleFailsOpen } from './rule-fails-open.js'
 import { ruleNeverMatches } from './rule-never-matches.js'
@@ -19,5 +20,6 @@ export const warningKinds: readonly WarningKind[] = [
   actionUnreachable,
   groupMissing,
   limitNameRepeated,
+  limitKeyShared,
   headerForgeable
 ]

@@ -2,7 +2,7 @@ import { isAskedFor } from '../../expression/absence.js'
 import type { MaybeAbsent, OpenComparison } from '../../expression/expression.js'
 import type { DocumentScope } from '../scope.js'
 import { policyWarnings } from './codes.js'
-import { EarlierRules } from './earlier-rules.js'
+import { EarlierRules, isLeft, leftBy } from './earlier-rules.js'
 import { type ActionFacts, denies, type RuleFacts, type WarningKind, warnInside } from './kind.js'
 
 /**
@@ -55,22 +55,4 @@ function messageOf(
   const closed = [...values.map(({ missing }) => missing), source].join(' || ')
   const safe = source === expression.trim() ? closed : `(${closed})`
   return `when ${values.at(-1)?.shown} is absent, this rule does not match and ${type} lets the exchange pass; to refuse then, write ${safe}, or put strict_expressions: true at the root of the document`
-}
-
-/** Keys of the values that an earlier rule has left when this one runs. */
-function leftBy(earlier: RuleFacts, facts: RuleFacts): readonly string[] {
-  // Variables live as long as their phase; an answer may come of a phase that ended early.
-  if (earlier.phase !== facts.phase && earlier.phase !== 'on_tcp_connect') return []
-  return earlier.actions.flatMap(({ action, config }) => {
-    const left =
-      action.leaves?.(config) ?? (action.results === undefined ? [] : [`actions.service.${action.results.name}`])
-    return earlier.phase === facts.phase ? left : left.filter((key) => !key.startsWith('vars.'))
-  })
-}
-
-/** Of what a variable of the language is called every member is left with it; what is deeper is data. */
-function isLeft({ key }: MaybeAbsent, left: ReadonlySet<string>): boolean {
-  if (left.has(key)) return true
-  const names = key.split('.')
-  return !/[[:]/.test(key) && names.some((_, i) => left.has(names.slice(0, i).join('.')))
 }
