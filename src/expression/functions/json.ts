@@ -1,3 +1,4 @@
+import { parseExactJson } from '../../lib/exact-json.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_TEXT, type TypeName, typeOf } from '../values.js'
@@ -8,7 +9,7 @@ import { wellFormed } from './strings.js'
 function parse(text: string): unknown {
   if (text.length > MAX_TEXT || measure(text).depth > MAX_DEPTH) return undefined
   try {
-    return JSON.parse(text)
+    return parseExactJson(text)
   } catch (error) {
     if (error instanceof SyntaxError) return undefined
     throw error
@@ -143,7 +144,7 @@ function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: n
 }
 
 /**
- * JSON (RFC 8259). Decoded objects are maps, numbers doubles. Decoding fails on text that is not JSON, longer than
+ * JSON (RFC 8259). Decoded objects are maps, numbers doubles; whole numbers beyond 2^53 are ints of 64 bits, and beyond those their text. Decoding fails on text that is not JSON, longer than
  * 1 MiB, nested too deep or with a number that no double holds.
  */
 export const jsonFunctions: readonly FunctionDefinition[] = [

@@ -9,7 +9,7 @@ import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
 import { keySets } from './key-sources.js'
 import { compileKeys, jwtProblems } from './keys.js'
-import { type JwtProblem, jwtErrors, verdictOf } from './token.js'
+import { exactPayload, type JwtProblem, jwtErrors, verdictOf } from './token.js'
 import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
 import { SignatureMemory, TokenVerifier } from './verifier.js'
 
@@ -153,7 +153,7 @@ function tokensOf(checked: readonly Checked[], verified: boolean): unknown[] {
             header: token.header,
             location,
             location_property: property,
-            payload: token.payload,
+            payload: exactPayload(token),
             signature: token.signature,
             verified
           }

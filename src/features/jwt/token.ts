@@ -1,5 +1,6 @@
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors, messageOf } from '../../lib/errors.js'
+import { parseExactJson } from '../../lib/exact-json.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
 
 /** Deepest nesting; claims need a handful. */
@@ -103,6 +104,11 @@ export function readToken(text: string): Token | JwtProblem {
   if (typeof alg !== 'string' || !isTextOrAbsent(kid) || !isTextOrAbsent(typ)) return 'JWT_MALFORMED'
   if (header.crit !== undefined || header.b64 !== undefined || header.zip !== undefined) return 'JWT_CRITICAL'
   return { text, header, payload, signature, algorithm: alg, kid }
+}
+
+/** The payload of a token that has been read, with all digits of its whole numbers. */
+export function exactPayload({ text }: Token): unknown {
+  return parseExactJson(Buffer.from(text.split('.')[1] as string, 'base64url').toString('utf8'))
 }
 
 function readSegment(segment: string): JsonObject | undefined {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
+import { parseExactJson } from '../../lib/exact-json.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { Access } from './access.js'
 import type { AuthorizationRequest, OpenidProtocol, Tokens } from './openid.js'
@@ -41,7 +42,7 @@ export function providerApi(
     const answer = await fetch(`${api}${path}`, { headers })
     if (answer.status !== 200) throw refusal(answer)
     try {
-      return await answer.json()
+      return parseExactJson(await answer.text())
     } catch {
       throw new ProviderFailure('garbage', 'the API of the provider answers no JSON')
     }

@@ -26,7 +26,8 @@ export interface ProviderApi {
 }
 
 export function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : ''
+  if (typeof value === 'string') return value
+  return typeof value === 'number' || typeof value === 'bigint' ? String(value) : ''
 }
 
 /** A profile with the one address that the provider vouches for, or with none. */

@@ -109,6 +109,9 @@ t.test('JSON is decoded to maps, lists and doubles', async (t) => {
   t.same([...value.keys()], ['a', '__proto__', 'constructor'], 'every name is data')
   t.same(value.get('a'), [1, 2.5, true, null, 'x'])
   t.equal((value.get('__proto__') as Map<string, unknown>).get('b'), 1)
+  t.equal(decode('1234567890123456789'), 1_234_567_890_123_456_789n, 'digits are kept')
+  t.equal(decode('12345678901234567890'), '12345678901234567890')
+  t.equal(find(jsonFunctions, 'json.encode(dyn)')(decode('{"a":1234567890123456789}')), '{"a":1234567890123456789}')
   t.equal(find(jsonFunctions, 'string.decodeJson()')('"\\ud83d"'), '\ufffd', 'half a pair is no character')
   for (const text of [
     '',

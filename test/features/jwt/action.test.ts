@@ -64,6 +64,29 @@ t.test('what the token says is published', async (t) => {
   t.equal(stand.read('error.code', flow), '')
 })
 
+t.test('whole numbers of a payload keep their digits, in a header and as the key of a bucket', async (t) => {
+  const server = await keyServer(t, RS)
+  const kit = new Kit()
+  const stand = setUp(configFor({ additional_jkus: [server.url] }), kit)
+  const seconds = Math.floor(stand.now() / 1_000)
+  const usual = `"iss":"${ISSUER}","aud":"${AUDIENCE}","iat":${seconds},"exp":${seconds + 300}`
+  for (const id of [
+    '1234567890123456789',
+    '1234567890123456790',
+    '9007199254740993',
+    '12345678901234567890123',
+    '42'
+  ]) {
+    const flow = bearer(await signText(RS, `{${usual},"id":${id},"deep":[{"id":${id}}]}`))
+    t.equal(await stand.run(flow), 'goes on', id)
+    const payload = 'actions.service.jwt_validation.tokens[0].payload'
+    t.equal(kit.read(`string(${payload}.id)`, flow), id)
+    t.equal(kit.read(`string(${payload}.deep[0].id)`, flow), id)
+    kit.action('add-headers', { headers: { 'x-id': `\${${payload}.id}` } })(flow)
+    t.equal(flow.request?.headers.get('x-id'), id)
+  }
+})
+
 t.test('a verified token passes again at once, without a wait, until a claim or its key ends it', async (t) => {
   const server = await keyServer(t, RS)
   const kit = new Kit()

@@ -1,0 +1,59 @@
+import { randomBytes } from 'node:crypto'
+
+/** A whole number of JSON text that a number of JavaScript may not hold: it has sixteen digits or more, and neither fraction nor exponent. */
+const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y
+const WHOLE = /^-?\d{16,}$/
+const MANY_DIGITS = /\d{16}/
+/** Characters of the smallest integer of 64 bits. */
+const LONGEST_INT64 = 20
+const MAX_INT64 = 9_223_372_036_854_775_807n
+
+/**
+ * Parses JSON text (RFC 8259) and keeps the digits of whole numbers: one beyond 2^53 is a bigint where it fits into 64 bits, and its text
+ * beyond that. Everything else is as `JSON.parse` gives it. Throws a SyntaxError. Linear in the text; how deep it may be is for the caller.
+ */
+export function parseExactJson(text: string): unknown {
+  const value: unknown = JSON.parse(text)
+  if (!MANY_DIGITS.test(text)) return value
+  // Nobody can guess it, so no string of the document begins with it, however it is written.
+  const mark = randomBytes(12).toString('base64')
+  const marked = marking(text, mark)
+  if (marked === text) return value
+  return JSON.parse(marked, (_key, item: unknown) =>
+    typeof item === 'string' && item.startsWith(mark) ? exact(item.slice(mark.length)) : item
+  )
+}
+
+function exact(digits: string): bigint | string {
+  if (digits.length > LONGEST_INT64) return digits
+  const value = BigInt(digits)
+  return value <= MAX_INT64 && value >= -MAX_INT64 - 1n ? value : digits
+}
+
+/** The document with each such number as a string that begins with the mark. */
+function marking(text: string, mark: string): string {
+  let marked = ''
+  let from = 0
+  let quoted = false
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) quoted = !quoted
+    else if (quoted) at += unit === BACKSLASH ? 1 : 0
+    else if (unit === MINUS || (unit >= ZERO && unit <= NINE)) {
+      NUMBER.lastIndex = at
+      const number = NUMBER.exec(text)?.[0] ?? ''
+      if (WHOLE.test(number) && !Number.isSafeInteger(Number(number))) {
+        marked += `${text.slice(from, at)}"${mark}${number}"`
+        from = at + number.length
+      }
+      at += Math.max(0, number.length - 1)
+    }
+  }
+  return marked + text.slice(from)
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const MINUS = 0x2d
+const ZERO = 0x30
+const NINE = 0x39
