@@ -186,6 +186,7 @@ class Resolver {
       this.#visitPresence(node, args, bound)
       return
     }
+    if (this.#environment.isRoot(name) && this.#isVariableCalled(node, name, args, bound)) return
     this.#checkFunction(node, 'function', name)
     if (name === 'secrets__get') this.secrets.push(secretNamed(args))
     for (const arg of args) this.visit(arg, bound)
@@ -228,6 +229,7 @@ class Resolver {
         return
       }
     }
+    if (full !== undefined && this.#isVariableCalled(node, full, args, bound)) return
     const count = boundBy(node)
     if (count > 0) {
       this.#visitMacro(node, count, bound)
@@ -242,6 +244,18 @@ class Resolver {
     }
     this.#checkFunction(node, 'method', name)
     for (const arg of args) this.visit(arg, bound)
+  }
+
+  /** Reports a variable that is written as a function, as other languages read a header: `req.headers('X')`. */
+  #isVariableCalled(node: Node, name: string, args: readonly Node[], bound: ReadonlySet<string>): boolean {
+    const names = canonical(name.split('.'))
+    const found = bound.has(names[0] as string) ? undefined : this.#environment.resolve(names)
+    if (found === undefined || found.length !== names.length) return false
+    const [key] = args
+    const isMap = found.variable.type.startsWith('map')
+    const right = isMap && key !== undefined ? `${name}[${this.#source.slice(key.start, key.end)}]` : name
+    this.#report('EXPRESSION_UNKNOWN', `${name} is a value and no function; write ${right}`, node)
+    return true
   }
 
   #visitMacro(node: Node, count: number, bound: ReadonlySet<string>): void {

@@ -76,7 +76,14 @@ function compilePart({ text, start }: Part, compile: (source: string) => Compile
       return moved(plain, (offset) => start + escapedOffset(text, offset))
     }
   }
-  return moved(compiled, (offset) => start + offset)
+  return moved(withLiteralHint(compiled, text), (offset) => start + offset)
+}
+
+/** `${HOME}` may be meant for another program. */
+function withLiteralHint(compiled: Compiled<Expression>, text: string): Compiled<Expression> {
+  if (compiled.ok || !/^\s*[A-Za-z_]\w*\s*$/.test(text)) return compiled
+  const hint = `; for the text \${${text}} itself write \${'\${'}${text}}`
+  return { ok: false, problems: compiled.problems.map((one) => ({ ...one, message: `${one.message}${hint}` })) }
 }
 
 /** Where the character at `offset` of the text without escapes stands in the text with them. */
@@ -106,7 +113,8 @@ function split(source: string): Part[] | ExpressionProblem {
     if (open === -1) return parts
     const close = closingBrace(source, open + 2)
     if (close === undefined) {
-      return problem('EXPRESSION_SYNTAX', `\${ has no closing }`, { start: open, end: open + 2 })
+      const message = "${ has no closing }; for the text ${ itself write ${'${'}"
+      return problem('EXPRESSION_SYNTAX', message, { start: open, end: open + 2 })
     }
     if (parts.length >= MAX_PARTS) {
       return problem('EXPRESSION_LIMIT', `a text may have at most ${MAX_PARTS} parts`, { start: open, end: open + 2 })

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import { SourceText, type Span } from '../lib/positions.js'
-import { didYouMean } from '../lib/suggest.js'
+import { didYouMean, suggest } from '../lib/suggest.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
   child,
@@ -34,6 +34,14 @@ function presentName(key: string, carrier: Carrier): Phase | undefined {
 /** Keys that belong to what carries a document, not to the document. */
 const WRAPPERS = ['policy', 'traffic_policy', 'value', 'spec', 'inline']
 
+/** Keys at the root of a site file. */
+const SITE_KEYS = ['sites', 'listeners', 'backends']
+
+function siteHint(key: string): string {
+  const near = suggest(key, SITE_KEYS)
+  return near === undefined ? '' : `; did you mean "${near}", as in a site file?`
+}
+
 /** A key of the root that is no phase: the phase that it stood for, or undefined after a report. */
 function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: Reporter): Phase | undefined {
   const phase = presentName(key, carrier)
@@ -52,7 +60,7 @@ function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: 
   }
   const hint = WRAPPERS.includes(key)
     ? `; "${key}" belongs to what carries the document, so put the phases at the root`
-    : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys(), 'strict_expressions'])
+    : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys(), 'strict_expressions']) || siteHint(key)
   report.error(
     [key],
     policyErrors.PHASE_UNKNOWN,

@@ -67,7 +67,10 @@ export function readTree(text: string, limits: TreeLimits): Tree {
   if (syntax.length > 0)
     return {
       root: undefined,
-      problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map((error) => syntaxProblem(error, text))
+      problems: firstOfEachLine(
+        syntax.map((error) => syntaxProblem(error, text)),
+        text
+      ).slice(0, MAX_SYNTAX_PROBLEMS)
     }
   const filled = all.filter(({ contents }) => contents !== null && !isNothing(contents))
   const [first, second] = filled
@@ -83,10 +86,37 @@ export function readTree(text: string, limits: TreeLimits): Tree {
   return { root: whole ? root : undefined, problems: builder.problems }
 }
 
+/** A value that begins with `!`, which YAML reads as a tag: what it says of the rest of the line is a consequence. */
+const TAGGED_LINE = /^[ \t]*(?:-[ \t]+|[\w"'-]+:[ \t]+)*(?:\[[ \t]*)?(?=!(?![!<]))/
+
+/** One problem for each line, the first, because what follows comes of it; values that are read as tags alone where there are any. */
+function firstOfEachLine(problems: readonly TreeProblem[], text: string): TreeProblem[] {
+  const found = new Map<number, TreeProblem>()
+  for (const one of problems) {
+    const begin = text.lastIndexOf('\n', one.span.start - 1) + 1
+    if (found.has(begin)) continue
+    const end = text.indexOf('\n', begin)
+    const line = text.slice(begin, Math.min(end === -1 ? text.length : end, begin + MAX_LINE))
+    const before = TAGGED_LINE.exec(line)?.[0].length
+    const tag = before === undefined ? '' : (/^!\S*/.exec(line.slice(before))?.[0] ?? '')
+    const start = begin + (before ?? 0)
+    found.set(
+      begin,
+      tag === '' ? one : { code: 'TAG', message: tagMessage(tag), span: { start, end: start + tag.length } }
+    )
+  }
+  const all = [...found.values()]
+  const tags = all.filter(({ code }) => code === 'TAG')
+  return tags.length > 0 ? tags : all
+}
+
 /** What stands between two document markers, or after the last one. */
 function isNothing(node: Node): boolean {
   return isScalar(node) && node.value === null && node.source === '' && node.tag === undefined
 }
+
+/** Characters of a line that are looked at. */
+const MAX_LINE = 1_000
 
 const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
   PLAIN: 'plain',

@@ -17,6 +17,11 @@ t.test('unknown names are refused where they stand, with what was probably meant
     "req.metod == 'GET'": /error EXPRESSION_UNKNOWN 0-9 .*did you mean req\.method\?/,
     "true && req.path.startsWith('/')": /EXPRESSION_UNKNOWN 8-16 .*did you mean req\.url\.path\?/,
     'req.url.pth': /0-11 .*did you mean req\.url\.path\?/,
+    "req.headers('X') == 'a'":
+      /^error EXPRESSION_UNKNOWN 0-16 req\.headers is a value and no function; write req\.headers\['X'\]$/,
+    "req.url.query_params('a')[0] == 'a'": /write req\.url\.query_params\['a'\]$/,
+    "vars('plan') == 'a'": /write vars\['plan'\]$/,
+    'req.method() == "a"': /req\.method is a value and no function; write req\.method$/,
     "req.Method == 'a'": /did you mean req\.method\?/,
     "request.headers['x'][0] == 'a'": /0-15 there is no variable request\.headers; did you mean req\.headers\?/,
     "conn.geo.contry == 'a'": /did you mean conn\.geo\.country\?/,
@@ -37,6 +42,7 @@ t.test('unknown names are refused where they stand, with what was probably meant
     'b"x".json()': /EXPRESSION_UNKNOWN/
   }
   for (const [source, expected] of Object.entries(table)) t.match(problems(source)[0], expected, source)
+  t.equal(problems("req.headers('X') == 'a'").length, 1, 'one problem, not two')
   t.equal(problems("req.headers['a'].sort(x, size(x))").length, 1, 'its variable is no second problem')
   t.notMatch(problems("req.headers['a'].contains(1)")[0], /list: did you mean \[1\]/)
   t.equal(problems("req.metod == 'a' || conn.cilent_ip == 'b'").length, 2, 'all unknown names at once')

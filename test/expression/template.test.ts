@@ -113,3 +113,14 @@ t.test('any text without a placeholder is itself', async (t) => {
   }
   t.pass()
 })
+
+t.test('the text of a reference is written by an expression, and messages say so', async (t) => {
+  t.equal(template("a ${'${'}HOME} b").text(flow), 'a ${HOME} b')
+  const messages = (source: string) => {
+    const compiled = expressions.template(source, 'on_http_request')
+    return compiled.ok ? [] : compiled.problems.map(({ message }) => message)
+  }
+  t.same(messages('a ${HOME}'), ["there is no variable HOME; for the text ${HOME} itself write ${'${'}HOME}"])
+  t.match(messages('costs ${'), [/for the text \$\{ itself write \$\{'\$\{'\}$/])
+  t.notMatch(messages('${req.metod}')[0], /itself write/)
+})

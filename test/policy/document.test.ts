@@ -49,6 +49,12 @@ t.test('what is wrong with a document is reported where it stands', async (t) =>
     ],
     ['a tag for an expression', `${rule}    expressions:\n      - !has(x)\n`, ['5:9 DOCUMENT_TAG']],
     ['a tag before an expression', `${rule}    expressions:\n      - !(a in b)\n`, ['5:9 DOCUMENT_TAG']],
+    ['a tag before a call', `${rule}    expressions:\n      - !hasReqHeader("x")\n`, ['5:9 DOCUMENT_TAG']],
+    [
+      'tags before quotes',
+      `${rule}    expressions:\n      - !(has(req.headers["x"]))\n      - !'x' in req.headers\n`,
+      ['5:9 DOCUMENT_TAG']
+    ],
     [
       'a text as action',
       'on_http_request:\n  - actions: [deny]',
@@ -70,7 +76,7 @@ t.test('what is wrong with a document is reported where it stands', async (t) =>
       'on_http_request:\n  - actions: [{type: a, config: []}]',
       ['2:33 ACTION_INVALID on_http_request[0].actions[0].config']
     ],
-    ['broken JSON', '{"on_http_request": [}', ['1:22 DOCUMENT_SYNTAX', '1:22 DOCUMENT_SYNTAX']]
+    ['broken JSON', '{"on_http_request": [}', ['1:22 DOCUMENT_SYNTAX']]
   ]
   for (const [name, text, expected] of cases) t.same(short(readDocument(text).problems), expected, name)
 })
@@ -79,6 +85,8 @@ t.test('a message says how to write it', async (t) => {
   const message = (text: string) => readDocument(text).problems[0]?.message
   t.match(message('on_http_requests: []'), /did you mean "on_http_request"\?/)
   t.match(message(`${rule}    expresions: []\n`), /did you mean "expressions"\?/)
+  t.match(message('site: {}\n'), /"site" is no phase; .*; did you mean "sites", as in a site file\?$/)
+  t.match(message('listener: []\n'), /did you mean "listeners", as in a site file\?$/)
   t.match(message(`${rule}    expressions: [!a]\n`), /"!a" as a tag.*quotes/)
   t.match(message(`${rule}    expressions:\n      - 'a' in b\n`), /goes on after its closing quote/)
   t.match(message(`${rule}    expressions:\n      - [1].exists(x, x)\n`), /goes on after its closing quote or bracket/)

@@ -3,7 +3,6 @@ import { resolve } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
 import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
-import { didYouMean } from '../../lib/suggest.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { formatPath, type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
 import { isNull, type MapEntry, type MapNode, nameOf, type TreeNode } from '../../policy/tree.js'
@@ -14,6 +13,7 @@ import type { Makers, ResourceRecord } from '../../schema/field.js'
 import type { Target } from '../../schema/references.js'
 import { controlErrors } from '../errors.js'
 import { type PolicyTesting, testProblems } from '../policy-tests.js'
+import { meantKey } from './synonyms.js'
 
 /** Codes of problems in a site file; problems of its fields have those of the management API. */
 export const siteErrors = defineErrors({
@@ -228,7 +228,7 @@ export class Declaration {
     for (const entry of this.entries(node, path, what)) {
       if (known.includes(entry.key)) found.set(entry.key, entry)
       else {
-        const message = `${what} has no "${entry.key}"${didYouMean(entry.key, known)}; it has ${known.join(', ')}`
+        const message = `${what} has no "${entry.key}"${meantKey(entry.key, known)}; it has ${known.join(', ')}`
         this.error({ path: [...path, entry.key], span: entry.keySpan }, fieldErrors.FIELD_UNKNOWN, message)
       }
     }

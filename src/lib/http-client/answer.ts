@@ -11,7 +11,7 @@ export const outboundErrors = defineErrors({
     help: 'Correct the name, or look at the DNS servers.'
   },
   ADDRESS_REFUSED: {
-    text: 'The address of the host is not public.',
+    text: 'The address of the host is not public, and outbound.allow_private does not allow it.',
     help: 'Name the network in outbound.allow_private if it should be reached.'
   },
   CONNECT_FAILED: {

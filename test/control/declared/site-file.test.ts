@@ -231,6 +231,11 @@ backends:
       'broken.yaml:3:15 ACTION_UNKNOWN there is no action "denny"; did you mean "deny"?'
     ]
   )
+  const other = await problemsOf('sites:\n  a.test: { upstream: x, proxy_pass: x, server_name: a }\n')
+  t.match(
+    other.join('\n'),
+    /no "upstream"; did you mean "backend"\?.*\n.*no "proxy_pass"; did you mean "backend"\?.*\n.*did you mean "hosts"/
+  )
 })
 
 t.test('a port on every address is in the way of the same port on one', async (t) => {
