@@ -1,5 +1,5 @@
 /** A hash of a password that can be checked, with the work that a check takes. */
-export type PasswordHashFormat = 'bcrypt' | 'argon2id' | 'apr1'
+type PasswordHashFormat = 'bcrypt' | 'argon2id' | 'apr1'
 
 /** What a text is as the hash of a password: one that can be checked, one that is refused with the reason, or none. */
 export type ReadPasswordHash =
