@@ -10,12 +10,12 @@ const MAX_INT64 = 9_223_372_036_854_775_807n
 
 /**
  * Parses JSON text (RFC 8259) and keeps the digits of whole numbers: one beyond 2^53 is a bigint where it fits into 64 bits, and its text
- * beyond that. Everything else is as `JSON.parse` gives it. Throws a SyntaxError. Linear in the text; how deep it may be is for the caller.
+ * beyond that. Other values are those of `JSON.parse`. Throws a SyntaxError. Linear in the text; the caller bounds its depth.
  */
 export function parseExactJson(text: string): unknown {
   const value: unknown = JSON.parse(text)
   if (!MANY_DIGITS.test(text)) return value
-  // Nobody can guess it, so no string of the document begins with it, however it is written.
+  // Random, so that no string of the document begins with the mark, however it is written.
   const mark = randomBytes(12).toString('base64')
   const marked = marking(text, mark)
   if (marked === text) return value

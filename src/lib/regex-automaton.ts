@@ -168,7 +168,7 @@ export class Automaton {
     for (const rune of characters) {
       const mine = this.#program.classes.runeClass(rune)
       const others = other.#program.classes.runeClass(rune)
-      // A line break and the characters of words are told apart by conditions, too.
+      // Conditions of a program distinguish line breaks and characters of words, too.
       kinds.set(`${mine} ${others} ${rune === NEWLINE} ${isWord(rune)}`, [rune, mine, others])
     }
     const seen = new Map<Place, Set<Place>>()

@@ -171,6 +171,7 @@ function challengeFor(realm: string): Verdict {
   return refuse(basicAuthErrors.BASIC_AUTH, ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
 }
 
+/** The action basic-auth with its codes and event fields. */
 export const basicAuth = defineFeature({
   name: 'basic-auth',
   summary: 'Asks for a user name and a password.',
