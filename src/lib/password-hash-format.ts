@@ -9,8 +9,8 @@ export type ReadPasswordHash =
 
 /** Largest cost of bcrypt: each more doubles the work, and 14 takes about a second. */
 const MAX_BCRYPT_COST = 14
-/** Largest memory (KiB), iterations and lanes of Argon2id: 256 MiB and some seconds at most. */
-const MAX_ARGON2 = { memory: 262_144, iterations: 10, lanes: 16 } as const
+/** Largest memory (KiB), iterations and lanes of Argon2id: 64 MiB and about a second at most. */
+const MAX_ARGON2 = { memory: 65_536, iterations: 10, lanes: 16 } as const
 
 const APR1 = /^\$apr1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}$/
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
