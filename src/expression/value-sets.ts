@@ -113,9 +113,9 @@ const address: TextValues = {
   spell: spellAddress
 }
 const host: TextValues = {
-  pattern: anchored(AUTHORITY),
-  form: "it is a host name, with a port where the client wrote one, and nothing else; for all names of a domain write endsWith('.example.com')",
-  spell: spellHost
+  pattern: anchored(`(?:\\[[0-9a-f:.]+\\]|(?:${LOWER_NAME}+\\.)*${LOWER_NAME}+)${PORT}`),
+  form: "it is a host name in lower case, with a port that is not the default one of its scheme, and nothing else; for all names of a domain write endsWith('.example.com')",
+  spell: (text) => spellHost(text)?.toLowerCase()
 }
 const lowerHost: TextValues = {
   pattern: anchored(`(?:${LOWER_NAME}+\\.)*${LOWER_NAME}+`, '[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}'),

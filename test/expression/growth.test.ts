@@ -29,6 +29,17 @@ const PLAIN: Readonly<Record<string, string>> = {
   int: '2'
 }
 
+/** An argument without text of a client; some functions take few texts. */
+function plain(name: string, type: string): string | undefined {
+  const text = /inCidrRange/.test(name)
+    ? "'10.0.0.0/8'"
+    : /^(?:hash\.)?(?:crc|md5|sha|xxhash)/.test(name)
+      ? "'hex'"
+      : undefined
+  if (text === undefined) return PLAIN[type]
+  return type === 'string' ? text : `[${text}]`
+}
+
 /** Calls of a function, each with the text in another place. */
 function callsOf(signature: string): string[] {
   const [, receiver, name = '', list = ''] =
@@ -36,7 +47,7 @@ function callsOf(signature: string): string[] {
   const types = [...(receiver === undefined ? [] : [receiver]), ...(list === '' ? [] : list.split(', '))]
   return types.flatMap((type, place) => {
     if (!Object.hasOwn(WITH_TEXT, type)) return []
-    const given = types.map((one, i) => (i === place ? WITH_TEXT[one] : PLAIN[one]))
+    const given = types.map((one, i) => (i === place ? WITH_TEXT[one] : plain(name, one)))
     if (given.includes(undefined)) return []
     return receiver === undefined ? [`${name}(${given.join()})`] : [`${given[0]}.${name}(${given.slice(1).join()})`]
   })
