@@ -10,7 +10,9 @@ import {
   type YAMLError
 } from 'yaml'
 import type { Span } from '../lib/positions.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import { yamlMistake } from '../lib/yaml-mistakes.js'
+import { readBlockYaml } from './block-yaml.js'
 import { readJson } from './json-tree.js'
 import type { BrokenNode, MapEntry, ScalarNode, TreeLimits, TreeNode, TreeProblem } from './tree.js'
 
@@ -47,10 +49,24 @@ interface Tree {
 
 /** Reads YAML 1.2 (core schema, merge keys; JSON is a subset) into a tree whose nodes know where they stand. Never throws. */
 export function readTree(text: string, limits: TreeLimits): Tree {
+  return atOnce(readingTree(text, limits))
+}
+
+/**
+ * As `readTree`, in steps. Only what neither JSON nor the common block style of YAML covers is read by the library, in one go.
+ */
+export function* readingTree(text: string, limits: TreeLimits): Steps<Tree> {
   const tooDeep = nestingProblem(text, limits.depth)
   if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
   const json = readJson(text, limits)
   if (json !== undefined) return { root: json, problems: [] }
+  const block = yield* readBlockYaml(text, limits)
+  if (block !== undefined) return { root: block, problems: [] }
+  return readAnyYaml(text, limits)
+}
+
+/** Reads YAML of any form by the library. */
+export function readAnyYaml(text: string, limits: TreeLimits): Tree {
   const documents = parseAllDocuments(text, {
     schema: 'core',
     stringKeys: true,
