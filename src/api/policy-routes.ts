@@ -13,7 +13,7 @@ export function addPolicies(router: Router, account: Account): void {
   const { policies } = account
   route(router, 'POST', POLICY_CHECK_PATH, { body: 'json' }, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply, account).send(policies.check(request.body, callOf(request)))
+    return serving(reply, account).send(await policies.check(request.body, callOf(request)))
   })
   route(router, 'POST', POLICY_TEST_PATH, { body: 'json' }, async (request, reply) => {
     queryOf(request, [])

@@ -3,6 +3,7 @@ import type { OwnUnits } from '../control/apply.js'
 import { CodedError } from '../lib/errors.js'
 import { packageVersion } from '../lib/files.js'
 import { formatAuthority } from '../lib/host.js'
+import { atOnce } from '../lib/slices.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { Store } from '../store/store.js'
@@ -77,7 +78,7 @@ export function expectHanded(
 ): void {
   const taken = endpoints.filter(({ id, units }) => {
     const problems = units.flatMap(([, unit]) =>
-      unit.kind === 'policy' ? problemsOf(unit.text, unit.carrier ?? 'http') : []
+      unit.kind === 'policy' ? atOnce(problemsOf(unit.text, unit.carrier ?? 'http')) : []
     )
     const wrong = problems.find(({ severity }) => severity === 'error')
     if (wrong !== undefined)

@@ -1,6 +1,7 @@
 import type { DocumentLimits } from '../lib/caller-limits.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { Action } from '../policy/action.js'
-import { compilePolicy } from '../policy/compile.js'
+import { compilingPolicy } from '../policy/compile.js'
 import type { PolicyDocument } from '../policy/document.js'
 import { formatPath, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
@@ -11,24 +12,35 @@ import type { PolicyCheck } from '../schema/field.js'
  * problem whose `details` have its place in the text.
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
-  const problemsOf = policyProblems(services, actions)
-  return (text, layer, limits) => {
-    const errors = problemsOf(text, layer, limits).filter(({ severity }) => severity === 'error')
+  const checking = policyProblems(services, actions)
+  const ready = new Map<string, readonly Problem[]>()
+  const keyOf = (text: string, layer: string, limits?: DocumentLimits) => `${layer} ${JSON.stringify(limits)} ${text}`
+  const check: PolicyCheck = (text, layer, limits) => {
+    const problems = ready.get(keyOf(text, layer, limits)) ?? atOnce(checking(text, layer, limits))
+    const errors = problems.filter(({ severity }) => severity === 'error')
     return errors.length === 0 ? undefined : errors.map(refusal)
   }
+  check.ahead = (text, layer, limits) => {
+    const key = keyOf(text, layer, limits)
+    const keep = function* (): Steps<void> {
+      ready.set(key, yield* checking(text, layer, limits))
+    }
+    return { checking: keep(), forget: () => void ready.delete(key) }
+  }
+  return check
 }
 
 /**
- * Errors and warnings of policy documents with their places, as the compiler that runs them finds them. `ipv6`: do clients come by IPv6?
+ * Errors and warnings of policy documents with their places, as the compiler that runs them finds them, in steps. `ipv6`: do clients come by IPv6?
  * A site file says it itself, behind its policies, so its reader takes the warnings back where it has no such listener.
  */
 export function policyProblems(
   services: PolicyServices,
   actions: readonly Action[],
   ipv6: () => boolean = () => false
-): (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits) => readonly Problem[] {
-  return (text, layer, limits) => {
-    const { policy, problems } = compilePolicy(text, {
+): (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits) => Steps<readonly Problem[]> {
+  return function* (text, layer, limits) {
+    const { policy, problems } = yield* compilingPolicy(text, {
       owner: 'check',
       services,
       // Nothing is kept: counters belong to the policies that run.
@@ -43,7 +55,7 @@ export function policyProblems(
     return [
       ...problems,
       ...many.map(({ missing }) => missing),
-      ...wrongLayer(services.documents.read(text, layer).document, layer)
+      ...wrongLayer((yield* services.documents.reading(text, layer)).document, layer)
     ]
   }
 }

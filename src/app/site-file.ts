@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, relative } from 'node:path'
-import { type PolicyProblems, SITE_FILE, type SiteFileInput, siteErrors } from '../control/declared/declaration.js'
+import { SITE_FILE, siteErrors } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import {
   newVersionKey,
@@ -10,12 +10,15 @@ import {
   type SiteFileRead,
   siteChanges
 } from '../control/declared/site-file.js'
+import type { PolicyProblems, SiteFileInput } from '../control/declared/site-input.js'
+import { SiteMemory } from '../control/declared/site-memory.js'
 import type { SiteBundle, SiteReading } from '../control/declared/site-request.js'
 import type { PolicyTesting } from '../control/policy-tests.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { timestampText } from '../lib/json.js'
+import { Slices } from '../lib/slices.js'
 import { fileReason } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import { readListener } from '../options/values.js'
@@ -41,6 +44,8 @@ export class SiteReader implements SiteReading {
   #options: Options
   readonly #host: SiteFileHost
   readonly #versionKey = newVersionKey()
+  readonly #memory = new SiteMemory()
+  #reads = 0
 
   constructor(options: Options, host: SiteFileHost) {
     this.#options = options
@@ -84,6 +89,9 @@ export class SiteReader implements SiteReading {
       opened: openedBy(this.#options),
       clock,
       versionKey: this.#versionKey,
+      memory: this.#memory,
+      // The first reading has no traffic beside it.
+      slices: this.#reads++ === 0 ? new Slices() : Slices.besideTraffic(),
       zone: this.#options.zone,
       refuseExpired: false,
       process: {

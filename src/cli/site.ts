@@ -4,6 +4,7 @@ import { commandErrors } from '../app/errors.js'
 import { shownPath } from '../app/site-file.js'
 import type { SiteDifference } from '../control/declared/differences.js'
 import { newVersionKey, readSiteFile } from '../control/declared/site-file.js'
+import { uncheckedPolicies } from '../control/declared/site-input.js'
 import type { BundledFile, RemovedRecord, SiteBundle } from '../control/declared/site-request.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/errors.js'
@@ -165,7 +166,7 @@ async function bundleOf(path: string): Promise<SiteBundle> {
         throw error
       }
     },
-    policyProblems: () => [],
+    policyProblems: uncheckedPolicies,
     readListener,
     opened: new Map(),
     clock: systemClock,

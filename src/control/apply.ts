@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Mutex } from '../lib/concurrency.js'
+import { type Entries, LayeredMap } from '../lib/layered-map.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -31,8 +32,8 @@ const NO_PORTS: readonly PortProblem[] = []
  */
 export class Live {
   readonly #parts: LiveParts
-  /** Keys of the units of the process itself. */
-  #own: ReadonlySet<string> = new Set()
+  /** By the keys of the units of the process itself. */
+  #own: Pick<Entries<unknown>, 'has' | 'keys'> = new Map()
 
   constructor(parts: LiveParts) {
     this.#parts = parts
@@ -79,20 +80,20 @@ export class Live {
   }
 
   /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
-  async applyOwn(units: ReadonlyMap<string, Unit>, secrets: SecretValues = NO_SECRETS): Promise<Applied> {
+  async applyOwn(units: Entries<Unit>, secrets: SecretValues = NO_SECRETS): Promise<Applied> {
     const slices = this.#parts.slices()
     const { put, drop } = await slices.run(this.#unlike(units, this.#own))
     const ready = await this.ready({ put, drop, secrets })
     const { revision } = this.#running
     if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
     await ready.swap()
-    this.#own = new Set(units.keys())
+    this.#own = units
     const changed = put.length > 0 || drop.length > 0
     return { ok: true, revision: this.#running.revision, changed, warnings: ready.warnings }
   }
 
   /** A change of records together with one after which exactly `own.units` are those of the process; `owns` follows its swap. */
-  async withOwn({ put, drop, secrets }: Units, own: OwnPart): Promise<Units> {
+  async withOwn({ put, drop, secrets }: Units, own: WholeOwn): Promise<Units> {
     const change = await this.#parts.slices().run(this.#unlike(own.units, this.#own))
     return {
       put: [...put, ...change.put],
@@ -102,16 +103,16 @@ export class Live {
   }
 
   /** A change of `withOwn` serves. */
-  owns({ units }: Pick<OwnPart, 'units'>): void {
-    this.#own = new Set(units.keys())
+  owns({ units }: Pick<WholeOwn, 'units'>): void {
+    this.#own = units
   }
 
   /** The change after which the records' units are exactly `units`, in steps. */
   *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
-    const keys = new Set<string>()
+    const keys = new Map<string, undefined>()
     const passes = new Passes()
     for (const [key] of this.units) {
-      if (!this.#own.has(key)) keys.add(key)
+      if (!this.#own.has(key)) keys.set(key, undefined)
       if (passes.due()) yield
     }
     return { ...(yield* this.#unlike(units, keys)), secrets }
@@ -121,16 +122,16 @@ export class Live {
     return this.#parts.holder.current()
   }
 
-  *#unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Steps<Pick<Change, 'put' | 'drop'>> {
+  *#unlike(units: Entries<Unit>, before: Pick<Entries<unknown>, 'keys'>): Steps<Pick<Change, 'put' | 'drop'>> {
     const passes = new Passes()
     const put: [string, Unit][] = []
     for (const [key, unit] of units) {
       const running = this.units.get(key)
-      if (running === undefined || !isDeepStrictEqual(running, unit)) put.push([key, unit])
+      if (running !== unit && !isDeepStrictEqual(running, unit)) put.push([key, unit])
       if (passes.due()) yield
     }
     const drop: string[] = []
-    for (const key of before) {
+    for (const key of before.keys()) {
       if (!units.has(key)) drop.push(key)
       if (passes.due()) yield
     }
@@ -271,17 +272,22 @@ export interface OwnPart {
   readonly declared?: DeclaredSet
 }
 
+/** All that belongs to the process itself. */
+export interface WholeOwn extends Omit<OwnPart, 'units'> {
+  readonly units: Entries<Unit>
+}
+
 /**
  * The units of the process itself: what the files say, and the endpoints that agents have opened. Each part is replaced as
  * a whole, and parts take turns, so that none of them undoes what another has just done.
  */
 export class OwnUnits {
-  readonly #apply: (own: OwnPart) => Promise<Applied>
+  readonly #apply: (own: WholeOwn) => Promise<Applied>
   #parts: ReadonlyMap<string, OwnPart> = new Map()
   readonly #mutex = new Mutex()
 
   /** `apply` makes exactly these units those of the process. */
-  constructor(apply: (own: OwnPart) => Promise<Applied>) {
+  constructor(apply: (own: WholeOwn) => Promise<Applied>) {
     this.#apply = apply
   }
 
@@ -312,7 +318,7 @@ export class OwnUnits {
   within<T extends { readonly serves: OwnPart | undefined | 'kept' }>(
     part: string,
     content: OwnPart | undefined,
-    commit: (own: OwnPart) => Promise<T>
+    commit: (own: WholeOwn) => Promise<T>
   ): Promise<T> {
     return this.#mutex.run(async () => {
       const next = new Map(this.#parts)
@@ -339,12 +345,11 @@ function put(parts: Map<string, OwnPart>, part: string, content: OwnPart | undef
   return parts
 }
 
-function merged(parts: ReadonlyMap<string, OwnPart>): OwnPart {
-  const units = new Map<string, Unit>()
+function merged(parts: ReadonlyMap<string, OwnPart>): WholeOwn {
+  const units = new LayeredMap([...parts.values()].map(({ units }) => units))
   const values = new Map<string, string>()
-  let own: OwnPart = { units, secrets: values }
-  for (const { units: some, secrets = NO_SECRETS, declared } of parts.values()) {
-    for (const [key, unit] of some) units.set(key, unit)
+  let own: WholeOwn = { units, secrets: values }
+  for (const { secrets = NO_SECRETS, declared } of parts.values()) {
     for (const [name, value] of secrets) values.set(name, value)
     if (declared !== undefined) own = { ...own, declared }
   }

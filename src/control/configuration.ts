@@ -4,7 +4,7 @@ import { codeOf } from '../lib/errors.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
-import type { Applied, Live, OwnPart } from './apply.js'
+import type { Applied, Live, WholeOwn } from './apply.js'
 import type { ProcessState, WorkerState } from './calls.js'
 import type { ProcessReports } from './cluster/membership.js'
 import { clashesWithStore, type DeclaredRecords } from './declared/declared-records.js'
@@ -193,12 +193,15 @@ export class Configuration {
    * Makes exactly these units the part of the configuration that belongs to the process itself; units of records stay. What a
    * site file claims and a record of the store has refuses them.
    */
-  async applyOwn(units: OwnPart['units'], { secrets, declared }: Omit<OwnPart, 'units'> = {}): Promise<Applied> {
-    const { writer, live, store, holder, applied: followed, declared: records } = this.#parts
+  async applyOwn(units: WholeOwn['units'], { secrets, declared }: Omit<WholeOwn, 'units'> = {}): Promise<Applied> {
+    const { writer, live, store, holder, applied: followed, declared: records, reports } = this.#parts
     return await writer.alone(async () => {
       // Of a copy of the store it is not known what it holds now.
       const unknown = followed.degraded !== null || records.isOf(declared)
-      const problems = unknown || declared === undefined ? [] : await orUnavailable(clashesWithStore(store, declared))
+      const problems =
+        unknown || declared === undefined
+          ? []
+          : await orUnavailable(clashesWithStore(store, declared, reports.shared ? undefined : records))
       if (problems.length > 0) return { ok: false, revision: holder.current().revision, problems, ports: [] }
       const applied = await live.applyOwn(units, secrets)
       if (applied.ok) records.replace(declared)

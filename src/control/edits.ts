@@ -3,6 +3,9 @@ import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import { isObject, type Json } from '../lib/json.js'
+import type { Slices } from '../lib/slices.js'
+import { POLICY_MODULE } from '../policy/record-policy.js'
+import { tcpEdge } from '../resources/edges.js'
 import { createRecord, type Input, type Read, type ReadOptions, readCreate, updateRecord } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
 import { vaultSecret } from '../resources/vaults.js'
@@ -23,6 +26,7 @@ interface EditsParts {
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
   readonly checkFile: FileCheck | undefined
+  readonly slices: () => Slices
   readonly zone: string
 }
 
@@ -38,6 +42,29 @@ export class Edits {
 
   constructor(parts: EditsParts) {
     this.#parts = parts
+  }
+
+  /**
+   * Runs `write`, which reads this body, after the policy in it has been checked in slices; the reading then takes what was found.
+   * `module`: the body is that of one module.
+   */
+  async checkedAhead<T>(
+    { resource, body, module }: { readonly resource: Resource; readonly body: unknown; readonly module?: string },
+    { principal }: Call,
+    write: () => Promise<T>
+  ): Promise<T> {
+    const { checkPolicy, slices } = this.#parts
+    const given = module === undefined ? (isObject(body) ? body[POLICY_MODULE] : undefined) : body
+    const text = isObject(given) && (module ?? POLICY_MODULE) === POLICY_MODULE ? given.value : undefined
+    if (typeof text !== 'string' || checkPolicy.ahead === undefined) return await write()
+    const limits = principal.role === 'member' ? CALLER_LIMITS.member.documents : undefined
+    const ahead = checkPolicy.ahead(text, resource.name === tcpEdge.name ? 'tcp' : 'http', limits)
+    await slices().run(ahead.checking)
+    try {
+      return await write()
+    } finally {
+      ahead.forget()
+    }
   }
 
   /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`, or with `DECLARED`. */

@@ -198,8 +198,30 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
     published: (event) => publish(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
-  const edits = new Edits({ catalogue, records, declared, clock, checkPolicy, checkFile: options.checkFile, zone })
-  return { store, catalogue, records, answers, edits, live, applied, writer, guarded, reports, agents, declared }
+  const edits = new Edits({
+    catalogue,
+    records,
+    declared,
+    clock,
+    checkPolicy,
+    checkFile: options.checkFile,
+    slices,
+    zone
+  })
+  return {
+    store,
+    catalogue,
+    records,
+    answers,
+    edits,
+    live,
+    applied,
+    writer,
+    guarded,
+    reports,
+    agents,
+    declared
+  }
 }
 
 function* settleNothing(): Steps<void> {}

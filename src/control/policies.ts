@@ -1,6 +1,7 @@
 import type { DocumentLimits } from '../lib/caller-limits.js'
 import { CALLER_LIMITS, counted, type TestLimits } from '../lib/caller-limits.js'
 import type { Json } from '../lib/json.js'
+import { Slices, type Steps } from '../lib/slices.js'
 import type { Problem } from '../policy/problems.js'
 import type { Call } from './calls.js'
 import { membersOf, textOf, wordOf } from './request-body.js'
@@ -11,8 +12,8 @@ type Layer = (typeof LAYERS)[number]
 
 /** The language of policies, as editors need it. */
 export interface PolicyLanguage {
-  /** What is wrong with a document, and what it warns of, by the compiler that runs policies. */
-  check(text: string, layer: Layer, limits?: DocumentLimits): readonly Problem[]
+  /** What is wrong with a document, and what it warns of, by the compiler that runs policies; in steps. */
+  check(text: string, layer: Layer, limits?: DocumentLimits): Steps<readonly Problem[]>
   /** Actions, variables and functions, and the JSON Schema of documents. */
   describe(): Json
   /** Runs tests on a policy that serves nowhere. */
@@ -59,10 +60,11 @@ export class Policies {
   }
 
   /** Errors and warnings of a document with their places. */
-  check(body: unknown, { principal }: Call): Json {
+  async check(body: unknown, { principal }: Call): Promise<Json> {
     const { text: document, layer } = membersOf(body, '', Object.keys(POLICY_CHECK_SCHEMA.properties))
     const limits = principal.role === 'member' ? CALLER_LIMITS.member.documents : undefined
-    const problems = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'), limits)
+    const checking = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'), limits)
+    const problems = await Slices.besideTraffic().run(checking)
     return {
       valid: problems.every(({ severity }) => severity !== 'error'),
       problems: problems.map(({ severity, code, message, path, line, column, length }) => {

@@ -65,7 +65,7 @@ export class RecordOperations {
     const { store, edits, answers, writer } = this.#parts
     const make = async () =>
       edits.make(store, resource, request.path, await withIds(store, resource, request.body), call)
-    const { record, once } = await orUnavailable(make())
+    const { record, once } = await orUnavailable(edits.checkedAhead({ resource, body: request.body }, call, make))
     mayTouch(call.principal, 'create', record)
     const { value, done } = await writer.write(call, request, async (draft) => {
       const written = await draft.insert(resource, record)
@@ -88,14 +88,14 @@ export class RecordOperations {
 
   /** Changes the fields that the body gives. Fails with `NOT_FOUND`, `PRECONDITION_FAILED`, and as `create` does. */
   async update(resource: Resource, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
+    mayOperate(call.principal, resource, 'update')
     const { edits, answers } = this.#parts
     const options = edits.readOptions(request.path, call)
-    return await this.#update(
-      resource,
-      request,
-      call,
-      this.#reading(resource, call, (current) => readUpdate(resource, current, request.body, options)),
-      (record, reader) => answers.one(reader, resource, record, call.principal)
+    const edit = this.#reading(resource, call, (current) => readUpdate(resource, current, request.body, options))
+    return await edits.checkedAhead({ resource, body: request.body }, call, () =>
+      this.#update(resource, request, call, edit, (record, reader) =>
+        answers.one(reader, resource, record, call.principal)
+      )
     )
   }
 
@@ -123,15 +123,15 @@ export class RecordOperations {
     request: RecordPath & WriteMode & Module & Body,
     call: Call
   ): Promise<Written> {
+    mayOperate(call.principal, resource, 'update')
     const { edits, answers } = this.#parts
     const { module, body, path } = request
     const options = edits.readOptions(path, call)
-    const written = this.#update(
-      resource,
-      request,
-      call,
-      this.#reading(resource, call, (current) => readModule(resource, current, module, body, options)),
-      (record, reader) => answers.module(reader, resource, record, module, call.principal)
+    const edit = this.#reading(resource, call, (current) => readModule(resource, current, module, body, options))
+    const written = edits.checkedAhead({ resource, body, module }, call, () =>
+      this.#update(resource, request, call, edit, (record, reader) =>
+        answers.module(reader, resource, record, module, call.principal)
+      )
     )
     return await written.catch((error: unknown) => {
       throw ofMember(error, module)

@@ -5,10 +5,10 @@ import type { Resource } from '../resources/resource.js'
 import { claimsOf } from '../resources/resource.js'
 import type { StoredRecord } from '../store/records.js'
 import type { StoreLog, StoreReader } from '../store/store.js'
-import type { OwnPart, OwnUnits } from './apply.js'
+import type { OwnPart, OwnUnits, WholeOwn } from './apply.js'
 import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { adoptionOf } from './declared/adoption.js'
-import { clashesWithStore, type DeclaredSet, SITE } from './declared/declared-records.js'
+import { clashesWithStore, type DeclaredRecords, type DeclaredSet, SITE } from './declared/declared-records.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
 import { bundleOf, keepBefore, readBefore } from './declared/site-before.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
@@ -240,13 +240,14 @@ export class Sites {
   ): Promise<Done> {
     const { writer, own } = this.#parts
     const part = next === undefined ? undefined : partOf(next.set, next.file)
-    const work = async (draft: Draft, belonging: OwnPart) => {
+    const work = async (draft: Draft, belonging: WholeOwn) => {
       const stored = await draft.tx.get(SITE.kind, SITE.id)
       mustMatchRevision(stored, mode)
       await first(draft, stored)
       if (next === undefined && stored === undefined) throw notFound('applied site file')
       await this.#removeRecords(draft, remove)
-      if (next !== undefined) await mustNotClash(draft.tx, next.set)
+      if (next !== undefined)
+        await mustNotClash(draft.tx, next.set, stored === undefined ? undefined : this.#parts.declared)
       if (next !== undefined && stored !== undefined && (stored.body as StoredBody).digest === next.file.digest) return
       if (mode.guard !== undefined) await keepBefore(draft.tx, this.#parts.records, stored)
       await this.#store(draft, stored, next)
@@ -257,7 +258,7 @@ export class Sites {
       }
     }
     const { done } = await own.within(SITE_PART, part, async (belonging) => {
-      let own: OwnPart | undefined
+      let own: WholeOwn | undefined
       const { done } = await writer.write(call, mode, async (draft) => {
         await work(draft, belonging)
         own = draft.own
@@ -349,7 +350,7 @@ interface Differing {
   readonly warnings: readonly PolicyWarning[]
 }
 
-const declaredBy = ({ declared }: OwnPart) => (declared === undefined ? {} : { declared })
+const declaredBy = ({ declared }: WholeOwn) => (declared === undefined ? {} : { declared })
 
 function partOf(set: DeclaredSet, { units, secrets }: SiteFile): OwnPart {
   return { units, secrets, declared: set }
@@ -361,8 +362,12 @@ function mustMatchRevision(stored: StoredRecord | undefined, { ifMatch }: WriteM
 }
 
 /** Fails with `SITE_FILE_REFUSED`, with the line of each thing that a record of the API has already. */
-async function mustNotClash(reader: StoreReader, set: DeclaredSet): Promise<void> {
-  const problems = await clashesWithStore(reader, set)
+async function mustNotClash(
+  reader: StoreReader,
+  set: DeclaredSet,
+  serving: DeclaredRecords | undefined
+): Promise<void> {
+  const problems = await clashesWithStore(reader, set, serving)
   if (problems.length > 0) throw siteRefused(problems)
 }
 

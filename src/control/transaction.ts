@@ -7,7 +7,7 @@ import { ClaimConflict } from '../store/errors.js'
 import type { RecordKey } from '../store/records.js'
 import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
-import type { OwnPart } from './apply.js'
+import type { WholeOwn } from './apply.js'
 import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
@@ -129,7 +129,7 @@ export class Draft {
   /** Whose rights to vaults and restrictions count, where the service writes for a caller; undefined: those of the call. */
   author: Principal | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
-  own: OwnPart | undefined
+  own: WholeOwn | undefined
   /** Events of commands. */
   readonly commands: Pick<ChangeEvent, 'type' | 'object'>[] = []
   readonly #parts: DraftParts

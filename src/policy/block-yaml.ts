@@ -39,34 +39,34 @@ const PIPE = 0x7c
 /**
  * Reads the block style that most people write YAML in, into the tree that the YAML library gives, in a tenth of its time and in
  * steps. Returns undefined for every text that holds something else (anchors, tags, folded texts, values over several lines, …) or
- * a mistake; the library then reads it, or says what is wrong.
+ * a mistake; the library then reads it, or says what is wrong. `without`: whole lines that are left out, so that the key above
+ * them is null.
  */
-export function* readBlockYaml(text: string, limits: TreeLimits): Steps<MapNode | ListNode | undefined> {
-  return yield* new BlockReader(text, 0, text.length, limits).root()
+export function* readBlockYaml(
+  text: string,
+  limits: TreeLimits,
+  without?: LineRange
+): Steps<MapNode | ListNode | undefined> {
+  return yield* new BlockReader(text, limits, without).root()
 }
 
-/** Where one entry of a map in block style stands in its text. */
-export interface EntryRange {
+/** Whole lines of a text: offset of the first one, and of what follows the last one. */
+export interface LineRange {
   readonly start: number
-  /** Offset of the next entry, or of the end of the map. */
   readonly end: number
 }
 
 /**
- * Reads one entry of a map in block style as `readBlockYaml` reads it within the whole text; undefined: it is not of this form. A
- * following comment belongs to no entry. `indent`: the column of its key.
+ * Reads the lines of one entry of a map in block style, as `readBlockYaml` reads them within the map; undefined: they are not of
+ * this form. `indent`: the column of its key.
  */
-export function readBlockEntry(
+export function* readBlockEntry(
   text: string,
-  { start, end }: EntryRange,
   indent: number,
   limits: TreeLimits
-): { readonly entry: MapEntry; readonly nodes: number } | undefined {
-  const reader = new BlockReader(text, start, end, limits)
-  const steps = reader.root(indent)
-  let step = steps.next()
-  while (step.done !== true) step = steps.next()
-  const root = step.value
+): Steps<{ readonly entry: MapEntry; readonly nodes: number } | undefined> {
+  const reader = new BlockReader(text, limits)
+  const root = yield* reader.root(indent)
   if (root?.kind !== 'map' || root.entries.length !== 1) return undefined
   return { entry: root.entries[0] as MapEntry, nodes: reader.nodes - 1 }
 }
@@ -79,7 +79,8 @@ class BlockReader {
   readonly #limits: TreeLimits
   readonly #flow: FlowReader
   readonly #frames: Frame[] = []
-  #at: number
+  readonly #without: LineRange | undefined
+  #at = 0
   /** Where the last value ended, its line included. */
   #last = 0
   /** Column of the comments since the last content; -1: there was none. */
@@ -91,12 +92,12 @@ class BlockReader {
   /** Do they belong to a collection that has been closed? */
   #commented = false
 
-  constructor(text: string, start: number, end: number, limits: TreeLimits) {
+  constructor(text: string, limits: TreeLimits, without?: LineRange) {
     this.#text = text
-    this.#at = start
-    this.#end = end
+    this.#end = text.length
     this.#limits = limits
-    this.#flow = new FlowReader(text, end, () => this.#count())
+    this.#without = without
+    this.#flow = new FlowReader(text, () => this.#count())
   }
 
   /** `indent`: the column of the root. */
@@ -128,6 +129,10 @@ class BlockReader {
   #contentStart(): number | undefined {
     const text = this.#text
     for (;;) {
+      if (this.#at === this.#without?.start) {
+        this.#at = this.#without.end
+        this.#belowKey = false
+      }
       let at = this.#at
       while (at < this.#end && text.charCodeAt(at) === SPACE) at++
       if (at >= this.#end) return this.#end

@@ -4,6 +4,7 @@ import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Span } from '../lib/positions.js'
+import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, HostLead, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
@@ -58,15 +59,26 @@ export interface CompileOptions {
   readonly limits?: DocumentLimits | undefined
 }
 
+/** A policy that can run, and what is wrong or doubtful with its text. */
+interface PolicyCompilation {
+  policy?: CompiledPolicy
+  problems: Problem[]
+}
+
 /**
  * Compiles the text of a policy document. Finds every problem in one pass and never throws for what the text says.
  *
  * `policy` is absent when there is an error, and when an unavailable action was only warned of.
  */
-export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
+export function compilePolicy(text: string, options: CompileOptions): PolicyCompilation {
+  return atOnce(compilingPolicy(text, options))
+}
+
+/** As `compilePolicy`, in steps: one rule a step. */
+export function* compilingPolicy(text: string, options: CompileOptions): Steps<PolicyCompilation> {
   const tooLong = beyondBytes(text, options.limits)
   if (tooLong !== undefined) return { problems: [tooLong] }
-  const { document, problems } = options.services.documents.read(text, options.carrier)
+  const { document, problems } = yield* options.services.documents.reading(text, options.carrier)
   const tooMany = beyondRules(document, options.limits)
   if (tooMany !== undefined) return { problems: [tooMany] }
   const report = new Reporter(document.source, problems)
@@ -89,9 +101,9 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
     }
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
-  for (const phase of PHASES) phases[phase] = compiler.phase(phase, document)
+  for (const phase of PHASES) phases[phase] = yield* compiler.phase(phase, document)
   // What has an error means something else when it is corrected.
-  if (!report.failed) compiler.judge()
+  if (!report.failed) yield* compiler.judge()
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
@@ -170,18 +182,27 @@ class PolicyCompiler {
   }
 
   /** Warns of what the rules do other than their author may think. */
-  judge(): void {
+  *judge(): Steps<void> {
+    const passes = new Passes()
     for (const kind of warningKinds) {
       const judge = kind.judge(this.#document)
-      for (const facts of this.#rules) judge(facts)
+      for (const facts of this.#rules) {
+        judge(facts)
+        if (passes.due()) yield
+      }
     }
   }
 
-  phase(phase: Phase, { phases, strict }: PolicyDocument): CompiledPhase | null {
+  *phase(phase: Phase, { phases, strict }: PolicyDocument): Steps<CompiledPhase | null> {
     const rules = phases[phase]
     if (rules.length === 0) return null
     const { owner, services } = this.#document
-    const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule, strict)))
+    const compiled: CompiledRule[] = []
+    for (const rule of rules) {
+      if (this.#document.report.full) break
+      compiled.push(this.#rule(phase, rule, strict))
+      yield
+    }
     return new CompiledPhase({ phase, owner, rules: compiled, strict, log: services.log })
   }
 

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import { SourceText, type Span } from '../lib/positions.js'
+import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { didYouMean, suggest } from '../lib/suggest.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
@@ -15,7 +16,7 @@ import {
   type TreeNode,
   type TreeProblem
 } from './tree.js'
-import { readTree } from './yaml-tree.js'
+import { readingTree } from './yaml-tree.js'
 
 /** What carries a document: a TCP edge, or everything else. */
 export type Carrier = 'http' | 'tcp'
@@ -146,15 +147,20 @@ const ACTION_KEYS = ['type', 'config']
  * what the old names of phases mean.
  */
 export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocument {
+  return atOnce(readingDocument(text, carrier))
+}
+
+/** As `readDocument`, in steps. */
+function* readingDocument(text: string, carrier: Carrier): Steps<ReadDocument> {
   const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
   const report = new Reporter(source)
   const reader = new DocumentReader(report, carrier)
   if (text.length > MAX_DOCUMENT) {
     report.error([], policyErrors.DOCUMENT_LIMIT, 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
   } else {
-    const { root, problems } = readTree(source.text, LIMITS)
+    const { root, problems } = yield* readingTree(source.text, LIMITS)
     for (const { code, message, span } of problems) report.error([], treeProblems[code], message, span)
-    if (root !== undefined) reader.root(root)
+    if (root !== undefined) yield* reader.root(root)
     if (!report.failed && !saysSomething(root))
       report.error([], policyErrors.DOCUMENT_EMPTY, EMPTY, root?.span ?? START)
   }
@@ -185,7 +191,7 @@ class DocumentReader {
     this.#carrier = carrier
   }
 
-  root(root: TreeNode): void {
+  *root(root: TreeNode): Steps<void> {
     if (isNull(root) || root.kind === 'broken') return
     if (root.kind !== 'map') {
       const message = `a policy document is a map of phases (${PHASES.join(', ')}), not ${nameOf(root)}`
@@ -198,7 +204,7 @@ class DocumentReader {
     const legacy = phases.filter(({ key }) => LEGACY_PHASES.has(key))
     for (const entry of [...current, ...legacy]) {
       const phase = isPhase(entry.key) ? entry.key : legacyKey(entry, this.#carrier, this.#report)
-      if (phase !== undefined) this.#rules(phase, entry.value, [entry.key])
+      if (phase !== undefined) yield* this.#rules(phase, entry.value, [entry.key])
     }
     this.#strictness(child(root, STRICT))
   }
@@ -217,13 +223,15 @@ class DocumentReader {
     )
   }
 
-  #rules(phase: Phase, node: TreeNode, path: NodePath): void {
+  *#rules(phase: Phase, node: TreeNode, path: NodePath): Steps<void> {
     const list = this.#list(node, path, policyErrors.RULES_INVALID, `${path[0]} takes a list of rules`)
     const rules = this.phases[phase]
-    list?.items.forEach((item, index) => {
+    const passes = new Passes()
+    for (const [index, item] of (list?.items ?? []).entries()) {
       const rule = this.#rule(item, [...path, index], rules.length)
       if (rule !== undefined) rules.push(rule)
-    })
+      if (passes.due()) yield
+    }
   }
 
   #rule(node: TreeNode, path: NodePath, index: number): RuleNode | undefined {
@@ -367,10 +375,15 @@ export class RecentDocuments {
 
   /** As `readDocument`. */
   read(text: string, carrier: Carrier = 'http'): ReadDocument {
+    return atOnce(this.reading(text, carrier))
+  }
+
+  /** As `read`, in steps. */
+  *reading(text: string, carrier: Carrier = 'http'): Steps<ReadDocument> {
     const key = `${carrier} ${text}`
     const known = this.#documents.get(key)
     if (known !== undefined) return known
-    const read = readDocument(text, carrier)
+    const read = yield* readingDocument(text, carrier)
     this.#documents.set(key, read)
     return read
   }

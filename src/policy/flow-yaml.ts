@@ -33,9 +33,9 @@ export class FlowReader {
   readonly #count: () => boolean
 
   /** `count` is called for each value; false: there are too many. */
-  constructor(text: string, end: number, count: () => boolean) {
+  constructor(text: string, count: () => boolean) {
     this.#text = text
-    this.#end = end
+    this.#end = text.length
     this.#count = count
   }
 

@@ -1,14 +1,15 @@
+import { Passes, type Steps } from '../lib/slices.js'
 import type { MapEntry, ScalarNode, TreeLimits, TreeNode } from './tree.js'
 
 /**
- * Reads JSON into the tree that YAML would give, in a twentieth of the time. Undefined for what is no JSON, for what has to be refused, and
+ * Reads JSON into the tree that YAML would give, in a fraction of the time and in steps. Undefined for what is no JSON, for what has to be refused, and
  * for the few texts in which YAML sees something else: it then says what is wrong.
  */
-export function readJson(text: string, limits: TreeLimits): TreeNode | undefined {
+export function* readingJson(text: string, limits: TreeLimits): Steps<TreeNode | undefined> {
   const first = text.charCodeAt(0)
   if (first !== OPEN_MAP && first !== OPEN_LIST) return undefined
   const reader = new JsonReader(text, limits)
-  const root = reader.value(0)
+  const root = yield* reader.value(0)
   return root !== undefined && reader.atEnd() ? root : undefined
 }
 
@@ -48,6 +49,7 @@ class JsonReader {
   readonly #limits: TreeLimits
   #at = 0
   #nodes = 0
+  readonly #passes = new Passes()
 
   constructor(text: string, limits: TreeLimits) {
     this.#text = text
@@ -60,16 +62,17 @@ class JsonReader {
   }
 
   /** `open`: maps and lists around it. */
-  value(open: number): TreeNode | undefined {
+  *value(open: number): Steps<TreeNode | undefined> {
     if (++this.#nodes > this.#limits.nodes || open >= this.#limits.depth) return undefined
     const code = this.#text.charCodeAt(this.#at)
     if (code === QUOTE) return this.#string()
-    if (code === OPEN_MAP) return this.#map(open + 1)
-    if (code === OPEN_LIST) return this.#list(open + 1)
+    if (code === OPEN_MAP) return yield* this.#map(open + 1)
+    if (code === OPEN_LIST) return yield* this.#list(open + 1)
     return this.#word() ?? this.#number()
   }
 
-  #map(open: number): TreeNode | undefined {
+  *#map(open: number): Steps<TreeNode | undefined> {
+    if (this.#passes.due()) yield
     const start = this.#at++
     const entries: MapEntry[] = []
     const keys = new Set<string>()
@@ -79,7 +82,7 @@ class JsonReader {
         const key = this.#key()
         if (key === undefined || keys.has(key.text)) return undefined
         keys.add(key.text)
-        const value = this.value(open)
+        const value = yield* this.value(open)
         if (value === undefined) return undefined
         entries.push({ key: key.text, keySpan: key.span, value })
       } while (this.#takes(COMMA))
@@ -88,13 +91,14 @@ class JsonReader {
     return { kind: 'map', span: { start, end: this.#at }, entries }
   }
 
-  #list(open: number): TreeNode | undefined {
+  *#list(open: number): Steps<TreeNode | undefined> {
+    if (this.#passes.due()) yield
     const start = this.#at++
     const items: TreeNode[] = []
     if (!this.#takes(CLOSE_LIST)) {
       do {
         this.#skip()
-        const item = this.value(open)
+        const item = yield* this.value(open)
         if (item === undefined) return undefined
         items.push(item)
       } while (this.#takes(COMMA))

@@ -153,6 +153,11 @@ export class Reporter {
     this.#add('warning', path, error, message, span, offset)
   }
 
+  /** Takes problems that another reporter has found in a part of the text. */
+  take(problems: readonly Problem[]): void {
+    for (const problem of problems) if (++this.#count[problem.severity] <= MOST) this.problems.push(problem)
+  }
+
   /** The problems in order of the text. */
   sorted(): Problem[] {
     return this.problems.sort((a, b) => a.line - b.line || a.column - b.column)

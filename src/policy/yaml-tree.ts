@@ -13,7 +13,7 @@ import type { Span } from '../lib/positions.js'
 import { atOnce, type Steps } from '../lib/slices.js'
 import { yamlMistake } from '../lib/yaml-mistakes.js'
 import { readBlockYaml } from './block-yaml.js'
-import { readJson } from './json-tree.js'
+import { readingJson } from './json-tree.js'
 import type { BrokenNode, MapEntry, ScalarNode, TreeLimits, TreeNode, TreeProblem } from './tree.js'
 
 /** What follows a few mistakes is mostly their consequence. */
@@ -58,7 +58,7 @@ export function readTree(text: string, limits: TreeLimits): Tree {
 export function* readingTree(text: string, limits: TreeLimits): Steps<Tree> {
   const tooDeep = nestingProblem(text, limits.depth)
   if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
-  const json = readJson(text, limits)
+  const json = yield* readingJson(text, limits)
   if (json !== undefined) return { root: json, problems: [] }
   const block = yield* readBlockYaml(text, limits)
   if (block !== undefined) return { root: block, problems: [] }

@@ -1,12 +1,13 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import type { Action } from '../policy/action.js'
-import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
+import { type CompiledPolicy, compilingPolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Draft, PersistentState } from './persistent-state.js'
-import type { PolicyUnit, SecretValues, UpstreamUnit } from './plan.js'
+import type { PolicyUnit, SecretValues, Unit, UpstreamUnit } from './plan.js'
 import { applying, asKind, type Change, type UnitChange, unitChanges } from './plan-changes.js'
 import { Snapshot } from './snapshot.js'
 
@@ -48,7 +49,7 @@ export function prepare(running: Snapshot, change: Change, secrets: SecretValues
   return atOnce(preparing(running, change, secrets, options))
 }
 
-/** As `prepare`, in steps: of what it compiles, one unit a step. */
+/** As `prepare`, in steps: of what it compiles, one rule of a policy or one other unit a step. */
 export function* preparing(
   running: Snapshot,
   change: Change,
@@ -59,7 +60,7 @@ export function* preparing(
   const plan = yield* applying(running.plan, change)
   const draft = persistentState.draft()
   const changes = yield* unitChanges(running.plan, change)
-  const policies = yield* compilePolicies(changes, draft, options)
+  const policies = yield* compilePolicies(changes, draft, running, options)
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
   const { tables } = running
   const compilation = { services, draft, secrets }
@@ -84,16 +85,17 @@ export function* preparing(
   }
 }
 
-function* compilePolicies(changes: readonly UnitChange[], draft: Draft, options: CompileOptions) {
+function* compilePolicies(changes: readonly UnitChange[], draft: Draft, running: Snapshot, options: CompileOptions) {
   const compiled: [string, CompiledPolicy][] = []
   const failed: UnitProblems[] = []
   const doubtful: UnitProblems[] = []
   const passes = new Passes()
-  for (const { key, after } of changes) {
+  for (const { key, before, after } of changes) {
     const unit = asKind(after, 'policy')
     if (passes.due() || unit !== undefined) yield
-    if (unit === undefined) continue
-    const { policy, problems } = compileUnit(unit, draft, key, options)
+    // What stands elsewhere in its file, and says the same, goes on as it is, with what it keeps.
+    if (unit === undefined || (running.policy(key) !== undefined && saysTheSame(before, unit))) continue
+    const { policy, problems } = yield* compilingUnit(unit, draft, key, options)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
     if (policy === undefined) failed.push(found)
     else {
@@ -104,13 +106,17 @@ function* compilePolicies(changes: readonly UnitChange[], draft: Draft, options:
   return { compiled, failed, doubtful }
 }
 
-function compileUnit(unit: PolicyUnit, draft: Draft, key: string, options: CompileOptions) {
+function saysTheSame(before: Unit | undefined, { source, ...after }: PolicyUnit): boolean {
+  return before?.kind === 'policy' && isDeepStrictEqual(before, { ...after, source: before.source })
+}
+
+function compilingUnit(unit: PolicyUnit, draft: Draft, key: string, options: CompileOptions) {
   const { owner, text, carrier = 'http', author } = unit
   const rights = author === 'agent' ? options.guests : options
   if (rights === undefined) throw new RangeError('the policies of agents have no rights here')
   const { services, actions, limits } = rights
   const keep = draft.for(key)
-  return compilePolicy(text, { owner, services, keep, actions, unavailable: 'refuse', carrier, limits })
+  return compilingPolicy(text, { owner, services, keep, actions, unavailable: 'refuse', carrier, limits })
 }
 
 function* changedUpstreams(

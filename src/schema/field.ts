@@ -2,6 +2,7 @@ import type { TSchema } from 'typebox'
 import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
+import type { Steps } from '../lib/slices.js'
 
 /** What a record holds under the names of its fields. Plain data; secrets are kept apart. */
 export type Body = Record<string, unknown>
@@ -33,11 +34,18 @@ export interface Problem {
  * Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind
  * of traffic the policy gets, `limits` what its author may write beyond the bounds of every document.
  */
-export type PolicyCheck = (
-  text: string,
-  layer: 'http' | 'tcp',
-  limits?: DocumentLimits
-) => readonly Omit<Problem, 'field'>[] | undefined
+export interface PolicyCheck {
+  (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): readonly Omit<Problem, 'field'>[] | undefined
+  /** Checks a document in steps before a check with the same limits asks for it, which then takes what was found. */
+  ahead?(text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): AheadCheck
+}
+
+/** A check that is made in steps before its outcome is asked for. */
+interface AheadCheck {
+  readonly checking: Steps<void>
+  /** Nobody will ask for it any more. */
+  forget(): void
+}
 
 /** Why events cannot be written to a file of this name; undefined when they can. */
 export type FileCheck = (path: string) => string | undefined

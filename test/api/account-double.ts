@@ -187,7 +187,7 @@ export class AccountDouble implements Account {
   }
 
   readonly policies = {
-    check: (body: unknown) => this.#noted('check', { body }),
+    check: async (body: unknown) => this.#noted('check', { body }),
     describe: () => this.#noted('describe', {}),
     test: async (body: unknown) => this.#noted('test', { body })
   }

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { atOnce } from '../../src/lib/slices.js'
 import { readBlockEntry, readBlockYaml } from '../../src/policy/block-yaml.js'
+import { dataOf } from '../../src/policy/tree.js'
 import { readAnyYaml, readTree } from '../../src/policy/yaml-tree.js'
 
 const LIMITS = { depth: 12, nodes: 400 }
@@ -171,13 +172,18 @@ t.test('limits hold as for the library', async (t) => {
 })
 
 t.test('an entry is read alone as within its text', async (t) => {
-  const text = 'sites:\n  a.test:\n    backend: web # 1\n  # about b\n  b.test: { backend: [x] }\n\n  c.test:\n'
+  const entries = ['  a.test:\n    backend: web # 1\n  # about b\n', '  b.test: { backend: [x] }\n\n', '  c.test:\n']
+  const text = `sites:\n  # all of them\n${entries.join('')}backends: {}\n`
   const root = readHere(text)
   const sites = root?.kind === 'map' ? root.entries[0]?.value : undefined
-  const starts = ['  a.test', '  b.test', '  c.test'].map((key) => text.indexOf(key))
-  for (const [index, start] of starts.entries()) {
-    const read = readBlockEntry(text, { start, end: starts[index + 1] ?? text.length }, 2, LIMITS)
-    t.strictSame(read?.entry, sites?.kind === 'map' ? sites.entries[index] : undefined)
+  for (const [index, entry] of entries.entries()) {
+    const whole = sites?.kind === 'map' ? sites.entries[index] : undefined
+    const alone = atOnce(readBlockEntry(entry, 2, LIMITS))?.entry
+    t.strictSame(alone && [alone.key, dataOf(alone.value)], whole && [whole.key, dataOf(whole.value)])
+    t.equal(alone?.keySpan.start, 2)
   }
-  t.equal(readBlockEntry(text, { start: 0, end: starts[2] as number }, 2, LIMITS), undefined)
+  t.equal(atOnce(readBlockEntry(entries.join(''), 2, LIMITS)), undefined, 'not more than one')
+  const start = text.indexOf('  a.test')
+  const rest = atOnce(readBlockYaml(text, LIMITS, { start, end: text.indexOf('backends') }))
+  t.strictSame(rest && dataOf(rest), { sites: null, backends: {} })
 })

@@ -1,8 +1,11 @@
 import t from 'tap'
-import { readJson } from '../../src/policy/json-tree.js'
+import { atOnce } from '../../src/lib/slices.js'
+import { readingJson } from '../../src/policy/json-tree.js'
 import { readTree } from '../../src/policy/yaml-tree.js'
 
 const LIMITS = { depth: 8, nodes: 100 }
+
+const readJson = (text: string, limits: typeof LIMITS) => atOnce(readingJson(text, limits))
 
 /** A comment at the end is no JSON, so that YAML reads the same characters. */
 const asYaml = (text: string) => readTree(`${text}\n#`, LIMITS)

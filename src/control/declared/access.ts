@@ -4,7 +4,8 @@ import { certificateAuthority, tlsCertificate } from '../../resources/certificat
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import { vault, vaultSecret } from '../../resources/vaults.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type At, type Declaration, declaredId, siteErrors } from './declaration.js'
+import { type Declaration, declaredId, siteErrors } from './declaration.js'
+import type { At } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, Values } from './values.js'
@@ -154,7 +155,7 @@ export async function readClientCertificate(
   path: readonly (string | number)[]
 ): Promise<string | undefined> {
   const name = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
-  const known = (id: string) => declaration.records.some(({ record }) => record.id === id)
+  const known = (id: string) => declaration.find(tlsCertificate.name, id) !== undefined
   return await readCertificate(declaration, values, item, path, name, known)
 }
 

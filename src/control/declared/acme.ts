@@ -3,7 +3,8 @@ import { dataOf, type MapEntry } from '../../policy/tree.js'
 import { tlsCertificate } from '../../resources/certificates.js'
 import type { ListenerUnit } from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type At, type Declaration, siteErrors } from './declaration.js'
+import { type Declaration, siteErrors } from './declaration.js'
+import type { At, CertificateHost } from './declared-part.js'
 import type { Values } from './values.js'
 
 /** Keys of `acme`, with what they say. */
@@ -48,17 +49,6 @@ export interface DeclaredCertificates {
   readonly keyType: KeyType
   /** Hosts that are to have a managed certificate, in the order of the file. */
   readonly hosts: readonly ManagedHost[]
-}
-
-/** How a site comes to its certificate. `listed`: a certificate of the file that covers it, else a managed one. */
-export type CertificateChoice = 'listed' | 'managed' | 'none'
-
-/** A host of a site that may need a certificate. */
-export interface CertificateHost {
-  readonly host: string
-  readonly port: number
-  readonly choice: CertificateChoice
-  readonly at: At
 }
 
 /** `acme` as it was read. */
@@ -136,19 +126,23 @@ function isHttpUrl(text: string): boolean {
  * The hosts that are to have a managed certificate. A host that clients reach by TLS and that gets none at all is reported with
  * its place. `listeners`: of the file.
  */
-export function managedHosts(
+export async function managedHosts(
   declaration: Declaration,
   acme: ReadAcme | undefined,
   hosts: readonly CertificateHost[],
   listeners: readonly ListenerUnit[]
-): ManagedHost[] {
+): Promise<ManagedHost[]> {
   const { process = { agreed: false, tls: false } } = declaration.input
   const secure = listeners.filter(({ tls }) => tls)
   const agreed = acme !== undefined || process.agreed
+  if (!process.tls && secure.length === 0) return []
   const managed = new Map<string, ManagedHost>()
+  const listed = listedNames(declaration)
+  const { slices } = declaration
   for (const { host, port, choice, at } of hosts) {
+    if (slices.due) await slices.rest()
     if (choice === 'none' || !(process.tls || isServed(port, secure))) continue
-    if (choice === 'listed' && isListed(declaration, host)) continue
+    if (choice === 'listed' && isListed(listed, host)) continue
     const never = whyNever(host, declaration.input.zone)
     if (choice === 'managed') {
       if (never !== undefined) declaration.error(at, siteErrors.CERTIFICATE_NONE, `${host} ${never}`)
@@ -187,11 +181,17 @@ function isServed(port: number, secure: readonly ListenerUnit[]): boolean {
   )
 }
 
-function isListed({ records }: Declaration, host: string): boolean {
-  const above = `*${host.slice(host.indexOf('.'))}`
-  return records.some(({ resource, record: { body } }) => {
-    if (resource !== tlsCertificate) return false
-    const { dns_names } = body.subject_alternative_names as { readonly dns_names: readonly string[] }
-    return dns_names.some((name) => [host, above].includes(name.toLowerCase()))
-  })
+/** Names of the certificates of the file, lower-case. */
+function listedNames({ records }: Declaration): ReadonlySet<string> {
+  const names = new Set<string>()
+  for (const { resource, record } of records) {
+    if (resource !== tlsCertificate) continue
+    const { dns_names } = record.body.subject_alternative_names as { readonly dns_names: readonly string[] }
+    for (const name of dns_names) names.add(name.toLowerCase())
+  }
+  return names
+}
+
+function isListed(listed: ReadonlySet<string>, host: string): boolean {
+  return listed.size > 0 && (listed.has(host) || listed.has(`*${host.slice(host.indexOf('.'))}`))
 }

@@ -234,7 +234,7 @@ class BackendReader {
       return undefined
     }
     const { scheme, address, secure, http2 } = read
-    this.#declaration.servers.push({ at, address })
+    this.#declaration.addServer(at, address)
     const given = this.#settings(SERVER_SETTINGS)
     if (given.tls !== undefined && !secure) {
       this.#error(

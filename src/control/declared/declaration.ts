@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
-import type { Clock } from '../../lib/clock.js'
 import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
+import { Slices } from '../../lib/slices.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { formatPath, type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
 import { isNull, type MapEntry, type MapNode, nameOf, type TreeNode } from '../../policy/tree.js'
@@ -12,7 +12,9 @@ import { fieldErrors } from '../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../schema/field.js'
 import type { Target } from '../../schema/references.js'
 import { controlErrors } from '../errors.js'
-import { type PolicyTesting, testProblems } from '../policy-tests.js'
+import { testProblems } from '../policy-tests.js'
+import type { At, DeclaredPart, DeclaredRecord, DeclaredServer, NamedPolicy, ReadText } from './declared-part.js'
+import type { SiteFileInput } from './site-input.js'
 import { meantKey } from './synonyms.js'
 
 /** Codes of problems in a site file; problems of its fields have those of the management API. */
@@ -54,78 +56,12 @@ export const siteErrors = defineErrors({
   }
 })
 
-/** Everything that is wrong, or doubtful, with a policy document in the layer where it will run. */
-export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => readonly Problem[]
-
-/** A listener, or what would be one. */
-type ReadListener = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
-
-/** What reading a site file needs from outside. */
-export interface SiteFileInput {
-  /** The file as messages name it. */
-  readonly source: string
-  /** Relative paths in it start here. */
-  readonly folder: string
-  readonly text: string
-  readonly environment: Readonly<Record<string, string | undefined>>
-  /** Text of a file by its absolute path, or by its name as the file has it; rejects with the system's error. */
-  readonly readFile: (path: string, name: string) => Promise<string>
-  readonly policyProblems: PolicyProblems
-  /** Runs the tests that stand beside policies; absent: they are only read. */
-  readonly testPolicy?: PolicyTesting
-  /** Reads a listener as the option `listeners` has them. */
-  readonly readListener: (written: unknown) => ReadListener
-  /** Addresses that the options open already, such as `127.0.0.1:8080`, with the names of the options. */
-  readonly opened: ReadonlyMap<string, string>
-  readonly clock: Clock
-  /**
-   * Of this process: equal secrets have equal versions under it, and a version tells nothing of its secret. See
-   * `newVersionKey`.
-   */
-  readonly versionKey: Uint8Array
-  /** Zone of the names that the service makes. */
-  readonly zone: string
-  /** Is a certificate that has expired an error? Where it is none, a start serves it and warns. */
-  readonly refuseExpired: boolean
-  /** Of the options: are the terms of an authority agreed to, and is there a listener with TLS? Absent: neither. */
-  readonly process?: { readonly agreed: boolean; readonly tls: boolean }
-  /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
-  readonly policed: ReadonlySet<string>
-}
-
 /** Key of the problems of a site file itself; policies that it names have their own. */
 export const SITE_FILE = 'site-file'
-
-/** Where something stands in the file. */
-export interface At {
-  readonly path: NodePath
-  readonly span: Span
-}
-
-/** A record that the file means, with the name that people know it by and its line. */
-export interface DeclaredRecord {
-  readonly resource: Resource
-  readonly record: ResourceRecord
-  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
-  readonly label: string
-  /** See `Wanted.name`. */
-  readonly name: readonly string[]
-  /** Line in the file, from 1. */
-  readonly line: number
-}
 
 interface TestedPolicy {
   readonly text: string
   readonly layer: 'http' | 'tcp'
-}
-
-/** A policy, or the tests of one, that the site file names, or that stands in it. */
-export interface NamedPolicy {
-  /** The name of its file, or its path in the site file. */
-  readonly name: string
-  /** Where it is named first, or stands. */
-  readonly line: number
-  readonly text: string
 }
 
 /** A record as the file asks for it. */
@@ -150,34 +86,104 @@ export function declaredId({ idPrefix }: Pick<Target, 'idPrefix'>, name: readonl
   return `${idPrefix}_${digest.digest('hex').slice(0, 27)}`
 }
 
-/** What has been read of a site file so far: its records and everything that is wrong. */
+/** How messages call files whose content decides what a policy is. */
+const POLICY = 'the policy'
+const TESTS = 'the tests'
+
+/** What has been read of a site file so far, or of one entry of it: its records and everything that is wrong. */
 export class Declaration {
   readonly input: SiteFileInput
+  /** All records, those of entries that were read by themselves included. */
   readonly records: DeclaredRecord[] = []
-  /** Addresses of servers, `host:port`, and where they stand. */
-  readonly servers: { readonly at: At; readonly address: string }[] = []
+  /** Servers of backends, those of entries included. */
+  readonly servers: DeclaredServer[] = []
+  /** Records that are not those of such entries. */
+  readonly own: DeclaredRecord[] = []
+  readonly byId = new Map<string, DeclaredRecord>()
+  readonly claims = new Map<string, DeclaredRecord>()
   /** Absolute paths of what it names, in their order. */
   readonly files = new Set<string>()
-  /** Policies by the id of their owner: what messages call them. */
-  readonly policySources = new Map<string, string>()
+  /** Policies that stand in the site file itself, by the id of their owner: their lines. */
+  readonly policyLines = new Map<string, number>()
   /** Policies by the id of their owner: what the file calls them. */
   readonly policyNames = new Map<string, string>()
   /** By their names. */
   readonly policies = new Map<string, NamedPolicy>()
   /** Places under `sites` and `tcp` that have a policy. */
   readonly policed = new Set<string>()
+  /** Places that may have a policy and have none. */
+  readonly unpoliced: string[] = []
+  /** Texts of policies and tests that were read from files. */
+  readonly texts: ReadText[] = []
+  /** What it came to depends on more than its text, these files and what stands around it. */
+  volatile = false
+  readonly #parent: Declaration | undefined
+  readonly #parts: DeclaredPart[] = []
   readonly #source: SourceText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
   /** Of policies and tests that stand in the file itself. */
   readonly #placed: Problem[] = []
-  readonly #texts = new Map<string, { readonly name: string; readonly reading: Promise<string> }>()
-  readonly #claims = new Map<string, DeclaredRecord>()
+  readonly #texts: Map<string, { readonly name: string; readonly reading: Promise<string> }>
+  readonly #slices: Slices
 
-  constructor(input: SiteFileInput) {
+  constructor(input: SiteFileInput, parent?: Declaration, first = 1) {
     this.input = input
-    this.#source = new SourceText(input.text)
+    this.#parent = parent
+    this.#slices = parent?.slices ?? input.slices ?? new Slices()
+    this.#texts = parent === undefined ? new Map() : parent.#texts
+    this.#source = new SourceText(input.text, first)
     this.#report = new Reporter(this.#source)
+  }
+
+  get slices(): Slices {
+    return this.#slices
+  }
+
+  /** Reads one entry by itself: `text` is that of its lines, the first of which has the number `first`. */
+  entry(text: string, first: number): Declaration {
+    return new Declaration({ ...this.input, text }, this, first)
+  }
+
+  /** What has been read. */
+  part(): DeclaredPart {
+    const { records, servers, files, policyLines, policyNames, policies, policed, unpoliced, texts, volatile } = this
+    const problems = [...this.#report.problems, ...this.#placed]
+    const read = { records, servers, files, policyLines, policyNames, policies, policed, unpoliced, texts, volatile }
+    return { ...read, problems, documents: this.#documents, failed: this.failed }
+  }
+
+  /** Takes what an entry came to. False: a claim of it is taken, and nothing has been taken of it. */
+  take(part: DeclaredPart): boolean {
+    for (const { claims } of part.records) if (claims.some((claim) => this.claims.has(claim))) return false
+    for (const declared of part.records) this.#keep(declared)
+    for (const server of part.servers) this.servers.push(server)
+    if (part.files.size > 0) for (const path of part.files) this.files.add(path)
+    if (part.policed.size > 0) for (const place of part.policed) this.policed.add(place)
+    if (part.documents.size > 0) for (const [key, found] of part.documents) this.#documents.set(key, found)
+    if (part.problems.length > 0) this.#report.take(part.problems)
+    this.#parts.push(part)
+    return true
+  }
+
+  /** Policies by their names, those of entries included. */
+  allPolicies(): NamedPolicy[] {
+    const all = new Map<string, NamedPolicy>()
+    for (const { policies } of [...this.#parts, this]) {
+      for (const [name, policy] of policies) if (!all.has(name)) all.set(name, policy)
+    }
+    return [...all.values()]
+  }
+
+  /** What the file calls policies, by the ids of their owners, those of entries included. */
+  allPolicyNames(): Map<string, string> {
+    return new Map([...this.#parts, this].flatMap(({ policyNames }) => [...policyNames]))
+  }
+
+  /** What messages call the policy of this owner. */
+  sourceOf(owner: string): string | undefined {
+    const line = this.policyLines.get(owner)
+    return line === undefined ? this.policyNames.get(owner) : `${this.input.source}:${line}`
   }
 
   /** Of the file, then of the policies that it names; those without a problem are left out. */
@@ -201,13 +207,28 @@ export class Declaration {
     this.#report.warning(path, error, message, span)
   }
 
-  /** SHA-256 of the file with everything that it names: the same wherever it lies. Every file that it names has been read. */
-  async digest(): Promise<string> {
+  /** Notes a server of a backend by its `host:port`. */
+  addServer({ path, span }: At, address: string): void {
+    this.servers.push({ address, loop: this.#report.problem('warning', path, siteErrors.BACKEND_LOOP, '', span) })
+  }
+
+  /** Reports a problem whose place is known. */
+  report(problem: Problem): void {
+    this.#report.take([problem])
+  }
+
+  /** SHA-256 of the file with everything that it names: the same wherever it lies. Every file that it names has been read. It is worked out when it is asked for. */
+  async digest(): Promise<() => string> {
     const files = await Promise.all([...this.#texts.values()].map(async ({ name, reading }) => [name, await reading]))
-    files.sort(([a = ''], [b = '']) => (a < b ? -1 : 1))
-    return createHash('sha256')
-      .update(JSON.stringify([this.input.text, files]))
-      .digest('hex')
+    const { text } = this.input
+    let digest: string | undefined
+    return () => {
+      files.sort(([a = ''], [b = '']) => (a < b ? -1 : 1))
+      digest ??= createHash('sha256')
+        .update(JSON.stringify([text, files]))
+        .digest('hex')
+      return digest
+    }
   }
 
   lineOf(span: Span): number {
@@ -253,6 +274,21 @@ export class Declaration {
 
   /** The text of a file that the site file names, which is watched from now on; undefined after a report. */
   async file(name: string, at: At, what: string): Promise<string | undefined> {
+    if (what !== POLICY && what !== TESTS) this.volatile = true
+    try {
+      const text = await this.textOf(name)
+      this.texts.push({ name, text })
+      return text
+    } catch (error) {
+      const code = codeOf(error)
+      if (code === undefined) throw error
+      this.error(at, siteErrors.FILE_UNREADABLE, `${what} "${name}" cannot be read: ${fileReason(code)}`)
+      return undefined
+    }
+  }
+
+  /** The text of a file, which is read once; rejects with the system's error. */
+  textOf(name: string): Promise<string> {
     const path = resolve(this.input.folder, name)
     this.files.add(path)
     let found = this.#texts.get(path)
@@ -260,14 +296,7 @@ export class Declaration {
       found = { name, reading: this.input.readFile(path, name) }
       this.#texts.set(path, found)
     }
-    try {
-      return await found.reading
-    } catch (error) {
-      const code = codeOf(error)
-      if (code === undefined) throw error
-      this.error(at, siteErrors.FILE_UNREADABLE, `${what} "${name}" cannot be read: ${fileReason(code)}`)
-      return undefined
-    }
+    return found.reading
   }
 
   /** The text of a policy: of the file that the node names, or of what stands there itself; undefined after a report or for `none`. */
@@ -277,17 +306,17 @@ export class Declaration {
       this.error({ path, span: node.span }, siteErrors.POLICY_MISSING, message)
       return undefined
     }
-    if (node.kind === 'map') return this.#writtenPolicy(node, path, owner, layer)
+    if (node.kind === 'map') return await this.#writtenPolicy(node, path, owner, layer)
     const name = this.text(node, path, 'policy')
     if (name === undefined || name === 'none') return undefined
-    const text = await this.file(name, { path, span: node.span }, 'the policy')
+    const text = await this.file(name, { path, span: node.span }, POLICY)
     if (text === undefined) return undefined
-    this.policySources.set(owner, name)
     this.policyNames.set(owner, name)
     if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
     const key = `${layer} ${name}`
     if (!this.#documents.has(key)) {
-      this.#documents.set(key, { key, source: name, text, problems: this.input.policyProblems(text, layer) })
+      const problems = await this.#slices.run(this.input.policyProblems(text, layer))
+      this.#documents.set(key, { key, source: name, text, problems })
     }
     return text
   }
@@ -305,7 +334,7 @@ export class Declaration {
     }
     const name = this.text(node, path, 'policy_tests')
     if (name === undefined) return undefined
-    const text = await this.file(name, { path, span: node.span }, 'the tests')
+    const text = await this.file(name, { path, span: node.span }, TESTS)
     if (text === undefined) return undefined
     if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
     const problems = await this.#tested(policy, text)
@@ -316,8 +345,9 @@ export class Declaration {
 
   async #tested({ text: policy, layer }: TestedPolicy, tests: string): Promise<Problem[]> {
     const { testPolicy, policyProblems } = this.input
-    if (testPolicy === undefined || policyProblems(policy, layer).some(({ severity }) => severity === 'error'))
-      return []
+    if (testPolicy === undefined) return []
+    const problems = await this.#slices.run(policyProblems(policy, layer))
+    if (problems.some(({ severity }) => severity === 'error')) return []
     return testProblems(await testPolicy({ policy, tests }))
   }
 
@@ -338,10 +368,11 @@ export class Declaration {
   }
 
   /** A policy that stands in the site file: its problems have their places there. */
-  #writtenPolicy(node: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): string {
+  async #writtenPolicy(node: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string> {
     const { text, line, place } = this.#written(node, path)
-    for (const problem of this.input.policyProblems(text, layer)) this.#placed.push(place(problem))
-    this.policySources.set(owner, `${this.input.source}:${line}`)
+    for (const problem of await this.#slices.run(this.input.policyProblems(text, layer)))
+      this.#placed.push(place(problem))
+    this.policyLines.set(owner, line)
     const name = formatPath(path)
     this.policyNames.set(owner, name)
     this.policies.set(name, { name, line, text })
@@ -358,9 +389,20 @@ export class Declaration {
       for (const { field, code, message } of written.problems) this.#refuse(wanted, field, code, message)
       return undefined
     }
-    const declared = { resource, record: written.record, label, name, line: this.lineOf(at.span) }
-    if (!this.#claim(declared, wanted)) return undefined
-    this.records.push(declared)
+    const claims = claimsOf(resource, written.record)
+    const keys = claims.map(({ space, value }) => `${space} ${value}`)
+    const line = this.lineOf(at.span)
+    const key = `${resource.name} ${written.record.id}`
+    const declared = { resource, record: written.record, label, name, line, key, claims: keys }
+    const taken = claims.find(({ space, value }) => this.#keeperOf(`${space} ${value}`) !== undefined)
+    if (taken !== undefined) {
+      const other = this.#keeperOf(`${taken.space} ${taken.value}`)
+      const message = `${taken.field} is taken by ${other?.label} in line ${other?.line}`
+      this.error(wanted.locate(taken.field), controlErrors.ALREADY_EXISTS, message)
+      return undefined
+    }
+    this.#keep(declared)
+    this.own.push(declared)
     return written.record
   }
 
@@ -369,17 +411,19 @@ export class Declaration {
     this.error(locate(field), { code }, word(name === undefined ? message : `${name} ${message}`))
   }
 
-  #claim(declared: DeclaredRecord, { locate }: Wanted): boolean {
-    const claims = claimsOf(declared.resource, declared.record)
-    const taken = claims.find(({ space, value }) => this.#claims.has(`${space} ${value}`))
-    if (taken === undefined) {
-      for (const { space, value } of claims) this.#claims.set(`${space} ${value}`, declared)
-      return true
-    }
-    const other = this.#claims.get(`${taken.space} ${taken.value}`)
-    const message = `${taken.field} is taken by ${other?.label} in line ${other?.line}`
-    this.error(locate(taken.field), controlErrors.ALREADY_EXISTS, message)
-    return false
+  /** The record of this id, here or in what stands around. */
+  find(kind: string, id: string): ResourceRecord | undefined {
+    return this.byId.get(`${kind} ${id}`)?.record ?? this.#parent?.find(kind, id)
+  }
+
+  #keeperOf(claim: string): DeclaredRecord | undefined {
+    return this.claims.get(claim) ?? this.#parent?.claims.get(claim)
+  }
+
+  #keep(declared: DeclaredRecord): void {
+    this.records.push(declared)
+    this.byId.set(declared.key, declared)
+    for (const claim of declared.claims) this.claims.set(claim, declared)
   }
 
   #makers(resource: Resource, name: readonly string[]): Makers {
@@ -390,7 +434,7 @@ export class Declaration {
       principal: '',
       newId: () => declaredId(resource, name),
       random: (bytes) => randomBytes(bytes),
-      find: async (kind, id) => this.records.find(({ record }) => record.kind === kind && record.id === id)?.record
+      find: async (kind, id) => this.find(kind, id)
     }
   }
 }

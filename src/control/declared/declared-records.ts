@@ -1,9 +1,11 @@
+import { Slices } from '../../lib/slices.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
 import { ControlError, controlErrors } from '../errors.js'
-import { type DeclaredRecord, SITE_FILE } from './declaration.js'
+import { SITE_FILE } from './declaration.js'
+import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
 
 /** The records that a site file means, with what messages need of the file. */
@@ -20,6 +22,7 @@ export interface DeclaredSet {
   readonly revision?: number
 }
 
+const NO_RECORDS: ReadonlyMap<string, DeclaredRecord> = new Map()
 const NOTHING: DeclaredSet = { source: '', text: '', records: [] }
 
 /** What the store keeps of the site file that the API has applied: its claims are those of all that the file declares. */
@@ -28,17 +31,18 @@ export const SITE = { kind: 'site_file', id: 'site_file' } as const
 /** Records that stand in a file and in no store: the API shows them and changes none of them. */
 export class DeclaredRecords {
   #set = NOTHING
-  #byId = new Map<string, DeclaredRecord>()
-  #claims = new Map<string, DeclaredRecord>()
+  #byId: ReadonlyMap<string, DeclaredRecord> = NO_RECORDS
+  #claims: ReadonlyMap<string, DeclaredRecord> = NO_RECORDS
 
   replace(set: DeclaredSet = NOTHING): void {
     this.#set = set
-    this.#byId = new Map(set.records.map((one) => [`${one.record.kind} ${one.record.id}`, one]))
-    this.#claims = new Map(
-      set.records.flatMap((one) =>
-        claimsOf(one.resource, one.record).map(({ space, value }) => [`${space} ${value}`, one] as const)
-      )
-    )
+    this.#byId = set.site?.byId ?? NO_RECORDS
+    this.#claims = set.site?.claims ?? NO_RECORDS
+  }
+
+  /** Does one of them claim this? Then no record of the store does. `claim`: space and value. */
+  hasClaim(claim: string): boolean {
+    return this.#claims.has(claim)
   }
 
   /** Do these records stand in it already? */
@@ -98,16 +102,24 @@ export class DeclaredRecords {
   }
 }
 
-/** What the file claims and records of the store have already; empty: nothing. */
-export async function clashesWithStore(reader: StoreReader, set: DeclaredSet): Promise<UnitProblems[]> {
-  const lines = set.text.split('\n')
+/** What the file claims and records of the store have already; empty: nothing. What `serving` claims is not looked up: this process lets no record have it. Undefined: other processes may. */
+export async function clashesWithStore(
+  reader: StoreReader,
+  set: DeclaredSet,
+  serving: DeclaredRecords | undefined
+): Promise<UnitProblems[]> {
+  let lines: readonly string[] | undefined
   const problems: UnitProblems['problems'][number][] = []
-  for (const { resource, record, label, line } of set.records) {
+  const slices = new Slices()
+  for (const { resource, record, label, line, claims } of set.records) {
+    if (slices.due) await slices.rest()
+    if (serving !== undefined && claims.every((claim) => serving.hasClaim(claim))) continue
     for (const { space, value, field } of claimsOf(resource, record)) {
       const keeper = await reader.keeperOf(space, value)
       if (keeper === undefined || keeper.kind === SITE.kind) continue
       const shown = field === 'hostports' ? value : field
       const message = `${label}: ${shown} is taken by ${keeper.kind} ${keeper.id}, which the API has made; delete that or leave this out`
+      lines ??= set.text.split('\n')
       const text = lines[line - 1] ?? ''
       const column = text.length - text.trimStart().length + 1
       const length = Math.max(1, text.trim().length)

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, type Json } from '../../lib/json.js'
 import { recordedChange } from '../revision-note.js'
-import type { DeclaredRecord } from './declaration.js'
+import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
 
 /** Kinds of what a site file declares, by how the labels of their records begin; a longer beginning stands before a shorter one. */

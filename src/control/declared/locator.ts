@@ -1,7 +1,7 @@
 import type { Span } from '../../lib/positions.js'
 import type { NodePath } from '../../policy/problems.js'
 import type { TreeNode } from '../../policy/tree.js'
-import type { At } from './declaration.js'
+import type { At } from './declared-part.js'
 
 /** The place of a field of a request inside the node that the request was made from; the deepest that is written. */
 export function locator(node: TreeNode, path: NodePath, span: Span, renamed: Readonly<Record<string, string>> = {}) {

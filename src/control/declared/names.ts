@@ -10,11 +10,17 @@ class NameTable {
   /** With its article. */
   readonly #what: string
   /** Undefined: it has been reported as wrong, so that a reference to it is no second mistake. */
-  readonly #ids = new Map<string, string | undefined>()
+  readonly #ids: Map<string, string | undefined>
 
-  constructor(declaration: Declaration, what: string) {
+  constructor(declaration: Declaration, what: string, ids = new Map<string, string | undefined>()) {
     this.#declaration = declaration
     this.#what = what
+    this.#ids = ids
+  }
+
+  /** The same names for another part of the file, where their mistakes are reported. */
+  within(declaration: Declaration): NameTable {
+    return new NameTable(declaration, this.#what, this.#ids)
   }
 
   has(name: string): boolean {
@@ -48,11 +54,39 @@ class NameTable {
   }
 }
 
+/** Backends that stand where a name may stand: ids by their URLs. */
+class WrittenBackends {
+  /** Those that were asked for or made here. */
+  readonly used = new Map<string, string | undefined>()
+  /** Those whose records were made here. */
+  readonly made = new Set<string>()
+  readonly #parent: WrittenBackends | undefined
+
+  constructor(parent?: WrittenBackends) {
+    this.#parent = parent
+  }
+
+  has(url: string): boolean {
+    return this.used.has(url) || this.#parent?.has(url) === true
+  }
+
+  get(url: string): string | undefined {
+    const id = this.used.has(url) ? this.used.get(url) : this.#parent?.get(url)
+    this.used.set(url, id)
+    return id
+  }
+
+  set(url: string, id: string | undefined): void {
+    this.used.set(url, id)
+    this.made.add(url)
+  }
+}
+
 /** Everything that a site file can name. */
 export interface Names {
   readonly backends: NameTable
   /** Backends that stand where a name may stand, by their URL. Undefined: it has been reported as wrong. */
-  readonly written: Map<string, string | undefined>
+  readonly written: WrittenBackends
   readonly ipPolicies: NameTable
   readonly authorities: NameTable
 }
@@ -60,8 +94,18 @@ export interface Names {
 export function createNames(declaration: Declaration): Names {
   return {
     backends: new NameTable(declaration, 'a backend'),
-    written: new Map(),
+    written: new WrittenBackends(),
     ipPolicies: new NameTable(declaration, 'an IP policy'),
     authorities: new NameTable(declaration, 'a certificate authority')
+  }
+}
+
+/** The same names for one entry of the file. */
+export function namesWithin({ backends, written, ipPolicies, authorities }: Names, declaration: Declaration): Names {
+  return {
+    backends: backends.within(declaration),
+    written: new WrittenBackends(written),
+    ipPolicies: ipPolicies.within(declaration),
+    authorities: authorities.within(declaration)
   }
 }

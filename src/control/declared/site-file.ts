@@ -1,28 +1,28 @@
-import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { formatAuthority, takesIpv6 } from '../../lib/host.js'
+import { Passes, type Steps } from '../../lib/slices.js'
+import { readBlockYaml } from '../../policy/block-yaml.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { policyErrors } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { policyWarnings } from '../../policy/warnings/codes.js'
-import { readTree } from '../../policy/yaml-tree.js'
+import { readingTree, readTree } from '../../policy/yaml-tree.js'
 import { tcpEdge } from '../../resources/edges.js'
 import { splitHostport } from '../../resources/units.js'
-import {
-  type HostPort,
-  type ListenerUnit,
-  policyKey,
-  type RouteUnit,
-  type SecretValues,
-  type Unit
-} from '../../runtime/plan.js'
+import type { HostPort, ListenerUnit, SecretValues, Unit } from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { type FileListener, listenerUnit } from '../file-units.js'
-import { addUnits, type DerivedUnits } from '../units.js'
 import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
-import { type CertificateHost, type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
+import { type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
-import { Declaration, type DeclaredRecord, type NamedPolicy, type SiteFileInput, siteErrors } from './declaration.js'
+import { Declaration, siteErrors } from './declaration.js'
+import type { CertificateHost, DeclaredRecord, NamedPolicy } from './declared-part.js'
 import { createNames } from './names.js'
+import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
+import type { SiteFileInput } from './site-input.js'
+import { findSiteLines, type SiteLines } from './site-lines.js'
+import type { PartUnits } from './site-memory.js'
+import { unitsOf } from './site-units.js'
 import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
 
@@ -50,6 +50,9 @@ const OPTIONS = ['listen', 'upstream', 'policy', 'api', 'data', 'store', 'limits
 /** A site file without errors: what it means for traffic. */
 export interface SiteFile {
   readonly records: readonly DeclaredRecord[]
+  /** The same by kind and id, and by what they claim. */
+  readonly byId: ReadonlyMap<string, DeclaredRecord>
+  readonly claims: ReadonlyMap<string, DeclaredRecord>
   readonly listeners: readonly DeclaredListener[]
   readonly policies: readonly NamedPolicy[]
   readonly certificates: DeclaredCertificates
@@ -86,18 +89,35 @@ export function looksLikeSiteFile(text: string): boolean {
   return root?.kind === 'map' && root.entries.some(({ key }) => (SITE_FILE_KEYS as readonly string[]).includes(key))
 }
 
-/** Reads a site file with everything that it names. Finds every problem in one pass; rejects for a fault of the machine alone. */
+/**
+ * Reads a site file with everything that it names, in slices. Finds every problem in one pass; rejects for a fault of the machine
+ * alone. Sites are read one by one where the file is in block style, so that the memory of the input can have those that have not changed.
+ */
 export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> {
   const declaration = new Declaration(input)
-  const { root, problems } = readTree(input.text, LIMITS)
+  const { slices } = declaration
+  const lines = await slices.run(findSiteLines(input.text))
+  const head = lines && (await slices.run(readBlockYaml(input.text, LIMITS, lines.all)))
+  const bySite = lines && head && (await readRoot(declaration, head, { lines, head }))
+  if (bySite !== undefined && bySite !== NOT_BY_SITE) return await whatWasRead(declaration, bySite)
+  return await readWhole(bySite === NOT_BY_SITE ? new Declaration({ ...input, slices }) : declaration)
+}
+
+async function readWhole(declaration: Declaration): Promise<SiteFileRead> {
+  const { root, problems } = await declaration.slices.run(readingTree(declaration.input.text, LIMITS))
   for (const { code, message, span } of problems) declaration.error({ path: [], span }, { code }, message)
-  const read = await readRoot(declaration, root, problems.length > 0)
+  const read = root && (await readRoot(declaration, root))
+  if (root === undefined && problems.length === 0) reportEmpty(declaration, root)
+  return await whatWasRead(declaration, read === NOT_BY_SITE ? undefined : read)
+}
+
+async function whatWasRead(declaration: Declaration, read: RootRead | undefined): Promise<SiteFileRead> {
   const about = {
     problems: withoutNeedless(declaration.problems(), read?.listeners ?? []),
     files: [...declaration.files]
   }
   if (declaration.failed || read === undefined) return about
-  return { ...about, file: derived(declaration, read, await declaration.digest()) }
+  return { ...about, file: await declaration.slices.run(deriving(declaration, read, await declaration.digest())) }
 }
 
 /** A file without listeners does not say whether clients come by IPv6; then that is no reason to warn. */
@@ -114,18 +134,31 @@ function withoutNeedless(
 
 interface RootRead {
   readonly listeners: readonly DeclaredListener[]
+  /** Of sites that were not read one by one. */
   readonly policies: readonly SitePolicy[]
+  /** Of those that were. */
+  readonly parts: readonly PartUnits[]
   readonly certificates: DeclaredCertificates
+}
+
+/** A file whose sites are read one by one; in `head` they are null. */
+interface BySite {
+  readonly lines: SiteLines
+  readonly head: TreeNode
+}
+
+function reportEmpty(declaration: Declaration, root: TreeNode | undefined): void {
+  const at = { path: [], span: root?.span ?? { start: 0, end: 0 } }
+  declaration.error(at, policyErrors.DOCUMENT_EMPTY, EMPTY)
 }
 
 async function readRoot(
   declaration: Declaration,
-  root: TreeNode | undefined,
-  broken: boolean
-): Promise<RootRead | undefined> {
-  const at = { path: [], span: root?.span ?? { start: 0, end: 0 } }
-  if (root === undefined || (root.kind === 'map' && root.entries.length === 0)) {
-    if (!broken) declaration.error(at, policyErrors.DOCUMENT_EMPTY, EMPTY)
+  root: TreeNode,
+  bySite?: BySite
+): Promise<RootRead | undefined | typeof NOT_BY_SITE> {
+  if (root.kind === 'map' && root.entries.length === 0) {
+    reportEmpty(declaration, root)
     return undefined
   }
   const options = root.kind === 'map' ? root.entries.filter(({ key }) => OPTIONS.includes(key)) : []
@@ -149,19 +182,21 @@ async function readRoot(
   await given('certificates', (entry) => readCertificates(declaration, values, entry))
   await given('backends', (entry) => readBackends(declaration, names, values, entry))
   const hosts: CertificateHost[] = []
-  const policies = await given('sites', (entry) => readSites(reader, entry, hosts))
+  const parts = bySite === undefined ? [] : await readSiteEntries({ ...reader, ...entriesOf(bySite, vaults), hosts })
+  if (parts === NOT_BY_SITE) return NOT_BY_SITE
+  const policies = bySite === undefined ? await given('sites', (entry) => readSites(reader, entry, hosts)) : undefined
   await given('tcp', (entry) => readTcp(reader, entry))
   const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))
   warnOfLoops(declaration, listeners ?? [])
   const acme = await given('acme', (entry) => readAcme(declaration, values, entry))
   const secure = (listeners ?? []).map(({ unit }) => unit)
-  const managed = managedHosts(declaration, acme, hosts, secure)
+  const managed = await managedHosts(declaration, acme, hosts, secure)
   const certificates = {
     ...(acme === undefined ? {} : { authority: acme.authority, line: acme.line }),
     keyType: acme?.keyType ?? 'ecdsa',
     hosts: managed
   }
-  return { listeners: listeners ?? [], policies: policies ?? [], certificates }
+  return { listeners: listeners ?? [], policies: policies ?? [], parts, certificates }
 }
 
 /** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */
@@ -200,11 +235,10 @@ function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListe
     ...listeners.map(({ unit: { host, port }, line }) => ({ at: { host, port }, by: `the listener in line ${line}` })),
     ...[...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
   ]
-  for (const { at, address } of declaration.servers) {
+  for (const { address, loop } of declaration.servers) {
     const server = splitHostport(address)
     const one = own.find((listener) => leadsTo(server, listener.at))
-    if (one !== undefined)
-      declaration.warning(at, siteErrors.BACKEND_LOOP, `${address} is ${one.by}: requests come back`)
+    if (one !== undefined) declaration.report({ ...loop, message: `${address} is ${one.by}: requests come back` })
   }
 }
 
@@ -226,67 +260,63 @@ function clashes(one: HostPort, other: HostPort): boolean {
   return one.host === other.host || EVERY_ADDRESS.has(one.host) || EVERY_ADDRESS.has(other.host)
 }
 
-const VERSION_KEY_BYTES = 32
-const VERSION_BYTES = 6
+function entriesOf({ lines, head }: BySite, vaults: ReadonlyMap<string, string> | undefined) {
+  return { lines, vaults: vaults ?? new Map(), limits: LIMITS, nodes: countNodes(head) }
+}
 
-function derived(declaration: Declaration, { listeners, policies, certificates }: RootRead, digest: string): SiteFile {
-  const key = declaration.input.versionKey
-  const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
-  const labels = new Map<string, string>()
-  for (const { record, label } of declaration.records) {
-    const before = new Set(whole.units.keys())
-    const revision = createHmac('sha256', key).update(JSON.stringify(record.secrets)).digest()
-    addUnits(whole, { record, revision: revision.readUIntBE(0, VERSION_BYTES) })
-    for (const unit of whole.units.keys()) if (!before.has(unit)) labels.set(unit, label)
-  }
+function countNodes(node: TreeNode): number {
+  if (node.kind === 'map') return node.entries.reduce((count, { value }) => count + countNodes(value), 1)
+  return node.kind === 'list' ? node.items.reduce((count, item) => count + countNodes(item), 1) : 1
+}
+
+const VERSION_KEY_BYTES = 32
+
+function* deriving(
+  declaration: Declaration,
+  { listeners, policies, parts, certificates }: RootRead,
+  digest: () => string
+): Steps<SiteFile> {
+  const { source, versionKey } = declaration.input
+  const sourceOf = (owner: string) => declaration.sourceOf(owner)
+  const own = unitsOf({ records: declaration.own, policies, sourceOf, source, versionKey })
   const units = new Map<string, Unit>()
-  for (const { unit: listener } of listeners) {
-    units.set(`listener:${listener.name}`, listener)
-    labels.set(`listener:${listener.name}`, `listener ${listener.name}`)
+  const secrets = new Map<string, string>()
+  const contents = new Map<string, string>()
+  for (const { unit } of listeners) {
+    const key = `listener:${unit.name}`
+    units.set(key, unit)
+    contents.set(`listener ${unit.name}`, JSON.stringify(unit))
   }
-  for (const [name, unit] of whole.units) units.set(name, withSource(unit, declaration.policySources))
-  for (const { edge, text } of policies) {
-    const source = declaration.policySources.get(edge) ?? declaration.input.source
-    units.set(policyKey(edge), { kind: 'policy', owner: edge, text, source })
-    labels.set(policyKey(edge), labels.get(`edge:${edge}`) ?? '')
-    for (const [name, unit] of units) {
-      if (unit.kind === 'route' && unit.edge === edge) units.set(name, withSitePolicy(unit, edge))
+  const passes = new Passes()
+  for (const part of [...parts, own]) {
+    for (const [key, unit] of part.units) units.set(key, unit)
+    if (part.secrets.size > 0) for (const [name, value] of part.secrets) secrets.set(name, value)
+    for (const [label, digest] of part.contents) {
+      const before = contents.get(label)
+      contents.set(label, before === undefined ? digest : `${before}${digest}`)
     }
+    if (passes.due()) yield
   }
   return {
     records: declaration.records,
+    byId: declaration.byId,
+    claims: declaration.claims,
     listeners,
-    policies: [...declaration.policies.values()],
+    get policies() {
+      return declaration.allPolicies()
+    },
     certificates,
-    policyOf: declaration.policyNames,
-    digest,
+    get policyOf() {
+      return declaration.allPolicyNames()
+    },
+    get digest() {
+      return digest()
+    },
     units,
-    secrets: whole.secrets,
-    contents: withCertificates(digests(units, labels), certificates),
+    secrets,
+    contents: withCertificates(contents, certificates),
     policed: declaration.policed
   }
-}
-
-/** Problems of a policy name the file that it came from. */
-function withSource(unit: Unit, sources: ReadonlyMap<string, string>): Unit {
-  if (unit.kind !== 'policy') return unit
-  return { ...unit, source: sources.get(unit.owner) ?? unit.source }
-}
-
-/** The policy of the site comes before the route's own. */
-function withSitePolicy(route: RouteUnit, edge: string): RouteUnit {
-  const { traffic_policy: own, ...modules } = route.modules
-  const all = [{ policy: policyKey(edge) }, ...(own === undefined ? [] : [own])]
-  return { ...route, modules: { ...modules, traffic_policy: all } }
-}
-
-function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, string>): Map<string, string> {
-  const texts = new Map<string, string>()
-  for (const [key, unit] of units) {
-    const label = labels.get(key) ?? key
-    texts.set(label, `${texts.get(label) ?? ''}${key} ${JSON.stringify(unit)}\n`)
-  }
-  return new Map([...texts].map(([label, text]) => [label, createHash('sha256').update(text).digest('hex')]))
 }
 
 /** Managed certificates have their line in what is added, changed and removed; a secret tells nothing there. */

@@ -5,9 +5,9 @@ import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { TESTS_FIELD } from '../policy-tests.js'
 import { readCertificate } from './access.js'
-import type { CertificateChoice, CertificateHost } from './acme.js'
 import { backendAt } from './backends.js'
 import { type Declaration, declaredId, siteErrors } from './declaration.js'
+import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
@@ -55,10 +55,21 @@ export async function readSites(
 ): Promise<SitePolicy[]> {
   const policies: SitePolicy[] = []
   for (const entry of reader.declaration.entries(value, [key], key)) {
-    const policy = await new SiteReader(reader, entry, hosts).read()
+    const { slices } = reader.declaration
+    if (slices.due) await slices.rest()
+    const policy = await readSite(reader, entry, hosts)
     if (policy !== undefined) policies.push(policy)
   }
   return policies
+}
+
+/** Reads one of the sites; answers with the policy of the whole site. */
+export async function readSite(
+  reader: Reader,
+  entry: MapEntry,
+  hosts: CertificateHost[]
+): Promise<SitePolicy | undefined> {
+  return await new SiteReader(reader, entry, hosts).read()
 }
 
 class SiteReader {
@@ -271,7 +282,9 @@ async function policyOf(
     if (tested === undefined) return { text }
     return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, layer }) }
   }
-  if (place !== undefined && declaration.input.policed.has(key)) {
+  if (place === undefined) return {}
+  declaration.unpoliced.push(key)
+  if (declaration.input.policed.has(key)) {
     const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
     declaration.error({ path, span: place.keySpan }, siteErrors.POLICY_MISSING, message)
   }

@@ -74,6 +74,7 @@ export class Values {
   /** The value that `{ env: … }`, `{ file: … }` or `{ vault: … }` refers to; undefined after a report. Never repeats a text. */
   async secret(node: TreeNode, path: NodePath): Promise<string | undefined> {
     const declaration = this.#declaration
+    declaration.volatile = true
     const at = { path, span: node.span }
     const [entry, second] = node.kind === 'map' ? node.entries : []
     if (entry === undefined || second !== undefined || !REFERENCES.includes(entry.key)) {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { SiteFileInput } from '../../../src/control/declared/declaration.js'
 import { newVersionKey, readSiteFile } from '../../../src/control/declared/site-file.js'
+import { type SiteFileInput, uncheckedPolicies } from '../../../src/control/declared/site-input.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { makeServerCertificate } from '../../../src/lib/self-signed.js'
 import { readListener } from '../../../src/options/values.js'
@@ -19,7 +19,7 @@ async function read(text: string, files: Readonly<Record<string, string>> = {}, 
       if (found === undefined) throw Object.assign(new Error(path), { code: 'ENOENT' })
       return found
     },
-    policyProblems: () => [],
+    policyProblems: uncheckedPolicies,
     readListener,
     opened: new Map(),
     clock: systemClock,

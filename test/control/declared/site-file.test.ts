@@ -1,8 +1,8 @@
 import t from 'tap'
 import { policyProblems } from '../../../src/app/policy-check.js'
 import { offline, policyServices } from '../../../src/app/services.js'
-import type { SiteFileInput } from '../../../src/control/declared/declaration.js'
 import { newVersionKey, readSiteFile, siteChanges } from '../../../src/control/declared/site-file.js'
+import type { SiteFileInput } from '../../../src/control/declared/site-input.js'
 import { actions } from '../../../src/features/registry.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { makeServerCertificate } from '../../../src/lib/self-signed.js'
@@ -165,10 +165,11 @@ tcp:
     []
   )
   const units = [...(file?.units.values() ?? [])]
-  t.same(
-    units.filter((unit) => unit.kind === 'policy').map(({ source }) => source),
-    ['sluice.yaml:12', 'sluice.yaml:14', 'sluice.yaml:5']
-  )
+  t.same(units.flatMap((unit) => (unit.kind === 'policy' ? [unit.source] : [])).sort(), [
+    'sluice.yaml:12',
+    'sluice.yaml:14',
+    'sluice.yaml:5'
+  ])
   const wrong = text.replace('- type: deny\n', '- type: denny\n').replace('type: deny }] }] }', 'type: denny }] }] }')
   t.match(await problemsOf(wrong), [
     /^sluice\.yaml:10:21 ACTION_UNKNOWN .*"deny"/,
