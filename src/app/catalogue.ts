@@ -1,6 +1,6 @@
 import { apiErrors } from '../api/errors.js'
 import { certificateOptionErrors } from '../certificates/service.js'
-import { siteErrors } from '../control/declared/declaration.js'
+import { siteErrors } from '../control/declared/site-codes.js'
 import { applyErrors } from '../control/declared/site-errors.js'
 import { controlErrors } from '../control/errors.js'
 import { guardErrors } from '../control/guard/errors.js'

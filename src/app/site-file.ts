@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, relative } from 'node:path'
-import { SITE_FILE, siteErrors } from '../control/declared/declaration.js'
+import { SITE_FILE } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
+import { siteErrors } from '../control/declared/site-codes.js'
 import {
   newVersionKey,
   readSiteFile,

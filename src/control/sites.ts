@@ -352,9 +352,7 @@ interface Differing {
 
 const declaredBy = ({ declared }: WholeOwn) => (declared === undefined ? {} : { declared })
 
-function partOf(set: DeclaredSet, { units, secrets }: SiteFile): OwnPart {
-  return { units, secrets, declared: set }
-}
+const partOf = (declared: DeclaredSet, { units, secrets }: SiteFile): OwnPart => ({ units, secrets, declared })
 
 function mustMatchRevision(stored: StoredRecord | undefined, { ifMatch }: WriteMode): void {
   const revision = stored?.revision ?? 0

@@ -1,5 +1,6 @@
 import { Passes, type Steps } from '../lib/slices.js'
 import { FlowReader, resolvePlain } from './flow-yaml.js'
+import { readLiteral } from './literal-yaml.js'
 import type { ListNode, MapEntry, MapNode, TreeLimits, TreeNode } from './tree.js'
 
 /** A map or list in block style whose last line has not been read yet. */
@@ -309,7 +310,13 @@ class BlockReader {
   /** The value that begins here and ends with its line, or a literal text; leaves `#at` at the next line. */
   #value(start: number, indent: number): TreeNode | undefined {
     const first = this.#text.charCodeAt(start)
-    if (first === PIPE) return this.#literal(start, indent)
+    if (first === PIPE) {
+      const literal = readLiteral(this.#text, start, indent)
+      if (literal === undefined || !this.#count()) return undefined
+      this.#at = literal.span.end
+      this.#last = literal.span.end
+      return literal
+    }
     if (first === QUOTE || first === APOSTROPHE || first === OPEN_LIST || first === OPEN_MAP) {
       const node = this.#flow.node(start, this.#limits.depth - this.#frames.length)
       return node !== undefined && this.#endOfLine(node.span.end) ? node : undefined
@@ -347,54 +354,6 @@ class BlockReader {
     this.#at = Math.min(this.#end, at + 1)
     this.#last = this.#at
     return true
-  }
-
-  /** A text of several lines (`|`, `|-`). */
-  #literal(start: number, indent: number): TreeNode | undefined {
-    const text = this.#text
-    const header = text.indexOf('\n', start)
-    if (header === -1 || header >= this.#end) return undefined
-    const chomp = text.slice(start + 1, header)
-    if (chomp !== '' && chomp !== '-') return undefined
-    const lines: string[] = []
-    let depth = 0
-    let last = header + 1
-    let blank = 0
-    let at = header + 1
-    while (at < this.#end) {
-      const next = text.indexOf('\n', at)
-      const end = next === -1 || next > this.#end ? this.#end : next
-      let content = at
-      while (content < end && text.charCodeAt(content) === SPACE) content++
-      if (content === end) {
-        // Spaces alone are content where they are deeper than the text.
-        if (lines.length === 0 || end - at > depth) return undefined
-        blank++
-      } else {
-        const column = content - at
-        if (lines.length === 0) {
-          if (column <= indent) return undefined
-          depth = column
-        }
-        if (column < depth) {
-          if (column > indent) return undefined
-          break
-        }
-        for (; blank > 0; blank--) lines.push('')
-        const line = text.slice(at + depth, end)
-        if (line.includes('\t') || line.includes('\r')) return undefined
-        lines.push(line)
-        // The last line of a text without a newline at its end.
-        if (end === this.#end) return undefined
-        last = end + 1
-      }
-      at = end + 1
-    }
-    if (lines.length === 0 || !this.#count()) return undefined
-    this.#at = last
-    this.#last = last
-    const value = lines.join('\n') + (chomp === '-' ? '' : '\n')
-    return { kind: 'scalar', span: { start, end: last }, value, text: value, style: 'literal' }
   }
 }
 

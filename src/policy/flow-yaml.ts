@@ -140,11 +140,18 @@ const INTEGER = /^[-+]?[0-9]+$/
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/
 /** Looks like a number and is not read here: bases, infinity, no number. */
 const OTHER_NUMBER = /^(?:0[ox]|[-+]?\.(?:inf|nan)$)/i
+/** In lower case, in upper case, and with a capital. */
 const WORDS: ReadonlyMap<string, boolean | null> = new Map([
   ['~', null],
-  ...['null', 'Null', 'NULL'].map((word) => [word, null] as const),
-  ...['true', 'True', 'TRUE'].map((word) => [word, true] as const),
-  ...['false', 'False', 'FALSE'].map((word) => [word, false] as const)
+  ...(
+    [
+      ['null', null],
+      ['true', true],
+      ['false', false]
+    ] as const
+  ).flatMap(([word, value]) =>
+    [word, word.toUpperCase(), `${word.charAt(0).toUpperCase()}${word.slice(1)}`].map((form) => [form, value] as const)
+  )
 ])
 
 /** A plain value by the core schema of YAML 1.2 (10.3.2); undefined: it is not read here. */

@@ -43,7 +43,7 @@ export interface PolicyCheck {
 /** A check that is made in steps before its outcome is asked for. */
 interface AheadCheck {
   readonly checking: Steps<void>
-  /** Nobody will ask for it any more. */
+  /** Drops the outcome: no check will ask for it any more. */
   forget(): void
 }
 

@@ -4,10 +4,11 @@ import { certificateAuthority, tlsCertificate } from '../../resources/certificat
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import { vault, vaultSecret } from '../../resources/vaults.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type Declaration, declaredId, siteErrors } from './declaration.js'
+import { type Declaration, declaredId } from './declaration.js'
 import type { At } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
+import { siteErrors } from './site-codes.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 
 const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']

@@ -3,8 +3,9 @@ import { dataOf, type MapEntry } from '../../policy/tree.js'
 import { tlsCertificate } from '../../resources/certificates.js'
 import type { ListenerUnit } from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type Declaration, siteErrors } from './declaration.js'
+import type { Declaration } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
+import { siteErrors } from './site-codes.js'
 import type { Values } from './values.js'
 
 /** Keys of `acme`, with what they say. */

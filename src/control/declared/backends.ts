@@ -5,10 +5,11 @@ import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBacke
 import { staticBackend } from '../../resources/static-backend.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { readClientCertificate } from './access.js'
-import { type Declaration, siteErrors } from './declaration.js'
+import type { Declaration } from './declaration.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
+import { siteErrors } from './site-codes.js'
 import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */

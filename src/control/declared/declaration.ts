@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
-import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
+import { type Coded, codeOf } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
 import { Slices } from '../../lib/slices.js'
 import { fileReason } from '../../lib/system-errors.js'
@@ -14,47 +14,9 @@ import type { Target } from '../../schema/references.js'
 import { controlErrors } from '../errors.js'
 import { testProblems } from '../policy-tests.js'
 import type { At, DeclaredPart, DeclaredRecord, DeclaredServer, NamedPolicy, ReadText } from './declared-part.js'
+import { siteErrors } from './site-codes.js'
 import type { SiteFileInput } from './site-input.js'
 import { meantKey } from './synonyms.js'
-
-/** Codes of problems in a site file; problems of its fields have those of the management API. */
-export const siteErrors = defineErrors({
-  NAME_UNKNOWN: {
-    text: 'The file names something that it does not declare.',
-    help: 'Correct the name, or declare what it names; the message suggests one.'
-  },
-  FILE_UNREADABLE: {
-    text: 'A file that the site file names cannot be read.',
-    help: 'Correct the path, which is relative to the site file, or let the user of the process read the file.'
-  },
-  POLICY_MISSING: {
-    text: 'A policy is empty or no longer named where one runs; nothing was opened.',
-    help: 'Write the policy again, or "policy: none" where there is to be none.'
-  },
-  PORT_CLASH: { text: 'Two listeners or TCP edges need the same port.', help: 'Give one of them another port.' },
-  BACKEND_LOOP: { text: 'A server of a backend is a listener of the process.', help: 'Correct its address.' },
-  SECRET_LITERAL: {
-    text: 'A secret stands in the file itself.',
-    help: 'Name where it is: { env: NAME }, { file: PATH } or { vault: vault/name }.'
-  },
-  SECRET_MISSING: {
-    text: 'What a secret refers to is not there.',
-    help: 'Set the environment variable, or correct the name of the secret.'
-  },
-  CERTIFICATE_EXPIRED: { text: 'A certificate is past its end.', help: 'Renew it.' },
-  CERTIFICATE_EARLY: {
-    text: 'A certificate is not valid yet.',
-    help: 'Look at the clock of the machine, or wait until the certificate begins.'
-  },
-  CERTIFICATE_NONE: {
-    text: 'Clients reach a site by TLS, and there is no certificate for it.',
-    help: 'Write acme: { agree_to_terms: true }, list a certificate that covers the name, or say "certificate: none" for the site.'
-  },
-  NOT_BUILT: {
-    text: 'The file asks for something that this version does not have.',
-    help: 'Remove it; the message says what to use instead.'
-  }
-})
 
 /** Key of the problems of a site file itself; policies that it names have their own. */
 export const SITE_FILE = 'site-file'

@@ -2,7 +2,7 @@ import { didYouMean } from '../../lib/suggest.js'
 import type { NodePath } from '../../policy/problems.js'
 import type { TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
-import { siteErrors } from './declaration.js'
+import { siteErrors } from './site-codes.js'
 
 /** The ids of one kind of thing by the names that the file gives them. */
 class NameTable {

@@ -6,10 +6,11 @@ import { fieldErrors } from '../../schema/errors.js'
 import { TESTS_FIELD } from '../policy-tests.js'
 import { readCertificate } from './access.js'
 import { backendAt } from './backends.js'
-import { type Declaration, declaredId, siteErrors } from './declaration.js'
+import { type Declaration, declaredId } from './declaration.js'
 import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
+import { siteErrors } from './site-codes.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
 
 const OWN_MODULES = ['backend', 'traffic_policy']

@@ -1,8 +1,8 @@
 import type { NodePath } from '../../policy/problems.js'
 import { isNull, type MapNode, setOwn, type TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
-import { siteErrors } from './declaration.js'
 import type { Names } from './names.js'
+import { siteErrors } from './site-codes.js'
 
 /** As much of a request's JSON Schema as leads to its secrets and references. */
 interface RequestSchema {
