@@ -33,7 +33,7 @@ export class ComposedCandidate implements Candidate {
     await this.#compose(running)
     const { snapshot } = this.#composed ?? {}
     if (snapshot === undefined) return new ControlError(controlErrors.NOT_FOUND, this.#gone ?? 'it cannot be composed')
-    const problems = snapshot.problems()
+    const problems = await Slices.besideTraffic().run(snapshot.checking())
     if (problems.length > 0) return refusedPolicy(problems)
     for (const key of this.#wanted.instead.keys()) snapshot.policy(key)
     if (this.routes !== 'every' && this.routes.size === 0) return withoutPolicy(sources(this.#wanted))

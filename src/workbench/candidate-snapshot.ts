@@ -1,5 +1,6 @@
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { Action } from '../policy/action.js'
-import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
+import { type CompiledPolicy, compilingPolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { PolicyUnit } from '../runtime/plan.js'
@@ -33,7 +34,7 @@ export class CandidateSnapshot extends Snapshot {
   }
 
   override policy(key: string): CompiledPolicy | undefined {
-    if (!this.#compiled.has(key)) this.#compiled.set(key, this.#compile(key).policy)
+    if (!this.#compiled.has(key)) this.#compiled.set(key, atOnce(this.#compiling(key)).policy)
     return this.#compiled.get(key)
   }
 
@@ -49,21 +50,28 @@ export class CandidateSnapshot extends Snapshot {
 
   /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */
   problems(): UnitProblems[] {
-    return [...(this.#parts.instead ?? [])].flatMap(([key, { text, source }]) => {
-      const { policy, problems: found } = this.#compile(key)
-      this.#compiled.set(key, policy)
-      const problems = found.filter(({ severity }) => severity === 'error')
-      return problems.length === 0 ? [] : [{ key, source, text, problems }]
-    })
+    return atOnce(this.checking())
   }
 
-  #compile(key: string): ReturnType<typeof compilePolicy> {
+  /** As `problems`, in steps. */
+  *checking(): Steps<UnitProblems[]> {
+    const all: UnitProblems[] = []
+    for (const [key, { text, source }] of this.#parts.instead ?? []) {
+      const { policy, problems: found } = yield* this.#compiling(key)
+      this.#compiled.set(key, policy)
+      const problems = found.filter(({ severity }) => severity === 'error')
+      if (problems.length > 0) all.push({ key, source, text, problems })
+    }
+    return all
+  }
+
+  *#compiling(key: string): ReturnType<typeof compilingPolicy> {
     const { services, actions, instead } = this.#parts
     const unit = this.plan.units.get(key) as PolicyUnit | undefined
     const text = instead?.get(key)?.text ?? unit?.text
     if (text === undefined) return { problems: [] }
     const { owner = key.slice(key.indexOf(':') + 1), carrier = 'http' } = unit ?? {}
-    return compilePolicy(text, {
+    return yield* compilingPolicy(text, {
       owner,
       services,
       actions,
