@@ -1,6 +1,6 @@
 import t from 'tap'
 import { negotiate } from '../../src/features/compression/compressor.js'
-import { asUrl } from '../../src/features/url-rewrite.js'
+import { asUrl } from '../../src/features/url-rewrite/feature.js'
 import { refusalToWrite, wireValue } from '../../src/flow/headers.js'
 import { RequestTarget } from '../../src/flow/target.js'
 

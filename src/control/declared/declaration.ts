@@ -87,19 +87,15 @@ export class Declaration {
   /** Of policies and tests that stand in the file itself. */
   readonly #placed: Problem[] = []
   readonly #texts: Map<string, { readonly name: string; readonly reading: Promise<string> }>
-  readonly #slices: Slices
+  readonly slices: Slices
 
   constructor(input: SiteFileInput, parent?: Declaration, first = 1) {
     this.input = input
     this.#parent = parent
-    this.#slices = parent?.slices ?? input.slices ?? new Slices()
+    this.slices = parent?.slices ?? input.slices ?? new Slices()
     this.#texts = parent === undefined ? new Map() : parent.#texts
     this.#source = new SourceText(input.text, first)
     this.#report = new Reporter(this.#source)
-  }
-
-  get slices(): Slices {
-    return this.#slices
   }
 
   /** Reads one entry by itself: `text` is that of its lines, the first of which has the number `first`. */
@@ -277,7 +273,7 @@ export class Declaration {
     if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
     const key = `${layer} ${name}`
     if (!this.#documents.has(key)) {
-      const problems = await this.#slices.run(this.input.policyProblems(text, layer))
+      const problems = await this.slices.run(this.input.policyProblems(text, layer))
       this.#documents.set(key, { key, source: name, text, problems })
     }
     return text
@@ -308,7 +304,7 @@ export class Declaration {
   async #tested({ text: policy, layer }: TestedPolicy, tests: string): Promise<Problem[]> {
     const { testPolicy, policyProblems } = this.input
     if (testPolicy === undefined) return []
-    const problems = await this.#slices.run(policyProblems(policy, layer))
+    const problems = await this.slices.run(policyProblems(policy, layer))
     if (problems.some(({ severity }) => severity === 'error')) return []
     return testProblems(await testPolicy({ policy, tests }))
   }
@@ -332,7 +328,7 @@ export class Declaration {
   /** A policy that stands in the site file: its problems have their places there. */
   async #writtenPolicy(node: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string> {
     const { text, line, place } = this.#written(node, path)
-    for (const problem of await this.#slices.run(this.input.policyProblems(text, layer)))
+    for (const problem of await this.slices.run(this.input.policyProblems(text, layer)))
       this.#placed.push(place(problem))
     this.policyLines.set(owner, line)
     const name = formatPath(path)
