@@ -323,6 +323,7 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
   return formed
 }
 
+/** The actions `redirect` and `url-rewrite`. */
 export const urlRewrite = defineFeature({
   name: 'url-rewrite',
   summary: 'Redirects requests and rewrites their URL.',
