@@ -94,7 +94,7 @@ const limit = {
 const TRAPS = {
   on_http_request: [
     rule(["req.headers['x-token'][0] != 's3cret-0'"], DENY),
-    rule(["req.method == 'GET'", "req.method == 's3cret-1'"], DENY),
+    rule(["req.host == 'b'", "req.host == 's3cret-1'"], DENY),
     rule(["req.host != 'a' || req.host != 's3cret-2'"], limit, limit),
     rule(["req.host == 's3cret-3'"], { type: 'redirect', config: { from: 's3cret-4', to: 's3cret-5/$1' } }),
     rule(["req.url.path.startsWith('/s3cret-6')"], DENY),
