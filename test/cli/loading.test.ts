@@ -26,7 +26,7 @@ t.test('a start loads nothing of PostgreSQL', async (t) => {
 for (const name of ['limits', 'exchange-log', 'replay', 'shadow', 'diff', 'guard', 'revert', 'agent-run'])
   t.test(`what ${name} loads is a small part of the server`, async (t) => {
     const all = loaded(`cli/${name}.js`)
-    t.ok(all.has('cli/report.js'))
+    t.ok(all.size > 10, `${all.size} modules were found`)
     for (const heavy of ['fastify', 'kysely', 'libsql', 'app/app.js', 'resources/registry.js', 'features/registry.js'])
       t.notOk(all.has(heavy), heavy)
     t.ok(all.size < 100, `${all.size} modules`)
