@@ -38,8 +38,13 @@ class Side implements WireOwner {
   }
 
   wireEnded(): void {
-    this.ended = true
-    this.#pipe.other(this).wire.end()
+    const { wire } = this.#pipe.other(this)
+    // A reset is passed on behind what was read before it.
+    if (this.wire.wasReset) wire.flushed(() => this.wire.cut())
+    else {
+      this.ended = true
+      wire.end()
+    }
   }
 
   wireClosed(): void {

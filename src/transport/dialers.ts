@@ -2,6 +2,7 @@ import { lookup as lookupName } from 'node:dns'
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, checkServerIdentity, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
+import { readAfterReset } from './broken-writes.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore, resetBelow, StreamPipe } from './pipes.js'
 import { handshakeFailure, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
@@ -190,6 +191,7 @@ function opened(
       detach()
       // A break is heard as 'close'; without a listener an 'error' would end the process.
       socket.on('error', ignore)
+      readAfterReset(socket)
       resolve(new StreamPipe(socket))
     }
     const onError = (error: NodeJS.ErrnoException): void => {

@@ -3,6 +3,7 @@ import { constants } from 'node:os'
 import type { Duplex, Readable, Writable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
+import { lostBytesOf } from './broken-writes.js'
 
 /** How a copy ended: all of it (`true`), or the source broke or the sink closed before. Called once. */
 type Copied = (complete: boolean) => void
@@ -35,7 +36,9 @@ export function copy(
   }
   const onEnd = (): void => {
     detach()
-    done(true)
+    if (lostBytesOf(source) === 0) done(true)
+    // The end is a reset, which must not overtake what was read before it.
+    else sink.write('', () => done(false))
   }
   const onBreak = (): void => {
     detach()

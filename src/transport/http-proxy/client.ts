@@ -179,7 +179,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   #attach(connection: UpstreamConnection): void {
     const request = this.#request as ClientRequest
     this.#since = this.#parts.clock.monotonic()
-    connection.carry(request, () => this.#fail('upstream-malformed', 'never', 'the answer breaks the grammar'))
+    connection.carry(request, (why) => this.#fail(why, 'never', 'the answer breaks the grammar or was cut off'))
     if (request.hasHeader('expect')) {
       this.#phase = 'continuing'
       sendExpectingHead(request)

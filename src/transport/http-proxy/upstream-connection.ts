@@ -1,7 +1,8 @@
 import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { BytePipe } from '../../flow/exchange.js'
+import type { BytePipe, Failure } from '../../flow/exchange.js'
+import { lostBytesOf } from '../broken-writes.js'
 import { sharedKey, type UpstreamKeys } from '../contract.js'
 import {
   MALFORMED,
@@ -73,7 +74,7 @@ export class UpstreamConnection {
   readonly #sieve = new TrailerSieve()
   /** node:http's parser; there while a request is out. */
   #feed: ((chunk: Buffer) => void) | undefined = undefined
-  #malformed: (() => void) | undefined = undefined
+  #broken: ((why: Failure) => void) | undefined = undefined
   /** What came before the parser stood ready. */
   #early: Buffer[] | undefined = undefined
   #state: 'busy' | 'idle' | 'released' | 'gone' = 'busy'
@@ -104,13 +105,15 @@ export class UpstreamConnection {
   /** Bytes that the kernel, or the carrier of the stream, has taken; only their change means something. */
   get bytesWritten(): number {
     const { stream } = this
-    return stream instanceof Socket ? stream.bytesWritten - stream.writableLength : -stream.writableLength
+    const waiting = stream.writableLength + lostBytesOf(stream)
+    return stream instanceof Socket ? stream.bytesWritten - waiting : -waiting
   }
 
   get usable(): boolean {
     return (
       (this.#state === 'busy' || this.#state === 'idle') &&
       !this.#poisoned &&
+      lostBytesOf(this.stream) === 0 &&
       this.#pipe.stale !== true &&
       this.stream.writable &&
       !this.stream.readableEnded
@@ -132,9 +135,9 @@ export class UpstreamConnection {
     this.reused = true
   }
 
-  /** Gives the connection to `request`; `malformed` is called when the bytes that come are no answer. */
-  carry(request: ClientRequest, malformed: () => void): void {
-    this.#malformed = malformed
+  /** Gives the connection to `request`; `broken` is called when the bytes that come are no answer, or a part of one before a reset. */
+  carry(request: ClientRequest, broken: (why: Failure) => void): void {
+    this.#broken = broken
     request.once('socket', this.#onParser)
     request.onSocket(this.stream as Parameters<ClientRequest['onSocket']>[0])
   }
@@ -178,7 +181,7 @@ export class UpstreamConnection {
   readonly #onData = (chunk: Buffer): void => {
     this.#read += chunk.length
     if (this.#feed !== undefined) this.#consume(chunk, this.#feed)
-    else if (this.#malformed !== undefined && !this.reused) {
+    else if (this.#broken !== undefined && !this.reused) {
       this.#early ??= []
       this.#early.push(chunk)
     } else this.#surplus()
@@ -207,7 +210,7 @@ export class UpstreamConnection {
     const end = scanner.scan(chunk, from)
     if (scanner.state === 'refused') {
       this.#poisoned = true
-      this.#malformed?.()
+      this.#broken?.('upstream-malformed')
       return from
     }
     const part = from === 0 && end === chunk.length ? chunk : chunk.subarray(from, end)
@@ -226,7 +229,7 @@ export class UpstreamConnection {
   readonly #onFree = (): void => {
     const ended = this.#scanner.state === 'ended'
     this.#feed = undefined
-    this.#malformed = undefined
+    this.#broken = undefined
     this.#scanner.next()
     if (ended && this.#reusable && this.usable && this.#pool.keep(this.#key, this)) this.#state = 'idle'
     else this.destroy()
@@ -235,6 +238,8 @@ export class UpstreamConnection {
   readonly #onGone = (): void => {
     if (this.#state === 'idle') this.destroy()
     else this.#poisoned = true
+    // node:http takes every end for a clean one.
+    if (this.#scanner.state === 'body' && lostBytesOf(this.stream) > 0) this.#broken?.('upstream-gone')
   }
 }
 

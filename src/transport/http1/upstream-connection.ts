@@ -145,7 +145,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
   }
 
   wireEnded(): void {
-    if (this.#state === 'busy' && this.#reading === 'body' && this.#bodies.untilClose) {
+    if (this.#state === 'busy' && this.#reading === 'body' && this.#bodies.untilClose && !this.wire.wasReset) {
       this.#reading = 'ended'
       this.#last = true
       this.#body?.finish([])
@@ -284,7 +284,8 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
     // A body that was not taken holds its connection, so that its time runs out with it.
     if (this.#state !== 'busy' || this.#body?.untaken === true) return
     this.#body = undefined
-    if (!this.#asked || this.#last || !this.wire.stream.writable || this.wire.stream.readableEnded) {
+    const { stream, wasReset } = this.wire
+    if (!this.#asked || this.#last || wasReset || !stream.writable || stream.readableEnded) {
       this.destroy()
       return
     }

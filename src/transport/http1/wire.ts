@@ -1,5 +1,6 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
 import { Duplex } from 'node:stream'
+import { lostBytesOf, readAfterReset, readsAfterReset } from '../broken-writes.js'
 import type { ByteCounts } from '../connection-facts.js'
 import { cut, ignore } from '../pipes.js'
 
@@ -116,9 +117,14 @@ export class Wire implements ByteCounts {
     return this.stream.writableNeedDrain
   }
 
-  /** Bytes that were written and have not left. */
+  /** Bytes that were written and have not left; those that a reset has discarded never do. */
   get waiting(): number {
-    return this.stream.writableLength + this.#text.length
+    return this.stream.writableLength + this.#text.length + lostBytesOf(this.stream)
+  }
+
+  /** The other side has reset the connection, and what it sent before is still being read. */
+  get wasReset(): boolean {
+    return lostBytesOf(this.stream) > 0
   }
 
   /** Of these, what has not been given to the socket either. */
@@ -253,7 +259,9 @@ export class Wire implements ByteCounts {
         }
       }
     }
-    return new Socket(options)
+    const socket = new Socket(options)
+    if (readsAfterReset(pipe)) readAfterReset(socket)
+    return socket
   }
 
   /** Where the next read goes. */
@@ -289,6 +297,11 @@ export class WireDuplex extends Duplex implements WireOwner {
   /** Bytes since it is a stream. */
   bytesRead = 0
   bytesWritten = 0
+
+  /** See `lostBytesOf`. */
+  get lostBytes(): number {
+    return lostBytesOf(this.#wire.stream)
+  }
 
   /** Takes over `wire`. `onClosed` runs when the wire has closed. */
   constructor(wire: Wire, onClosed: () => void) {
