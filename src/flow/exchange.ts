@@ -68,7 +68,8 @@ export interface Exchange {
  */
 export type Framing =
   | { readonly kind: 'none' }
-  | { readonly kind: 'length'; readonly bytes: number }
+  /** `trailers`: they may follow although the length is known, as on HTTP/2 (RFC 9113 8.1). */
+  | { readonly kind: 'length'; readonly bytes: number; readonly trailers?: true }
   | { readonly kind: 'open' }
 
 /** Which trailers of a message may pass, besides those that no message may have. */

@@ -317,10 +317,11 @@ class Forwarding {
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body, head, reusedConnection } = answer
     response.body = body
-    if (body.framing.kind !== 'none')
-      body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
-    // A body of known length has no trailers (RFC 9112 6.3), and asking for them would cost it its length.
-    if (body.framing.kind === 'open') response.trailers = () => body.trailers ?? []
+    const { framing } = body
+    if (framing.kind !== 'none') body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
+    // On HTTP/1.1 a body of known length has no trailers (RFC 9112 6.3).
+    if (framing.kind === 'open' || (framing.kind === 'length' && framing.trailers === true))
+      response.trailers = () => body.trailers ?? []
     return { response, duration, reusedConnection }
   }
 

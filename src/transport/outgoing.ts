@@ -2,6 +2,7 @@ import type { OutgoingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Body, Failure, Framing, Outgoing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
+import { hasToken } from './http1/serialise.js'
 import { MessageBody, type MessageSink } from './message-body.js'
 import { copy, ignore } from './pipes.js'
 
@@ -13,6 +14,25 @@ export function framingOf(body: Outgoing): Framing {
   if (body === undefined) return NONE
   if (body instanceof Uint8Array) return { kind: 'length', bytes: body.length }
   return body instanceof Readable ? OPEN : body.framing
+}
+
+/**
+ * How an answer is framed on HTTP/1.1, where trailers need the chunked coding: what we make ourselves is framed anew for them, and what
+ * arrived with its length and may have trailers is where the request asks for them (RFC 9110 6.5.1).
+ */
+export function answerFraming(body: Outgoing, trailers: (() => HeaderList) | undefined, request: HeaderList): Framing {
+  const framing = framingOf(body)
+  if (trailers === undefined || framing.kind !== 'length') return framing
+  return body instanceof Uint8Array || (framing.trailers === true && takesTrailers(request)) ? OPEN : framing
+}
+
+/** Does the request say that its sender takes trailers (RFC 9110 10.1.4)? */
+function takesTrailers(request: HeaderList): boolean {
+  for (let i = 0; i < request.length; i += 2) {
+    const name = request[i] as string
+    if (name.length === 2 && name.toLowerCase() === 'te' && hasToken(request[i + 1] as string, 'trailers')) return true
+  }
+  return false
 }
 
 /** The sender of `body` holds it back until it is asked to go on. */

@@ -17,7 +17,7 @@ import { AbortList } from '../deadlines.js'
 import { isEngineField, writableFields, writableReason } from '../fields.js'
 import { join, joinLimits, type PipeHost } from '../join.js'
 import { type BodyOwner, httpSink, MessageBody } from '../message-body.js'
-import { drop, failureOf, framingOf, send, sendHead } from '../outgoing.js'
+import { answerFraming, drop, failureOf, send, sendHead } from '../outgoing.js'
 import { cut, ignore } from '../pipes.js'
 import type { HeadFacts } from './request-head.js'
 
@@ -233,7 +233,7 @@ export class HttpExchange implements Exchange, BodyOwner {
 
   #answer(head: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
     const response = this.#response
-    const shape = this.#shape(head, body, trailers !== undefined)
+    const shape = this.#shape(head, body, trailers)
     this.#closeDelimited = shape.close && !shape.chunked && shape.length === undefined && !shape.bodiless
     if (this.request.version === '1.0') response.useChunkedEncodingByDefault = false
     if (!shape.close) response.removeHeader('connection')
@@ -264,10 +264,10 @@ export class HttpExchange implements Exchange, BodyOwner {
     process.nextTick(() => socket.uncork())
   }
 
-  #shape({ status, close }: ResponseHead, body: Outgoing, trailed: boolean): AnswerShape {
+  #shape({ status, close }: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): AnswerShape {
     const head = this.request.method === 'HEAD'
     const bodiless = head || status === 204 || status === 304
-    const framing = trailed && !(body === undefined) ? OPEN : framingOf(body)
+    const framing = answerFraming(body, trailers, this.request.headers)
     const old = this.request.version === '1.0'
     let length: number | undefined
     if (framing.kind === 'length') length = framing.bytes
@@ -321,4 +321,3 @@ export class HttpExchange implements Exchange, BodyOwner {
   }
 }
 
-const OPEN = { kind: 'open' } as const

@@ -14,7 +14,7 @@ import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
 import { join, joinLimits, type PipeHost } from '../join.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
-import { drop, framingOf } from '../outgoing.js'
+import { answerFraming, drop } from '../outgoing.js'
 import { ignore } from '../pipes.js'
 import type { CodecBody } from './body.js'
 import type { HeadReader } from './head-reader.js'
@@ -210,7 +210,7 @@ export class CodecExchange implements Exchange {
     const { status, close: ends } = head
     const client = this.#client
     const bodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
-    const framing = framed(body, trailers)
+    const framing = answerFraming(body, trailers, this.request.headers)
     const old = this.request.version === '1.0'
     const close = ends === true || old || !this.#keepAlive || this.#expects || client.endsAfterAnswer()
     let length: number | undefined
@@ -251,12 +251,6 @@ export class CodecExchange implements Exchange {
     const sent = { bytesIn, bytesOut, firstByteAt: this.#firstByteAt, endedAt: this.#endedAt }
     return this.#failure === undefined ? sent : { ...sent, failure: this.#failure }
   }
-}
-
-/** Trailers need the chunked coding, so what we make ourselves is framed anew for them; what arrived keeps its length. */
-function framed(body: Outgoing, trailers: (() => HeaderList) | undefined): Framing {
-  const framing = framingOf(body)
-  return trailers !== undefined && body instanceof Uint8Array ? OPEN : framing
 }
 
 const EXPECTATION: MalformedMessage = { status: 417, why: 'client-malformed' }

@@ -110,7 +110,10 @@ export function switchedHead(headers: HeaderList, asked: HeaderList): ResponseHe
 }
 
 function framingOf(length: string | undefined, status: number, ended: boolean): Framing {
-  if (length !== undefined) return { kind: 'length', bytes: Number(length) }
+  if (length !== undefined) {
+    const bytes = Number(length)
+    return ended ? { kind: 'length', bytes } : { kind: 'length', bytes, trailers: true }
+  }
   return { kind: ended || status === 204 || status === 304 ? 'none' : 'open' }
 }
 
