@@ -89,6 +89,40 @@ for (const [name, make] of Object.entries(engines)) {
     t.equal(listening.open, 0)
   })
 
+  t.test(
+    `${name}: curl gets an answer that comes before its upload has been sent`,
+    {
+      skip: missing('curl')
+    },
+    async (t) => {
+      for (const answer of ['Connection: close\r\nContent-Length: 4\r\n\r\nstop', 'Content-Length: 0\r\n\r\n']) {
+        const running = await bench(t, make, {
+          async script(peer) {
+            await peer.head()
+            peer.socket.pause()
+            peer.socket.write(`HTTP/1.1 413 No\r\n${answer}`, () => peer.socket.destroy())
+          }
+        })
+        const folder = await mkdtemp(join(tmpdir(), 'http2-early-'))
+        t.teardown(() => rm(folder, { recursive: true }))
+        const file = join(folder, 'body')
+        await writeFile(file, 'b'.repeat(8_000_000))
+        const authority = `${NAME}:${running.listening.address.port}`
+        const base = ['-sk', '--http2', '--resolve', `${authority}:127.0.0.1`, '-w', '\n%{http_version} %{http_code}']
+        for (const how of [
+          ['--data-binary', `@${file}`],
+          ['-T', file],
+          ['-T', '-', '-X', 'POST']
+        ]) {
+          const sent = exec('curl', [...base, '-H', 'Expect:', ...how, `https://${authority}/`], { timeout: 30_000 })
+          if (how[1] === '-') sent.child.stdin?.on('error', () => undefined).end('b'.repeat(8_000_000))
+          const { stdout } = await sent
+          t.match(stdout, /^(stop)?\n2 413$/, how.join(' '))
+        }
+      }
+    }
+  )
+
   t.test(`${name}: nghttp`, { skip: missing('nghttp') }, async (t) => {
     const running = await echoing(t, make)
     const { url, file, size, exchanges } = running

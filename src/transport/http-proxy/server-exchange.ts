@@ -320,4 +320,3 @@ export class HttpExchange implements Exchange, BodyOwner {
     return this.#failure === undefined ? sent : { ...sent, failure: this.#failure }
   }
 }
-

@@ -294,7 +294,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       return
     }
     stream.sendHead((encoder) => encoder.field(':status', String(status)), true)
-    stream.reset(CODE.none)
+    stream.dropRequest()
   }
 
   /** Ends a session that floods us. */

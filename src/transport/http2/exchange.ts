@@ -295,7 +295,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     }
     this.fail('client-timeout')
     this.#stream.sendHead((encoder) => encoder.field(':status', '408'), true)
-    this.#stream.reset(CODE.none)
+    this.#stream.dropRequest()
   }
 
   #begin(): Promise<Sent> {
@@ -339,8 +339,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     if (this.#ended) return
     this.#ended = true
     this.#finish()
-    // What is left of the request is not wanted; the answer is whole (RFC 9113 8.1).
-    if (!this.#stream.remoteEnded) this.#stream.reset(CODE.none)
+    this.#stream.dropRequest()
   }
 
   #finish(): void {

@@ -134,6 +134,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   }
 
   ping(): void {
+    if (this.over) return
     this.#writer.ping(false, PREFACE, 0)
   }
 

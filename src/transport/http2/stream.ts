@@ -28,6 +28,19 @@ export interface StreamUser {
   closed(end: StreamEnd, code: number): void
 }
 
+/** Milliseconds from a whole answer to the reset of a request that is still being sent. */
+const RESET_DELAY = 200
+
+/** Drops the rest of a request. Its bytes are not consumed, so that one window of them comes at most. */
+const DROPS: StreamUser = {
+  data: () => undefined,
+  block: () => true,
+  ended: () => undefined,
+  finished: () => undefined,
+  drained: () => undefined,
+  closed: () => undefined
+}
+
 /** What a stream needs of its session. */
 export interface StreamHost {
   readonly encoder: HpackEncoder
@@ -38,6 +51,8 @@ export interface StreamHost {
   ready(stream: Http2Stream): void
   sendReset(id: number, code: number): void
   sendWindow(id: number, increment: number): void
+  /** Sends a PING whose answer means nothing. */
+  ping(): void
   /** So many bytes of the connection's window wait no longer. */
   freed(bytes: number): void
   /** The stream is closed. `code` undefined: both directions ended. */
@@ -133,6 +148,22 @@ export class Http2Stream {
     if (this.closed) return
     this.#host.sendReset(this.id, code)
     this.close(end, code)
+  }
+
+  /**
+   * The answer is out and the rest of the request is not wanted. The reset that says so (RFC 9113 8.1) waits: curl 7.88 and others that read
+   * it together with the answer take the answer for broken. A request that ends by itself meanwhile needs none, but curl 7.88 notices the
+   * end of its stream only when something comes.
+   */
+  dropRequest(): void {
+    if (this.closed || this.remoteEnded) return
+    this.user = DROPS
+    this.#expected = -1
+    const end = (): void => {
+      if (this.closed) this.#host.ping()
+      else this.reset(CODE.none)
+    }
+    setTimeout(end, RESET_DELAY).unref()
   }
 
   /** Bytes that `data` gave wait no longer: the peer may send as many more. */
