@@ -186,7 +186,8 @@ export class AgentPlane {
   async #open(target: AgentTarget, snapshot: Snapshot, commit: () => void, report: ReportLine): Promise<PipeTransport> {
     const clock = this.#clock
     const front = new PipeTransport(clock)
-    const back = byVersion(codecBack({ clock }), http2Back({ clock }))
+    const http1 = codecBack({ clock })
+    const back = byVersion(http1, http2Back({ clock, http1 }))
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
     // A unit of tunnels is the one whose dialer is given from outside.

@@ -109,7 +109,8 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
   const engine = ENGINES[options.engine]
   const serverTransport = engine.front({ clock })
   const sockets = parts.sockets?.(serverTransport)
-  const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
+  const back = engine.back({ clock })
+  const clientTransport = byVersion(back, http2Back({ clock, http1: back }))
   const { learnt, health } = parts
   const checks = new HealthChecks({
     clientTransport,

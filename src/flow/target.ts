@@ -81,6 +81,9 @@ export class RequestTarget {
     if (target === '*') return method === 'OPTIONS' ? new RequestTarget(scheme, parts, '*', undefined, '') : undefined
     const split = splitUrl(target)
     if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
+    // The absolute form of `*` has no path (RFC 9112 3.2.4).
+    if (method === 'OPTIONS' && target.length === split.authority.length + target.indexOf('//') + 2)
+      return new RequestTarget(scheme, parts, '*', undefined, '')
     return RequestTarget.#fromUri(scheme, parts, split.uri)
   }
 

@@ -1,6 +1,22 @@
+import { METHODS } from 'node:http'
 import type { TrailerRules } from '../flow/exchange.js'
 import { FIELD_KIND, kindOf } from '../flow/field-kinds.js'
 import type { HeaderList } from '../flow/headers.js'
+
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+
+/**
+ * True for a usual method in another case. Methods are case-sensitive (RFC 9110 9.1), but a server that ignores the case would read another
+ * message than we do: no body behind the answer to `head`, a tunnel behind `connect`.
+ */
+export function isDisguisedMethod(method: string): boolean {
+  return !KNOWN_METHODS.has(method) && KNOWN_METHODS.has(method.toUpperCase())
+}
+
+/** Methods that give content a meaning: without content they say `Content-Length: 0` (RFC 9110 8.6). */
+export function announcesNoContent(method: string): boolean {
+  return method === 'POST' || method === 'PUT' || method === 'PATCH'
+}
 
 /** Lower-case names by length, so that most fields are recognised without changing their case. */
 const FRAMING = new Map<number, readonly string[]>([

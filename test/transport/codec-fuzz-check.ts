@@ -1,3 +1,4 @@
+import { METHODS } from 'node:http'
 import { cutAtRandom, type Random } from './codec-fuzz.js'
 import { type ReadMessage, readByNode, readRequests } from './codec-messages.js'
 
@@ -30,7 +31,7 @@ export async function compared(bytes: Buffer, random: Random): Promise<Compared>
 
 /**
  * The messages on which both readers must agree. Fields that may be no trailers mean nothing to the codec, which drops them, but
- * llhttp believes or refuses them; it reads nothing behind an upgrade that has a body or another method than GET; and node's
+ * llhttp believes or refuses them; it knows no method but those of its list; it reads nothing behind an upgrade that has a body or another method than GET; and node's
  * server holds a pipelined CONNECT back.
  */
 function comparable(messages: readonly ReadMessage[]): readonly ReadMessage[] {
@@ -40,7 +41,9 @@ function comparable(messages: readonly ReadMessage[]): readonly ReadMessage[] {
       hasField(trailers, 'content-length') ||
       hasField(trailers, 'transfer-encoding')
   )
-  const read = odd === -1 ? messages : messages.slice(0, odd)
+  const sound = odd === -1 ? messages : messages.slice(0, odd)
+  const unknown = sound.findIndex(({ method }) => !METHODS.includes(method))
+  const read = unknown === -1 ? sound : sound.slice(0, unknown)
   const last = read.findIndex(({ headers }) => hasField(headers, 'upgrade'))
   const kept = last === -1 ? read : read.slice(0, last + 1)
   return kept.filter(({ method }, i) => i === 0 || method !== 'CONNECT')

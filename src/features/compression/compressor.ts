@@ -80,6 +80,12 @@ function isCompressible(flow: Flow, response: FlowResponse): boolean {
   return (lengthOfContent(flow, response) ?? MIN_BYTES) >= MIN_BYTES && mediaCompresses(headers.get('content-type'))
 }
 
+/** May the response that this 304 stands for be compressed, as far as its head says? */
+function mayVary({ headers }: FlowResponse): boolean {
+  const type = headers.get('content-type')
+  return !forbidsTransform(headers) && (type === undefined || mediaCompresses(type))
+}
+
 /** Bytes of the content; for HEAD those that the answer to GET would have, as far as its head says. */
 function lengthOfContent({ request }: Flow, { headers, body }: FlowResponse): number | undefined {
   if (request?.method !== 'HEAD' || body instanceof Uint8Array) return knownLength(body)
@@ -208,6 +214,8 @@ export class Compressor {
     if (request === undefined || response === undefined) return undefined
     if (flow.get(saving) === undefined) flow.set(saving, { coding: undefined, bytesSaved: 0 })
     const already = isEncoded(response.headers)
+    // A 304 says what varies as the 200 would (RFC 9110 15.4.5).
+    if (response.status === 304 && !already && this.#offers && mayVary(response)) varyByEncoding(response.headers)
     if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
     const live = lengthOfContent(flow, response) === undefined
     const coding = this.#codingFor(request.headers, live)

@@ -2,7 +2,7 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import httpProxy from 'http-proxy'
 import type { Framing, RequestHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { isEngineField, writableFields } from '../fields.js'
+import { announcesNoContent, isEngineField, writableFields } from '../fields.js'
 
 /** The parts of http-proxy's options that a request uses. */
 interface RequestParts {
@@ -69,6 +69,8 @@ export function writeRequestHead(
 ): boolean {
   if (!PATH.test(head.target)) return false
   request.path = head.target
+  // node:http has put it in upper case.
+  request.method = head.method
   let list = head.headers
   try {
     setFields(request, list, framing)
@@ -81,6 +83,7 @@ export function writeRequestHead(
   if (!request.hasHeader('host')) request.setHeader('Host', head.authority)
   if (framing.kind === 'open') request.setHeader('Transfer-Encoding', 'chunked')
   else if (framing.kind === 'length') request.setHeader('Content-Length', framing.bytes)
+  else if (announcesNoContent(head.method)) request.setHeader('Content-Length', 0)
   if (upgrade) request.setHeader('Connection', 'Upgrade')
   if (expects) request.setHeader('Expect', '100-continue')
   return true

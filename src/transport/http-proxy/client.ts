@@ -4,6 +4,7 @@ import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { InterimBudget } from '../interim-budget.js'
 import { BodyBroken, type BodyOwner, httpSink, MessageBody } from '../message-body.js'
 import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
@@ -12,7 +13,6 @@ import { MAX_RESPONSE_HEAD, UpstreamConnection, UpstreamPool } from './upstream-
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
-const MAX_INTERIM = 32
 
 interface Parts {
   readonly clock: Clock
@@ -41,7 +41,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   #response: IncomingMessage | undefined = undefined
   #phase: 'dialling' | 'waiting' | 'continuing' | 'answered' | 'over' = 'dialling'
   #since: number
-  #interim = 0
+  #interim: InterimBudget | undefined = undefined
   #lastCarried = -1
   #stopSending: () => void = ignore
   #stopListening: () => void = ignore
@@ -203,7 +203,9 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   readonly #onInformation = (head: { statusCode: number; statusMessage: string; rawHeaders: string[] }): void => {
     if (this.#phase === 'over') return
     this.#connection?.expect('interim')
-    if (++this.#interim > MAX_INTERIM) {
+    const now = this.#parts.clock.monotonic()
+    this.#interim ??= new InterimBudget(now)
+    if (!this.#interim.takes(head.rawHeaders, now)) {
       this.#fail('upstream-malformed', 'never', 'too many interim answers')
     } else if (head.statusCode === 100) {
       if (this.#phase === 'continuing') this.#sendBody()
@@ -270,7 +272,13 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     const reused = this.#connection?.reused === true
     // node:http writes as soon as the request has its socket; what left after that is not known.
     const untouched = this.#connection === undefined || !this.#request?.socket
-    const retry = malformed ? 'never' : untouched ? 'safe' : reused && this.#interim === 0 ? 'idempotent-only' : 'never'
+    const retry = malformed
+      ? 'never'
+      : untouched
+        ? 'safe'
+        : reused && this.#interim === undefined
+          ? 'idempotent-only'
+          : 'never'
     this.#fail(malformed ? 'upstream-malformed' : 'upstream-gone', retry, error.code ?? 'the connection broke')
   }
 

@@ -1,4 +1,3 @@
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
@@ -73,8 +72,11 @@ export function readHead(method: string, minor: number, headers: HeaderList): He
     }
   }
   if (hosts > 1 || (hosts === 0 && minor === 1) || lengths + encodings > 1) facts.refused = 400
-  if (connectionUpgrade && upgrade !== '' && minor === 1 && method === 'GET' && facts.framing.kind === 'none') {
-    facts.upgrade = upgrade === 'websocket' ? 'websocket' : 'other'
+  if (connectionUpgrade && upgrade !== '' && minor === 1 && method === 'GET') {
+    const websocket = hasToken(upgrade, 'websocket')
+    // Some clients say by a length of 0 that there is no content.
+    if (websocket && facts.framing.kind === 'length' && facts.framing.bytes === 0) facts.framing = NONE
+    if (facts.framing.kind === 'none') facts.upgrade = websocket ? 'websocket' : 'other'
   }
   return facts
 }
@@ -194,9 +196,4 @@ export function parserOf(socket: Socket): (chunk: Buffer) => void {
   socket.removeListener('data', feed)
   socket.removeAllListeners('end')
   return feed
-}
-
-/** An answer without a body, in bytes of HTTP/1.1, after which the connection closes. */
-export function bareAnswer(status: number): string {
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`
 }

@@ -5,12 +5,13 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { silenceAllowed } from '../deadlines.js'
+import { bareAnswer } from '../http1/serialise.js'
 import type { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
-import { bareAnswer, parserOf, RequestLine, readHead, WriteWatch } from './request-head.js'
+import { parserOf, RequestLine, readHead, WriteWatch } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
@@ -134,7 +135,7 @@ export class ClientConnection implements Served {
     this.#exchange = undefined
     if (exchange !== undefined) exchange.fail(refusal.why)
     else this.host.handler.refused(this.facts, refusal.status, refusal.why)
-    this.socket.write(bareAnswer(refusal.status))
+    this.socket.write(bareAnswer(refusal))
     this.linger()
   }
 

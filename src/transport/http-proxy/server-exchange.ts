@@ -70,7 +70,6 @@ function interimHead(head: ResponseHead, extra = ''): string {
 
 /** What of an early-answered request is read and thrown away before the connection is given up instead. */
 export const DISCARD_LIMIT = 65_536
-const MAX_INTERIM = 32
 
 /** The connection that an exchange came on, as far as the exchange uses it. */
 interface ExchangeConnection {
@@ -105,7 +104,6 @@ export class HttpExchange implements Exchange, BodyOwner {
   #continued = false
   #ended = false
   #closeDelimited = false
-  #interim = 0
   #failure: Failure | undefined = undefined
   #firstByteAt = 0
   #endedAt = 0
@@ -171,7 +169,8 @@ export class HttpExchange implements Exchange, BodyOwner {
 
   inform(head: ResponseHead): void {
     if (this.#sent !== undefined || this.#ended || this.request.version === '1.0') return
-    if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
+    // A client that does not read needs no news of progress, which would wait in memory.
+    if (head.status < 102 || head.status > 199 || this.#client.socket.writableNeedDrain) return
     this.#client.socket.write(interimHead(head), 'latin1')
   }
 

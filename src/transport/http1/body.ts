@@ -32,13 +32,14 @@ export interface BodySink {
 export const SMALL = 4096
 /** Bytes that may wait for a reader before the connection is no longer read. */
 const HELD_LIMIT = 65_536
+const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
 const NO_FIELDS: HeaderList = []
 const NOTHING = Buffer.alloc(0)
 
 /** The body of a message that the codec receives, on either side. It is no stream until it is claimed. */
 export class CodecBody implements Body {
-  readonly #framing: Framing
+  #framing: Framing
   #source: BodySource | undefined
   #sink: BodySink | undefined = undefined
   #held: Held | undefined = undefined
@@ -64,6 +65,13 @@ export class CodecBody implements Body {
 
   get framing(): Framing {
     return this.#transforms === undefined || this.#framing.kind === 'none' ? this.#framing : OPEN
+  }
+
+  /** A complete body turned out to be empty, which is the same as none. */
+  becomeNone(): void {
+    this.#framing = NONE
+    this.#source = undefined
+    this.#fields = NO_FIELDS
   }
 
   get bytes(): number {

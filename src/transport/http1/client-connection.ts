@@ -26,6 +26,7 @@ const PIECE = 4096
 
 const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 const NO_FIELDS: HeaderList = []
+const NONE: Framing = { kind: 'none' }
 
 /** What the connections of one listener share. */
 export interface Shared {
@@ -53,6 +54,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #reading: 'head' | 'body' | 'ended' = 'head'
   #exchange: CodecExchange | undefined = undefined
+  /** Asks for a WebSocket and has a chunked body: handed over as such if that is empty, else as an ordinary request. */
+  #asking: CodecExchange | undefined = undefined
   #body: CodecBody | undefined = undefined
   #duplex: WireDuplex | undefined = undefined
   #pipe: BytePipe | undefined = undefined
@@ -150,7 +153,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   refuse(refusal: MalformedMessage): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
-    if (this.writer.leaving || (exchange === undefined && this.#reading === 'body')) {
+    const answered = exchange === undefined && this.#reading === 'body' && this.#asking === undefined
+    if (this.writer.leaving || answered) {
       this.linger()
       return
     }
@@ -161,7 +165,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.#exchange = undefined
     if (exchange !== undefined) exchange.fail(refusal.why)
     else this.host.handler.refused(this.facts, refusal.status, refusal.why)
-    this.writer.send(bareAnswer(refusal.status))
+    this.writer.send(bareAnswer(refusal))
     this.linger()
   }
 
@@ -352,13 +356,21 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       this.#reading = 'ended'
       this.wire.bulk = false
       this.#exchange?.bodyArrived()
-      this.#body?.finish(bodies.fields)
+      if (this.#asking === undefined) this.#body?.finish(bodies.fields)
+      else {
+        this.#body?.becomeNone()
+        this.#start(this.#asking)
+      }
     }
     return end
   }
 
   /** Bytes of a body were found. */
   data(chunk: Buffer, from: number, to: number): void {
+    if (this.#asking !== undefined) {
+      this.#asking.upgrade = undefined
+      this.#start(this.#asking)
+    }
     if (this.#exchange !== undefined) {
       this.#body?.push(chunk, from, to, this.wire)
       return
@@ -374,7 +386,9 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       this.refuse(refusal)
       return
     }
-    const framing = requestFraming(head)
+    const read = requestFraming(head)
+    const upgrade = upgradeOf(head, read)
+    const framing = upgrade !== undefined && read.kind === 'length' ? NONE : read
     const none = framing.kind === 'none'
     const body = new CodecBody(framing, none ? undefined : this, 'client-gone')
     this.#body = body
@@ -393,7 +407,13 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       headers: head.list,
       body
     }
-    const exchange = new CodecExchange(this, request, upgradeOf(head, framing), expects, keepsAlive(head))
+    const exchange = new CodecExchange(this, request, upgrade, expects, keepsAlive(head))
+    if (upgrade !== undefined && this.#reading === 'body') this.#asking = exchange
+    else this.#start(exchange)
+  }
+
+  #start(exchange: CodecExchange): void {
+    this.#asking = undefined
     this.#exchange = exchange
     this.#handle(exchange)
   }

@@ -19,10 +19,9 @@ import { ignore } from '../pipes.js'
 import type { CodecBody } from './body.js'
 import type { HeadReader } from './head-reader.js'
 import type { MessageWriter, WrittenEnd } from './message-writer.js'
-import type { Serialiser } from './serialise.js'
+import { hasToken, type Serialiser } from './serialise.js'
 import type { Wire, WireDuplex } from './wire.js'
 
-const MAX_INTERIM = 32
 const OPEN: Framing = { kind: 'open' }
 
 /** Called for the end of an exchange without a closure per exchange. */
@@ -65,7 +64,8 @@ interface ExchangeConnection {
 export class CodecExchange implements Exchange {
   readonly connection: ConnectionFacts
   readonly request: ReadRequest
-  readonly upgrade: 'websocket' | 'other' | undefined
+  /** Only changed before the exchange is handed over. */
+  upgrade: 'websocket' | 'other' | undefined
   readonly signal = new AbortList()
   /** The forwarding of the same engine that works for this exchange. */
   watcher: ExchangeWatcher | undefined = undefined
@@ -74,7 +74,6 @@ export class CodecExchange implements Exchange {
   #expects: boolean
   #ended = false
   #closeDelimited = false
-  #interim = 0
   #failure: Failure | undefined = undefined
   #firstByteAt = 0
   #endedAt = 0
@@ -128,7 +127,8 @@ export class CodecExchange implements Exchange {
 
   inform(head: ResponseHead): void {
     if (this.#responded || this.#ended || this.request.version === '1.0') return
-    if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
+    // A client that does not read needs no news of progress, which would wait in memory.
+    if (head.status < 102 || head.status > 199 || this.#client.wire.congested) return
     this.#client.writer.send(this.#client.serialiser.interim(head))
   }
 
@@ -276,11 +276,13 @@ export function requestFraming(head: HeadReader): Framing {
   return head.encodings > 0 ? OPEN : { kind: 'length', bytes: head.length }
 }
 
-/** What the head asks to turn into a byte pipe. */
+/** What the head asks to turn into a byte pipe: in a request without content, which some WebSocket clients say by a length of 0 or by chunks. */
 export function upgradeOf(head: HeadReader, framing: Framing): 'websocket' | 'other' | undefined {
-  if (head.upgrade === '' || !head.connectionUpgrade) return undefined
-  if (head.minor !== 1 || head.method !== 'GET' || framing.kind !== 'none') return undefined
-  return head.upgrade === 'websocket' ? 'websocket' : 'other'
+  if (head.upgrade === '' || !head.connectionUpgrade || head.minor !== 1 || head.method !== 'GET') return undefined
+  const websocket = hasToken(head.upgrade, 'websocket')
+  if (framing.kind === 'none') return websocket ? 'websocket' : 'other'
+  const mayBeEmpty = framing.kind === 'open' || framing.bytes === 0
+  return websocket && mayBeEmpty && head.expectation === '' ? 'websocket' : undefined
 }
 
 /** May another request follow on the connection? */

@@ -2,6 +2,7 @@ import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { InterimBudget } from '../interim-budget.js'
 import { awaitsContinue, framingOf } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import type { CodecBody } from './body.js'
@@ -12,7 +13,6 @@ import { READ_BYTES } from './wire.js'
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
-const MAX_INTERIM = 32
 
 /** One request to an upstream and its answer. */
 class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
@@ -29,7 +29,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   #phase: 'dialling' | 'continuing' | 'waiting' | 'answered' | 'over' = 'dialling'
   #head = ''
   #since: number
-  #interim = 0
+  #interim: InterimBudget | undefined = undefined
   #started = false
   #sent = false
   #writtenBefore = 0
@@ -90,7 +90,9 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   }
 
   interim(head: ResponseHead): void {
-    if (++this.#interim > MAX_INTERIM) this.#fail('upstream-malformed', 'never', 'too many interim answers')
+    const now = this.#host.pool.clock.monotonic()
+    this.#interim ??= new InterimBudget(now)
+    if (!this.#interim.takes(head.headers, now)) this.#fail('upstream-malformed', 'never', 'too many interim answers')
     else if (head.status === 100) {
       if (this.#phase === 'continuing') this.#sendBody()
     } else this.#options.onInform?.(head)

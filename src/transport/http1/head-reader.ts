@@ -1,4 +1,4 @@
-import { METHODS } from 'node:http'
+import { isDisguisedMethod } from '../fields.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { digitAt, isDigit, isLength, methodOf, trimmed } from './head-text.js'
 import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
@@ -14,7 +14,6 @@ const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
 const OTHER_VERSION: MalformedMessage = { status: 505, why: 'client-malformed' }
 
 /** Methods that every peer of this engine can read; others would be read by some as the end of a connection. */
-const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 const LONGEST_METHOD = 32
 const VERSION = 'HTTP/1.'
 /** Absolute form with at most one `@`, and authority form (RFC 9112 3.2.2, 3.2.3). */
@@ -204,7 +203,7 @@ export class HeadReader {
       if (at === end) return this.#cut(text, Step.method, begin)
       if (text.charCodeAt(at) !== SP) return this.#refuse(MALFORMED)
       this.method = methodOf(text, begin, at)
-      if (this.method !== 'GET' && !KNOWN_METHODS.has(this.method)) return this.#refuse(MALFORMED)
+      if (this.method !== 'GET' && isDisguisedMethod(this.method)) return this.#refuse(MALFORMED)
       at++
       begin = resumed = at
       this.#step = Step.target

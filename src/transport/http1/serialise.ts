@@ -1,8 +1,11 @@
 import { STATUS_CODES } from 'node:http'
+import { FAILURES } from '../../flow/error-codes.js'
 import type { Framing, RequestHead, ResponseHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
 import { ownText, PeerNames } from '../../lib/peer-names.js'
+import { announcesNoContent } from '../fields.js'
+import type { MalformedMessage } from '../message-scanner.js'
 
 /** Character classes of RFC 9110 5.6.2 and 5.5, and of RFC 9112 3.2, as tables over latin1 codes. */
 export const TOKEN = new Uint8Array(256)
@@ -212,6 +215,7 @@ export class Serialiser {
     text += fields
     if (framing.kind === 'open') text += '\r\nTransfer-Encoding: chunked'
     else if (framing.kind === 'length') text += `\r\nContent-Length: ${framing.bytes}`
+    else if (announcesNoContent(method)) text += '\r\nContent-Length: 0'
     if (upgrade) text += '\r\nConnection: Upgrade'
     return text + (expects ? '\r\nExpect: 100-continue\r\n\r\n' : END)
   }
@@ -255,8 +259,9 @@ export class Serialiser {
 }
 
 /** The answer of the engine itself to what became no exchange. */
-export function bareAnswer(status: number): string {
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`
+export function bareAnswer({ status, why }: MalformedMessage): string {
+  const code = FAILURES[why].code
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nsluice-error-code: ${code}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`
 }
 
 /** Status lines with the usual phrase, by status. */

@@ -4,6 +4,7 @@ import type { DeadlineOwner } from '../../lib/deadline-timer.js'
 import type { Answer, Dialer, ForwardOptions } from '../contract.js'
 import { type BodySource, CodecBody } from '../http1/body.js'
 import type { Wire } from '../http1/wire.js'
+import { InterimBudget } from '../interim-budget.js'
 import { awaitsContinue, drop, framingOf } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import { AnswerWriter } from './answer-writer.js'
@@ -27,7 +28,6 @@ import { StreamDuplex } from './stream-duplex.js'
 const CONTINUE_WAIT = 1000
 /** How long a body is still sent that does not move, once the answer is whole. */
 const UPLOAD_REST = 1000
-const MAX_INTERIM = 32
 
 /** One request on a stream of an upstream's connection, and its answer. */
 export class Http2Forwarding implements ClientUser, Waiter, BodySource, DeadlineOwner {
@@ -35,7 +35,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   readonly #host: ClientHost
   readonly #exchange: Exchange
   readonly #options: ForwardOptions
-  readonly #resolve: (answer: Answer) => void
+  readonly #resolve: (answer: Answer | 'http1') => void
   #phase: 'dialling' | 'continuing' | 'waiting' | 'answered' | 'piped' | 'over' = 'dialling'
   #connection: ClientConnection | undefined = undefined
   #stream: Http2Stream | undefined = undefined
@@ -46,7 +46,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   /** The connection had carried a stream before. */
   #reused = false
   #websocket = false
-  #interim = 0
+  #interim: InterimBudget | undefined = undefined
   /** Something of an answer came. */
   #begun = false
   #sent = false
@@ -60,7 +60,12 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   #stopListening: () => void = ignore
   #stopWaiting: () => void = ignore
 
-  constructor(host: ClientHost, exchange: Exchange, options: ForwardOptions, resolve: (answer: Answer) => void) {
+  constructor(
+    host: ClientHost,
+    exchange: Exchange,
+    options: ForwardOptions,
+    resolve: (answer: Answer | 'http1') => void
+  ) {
     this.#host = host
     this.#exchange = exchange
     this.#options = options
@@ -95,7 +100,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#stopWaiting = ignore
     this.#websocket = this.#exchange.upgrade === 'websocket'
     if (this.#websocket && !connection.takesWebSockets) {
-      this.#fail('upstream-malformed', 'never', 'the server takes no WebSocket over HTTP/2')
+      this.#fallBack()
       return
     }
     const stream = connection.open(this)
@@ -126,6 +131,18 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   unconnected(failure: Failure, detail: string, retry: 'safe' | 'never'): void {
     this.#stopWaiting = ignore
     this.#fail(failure, retry, detail)
+  }
+
+  /** The server takes this request over HTTP/1.1 only. */
+  #fallBack(): void {
+    this.#leave()
+    this.#resolve('http1')
+  }
+
+  /** Nothing of the body is lost when the request is sent again. */
+  get #repeatable(): boolean {
+    const { body } = this.#options
+    return body === undefined || body instanceof Uint8Array || framingOf(body).kind === 'none'
   }
 
   // What comes on the stream.
@@ -197,7 +214,8 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     else if (end === 'peer') {
       // It was not processed at all (RFC 9113 8.7).
       const refused = code === CODE.refusedStream && !this.#begun
-      this.#fail('upstream-gone', refused ? 'safe' : 'never', `the stream was reset (${code})`)
+      if (code === CODE.http11Required && !this.#begun && this.#repeatable) this.#fallBack()
+      else this.#fail('upstream-gone', refused ? 'safe' : 'never', `the stream was reset (${code})`)
     } else if (connection.unreached) this.#fail(connection.refusal.failure, 'safe', connection.refusal.message)
     else {
       const malformed = connection.failure === 'upstream-malformed'
@@ -275,7 +293,9 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   }
 
   #informed(head: AnswerHead): boolean {
-    if (++this.#interim > MAX_INTERIM) return false
+    const now = this.#host.now()
+    this.#interim ??= new InterimBudget(now)
+    if (!this.#interim.takes(head.headers, now)) return false
     if (head.status !== 100) this.#options.onInform?.({ status: head.status, headers: head.headers })
     else if (this.#phase === 'continuing') this.#sendBody()
     return true

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import { DeadlineTimer } from '../../lib/deadline-timer.js'
-import type { Answer, ClientTransport } from '../contract.js'
+import type { Answer, ClientTransport, Dialer } from '../contract.js'
 import { READ_BYTES } from '../http1/wire.js'
 import type { ClientHost } from './client-connection.js'
 import { Http2Forwarding } from './client-forwarding.js'
@@ -8,8 +8,11 @@ import { ClientPool } from './client-pool.js'
 
 const CHECK_PERIOD = 50
 
-/** HTTP/2 to upstreams (RFC 9113), which their dialers must lead to: by ALPN, or by prior knowledge in clear text. */
-export function http2Back({ clock }: { clock: Clock }): ClientTransport {
+/**
+ * HTTP/2 to upstreams (RFC 9113), which their dialers must lead to: by ALPN, or by prior knowledge in clear text. `http1` takes the requests
+ * that a server takes over HTTP/1.1 only: WebSockets without extended CONNECT (RFC 8441), and HTTP_1_1_REQUIRED (RFC 9113 7).
+ */
+export function http2Back({ clock, http1 }: { clock: Clock; http1?: ClientTransport }): ClientTransport {
   const host: ClientHost = {
     shared: Buffer.allocUnsafeSlow(READ_BYTES),
     deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD),
@@ -19,14 +22,34 @@ export function http2Back({ clock }: { clock: Clock }): ClientTransport {
   return {
     forward(exchange, dialer, options, answered) {
       // A frame is read to its end before what it brings is acted on.
-      const answer = new Promise<Answer>((resolve) => {
+      const answer = new Promise<Answer | 'http1'>((resolve) => {
         new Http2Forwarding(host, exchange, options, resolve).start(pool, dialer)
       })
-      void answer.then(answered)
+      void answer.then((found) => {
+        if (found !== 'http1') answered(found)
+        else if (http1 === undefined) answered(HTTP1_ONLY)
+        else http1.forward(exchange, withHttp1(dialer), options, answered)
+      })
     },
     retainUpstreams: (keys) => pool.retain(keys),
     endUpstream: (key) => pool.end(key),
     close: () => pool.close()
+  }
+}
+
+const HTTP1_ONLY: Answer = {
+  kind: 'failed',
+  failure: 'upstream-malformed',
+  retry: 'never',
+  detail: 'the server takes the request over HTTP/1.1 only'
+}
+
+/** Connections of HTTP/1.1 to the same server. Their key is in no set of keys to keep, so that none is kept idle for long. */
+function withHttp1(dialer: Dialer): Dialer {
+  return {
+    key: `${dialer.key} http/1.1`,
+    reusable: dialer.reusable,
+    open: (why) => dialer.open({ ...why, bytes: true })
   }
 }
 

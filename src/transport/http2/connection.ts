@@ -10,7 +10,7 @@ import { ignore } from '../pipes.js'
 import { Http2Exchange } from './exchange.js'
 import { FloodWatch } from './flood-watch.js'
 import { CODE, LARGEST } from './frames.js'
-import { readHead } from './heads.js'
+import { readHead, writeRefusal } from './heads.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import { FIELD_OVERHEAD } from './hpack-tables.js'
 import { Http2Session, STREAM_WINDOW } from './session.js'
@@ -293,7 +293,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       stream.reset(CODE.protocol, 'malformed')
       return
     }
-    stream.sendHead((encoder) => encoder.field(':status', String(status)), true)
+    stream.sendHead((encoder) => writeRefusal(encoder, refusal), true)
     stream.dropRequest()
   }
 

@@ -19,12 +19,11 @@ import { drop, framingOf } from '../outgoing.js'
 import { ignore } from '../pipes.js'
 import { AnswerWriter } from './answer-writer.js'
 import { CODE } from './frames.js'
-import { ACCEPT_FIELD, acceptsKey, encodeFields, type Http2Head, isOfConnection } from './heads.js'
+import { ACCEPT_FIELD, acceptsKey, encodeFields, type Http2Head, isOfConnection, writeRefusal } from './heads.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { Http2Stream, StreamEnd, StreamUser } from './stream.js'
 import { StreamDuplex } from './stream-duplex.js'
 
-const MAX_INTERIM = 32
 const COLON = 0x3a
 
 /** What an exchange needs of its connection. */
@@ -50,7 +49,6 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   readonly #head: Http2Head
   #expects: boolean
   #ended = false
-  #interim = 0
   #failure: Failure | undefined = undefined
   #firstByteAt = 0
   #endedAt = 0
@@ -186,7 +184,8 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
 
   inform(head: ResponseHead): void {
     if (this.#sent !== undefined || this.#ended) return
-    if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
+    // A client that does not read needs no news of progress, which would wait in memory.
+    if (head.status < 102 || head.status > 199 || this.#stream.blocked) return
     this.#stream.sendHead((encoder) => {
       encoder.field(':status', String(head.status))
       encodeFields(encoder, head.headers)
@@ -294,7 +293,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
       return
     }
     this.fail('client-timeout')
-    this.#stream.sendHead((encoder) => encoder.field(':status', '408'), true)
+    this.#stream.sendHead((encoder) => writeRefusal(encoder, { status: 408, why: 'client-timeout' }), true)
     this.#stream.dropRequest()
   }
 

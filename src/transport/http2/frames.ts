@@ -28,7 +28,8 @@ export const CODE = {
   cancel: 8,
   compression: 9,
   connect: 10,
-  enhanceYourCalm: 11
+  enhanceYourCalm: 11,
+  http11Required: 13
 } as const
 
 /** Length of a frame's head (RFC 9113 4.1). */

@@ -1,10 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { METHODS } from 'node:http'
+import { FAILURES } from '../../flow/error-codes.js'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ownText, PeerNames } from '../../lib/peer-names.js'
 import type { ListenLimits } from '../contract.js'
-import { allowedTrailers, isEngineField } from '../fields.js'
+import { allowedTrailers, isDisguisedMethod, isEngineField } from '../fields.js'
 import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
@@ -25,11 +25,10 @@ export interface Http2Head {
   readonly bytes: number
 }
 
-const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 const DIGITS = /^\d{1,15}$/
 const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
-const UNKNOWN_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
+const DISGUISED_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
 const UNKNOWN_PROTOCOL: MalformedMessage = { status: 501, why: 'client-malformed' }
 const UNMET: MalformedMessage = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
@@ -143,7 +142,7 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   const connect = method === 'CONNECT' && protocol === undefined
   if (connect ? path !== undefined || scheme !== undefined : !isPath(path) || !isScheme(scheme)) return MALFORMED
   if (length !== undefined && (!DIGITS.test(length) || (ended && Number(length) !== 0))) return MALFORMED
-  if (!KNOWN_METHODS.has(method)) return UNKNOWN_METHOD
+  if (isDisguisedMethod(method)) return DISGUISED_METHOD
   const websocket = protocol !== undefined
   if (websocket && protocol !== 'websocket') return UNKNOWN_PROTOCOL
   const bodiless = ended || method === 'CONNECT'
@@ -162,6 +161,12 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
     websocketKey,
     bytes
   }
+}
+
+/** The answer of the engine itself. */
+export function writeRefusal(encoder: HpackEncoder, { status, why }: MalformedMessage): void {
+  encoder.field(':status', String(status))
+  encoder.field('sluice-error-code', FAILURES[why].code)
 }
 
 function framingOf(length: string | undefined, bodiless: boolean): Framing {

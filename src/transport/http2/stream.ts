@@ -107,6 +107,11 @@ export class Http2Stream {
     return true
   }
 
+  /** The connection takes nothing more at the moment. */
+  get blocked(): boolean {
+    return this.#host.wire.congested
+  }
+
   /** The end of our direction waits behind what waits. */
   get ending(): boolean {
     return this.#ending

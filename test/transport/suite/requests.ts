@@ -166,7 +166,7 @@ export function requests(t: Test, make: Make): void {
       'a space behind the version': 'GET / HTTP/1.1 \r\nHost: a\r\n\r\n',
       'no version': 'GET /\r\n\r\n',
       'lower-case version': 'GET / http/1.1\r\nHost: a\r\n\r\n',
-      'an unknown method': 'FROB / HTTP/1.1\r\nHost: a\r\n\r\n',
+      'a method in another case': 'get / HTTP/1.1\r\nHost: a\r\n\r\n',
       garbage: '\x16\x03\x01\x02\x00\x01\x00'
     }
     for (const [what, bytes] of Object.entries(doubtful)) {
