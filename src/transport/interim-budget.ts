@@ -1,7 +1,7 @@
 import type { HeaderList } from '../flow/headers.js'
 
 /** Interim answers that may come at once, and their bytes. */
-const BURST = 100
+const BURST = 64
 const BURST_BYTES = 65_536
 /** So many more each second. */
 const PER_SECOND = 50

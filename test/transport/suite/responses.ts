@@ -148,7 +148,7 @@ export function responses(t: Test, make: Make): void {
       count++
     }
     // The clock stands still, so that this is what may come at once.
-    t.equal(count, 100)
+    t.equal(count, 64)
     t.same(failures, [{ failure: 'upstream-malformed', retry: 'never' }])
   })
 
