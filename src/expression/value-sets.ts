@@ -194,7 +194,11 @@ const raw = (pattern: string, form: string): TextValues => ({ pattern: anchored(
  * can be anything. Names of clients, devices, cities and organizations, for example, are those of databases.
  */
 export const VARIABLE_TEXTS: Readonly<Record<string, TextValues>> = {
-  'req.method': oneOf([...METHODS], "it is one of the methods of HTTP, in upper case, such as 'GET'"),
+  'req.method': {
+    // A method is any token without lower-case letters.
+    ...oneOf([...METHODS], "it is a method of HTTP, in upper case, such as 'GET'"),
+    pattern: anchored("[!#$%&'*+\\-.^_`|~0-9A-Z]{1,32}")
+  },
   'req.version': oneOf(
     ['HTTP/1.0', 'HTTP/1.1', 'HTTP/2.0'],
     "it is 'HTTP/1.0', 'HTTP/1.1' or 'HTTP/2.0'",

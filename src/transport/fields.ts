@@ -6,11 +6,11 @@ import type { HeaderList } from '../flow/headers.js'
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
 /**
- * True for a usual method in another case. Methods are case-sensitive (RFC 9110 9.1), but a server that ignores the case would read another
- * message than we do: no body behind the answer to `head`, a tunnel behind `connect`.
+ * True for a method that no request may have: lower-case letters. Methods are case-sensitive (RFC 9110 9.1), but a server that ignores the case
+ * would read another message than we do: no body behind the answer to `head`, a tunnel behind `connect`.
  */
-export function isDisguisedMethod(method: string): boolean {
-  return !KNOWN_METHODS.has(method) && KNOWN_METHODS.has(method.toUpperCase())
+export function isRefusedMethod(method: string): boolean {
+  return !KNOWN_METHODS.has(method) && method !== method.toUpperCase()
 }
 
 /** Methods that give content a meaning: without content they say `Content-Length: 0` (RFC 9110 8.6). */

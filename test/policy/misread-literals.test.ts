@@ -38,15 +38,7 @@ const TEXTS: Readonly<
   Record<string, { readonly never: readonly [string, string?][]; readonly right: readonly string[] }>
 > = {
   'req.method': {
-    never: [
-      ['delete', 'DELETE'],
-      ['Get', 'GET'],
-      ['GET ', 'GET'],
-      [''],
-      ['GETS'],
-      ['startsWith p', 'P'],
-      ['contains et', 'ET']
-    ],
+    never: [['delete', 'DELETE'], ['Get', 'GET'], ['GET ', 'GET'], [''], ['startsWith p', 'P'], ['contains et', 'ET']],
     right: ['DELETE', 'TRACE', 'CONNECT', 'startsWith P', 'contains ET', 'endsWith T']
   },
   'req.version': {
@@ -225,8 +217,8 @@ const FORMS: Readonly<Record<string, readonly string[]>> = {
   "['get', 'PUT'].exists(m, req.method == m)": ["'get'"],
   "['/a', 'b'].exists(p, req.url.path.startsWith(p))": ["'b'"],
   "cel.bind(m, req.method, m == 'get')": ["'get'"],
-  "cel.bind(all, ['get'], all.exists(m, m == req.method))": ["'get'"],
   "req.method.matches('^(?:get|post)$')": ["'^(?:get|post)$'"],
+  "cel.bind(all, ['get'], all.exists(m, m == req.method))": ["'get'"],
   "matches(req.url.path, '^admin')": ["'^admin'"],
   "req.url.path.matches('^/a b')": ["'^/a b'"],
   "req.url.path.matches('/users\\\\?id=')": ["'/users\\\\?id='"],
@@ -260,6 +252,8 @@ const FORMS: Readonly<Record<string, readonly string[]>> = {
   "req.method in ['get', 'GET']": [],
   "req.method == 'get' || req.method == 'GET'": [],
   "req.method.matches('(?i)^get$')": [],
+  "req.method == 'GETS'": [],
+  "req.method == 'BAN'": [],
   "req.method.matches('^(?:get|POST)$')": [],
   "req.url.path.matches('^/a/[0-9]+$')": [],
   "req.url.path.matches('(?:^|/)\\\\.env')": [],

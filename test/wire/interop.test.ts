@@ -167,7 +167,7 @@ onEngines('a WebSocket to a server of HTTP/2 without extended CONNECT goes by HT
   t.equal((await ask1(sluice.port, get('/old')))?.body, 'v1.1', 'HTTP_1_1_REQUIRED')
 })
 
-onEngines('any token is a method, but for the usual ones in another case', async (t, engine) => {
+onEngines('any token without lower-case letters is a method', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const policy =
     'on_http_request: [{ expressions: ["req.method == \'BAN\'"], actions: [{ type: deny, config: { status_code: 403 } }] }]'
@@ -175,7 +175,7 @@ onEngines('any token is a method, but for the usual ones in another case', async
   const client = session(t, sluice)
   for (const [method, status] of [
     ['LIST', 200],
-    ['X-A.b_1~', 200],
+    ['X-A.B_1~', 200],
     ['BAN', 403],
     ['get', 400],
     ['Connect', 400]
@@ -188,7 +188,7 @@ onEngines('any token is a method, but for the usual ones in another case', async
     }
   }
   const lines = upstream.requests.map(({ line }) => line)
-  t.same(new Set(lines), new Set(['LIST / HTTP/1.1', 'X-A.b_1~ / HTTP/1.1']))
+  t.same(new Set(lines), new Set(['LIST / HTTP/1.1', 'X-A.B_1~ / HTTP/1.1']))
 })
 
 onEngines('a request of HTTP/2 without content says so where its method speaks of content', async (t, engine) => {

@@ -1,4 +1,4 @@
-import { isDisguisedMethod } from '../fields.js'
+import { isRefusedMethod } from '../fields.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { digitAt, isDigit, isLength, methodOf, trimmed } from './head-text.js'
 import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
@@ -203,7 +203,7 @@ export class HeadReader {
       if (at === end) return this.#cut(text, Step.method, begin)
       if (text.charCodeAt(at) !== SP) return this.#refuse(MALFORMED)
       this.method = methodOf(text, begin, at)
-      if (this.method !== 'GET' && isDisguisedMethod(this.method)) return this.#refuse(MALFORMED)
+      if (this.method !== 'GET' && isRefusedMethod(this.method)) return this.#refuse(MALFORMED)
       at++
       begin = resumed = at
       this.#step = Step.target

@@ -4,7 +4,7 @@ import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ownText, PeerNames } from '../../lib/peer-names.js'
 import type { ListenLimits } from '../contract.js'
-import { allowedTrailers, isDisguisedMethod, isEngineField } from '../fields.js'
+import { allowedTrailers, isEngineField, isRefusedMethod } from '../fields.js'
 import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
@@ -28,7 +28,7 @@ export interface Http2Head {
 const DIGITS = /^\d{1,15}$/
 const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
-const DISGUISED_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
+const REFUSED_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
 const UNKNOWN_PROTOCOL: MalformedMessage = { status: 501, why: 'client-malformed' }
 const UNMET: MalformedMessage = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
@@ -142,7 +142,7 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   const connect = method === 'CONNECT' && protocol === undefined
   if (connect ? path !== undefined || scheme !== undefined : !isPath(path) || !isScheme(scheme)) return MALFORMED
   if (length !== undefined && (!DIGITS.test(length) || (ended && Number(length) !== 0))) return MALFORMED
-  if (isDisguisedMethod(method)) return DISGUISED_METHOD
+  if (isRefusedMethod(method)) return REFUSED_METHOD
   const websocket = protocol !== undefined
   if (websocket && protocol !== 'websocket') return UNKNOWN_PROTOCOL
   const bodiless = ended || method === 'CONNECT'
