@@ -7,7 +7,7 @@ const MOST_LINES = 400
 /** Files that are one thought and longer, with the lines that they may have. */
 const LONGER: Readonly<Record<string, number>> = {
   // One state machine on the hot path.
-  'src/transport/http1/client-connection.ts': 480
+  'src/transport/http1/client-connection.ts': 500
 }
 
 t.test(`no file of src is longer than ${MOST_LINES} lines`, async (t) => {

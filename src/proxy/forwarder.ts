@@ -319,7 +319,6 @@ class Forwarding {
     response.body = body
     const { framing } = body
     if (framing.kind !== 'none') body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
-    // On HTTP/1.1 a body of known length has no trailers (RFC 9112 6.3).
     if (framing.kind === 'open' || (framing.kind === 'length' && framing.trailers === true))
       response.trailers = () => body.trailers ?? []
     return { response, duration, reusedConnection }

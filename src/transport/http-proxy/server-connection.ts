@@ -23,7 +23,6 @@ const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 
 /**
  * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
- *
  * Bytes of a next request wait until the running exchange has been answered, so that nothing is answered out
  * of order and a flood of pipelined requests costs one exchange.
  */

@@ -134,8 +134,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   }
 
   ping(): void {
-    if (this.over) return
-    this.#writer.ping(false, PREFACE, 0)
+    if (!this.over) this.#writer.ping(false, PREFACE, 0)
   }
 
   /** `last` undefined: streams up to the last one that came are served and no others from now on (RFC 9113 6.8). */
