@@ -212,7 +212,7 @@ async function stages(
   const { services, login } = policies
   const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store, threads }
   beginUpkeep(options, foundation, upkeep)
-  const health = await openHealth(foundation, { control, certificates, appliedAt })
+  const health = await openHealth(foundation, { control, certificates, appliedAt, threads })
   const { api, address } = await openApi(options, foundation, { keys, control, health, threads })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)

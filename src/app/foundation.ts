@@ -16,7 +16,7 @@ import { type AccessLogOutput, openAccessLog } from './access-log.js'
 import type { CountersOfLimits } from './kept-counters.js'
 import type { LiveOptions } from './live-options.js'
 import type { Lifecycle } from './stop.js'
-import type { ThreadOutput } from './threads.js'
+import type { ThreadOutput } from './thread-parts.js'
 import { createTrafficFoundation, type TrafficFoundation } from './traffic-foundation.js'
 
 /** Admissions of limits, four numbers each: both halves of the bucket's hash, the seconds of its window, and the cost. */
@@ -46,8 +46,6 @@ export interface Host {
   /** Threads that carry traffic, and where what they write goes; absent: the thread of the app carries it. */
   readonly threads?: {
     readonly size: number
-    /** MiB that the heap of each may have; absent: as many as that of this thread. */
-    readonly heap?: number
   } & ThreadOutput
   /** The process whose place this one takes: its clock is `clock`. Absent: there was none. */
   readonly predecessor?: {

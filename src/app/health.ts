@@ -91,12 +91,13 @@ interface HealthStage {
   readonly control: ControlPlane
   readonly certificates: Pick<CertificateService, 'overdue'>
   readonly appliedAt: () => number | undefined
+  readonly threads: { readonly missing: number } | undefined
 }
 
 /** The health of a process whose control plane and certificates are open. */
 export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
   const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway } = foundation
-  const { control, certificates, appliedAt } = stage
+  const { control, certificates, appliedAt, threads } = stage
   const health = await ProcessHealth.open({
     clock,
     log,
@@ -111,7 +112,8 @@ export async function openHealth(foundation: Foundation, stage: HealthStage): Pr
       logDropping: () => output?.dropping,
       overdueCertificates: () => certificates.overdue,
       dnsSilent: () => names.silent(),
-      fullListeners: () => turnedAway.full
+      fullListeners: () => turnedAway.full,
+      workersMissing: () => threads?.missing ?? 0
     }
   })
   lifecycle.opens({ health })

@@ -1,91 +1,28 @@
 import { randomInt } from 'node:crypto'
-import { getHeapStatistics } from 'node:v8'
 import type { Worker } from 'node:worker_threads'
-import type { Logger } from 'pino'
 import type { WorkerState } from '../control/calls.js'
-import type { EndedSessions } from '../features/login/ended-sessions.js'
-import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import type { ClusterStatistics } from '../features/rate-limit/leases/cluster-limits.js'
 import { THREADS } from '../features/rate-limit/limiter/layout.js'
-import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
-import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { threadBeside } from '../lib/files.js'
-import type { LimitLedger } from '../lib/limit-ledger.js'
-import type { Lookup } from '../lib/names/lookups.js'
 import { clearHoldings, type HoldingsMemory, holdingsMemory } from '../lib/shared-holdings.js'
-import type { MadeRecords } from '../lib/shared-records.js'
 import type { Options } from '../options/options.js'
 import type { Found } from '../proxy/health.js'
 import type { Drained } from '../proxy/ports.js'
 import type { OutageState } from '../proxy/server.js'
-import type { SocketDealer } from '../proxy/threads/dealer.js'
-import { type HeldTunnels, TunnelDirectory } from '../proxy/threads/tunnel-outlet.js'
-import type { TicketKeys } from '../proxy/ticket-keys.js'
-import type { UnitServers } from '../proxy/unit-servers.js'
+import { TunnelDirectory } from '../proxy/threads/tunnel-outlet.js'
 import { ReplicaPool } from '../runtime/replicas/pool.js'
 import type { Snapshot } from '../runtime/snapshot.js'
-import type { Metrics } from '../telemetry/metrics.js'
 import { observeWorkers, type UpstreamState, type WorkerCounts } from '../telemetry/observed-metrics.js'
 import { CountedElsewhere } from '../telemetry/relayed-traffic.js'
-import type { SpanExporter } from '../telemetry/traces/span-exporter.js'
-import type { Subscribed } from '../telemetry/traffic-events.js'
-import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { CarryingThread } from './carrying-thread.js'
 import type { ServerHealth } from './data-plane.js'
 import { ThreadAnswers } from './thread-answers.js'
-import { LedgerForThreads, type ThreadMember } from './thread-ledger.js'
+import { workerHeap } from './thread-heap.js'
+import { LedgerForThreads } from './thread-ledger.js'
+import type { ThreadsParts } from './thread-parts.js'
 import type { FromTrafficThread, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
-
-/** Where what threads write goes. Does not throw. */
-export interface ThreadOutput {
-  /** Takes whole lines of the log. */
-  lines(text: string): void
-  /** So many lines had no room. */
-  lost(lines: number): void
-}
-
-interface ThreadsParts {
-  readonly size: number
-  /** MiB that the heap of each may have; undefined: as many as that of this thread. */
-  readonly heap: number | undefined
-  readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter' | 'cluster'>
-  readonly ticketKeys: TicketKeys
-  readonly dealer: SocketDealer
-  readonly limiter: LimiterTable
-  readonly metrics: Metrics
-  readonly looked: (lookup: Lookup) => void
-  readonly output: ThreadOutput
-  /** Takes whole lines of the access log. */
-  readonly access: (lines: readonly string[]) => void
-  readonly limitsElsewhere: LimitsElsewhere
-  readonly log: Logger
-  readonly clock: Clock
-  readonly events: TrafficEvents
-  /** The servers of this thread, which judges how they do. */
-  readonly servers: UnitServers
-  /** Breakers and retry budgets, which all threads have together. */
-  readonly records: MadeRecords
-  readonly tunnels: HeldTunnels
-  /** Spans of exchanges, and how many spans had no room; undefined: no traces are made. */
-  readonly spans: SpanIntake | undefined
-  /** Logins that were ended. */
-  readonly ended: EndedSessions
-  /** Keeps what threads record. */
-  readonly recorder: ExchangeRecorder
-  /** The ledger of limits, and who a new thread is to it; undefined: the process is alone on its store. */
-  readonly cluster: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
-  readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
-}
-
-/** What is subscribed to, and where written events go. */
-interface TrafficEvents {
-  subscribe(follower: (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void): unknown
-  written(destination: string, event: string): void
-}
-
-/** Takes what sampled exchanges leave. */
-type SpanIntake = Pick<SpanExporter, 'take' | 'lost'>
+import { beatMemory, ThreadWatchdog } from './thread-watchdog.js'
 
 /**
  * How often ticket keys are looked at and deliveries of webhooks are forgotten, and the numbers of threads are read beside scrapes; how long a
@@ -124,6 +61,11 @@ export class TrafficThreads implements ServerHealth {
   readonly #endedServers = new Map<string, UpstreamState>()
   readonly #holdings: HoldingsMemory
   readonly #ledger: LedgerForThreads | undefined
+  readonly #watchdog: ThreadWatchdog
+  /** MiB. */
+  readonly #heap: number
+  /** Have all threads served at once yet? */
+  #wasWhole = false
   /** Numbers that no thread has. */
   readonly #slots: number[]
 
@@ -133,6 +75,8 @@ export class TrafficThreads implements ServerHealth {
     this.#parts = parts
     this.#answers = new ThreadAnswers(parts)
     this.#options = parts.data.options
+    this.#watchdog = new ThreadWatchdog(this.#options.worker.silence)
+    this.#heap = workerHeap(this.#options.worker.heap, size)
     this.#counted = new CountedElsewhere(metrics)
     this.#ticketKeys = ticketKeys.current()
     // A thread that is to end and its successor are there together.
@@ -162,6 +106,15 @@ export class TrafficThreads implements ServerHealth {
       () => this.#ended
     )
     this.pool = new ReplicaPool({ start: () => this.#start(), size, running, log })
+    void this.pool.whole().then(() => {
+      this.#wasWhole = true
+    })
+  }
+
+  /** Threads that the process should have and that take no connections; 0 before all have begun. */
+  get missing(): number {
+    const serving = [...this.#threads.values()].filter(({ serves, failing }) => serves && !failing).length
+    return this.#wasWhole ? Math.max(0, this.#parts.size - serving) : 0
   }
 
   /** These options count from now on, as far as a reload applies them. */
@@ -220,6 +173,7 @@ export class TrafficThreads implements ServerHealth {
   /** Ends all threads at once. */
   async stop(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer)
+    this.#watchdog.stop()
     await this.pool.stop()
   }
 
@@ -245,15 +199,20 @@ export class TrafficThreads implements ServerHealth {
 
   #start(): Worker {
     const { data, dealer, limiter, records, clock, limitsElsewhere } = this.#parts
-    const { heap = Math.ceil(getHeapStatistics().heap_size_limit / 1_048_576) } = this.#parts
-    const limits = { maxOldGenerationSizeMb: heap }
     const slot = Math.min(...this.#slots)
     if (!Number.isFinite(slot)) throw new RangeError('there are more threads than were provided for')
     this.#slots.splice(this.#slots.indexOf(slot), 1)
-    const shared = { ticketKeys: this.#ticketKeys, holdings: this.#holdings, slot, limiter: limiter.share(slot + 1) }
+    const beat = beatMemory()
+    const shared = {
+      ticketKeys: this.#ticketKeys,
+      holdings: this.#holdings,
+      slot,
+      limiter: limiter.share(slot + 1),
+      beat
+    }
     const cluster = this.#parts.cluster?.newMember()
     const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster }
-    const worker = threadBeside(import.meta.url, 'worker', about, limits)
+    const worker = threadBeside(import.meta.url, 'worker', about, { maxOldGenerationSizeMb: this.#heap })
     const thread = new CarryingThread(worker, { number: slot + 1, startedAt: clock.wall(), directory: this.#tunnels })
     this.#threads.set(worker, thread)
     worker.on('message', (message: FromTrafficThread) => this.#receive(worker, thread, message))
@@ -278,8 +237,31 @@ export class TrafficThreads implements ServerHealth {
     for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
     const stop = this.#parts.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
     worker.once('exit', stop)
+    const unwatch = this.#watchdog.watch(beat, {
+      suspected: () => dealer.rests(thread),
+      recovered: () => this.#deals(thread),
+      hung: () => this.#replaceHung(worker, thread)
+    })
+    worker.once('exit', unwatch)
     dealer.begins(thread)
     return worker
+  }
+
+  #deals(thread: CarryingThread): void {
+    if (thread.serves && !thread.failing) this.#parts.dealer.serves(thread)
+  }
+
+  #replaceHung(worker: Worker, thread: CarryingThread): void {
+    const { dealer, log, data } = this.#parts
+    const connections = dealer.loads.get(thread) ?? 0
+    const about = { worker: thread.number, silence: data.options.worker.silence, connections }
+    log.error(
+      about,
+      'a thread that carries traffic hangs: it is ended with its connections, and another one takes its place'
+    )
+    thread.failing = true
+    dealer.rests(thread)
+    this.pool.replaces(worker)
   }
 
   #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
@@ -288,7 +270,7 @@ export class TrafficThreads implements ServerHealth {
     switch (message.kind) {
       case 'serving':
         thread.serves = true
-        if (!thread.failing) dealer.serves(thread)
+        this.#deals(thread)
         return
       case 'places':
       case 'place-of':

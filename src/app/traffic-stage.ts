@@ -113,13 +113,12 @@ export async function openTraffic(
     records,
     begin({ events, ended, cluster, recorder }) {
       if (wanted === undefined || shown === undefined || dealer === undefined || records === undefined) return undefined
-      const { size, heap, ...output } = wanted
+      const { size, ...output } = wanted
       const { processId } = foundation
       const data = { options, level: log.level, clockOrigin: clockOrigin(clock), processId, keys, development: shown }
       const { servers } = dataPlane.upstreams
       const parts = {
         size,
-        heap,
         data,
         servers,
         ticketKeys,

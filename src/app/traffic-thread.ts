@@ -29,6 +29,7 @@ import { type ThreadLimits, threadLimits } from './thread-ledger.js'
 import { ThreadLink } from './thread-link.js'
 import type { FromTrafficThread, ThreadState, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 import { ThreadRecorder } from './thread-recorder.js'
+import { BEAT_EVERY, beatOnce } from './thread-watchdog.js'
 import { threadTracing } from './tracing.js'
 import { createTrafficFoundation } from './traffic-foundation.js'
 import { upstreamStates } from './upstream-states.js'
@@ -153,6 +154,8 @@ export async function openTrafficThread(
     recorder.flush()
   }, REPORT_EVERY)
   setInterval(reportLimits, LIMITS_EVERY)
+  beatOnce(data.beat)
+  setInterval(() => beatOnce(data.beat), BEAT_EVERY)
   setInterval(() => void login.ended.forget().catch(() => undefined), FORGET_EVERY)
   return new OpenTrafficThread({
     link,

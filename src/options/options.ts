@@ -382,6 +382,28 @@ export const optionsSchema = Type.Object(
         'processors that the process may use, its quota counted. Limits are exact over all of them.',
       default: 0
     }),
+    worker: object(
+      {
+        silence: duration({
+          description:
+            'How long the event loop of such a thread may stand still: after a fifth of it the thread gets no new connection, at its ' +
+            'end it is replaced. 0s: threads are not watched.',
+          default: '5s',
+          min: 0,
+          max: HOUR
+        }),
+        heap: optional(
+          size({
+            description:
+              'JavaScript heap of each such thread; default: three quarters of the memory of machine and control group, divided ' +
+              'among these threads and the main one, 128MiB to 4GiB.',
+            min: 32 * MIB,
+            max: 64 * GIB
+          })
+        )
+      },
+      { description: 'Each thread that carries traffic.' }
+    ),
     metrics: option.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
   },
   {

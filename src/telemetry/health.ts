@@ -26,6 +26,8 @@ export interface HealthSources {
   dnsSilent(): boolean
   /** Names of the listeners that have no place for another connection. */
   fullListeners(): ReadonlySet<string>
+  /** How many threads that should carry traffic do not. */
+  workersMissing(): number
   /** Undefined where the system does not show it. */
   descriptors(): DescriptorUse | undefined
 }
@@ -104,6 +106,12 @@ const LIST = [
     means: 'connections used up: a listener has as many as limits.connections allows, and closes further ones',
     holds: (of) => of.fullListeners().size > 0,
     about: (of) => ({ listeners: [...of.fullListeners()] })
+  },
+  {
+    name: 'workers_missing',
+    means: 'fewer threads carry traffic than configured: one has ended or hangs, and is being replaced',
+    holds: (of) => of.workersMissing() > 0,
+    about: (of) => ({ workers: of.workersMissing() })
   },
   {
     name: 'descriptors_short',

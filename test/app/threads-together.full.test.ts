@@ -197,7 +197,7 @@ t.test(
 
 t.test('a thread whose memory is exhausted ends, and the process goes on', options, async (t) => {
   const { sluice, workers } = await start(t, {
-    heap: 64,
+    options: { WORKER_HEAP: '64MiB' },
     upstream: { port: 9 },
     policy: 'on_http_request: [{ actions: [{ type: custom-response, config: { status_code: 200, body: "ok" } }] }]\n'
   })

@@ -35,8 +35,6 @@ export interface SluiceSetup {
   readonly clock?: Clock
   /** Threads that carry the traffic; the variable TEST_WORKERS says it when left out. */
   readonly threads?: number
-  /** MiB that the heap of each of them may have. */
-  readonly heap?: number
 }
 
 /** Can this Node give sockets to other threads? */
@@ -86,12 +84,11 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
 
   const sink = new LogSink()
   const size = setup.threads ?? WORKERS
-  const heap = setup.heap === undefined ? {} : { heap: setup.heap }
   const app = await start(loaded.options, {
     log: pino({ level: 'debug' }, sink),
     clock: setup.clock ?? systemClock,
     apiKey: API_KEY,
-    ...(size === 0 ? {} : { threads: { size, ...heap, lines: (text) => sink.write(text), lost: () => undefined } }),
+    ...(size === 0 ? {} : { threads: { size, lines: (text) => sink.write(text), lost: () => undefined } }),
     // Processes on one database need one key.
     sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
   })

@@ -16,6 +16,7 @@ function stand() {
     overdueCertificates: () => 0,
     dnsSilent: () => false,
     fullListeners: () => new Set(),
+    workersMissing: () => 0,
     descriptors: () => undefined
   }
   const clock = new ManualClock()
@@ -36,6 +37,7 @@ const CAUSES: Readonly<Record<(typeof reasons)[number]['name'], Partial<HealthSo
   certificate_overdue: { overdueCertificates: () => 1 },
   dns_unreachable: { dnsSilent: () => true },
   connections_used_up: { fullListeners: () => new Set(['main']) },
+  workers_missing: { workersMissing: () => 1 },
   descriptors_short: { descriptors: () => ({ used: 95, allowed: 100, short: true }) }
 }
 

@@ -92,6 +92,12 @@ export class ReplicaPool implements Replicas {
     this.#replace()
   }
 
+  /** The thread hangs: it is ended at once with what it has, and its successor begins without waiting for its end. */
+  replaces(worker: Worker): void {
+    this.leaves(worker)
+    for (const thread of this.#threads) if (thread.is(worker)) void thread.end('it hangs')
+  }
+
   /** Ends all threads at once; resolves when they are gone. */
   async stop(): Promise<void> {
     this.#stopped = true

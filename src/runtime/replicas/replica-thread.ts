@@ -1,9 +1,13 @@
 import type { Worker } from 'node:worker_threads'
+import { atMost } from '../../lib/concurrency.js'
 import type { Snapshot } from '../snapshot.js'
 import { type FromReplica, planPieces, type ToReplica } from './protocol.js'
 
 /** What a preparation came to: `late`: there was no answer in time. `ended`: the thread is gone, and its successor takes part from its own beginning. */
 export type PreparationAnswer = 'prepared' | 'ended' | 'late' | { readonly reason: string }
+
+/** How long a commit waits for the end of a thread that does not answer. Milliseconds. */
+const END_WITHIN = 1_000
 
 interface Watch {
   /** Called when the thread has ended. */
@@ -98,12 +102,14 @@ export class ReplicaThread {
   async reaches(number: number, silence: number): Promise<void> {
     if (this.#number !== undefined && this.#number >= number) return
     const there = (message: FromReplica) => (message.kind === 'serving' && message.number >= number ? true : undefined)
-    if ((await this.#until<true>(silence, there)) === 'late') await this.end('it does not answer')
+    if ((await this.#until<true>(silence, there)) === 'late') await atMost(END_WITHIN, this.end('it does not answer'))
   }
 
-  /** Ends it at once; resolves when it is gone. */
+  /** Ends it at once; resolves when it is gone. It counts as gone from now on: one that hangs in native code may never be. */
   async end(why?: string): Promise<void> {
     this.#why ??= why
+    this.#over = true
+    for (const watch of [...this.#watches]) watch.ended()
     void this.#worker.terminate()
     await this.#gone
   }
