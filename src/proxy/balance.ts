@@ -8,13 +8,12 @@ export interface Share {
   readonly index: number
   /** Above zero. */
   readonly weight: number
-  /** How busy it is now. */
+  /** Exchanges and connections that it carries now; WebSockets and open streams are some of them. */
   readonly load: number
 }
 
 /**
- * Smooth weighted round robin: over any stretch each gets its share of the choices, evenly spread. Of those with the
- * weight of the one whose turn it is, the least loaded is taken.
+ * Smooth weighted round robin: over any stretch each gets its share of the choices, evenly spread, however busy it is.
  */
 export class WeightedChoice {
   readonly #credits: number[] = []
@@ -29,10 +28,8 @@ export class WeightedChoice {
       if (turn === undefined || this.#credit(share) > this.#credit(turn)) turn = share
     }
     if (turn === undefined) return undefined
-    let chosen = turn
-    for (const share of shares) if (share.weight === turn.weight && share.load < chosen.load) chosen = share
-    this.#credits[chosen.index] = this.#credit(chosen) - total
-    return chosen.index
+    this.#credits[turn.index] = this.#credit(turn) - total
+    return turn.index
   }
 
   /** The one that carries the least for its weight; of several such, the one whose turn it is. */

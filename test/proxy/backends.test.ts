@@ -118,12 +118,12 @@ t.test('a body goes elsewhere as long as none of it was sent, and nowhere else a
   t.equal(second.seen.length, 1, 'what the first one may have processed is not sent again')
 })
 
-t.test('of equals the one that is least busy is taken', async (t) => {
+t.test('with least_requests the one that is least busy is taken', async (t) => {
   const sluice = await startSluice(t)
   const held: ServerResponse[] = []
   const [busy, idle] = [await named(t, 'busy', 0, held), await named(t, 'idle')]
   const weights = { [await backend(sluice, busy.port)]: 1, [await backend(sluice, idle.port)]: 1 }
-  const { id } = await create(sluice, '/backends/weighted', { backends: weights })
+  const { id } = await create(sluice, '/backends/weighted', { backends: weights, balance: 'least_requests' })
   await site(sluice, HOST, { backend: { backend_id: id } })
   const answers = [visit(sluice, HOST), visit(sluice, HOST)]
   const first = await Promise.race(answers)
