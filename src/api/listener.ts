@@ -196,11 +196,12 @@ export function createListener({
   return server
 }
 
-function limitConnections(server: Server, { connections, ofAddress, turnedAway }: Crowds): void {
+function limitConnections(server: Server, crowds: Crowds): void {
+  const { ofAddress, turnedAway } = crowds
   let open = 0
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
-    const full = open >= connections
+    const full = open >= crowds.connections
     const leave = full ? undefined : ofAddress.enter(address)
     if (leave === undefined) {
       socket.destroy()

@@ -34,13 +34,16 @@ export async function openApi(
     hosts,
     crowds: {
       get connections() {
-        return live.limits.connections
+        return Math.min(live.limits.connections, live.limits.descriptors.api)
       },
       ofAddress: new AddressCounts(
         () => live.limits.connectionsPerAddress ?? 0,
         (peer) => trusted?.match(peer) !== undefined
       ),
-      turnedAway: (why, address) => turnedAway.report('api', why, address)
+      turnedAway: (why, address) => {
+        const few = why === 'connections' && live.limits.descriptors.api < live.limits.connections
+        turnedAway.report('api', few ? 'descriptors' : why, address)
+      }
     },
     clock,
     readiness: () => health.readiness(lifecycle.phase),

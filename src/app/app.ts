@@ -17,6 +17,7 @@ import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
 import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
+import { openFilesAllowed } from '../telemetry/process-health.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, expectHanded, expectLast, openAgents } from './agents.js'
 import { openApi } from './api.js'
@@ -85,6 +86,7 @@ export async function start(options: Options, host: Host): Promise<Running> {
   // A process that another one hands over to goes on with its clock.
   const clock = host.predecessor === undefined ? (counters?.clock(host.clock) ?? host.clock) : host.clock
   const live = liveOptions(options, clock)
+  live.limits.descriptors.allow((await openFilesAllowed()) ?? Number.POSITIVE_INFINITY)
   const lifecycle = new Lifecycle(host.log, live.timeouts)
   try {
     return await Promise.race([stages(options, { ...host, clock }, lifecycle, live, counters), endOf(host.signal)])

@@ -123,6 +123,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     lookup: names.forSockets,
     names,
     ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
+    descriptors: foundation.live.limits.descriptors,
     keepAlive: () => foundation.live.limits.tcpKeepAlive ?? 0,
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {

@@ -3,8 +3,9 @@ import type { Degradation, Readiness } from '../api/service-routes.js'
 import type { CertificateService } from '../certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { StoreHealth } from '../store/store-health.js'
-import { Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'
+import { type DescriptorUse, Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'
 import { observeHealth } from '../telemetry/observed-metrics.js'
 import { Descriptors, type LoopDelay } from '../telemetry/process-health.js'
 import type { Foundation } from './foundation.js'
@@ -16,6 +17,8 @@ interface ProcessHealthParts {
   /** Learns how the store is since before it was opened. */
   readonly store: StoreHealth
   readonly loop: LoopDelay
+  /** Learn how many descriptors the system allows. */
+  readonly shares: DescriptorShares
   /** Wall time at which the last configuration began to serve; undefined: none does. */
   readonly appliedAt: () => number | undefined
   /** Everything that the process itself does not know. */
@@ -24,6 +27,8 @@ interface ProcessHealthParts {
 
 /** Milliseconds between looks. */
 const EVERY = 1_000
+/** Part of the descriptors of clients below which they are no longer full: use that swings around its limit is one line. */
+const FREED = 0.95
 
 /** How this process is: what /readyz, the metrics and the log say of it. */
 export class ProcessHealth {
@@ -31,6 +36,8 @@ export class ProcessHealth {
   readonly #descriptors = new Descriptors()
   readonly #health: Health
   #timer: NodeJS.Timeout | undefined
+  /** Have clients all descriptors that they may have? */
+  #clientsFull = false
 
   private constructor(parts: ProcessHealthParts) {
     const { clock, log } = parts
@@ -38,7 +45,7 @@ export class ProcessHealth {
     const sources: HealthSources = {
       ...parts.sources,
       storeTrouble: () => parts.store.trouble,
-      descriptors: () => this.#descriptors.use
+      descriptors: () => this.#use()
     }
     this.#health = new Health({ sources, clock, log })
   }
@@ -80,9 +87,18 @@ export class ProcessHealth {
     clearInterval(this.#timer)
   }
 
+  #use(): DescriptorUse | undefined {
+    const { use } = this.#descriptors
+    this.#clientsFull = this.#parts.shares.clientsUse >= (this.#clientsFull ? FREED : 1)
+    return use === undefined ? undefined : { ...use, short: use.short || this.#clientsFull }
+  }
+
   #look(): void {
     this.#parts.store.look()
-    void this.#descriptors.look()
+    void this.#descriptors.look().then(() => {
+      const { use } = this.#descriptors
+      if (use !== undefined) this.#parts.shares.allow(use.allowed)
+    })
     this.#health.look()
   }
 }
@@ -96,7 +112,7 @@ interface HealthStage {
 
 /** The health of a process whose control plane and certificates are open. */
 export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
-  const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway } = foundation
+  const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway, live } = foundation
   const { control, certificates, appliedAt, threads } = stage
   const health = await ProcessHealth.open({
     clock,
@@ -104,6 +120,7 @@ export async function openHealth(foundation: Foundation, stage: HealthStage): Pr
     registry: metrics.registry,
     store: storeHealth,
     loop,
+    shares: live.limits.descriptors,
     appliedAt,
     sources: {
       revisionsBehind: () => control.configuration.revisionsBehind,

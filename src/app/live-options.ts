@@ -1,11 +1,13 @@
 import type { BodyBuffersParts } from '../flow/body-buffers.js'
 import type { Clock } from '../lib/clock.js'
+import { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { Options } from '../options/options.js'
 import type { TrafficParts } from '../proxy/data-plane.js'
 
 /** Options that hold as they are now: what reads one of them later reads what a reload has made of it. */
 export interface LiveOptions {
-  readonly limits: TrafficParts['limits']
+  /** With the descriptors of the process. */
+  readonly limits: TrafficParts['limits'] & { readonly descriptors: DescriptorShares }
   readonly timeouts: TrafficParts['timeouts']
   readonly bodies: Required<Pick<BodyBuffersParts, 'total' | 'each' | 'perClient' | 'pace'>>
   /** From now on these count. Connections that are open keep what they began with, where it is a matter of a connection. */
@@ -28,8 +30,8 @@ export const RELOADED = [
 ] as const
 
 /** The options of limits and time-outs, kept as they are now. */
-export function liveOptions(options: Options, clock: Clock): LiveOptions {
-  const limits = limitsOf(options)
+export function liveOptions(options: Options, clock: Clock, descriptors = new DescriptorShares()): LiveOptions {
+  const limits = { ...limitsOf(options), descriptors }
   const timeouts = { ...options.timeouts }
   const bodies = bodiesOf(options, clock)
   return {

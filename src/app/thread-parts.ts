@@ -3,6 +3,7 @@ import type { EndedSessions } from '../features/login/ended-sessions.js'
 import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { Clock } from '../lib/clock.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { LimitLedger } from '../lib/limit-ledger.js'
 import type { Lookup } from '../lib/names/lookups.js'
 import type { MadeRecords } from '../lib/shared-records.js'
@@ -30,6 +31,7 @@ export interface ThreadsParts {
   readonly size: number
   readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter' | 'cluster' | 'beat'>
   readonly ticketKeys: TicketKeys
+  readonly descriptors: DescriptorShares
   readonly dealer: SocketDealer
   readonly limiter: LimiterTable
   readonly metrics: Metrics

@@ -40,6 +40,8 @@ export interface TrafficThreadData {
   readonly limiter: LimiterHandle
   /** Who it is to the ledger of limits; undefined: the process is alone on its store. */
   readonly cluster: ThreadMember | undefined
+  /** See `DescriptorShares`. */
+  readonly descriptors: SharedArrayBuffer
   /** Shows that its event loop turns; see `ThreadWatchdog`. */
   readonly beat: Int32Array
 }

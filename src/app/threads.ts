@@ -219,6 +219,7 @@ export class TrafficThreads implements ServerHealth {
     worker.on('exit', () => {
       this.#threads.delete(worker)
       clearHoldings(this.#holdings, slot)
+      this.#parts.descriptors.clear(slot + 1)
       limiter.repair(slot + 1)
       records.ended(slot + 1)
       limitsElsewhere.ends(thread)

@@ -115,13 +115,22 @@ export async function openTraffic(
       if (wanted === undefined || shown === undefined || dealer === undefined || records === undefined) return undefined
       const { size, ...output } = wanted
       const { processId } = foundation
-      const data = { options, level: log.level, clockOrigin: clockOrigin(clock), processId, keys, development: shown }
+      const data = {
+        options,
+        level: log.level,
+        clockOrigin: clockOrigin(clock),
+        processId,
+        keys,
+        development: shown,
+        descriptors: live.limits.descriptors.memory
+      }
       const { servers } = dataPlane.upstreams
       const parts = {
         size,
         data,
         servers,
         ticketKeys,
+        descriptors: live.limits.descriptors,
         dealer,
         limiter,
         limitsElsewhere,

@@ -5,6 +5,7 @@ import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { actions } from '../features/registry.js'
 import type { ReplayMemory } from '../features/webhook/replays.js'
 import { clockFrom } from '../lib/clock.js'
+import { DescriptorShares } from '../lib/descriptor-shares.js'
 import { SharedHoldings } from '../lib/shared-holdings.js'
 import { LearntRecords } from '../lib/shared-records.js'
 import { Slices } from '../lib/slices.js'
@@ -57,7 +58,7 @@ export async function openTrafficThread(
   const clock = clockFrom(data.clockOrigin)
   const link = new ThreadLink(post, data.level)
   const { log } = link
-  const live = liveOptions(options, clock)
+  const live = liveOptions(options, clock, new DescriptorShares(data.descriptors, data.slot + 1))
   const rates = new RelayedRates(() => report())
   const foundation = createTrafficFoundation(options, {
     clock,

@@ -48,6 +48,11 @@ export const flowErrors = defineErrors({
     text: 'The process is at its limit and takes no more requests.',
     help: 'Try again later; add processes or raise limits.connections when it happens often.'
   },
+  DESCRIPTORS_USED_UP: {
+    status: 503,
+    text: 'The process has no file descriptor left for a connection to the upstream.',
+    help: 'Raise the limit of open files (ulimit -n, LimitNOFILE, --ulimit nofile) or lower limits.connections; the upstream is not to blame.'
+  },
   UPSTREAM_REFUSED: {
     status: 502,
     text: 'No connection to the upstream could be opened.',
@@ -272,6 +277,7 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'dial-refused': flowErrors.UPSTREAM_REFUSED,
   'dial-timeout': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
   'dial-outrun': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
+  'no-descriptor': flowErrors.DESCRIPTORS_USED_UP,
   'dial-tls': flowErrors.UPSTREAM_TLS,
   'tls-untrusted': flowErrors.UPSTREAM_CERTIFICATE_UNTRUSTED,
   'tls-name': flowErrors.UPSTREAM_CERTIFICATE_NAME,
@@ -297,6 +303,7 @@ export const UNREACHED: ReadonlySet<Failure> = new Set<Failure>([
   'tls-pin',
   'tls-version',
   'tls-client-certificate',
+  'no-descriptor',
   'no-tunnel'
 ])
 

@@ -142,6 +142,7 @@ export type Failure =
   | 'dial-refused'
   | 'dial-timeout'
   | 'dial-outrun'
+  | 'no-descriptor'
   | 'dial-tls'
   | 'tls-untrusted'
   | 'tls-name'

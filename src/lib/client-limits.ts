@@ -1,8 +1,14 @@
 import type { Clock } from './clock.js'
 import { formatAddress, maskAddress, parseAddress } from './ip.js'
 
-/** Which limit a connection met: of the listener, or of one address at it. A closed set, fit to be a label of a metric. */
-export type Crowding = 'connections' | 'pipes' | 'handshakes' | 'address-connections' | 'address-handshakes'
+/** Which limit a connection met: of the listener, of one address at it, or of the files that the system lets the process open. A closed set, fit to be a label of a metric. */
+export type Crowding =
+  | 'connections'
+  | 'descriptors'
+  | 'pipes'
+  | 'handshakes'
+  | 'address-connections'
+  | 'address-handshakes'
 
 /** Called for connections that are closed because there are too many. */
 export interface TurnedAway {
@@ -17,6 +23,7 @@ const PAUSE = 10_000
 
 const OPTIONS: Readonly<Record<Crowding, string>> = {
   connections: 'limits.connections',
+  descriptors: 'open files (ulimit -n, LimitNOFILE)',
   pipes: 'limits.connections',
   handshakes: 'limits.handshakes',
   'address-connections': 'limits.connections_per_address',

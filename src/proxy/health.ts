@@ -1,4 +1,4 @@
-import type { ConnectionFacts } from '../flow/exchange.js'
+import type { ConnectionFacts, Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import type { HealthCheck } from '../runtime/plan.js'
 import { type ClientTransport, DialError, forwardTo } from '../transport/contract.js'
@@ -135,17 +135,17 @@ class Check {
   }
 
   async #check(): Promise<void> {
-    const { ok, reason } = await this.#ask()
+    const { ok, reason, unasked } = await this.#ask()
     if (this.#stopped) return
     const server = this.#server
     const before = server.found
-    server.checked(ok, reason)
+    if (unasked !== true) server.checked(ok, reason)
     if (server.found !== before) this.#parts.decided?.(checkOf(server), { ok, reason })
     this.#timer = this.#after(this.#settings.interval * (1 + SPREAD * (2 * this.#random() - 1)))
   }
 
   /** Never rejects. */
-  async #ask(): Promise<Found> {
+  async #ask(): Promise<Checked> {
     const signal = new AbortList()
     this.#asking = signal
     const overdue = setTimeout(() => signal.abort('upstream-timeout'), this.#settings.timeout)
@@ -162,7 +162,7 @@ class Check {
     return { ok: false, reason: `no answer within ${this.#settings.timeout} ms` }
   }
 
-  async #connects(signal: AbortList): Promise<Found> {
+  async #connects(signal: AbortList): Promise<Checked> {
     const { dialer } = this.#server
     try {
       const pipe = await dialer.open({ client: FACTS, deadline: this.#settings.timeout, signal, bytes: true })
@@ -170,18 +170,18 @@ class Check {
       return { ok: true, reason: 'it takes connections' }
     } catch (error) {
       if (!(error instanceof DialError)) throw error
-      return { ok: false, reason: `${error.failure}: ${error.message}` }
+      return failedWith(error.failure, error.message)
     }
   }
 
-  async #answers(signal: AbortList): Promise<Found> {
+  async #answers(signal: AbortList): Promise<Checked> {
     const first = await this.#request(signal)
     // An idle connection that its server has closed meanwhile says nothing of the server.
     const found = first === 'again' ? await this.#request(signal) : first
     return found === 'again' ? { ok: false, reason: 'it closes connections without an answer' } : found
   }
 
-  async #request(signal: AbortList): Promise<Found | 'again'> {
+  async #request(signal: AbortList): Promise<Checked | 'again'> {
     const { clientTransport, clock } = this.#parts
     const { type, service, path, host, timeout, statuses } = this.#settings
     const { dialer, address, scheme } = this.#server
@@ -211,7 +211,7 @@ class Check {
         if (answer.failure === 'upstream-gone' && answer.retry !== 'never') return 'again'
         // The engine keeps the same time, and may be the first to notice.
         if (answer.failure === 'upstream-timeout') return this.#late()
-        return { ok: false, reason: `${answer.failure}: ${answer.detail}` }
+        return failedWith(answer.failure, answer.detail)
       }
       if (answer.kind === 'switched') {
         answer.pipe.destroy('client-gone')
@@ -228,6 +228,15 @@ class Check {
       stopListening()
     }
   }
+}
+
+interface Checked extends Found {
+  /** This process had no descriptor for the connection, which says nothing of the server. */
+  readonly unasked?: boolean
+}
+
+function failedWith(failure: Failure, detail: string): Checked {
+  return { ok: false, reason: `${failure}: ${detail}`, unasked: failure === 'no-descriptor' }
 }
 
 /** A check comes from the process itself. */

@@ -3,6 +3,7 @@ import { UNREACHED } from '../flow/error-codes.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import { Backoff } from '../lib/concurrency.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import { formatAuthority } from '../lib/host.js'
 import type { Names } from '../lib/names/names.js'
 import type { Certificate } from '../runtime/certificates.js'
@@ -255,6 +256,8 @@ export class Server {
 
   /** What ended the attempt; what the client did says nothing of the server. */
   failed(failure: Failure): void {
+    // It was not asked.
+    if (failure === 'no-descriptor') return
     if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
     this.#failure(UNREACHED.has(failure), failure)
   }
@@ -346,6 +349,8 @@ export interface Surroundings {
   readonly refuses?: ((address: string) => boolean) | undefined
   /** The certificate under the key of a unit, as it is now. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined
+  /** Descriptors of the process; without it connections are not counted. */
+  readonly descriptors?: DescriptorShares | undefined
 }
 
 /** The server of a unit. */
@@ -362,7 +367,7 @@ export function nameOf({ protocol, host, port, service }: AddressUpstream): stri
 /** Dials the unit, or one address of its name: what TLS asks for is the same. */
 export function dialerOf(
   unit: AddressUpstream,
-  { lookup, keepAlive, refuses, certificate }: Surroundings,
+  { lookup, keepAlive, refuses, certificate, descriptors }: Surroundings,
   place: { readonly host: string; readonly port: number } = unit
 ): Dialer {
   const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
@@ -372,6 +377,7 @@ export function dialerOf(
     lookup,
     keepAlive,
     refuses,
+    descriptors,
     ...(unit.http2 === true ? { http2: true } : {})
   }
   if (unit.protocol === 'http') return tcpDialer(at)

@@ -4,7 +4,7 @@ import type { Clock } from '../lib/clock.js'
 export interface DescriptorUse {
   readonly used: number
   readonly allowed: number
-  /** Are so few left that connections may soon be refused? */
+  /** Are so few left that connections may soon be refused, or are some refused already? */
   readonly short: boolean
 }
 
@@ -115,7 +115,8 @@ const LIST = [
   },
   {
     name: 'descriptors_short',
-    means: 'few file descriptors are left: connections will be refused; raise the limit (ulimit -n, LimitNOFILE)',
+    means:
+      'few file descriptors are left, or clients have all of theirs: connections are refused; raise the limit (ulimit -n, LimitNOFILE)',
     holds: (of) => of.descriptors()?.short === true,
     about: (of) => ({ used: of.descriptors()?.used, allowed: of.descriptors()?.allowed })
   }

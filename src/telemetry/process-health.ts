@@ -68,6 +68,11 @@ function isExhausted(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE'
 }
 
+/** Files that the process may have open; undefined where the system does not show it (it is not Linux). */
+export function openFilesAllowed(): Promise<number | undefined> {
+  return orNothing(procCounts.allowed())
+}
+
 /** Read from /proc of Linux; elsewhere both reject. */
 const procCounts: DescriptorCounts = {
   async used() {

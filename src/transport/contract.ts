@@ -14,6 +14,7 @@ import type {
   ResponseHead
 } from '../flow/exchange.js'
 import type { Crowding } from '../lib/client-limits.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 
 /**
  * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an
@@ -69,6 +70,8 @@ export interface ListenLimits {
   /** Silence after which the system probes a connection (TCP keep-alive). Left out or 0: never. */
   readonly tcpKeepAlive?: number
   readonly connections: number
+  /** Descriptors of the process, of which each connection takes one. Left out: they are not counted. */
+  readonly descriptors?: DescriptorShares | undefined
   /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
   readonly handshakes?: number
   /** The same of one IPv4 address, or one /64 of IPv6, behind a PROXY header of the address there. Left out or 0: no limit. */

@@ -2,6 +2,7 @@ import { lookup as lookupName } from 'node:dns'
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, checkServerIdentity, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import { readAfterReset } from './broken-writes.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore, resetBelow, StreamPipe } from './pipes.js'
@@ -17,6 +18,8 @@ export interface TcpAddress {
   readonly refuses?: ((address: string) => boolean) | undefined
   /** Milliseconds of silence after which the system probes a connection, as of now (TCP keep-alive); left out or 0: never. */
   readonly keepAlive?: (() => number) | undefined
+  /** Descriptors of the process, of which each connection takes one. */
+  readonly descriptors?: DescriptorShares | undefined
   /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
   readonly http2?: boolean
 }
@@ -132,12 +135,14 @@ class TlsPipe extends StreamPipe {
   }
 }
 
-function connectTcp({ host, port, lookup, keepAlive, refuses }: TcpAddress): Socket {
+function connectTcp({ host, port, lookup, keepAlive, refuses, descriptors }: TcpAddress): Socket {
   if (refuses?.(host) === true) throw new DialError('dial-refused', `${host} ${REFUSED}`)
   const filtered = refuses === undefined || isIP(host) !== 0 ? lookup : filteredLookup(lookup ?? lookupName, refuses)
   const names = filtered === undefined ? {} : { lookup: filtered }
   const keepAliveInitialDelay = keepAlive?.() ?? 0
-  return connect({
+  if (descriptors?.admitsUpstream === false)
+    throw new DialError('no-descriptor', 'no file descriptor is left for upstreams')
+  const socket = connect({
     host,
     port,
     noDelay: true,
@@ -146,6 +151,11 @@ function connectTcp({ host, port, lookup, keepAlive, refuses }: TcpAddress): Soc
     keepAliveInitialDelay,
     ...names
   })
+  if (descriptors !== undefined) {
+    descriptors.countUpstream(1)
+    socket.once('close', () => descriptors.countUpstream(-1))
+  }
+  return socket
 }
 
 const REFUSED = 'is an address that backends may not have'
@@ -218,6 +228,7 @@ function opened(
 
 function kindOf(error: NodeJS.ErrnoException, connected: boolean): PeerRefusal {
   const message = error.code ?? error.message
+  if (error.code === 'EMFILE' || error.code === 'ENFILE') return { failure: 'no-descriptor', message }
   if (error.code === 'ETIMEDOUT') return { failure: 'dial-timeout', message }
   return connected ? handshakeFailure(message) : { failure: 'dial-refused', message }
 }

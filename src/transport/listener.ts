@@ -211,7 +211,8 @@ export class ClientListener implements AdoptingListener, ServingHost {
     const place = this.#limited.enter()
     if (typeof place !== 'string') this.#begin(facts, socket, place)
     else {
-      const plain = place === 'connections' && tls === undefined && proxyProtocol === undefined
+      const plain =
+        (place === 'connections' || place === 'descriptors') && tls === undefined && proxyProtocol === undefined
       this.#turnAway(facts, socket, place, plain)
     }
   }

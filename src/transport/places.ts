@@ -5,7 +5,10 @@ import { ignore } from './pipes.js'
 
 interface PlacesParts {
   /** Read as they are at each connection. */
-  readonly limits: Pick<ListenLimits, 'connections' | 'handshakes' | 'connectionsPerAddress' | 'handshakesPerAddress'>
+  readonly limits: Pick<
+    ListenLimits,
+    'connections' | 'descriptors' | 'handshakes' | 'connectionsPerAddress' | 'handshakesPerAddress'
+  >
   /** Addresses that speak for many. */
   readonly exempt: (address: string) => boolean
   /** Is there a TLS handshake? */
@@ -56,10 +59,11 @@ export class ListenerPlaces {
   /** A place for a connection that has just been accepted, or what is full. */
   enter(): OwnPlace | Crowding {
     const { limits, arrives } = this.#parts
-    const { connections, handshakes = 0 } = limits
+    const { connections, handshakes = 0, descriptors } = limits
     if (connections > 0 && this.#open >= connections) return 'connections'
+    if (descriptors?.admitsClient === false) return 'descriptors'
     if (arrives && handshakes > 0 && this.#arriving >= handshakes) return 'handshakes'
-    return this.beyond()
+    return this.#place(descriptors)
   }
 
   /** May another connection become a pipe? */
@@ -68,13 +72,18 @@ export class ListenerPlaces {
     return connections === 0 || this.#lasting < connections - Math.floor(connections * KEPT)
   }
 
-  /** A place whatever the limit of connections is. */
+  /** A place whatever the limit of connections is, for one that needs no descriptor. */
   beyond(): OwnPlace {
+    return this.#place(undefined)
+  }
+
+  #place(descriptors: ListenLimits['descriptors']): OwnPlace {
     const { arrives, tls } = this.#parts
     let [here, arriving, lasting] = [true, arrives, false]
     let leave = nothing
     let shaken = nothing
     this.#open++
+    descriptors?.countClient(1)
     this.#look()
     if (arriving) this.#arriving++
     const shake = (): void => {
@@ -88,6 +97,7 @@ export class ListenerPlaces {
       if (!here) return
       here = false
       this.#open--
+      descriptors?.countClient(-1)
       if (lasting) this.#lasting--
       this.#look()
     }

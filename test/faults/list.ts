@@ -3,7 +3,7 @@ import { clockJumps } from './clock.js'
 import { startWithoutStore } from './cold-start.js'
 import { killInWriteStorm } from './crash.js'
 import { blackHole, pausedDatabase, stoppedDatabase } from './database.js'
-import { usedUpDescriptors } from './descriptors.js'
+import { usedUpByThreads, usedUpDescriptors } from './descriptors.js'
 import { fullDiskBelowStore } from './disk.js'
 import { hangingDns } from './dns.js'
 import { stopUnderPosts } from './draining.js'
@@ -32,6 +32,7 @@ export const faults: readonly Fault[] = [
   stopUnderPosts,
   clockJumps,
   usedUpDescriptors,
+  usedUpByThreads,
   hangingDns,
   wrongSealKey,
   largeImport,

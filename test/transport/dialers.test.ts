@@ -4,10 +4,12 @@ import { type AddressInfo, createServer, type Server } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { BytePipe, ConnectionFacts } from '../../src/flow/exchange.js'
+import { DescriptorShares } from '../../src/lib/descriptor-shares.js'
 import { DialError, type Dialer } from '../../src/transport/contract.js'
 import { AbortList } from '../../src/transport/deadlines.js'
 import { tcpDialer, tlsDialer } from '../../src/transport/dialers.js'
 import { fixture } from '../helpers/files.js'
+import { until } from '../helpers/until.js'
 import { RawUpstream } from '../helpers/upstream.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
@@ -117,3 +119,24 @@ t.test('connections are interchangeable only where everything that selects them 
   t.equal(new Set(keys).size, keys.length)
   t.equal(tlsDialer(base).key, tlsDialer({ ...base }).key)
 })
+
+t.test(
+  'a process without descriptors for upstreams says so and opens nothing; each connection gives its own back',
+  async (t) => {
+    const upstream = await RawUpstream.start(t)
+    const descriptors = new DescriptorShares()
+    descriptors.allow(8)
+    const dialer = tcpDialer({ host: '127.0.0.1', port: upstream.port, descriptors })
+    const pipes: BytePipe[] = []
+    for (let i = 0; i < 6; i++) pipes.push(await open(dialer))
+    t.equal(await failure(open(dialer)), 'no-descriptor')
+    const [first] = pipes
+    first?.destroy('client-gone')
+    await until(() => descriptors.admitsUpstream)
+    pipes.push(await open(dialer))
+    for (const pipe of pipes) pipe.destroy('client-gone')
+    await until(() => descriptors.admitsUpstream)
+    const refused = tcpDialer({ host: '127.0.0.1', port: 1, descriptors })
+    for (let i = 0; i < 20; i++) t.equal(await failure(open(refused)), 'dial-refused', 'a failed dial keeps none')
+  }
+)

@@ -1,4 +1,5 @@
 import { FAILURES, flowErrors, UNREACHED } from '../../flow/error-codes.js'
+import type { Failure } from '../../flow/exchange.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
@@ -18,9 +19,12 @@ export const circuitErrors = defineErrors({
 /** Where breakers are kept that all threads of the process share. */
 export const breakerRecords = serviceKey<SharedRecords>('breaker_records', () => ownRecords)
 
+/** Failures for which no server was asked. */
+const UNASKED: ReadonlySet<Failure> = new Set<Failure>(['no-tunnel', 'no-descriptor'])
+
 /** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
 const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
-  ...[...UNREACHED].filter((failure) => failure !== 'no-tunnel').map((failure) => FAILURES[failure].code),
+  ...[...UNREACHED].filter((failure) => !UNASKED.has(failure)).map((failure) => FAILURES[failure].code),
   flowErrors.UPSTREAM_MALFORMED.code,
   flowErrors.UPSTREAM_TIMEOUT.code,
   flowErrors.UPSTREAM_GONE.code

@@ -66,7 +66,7 @@ async function acceptHttp(
     const id = ++count
     const place = places.enter()
     if (typeof place === 'string') {
-      refuse(socket, place, place === 'connections' && !tls && !proxyProtocol)
+      refuse(socket, place, (place === 'connections' || place === 'descriptors') && !tls && !proxyProtocol)
       return
     }
     // Behind a PROXY header it is not known yet whose connection it is.
