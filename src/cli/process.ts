@@ -20,6 +20,37 @@ const INTERRUPTED = 130
 /** `npm start` passes a Ctrl-C on that the terminal has sent already: two signals so close together are one wish. */
 const SAME_WISH = 500
 
+/**
+ * Errors of the process that nothing has caught, rejections too. Each is a line of the log; the first asks the process to end, since what it holds may be
+ * half done from then on.
+ */
+export class UncaughtErrors {
+  readonly #first: Promise<Error>
+  readonly #caught: (error: unknown) => void
+
+  constructor(log: { fatal(fields: object, message: string): void }) {
+    let resolve: (error: Error) => void
+    this.#first = new Promise((done) => {
+      resolve = done
+    })
+    this.#caught = (error) => {
+      log.fatal({ err: error }, 'an error that nothing has caught: the process ends')
+      resolve(error instanceof Error ? error : new Error(String(error)))
+    }
+    process.on('uncaughtException', this.#caught)
+  }
+
+  /** Resolves with the first error, also when it came before the call. */
+  next(): Promise<Error> {
+    return this.#first
+  }
+
+  /** From now on an error ends the process as it does without this. */
+  release(): void {
+    process.off('uncaughtException', this.#caught)
+  }
+}
+
 /** The signals that end the process: the first asks it to finish, a later one ends it at once with 130. */
 export class StopSignals {
   readonly #first: Promise<NodeJS.Signals>

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { type Running, type Started, start } from '../app/app.js'
 import { clockFrom, systemClock } from '../lib/clock.js'
+import { atMost } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
 import { packageRoot } from '../lib/files.js'
 import { formatOptionProblem, formatOrigin } from '../options/catalogue.js'
@@ -11,7 +12,7 @@ import { IN_MEMORY } from '../options/values.js'
 import { type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
 import { announce } from './greeting.js'
 import { createLog, type ProcessLog } from './log.js'
-import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
+import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.js'
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
@@ -99,15 +100,21 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, 
     console.error(`take-over: nobody runs on ${data}; starting as usual`)
   }
   const log = createLog({ level: loaded.options.log.level, bytes: loaded.options.log.buffer }, process.stdout)
+  const uncaught = new UncaughtErrors(log.logger)
   try {
-    return await run(input, loaded, log, { signals, demo, once, successor })
+    return await run(input, loaded, log, { signals, uncaught, demo, once, successor })
   } finally {
     await log.close()
+    uncaught.release()
   }
 }
 
+/** How long a process that has failed may take to stop beside its drain. Milliseconds. */
+const FAILED_STOP = 5_000
+
 interface RunParts {
   readonly signals: StopSignals
+  readonly uncaught: UncaughtErrors
   readonly demo: DemoRun
   readonly once: Once
   /** Undefined: this process takes no other one's place. */
@@ -118,7 +125,7 @@ async function run(
   input: LoadInput,
   loaded: LoadedOptions,
   processLog: ProcessLog,
-  { signals, demo, once, successor }: RunParts
+  { signals, uncaught, demo, once, successor }: RunParts
 ): Promise<number> {
   const { options, warnings } = loaded
   const log = processLog.logger
@@ -162,7 +169,7 @@ async function run(
   const threads = await wantedThreads(options, processLog)
   const ending = new AbortController()
   let starting: Promise<Running>
-  let running: Running | NodeJS.Signals
+  let running: Running | NodeJS.Signals | Error
   try {
     starting = start(options, {
       ...given,
@@ -173,11 +180,11 @@ async function run(
       ...(threads === undefined ? {} : { threads }),
       signal: ending.signal
     })
-    running = await Promise.race([starting, signals.next()])
+    running = await Promise.race([starting, signals.next(), uncaught.next()])
   } catch (error) {
     return await refused(error)
   }
-  if (typeof running === 'string') {
+  if (typeof running === 'string' || running instanceof Error) {
     await reloading.close()
     ending.abort()
     // It may have become ready, or have failed, at the last moment.
@@ -185,6 +192,10 @@ async function run(
       (late) => late.stop(),
       () => undefined
     )
+    if (running instanceof Error) {
+      successor?.ends(ExitCode.failure)
+      return ExitCode.failure
+    }
     log.info({ signal: running }, 'stopped before it was ready')
     return ExitCode.ok
   }
@@ -201,7 +212,7 @@ async function run(
     next.begin(running)
     return next
   }
-  const code = await untilEnd(running, { options, log, manager, signals, reloading, again })
+  const code = await untilEnd(running, { options, log, manager, signals, uncaught, reloading, again })
   successor?.ends(code)
   return code
 }
@@ -211,6 +222,7 @@ interface Serving {
   readonly log: Logger
   readonly manager: ServiceManager
   readonly signals: StopSignals
+  readonly uncaught: UncaughtErrors
   readonly reloading: Reloading
   /** Applies files again after `reloading` has been closed. */
   readonly again: () => Promise<Reloading>
@@ -218,7 +230,7 @@ interface Serving {
 
 /** Serves until a signal comes or another process has taken the place of this one; resolves with the exit code. */
 async function untilEnd(running: Running, serving: Serving): Promise<number> {
-  const { options, log, manager, signals, again } = serving
+  const { options, log, manager, signals, uncaught, again } = serving
   let { reloading } = serving
   const predecessor =
     options.data === IN_MEMORY
@@ -234,19 +246,34 @@ async function untilEnd(running: Running, serving: Serving): Promise<number> {
           own: { ...commandOf(process), folder: process.cwd() },
           environment: process.env
         })
-  const end = await Promise.race([signals.next(), ...(predecessor === undefined ? [] : [predecessor.next()])])
+  const ends = [signals.next(), uncaught.next(), ...(predecessor === undefined ? [] : [predecessor.next()])]
+  const end = await Promise.race(ends)
   if (typeof end === 'number') {
     await manager.succeeded(end)
     log.info({ pid: end }, 'another process has taken over: no new connections, waiting for what is under way')
   } else {
     await manager.stopping()
-    log.info({ signal: end }, 'stopping: no new connections, waiting for what is under way')
+    const about = typeof end === 'string' ? { signal: end } : { reason: end.message }
+    log.info(about, 'stopping: no new connections, waiting for what is under way')
     await reloading.close()
   }
   predecessor?.close()
+  if (end instanceof Error) return await stopFailed(running, options, log)
   const { ended, cut } = await running.stop()
   log.info({ ended, cut }, 'stopped')
   return ExitCode.ok
+}
+
+/** Stops a process whose parts may be half done: what cannot end does not keep it. */
+async function stopFailed(running: Running, { timeouts }: Options, log: Logger): Promise<number> {
+  try {
+    const stopped = await atMost(timeouts.drain + FAILED_STOP, running.stop())
+    if (stopped !== undefined) log.info({ ended: stopped.ended, cut: stopped.cut }, 'stopped')
+    else log.error('not everything could be stopped in time')
+  } catch (error) {
+    log.error({ err: error }, 'not everything could be stopped')
+  }
+  return ExitCode.failure
 }
 
 /** A key that cannot be kept opens the API as long as the process runs; the next start makes another. */

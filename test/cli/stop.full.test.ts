@@ -102,3 +102,33 @@ async function free(port: number): Promise<boolean> {
     socket.destroy()
   }
 }
+
+t.test('an error that nothing has caught is a line of the log, and what is under way is answered first', async (t) => {
+  for (const how of ["throw new Error('of a part')", "Promise.reject(new Error('of a part'))"]) {
+    const upstream = await startHeldUpstream(t)
+    const port = await freePort()
+    const failing = `data:text/javascript,process.on('SIGUSR2',()=>{${encodeURIComponent(how)}})`
+    const product = new SluiceProcess(t, ['start'], {
+      cwd: t.testdir(),
+      env: {
+        SLUICE_LISTEN: `127.0.0.1:${port}`,
+        SLUICE_API_LISTEN: `127.0.0.1:${await freePort()}`,
+        SLUICE_UPSTREAM: upstream.url,
+        SLUICE_LIMITER_BUDGET: '64MiB',
+        NODE_OPTIONS: `--import=${failing}`
+      }
+    })
+    await product.logged('listening')
+    const answer = fetch(`http://127.0.0.1:${port}/`)
+    await until(() => upstream.waiting.length === 1)
+    product.child.kill('SIGUSR2')
+    const line = await product.logged('an error that nothing has caught: the process ends')
+    t.match(line, { level: 60, err: { message: 'of a part' } })
+    await product.logged('stopping: no new connections, waiting for what is under way')
+    upstream.waiting[0]?.end('whole')
+    t.equal(await (await answer).text(), 'whole')
+    const { code, out } = await product.ended()
+    t.equal(code, 1)
+    t.match(out, /"ended":1,"cut":0,"msg":"stopped"/)
+  }
+})

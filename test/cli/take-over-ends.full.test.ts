@@ -1,10 +1,11 @@
+import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { Agent } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { until } from '../helpers/until.js'
-import { connected, exitOf, Looping, Stand } from './take-over-stand.js'
+import { connected, exitOf, Looping, Stand, statusOf } from './take-over-stand.js'
 
 /** Parts into which a take-over is cut. */
 const MOMENTS = 9
@@ -127,3 +128,61 @@ t.test('where nobody runs it starts as usual, and without a folder it is refused
   t.equal(code, 2)
   t.match(err, /--take-over needs a data folder/)
 })
+
+t.test(
+  'the process that ran is hung: the command says so, ends it, and starts by itself',
+  { timeout: 90_000 },
+  async (t) => {
+    const stand = await Stand.open(t)
+    const old = stand.start()
+    await old.logged('listening')
+    await until(() => existsSync(join(stand.folder, 'data', 'take-over.sock')))
+    old.child.kill('SIGSTOP')
+    const asking = stand.start('--take-over')
+    await asking.told('no answer for 5 s')
+    await asking.told(`process ${old.child.pid} has not answered for 15 s: it is hung, and killed`)
+    await asking.told('this one starts by itself')
+    await asking.logged('listening')
+    t.equal(await statusOf(stand.ports.traffic, '/'), 200)
+    t.equal(old.child.signalCode, 'SIGKILL')
+    asking.child.kill('SIGTERM')
+    t.equal((await asking.ended()).code, 0)
+  }
+)
+
+t.test(
+  'the process that ran dies before its first step: the new one starts by itself',
+  { timeout: 90_000 },
+  async (t) => {
+    const stand = await Stand.open(t)
+    const old = stand.start()
+    await old.logged('listening')
+    await until(() => existsSync(join(stand.folder, 'data', 'take-over.sock')))
+    old.child.kill('SIGSTOP')
+    const asking = stand.start('--take-over')
+    await asking.told('no answer for 5 s')
+    old.child.kill('SIGKILL')
+    await asking.told('this one starts by itself')
+    await asking.logged('listening')
+    t.equal(await statusOf(stand.ports.traffic, '/'), 200)
+    asking.child.kill('SIGTERM')
+    t.equal((await asking.ended()).code, 0)
+  }
+)
+
+t.test(
+  'the process that ran hangs within a take-over: the new one ends it and serves on its sockets',
+  { timeout: 90_000 },
+  async (t) => {
+    const stand = await Stand.open(t)
+    const old = stand.start()
+    await old.logged('listening')
+    const { asking } = await stand.takeOver()
+    old.child.kill('SIGSTOP')
+    await asking.told(`process ${old.child.pid} has not answered for 20 s: it is hung, and killed`)
+    await until(() => stand.apiAnswers())
+    t.equal(await statusOf(stand.ports.traffic, '/'), 200)
+    asking.child.kill('SIGTERM')
+    await asking.ended()
+  }
+)

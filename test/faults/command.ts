@@ -5,6 +5,8 @@ import { MAIN } from './product.js'
 
 export interface Command {
   readonly running: boolean
+  /** Asks it to end. */
+  stop(): void
   /** Resolves when it has ended: its exit code and what it said on standard error. */
   readonly ended: Promise<{ readonly code: number | null; readonly said: string }>
 }
@@ -29,6 +31,7 @@ export function command(stage: Stage, words: readonly string[], cwd: string, env
     get running() {
       return child.exitCode === null && child.signalCode === null
     },
+    stop: () => void child.kill('SIGTERM'),
     ended
   }
 }

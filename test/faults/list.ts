@@ -9,6 +9,7 @@ import { hangingDns } from './dns.js'
 import { stopUnderPosts } from './draining.js'
 import type { Fault } from './fault.js'
 import { storeBackInTime } from './history.js'
+import { hungThread, takeOverFromHung } from './hung.js'
 import { largeImport } from './import.js'
 import { fullDiskBelowLog, unreadLog } from './log-output.js'
 import { wrongSealKey } from './seal-key.js'
@@ -33,6 +34,8 @@ export const faults: readonly Fault[] = [
   clockJumps,
   usedUpDescriptors,
   usedUpByThreads,
+  hungThread,
+  takeOverFromHung,
   hangingDns,
   wrongSealKey,
   largeImport,

@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs'
+import { join } from 'node:path'
 import { formatAuthority } from '../../lib/host.js'
 
 /** State of a socket that listens, in the tables of the kernel (proc(5), /proc/net/tcp). */
@@ -31,6 +32,45 @@ export function listeningSockets(): readonly ListeningSocket[] | undefined {
   }
 }
 
+/** In the flags of a unix socket in /proc/net/unix: it listens (`__SO_ACCEPTCON`). */
+const ACCEPTS = 0x10000
+/** Name under which a socket is bound whose path is too long; see `takeOverPlace`. */
+const BY_DESCRIPTOR = /^\/proc\/self\/fd\/(\d+)\/take-over\.sock$/
+
+/** Process that listens for take-overs of a data folder; undefined: none is found. */
+export function listenerAt(folder: string): number | undefined {
+  const real = realpathSync(folder)
+  const named = new Set([folder, real].map((one) => join(one, 'take-over.sock')))
+  for (const line of tableLines('/proc/net/unix')) {
+    const [, , , flags = '0', , , inode = '', path = ''] = line.trim().split(/\s+/)
+    const fd = BY_DESCRIPTOR.exec(path)?.[1]
+    if ((Number.parseInt(flags, 16) & ACCEPTS) === 0 || (fd === undefined && !named.has(path))) continue
+    for (const pid of readdirSync('/proc')) {
+      if (!/^\d+$/.test(pid) || !holds(pid, `socket:[${inode}]`)) continue
+      if (fd === undefined || linkOf(fd, `/proc/${pid}`) === real) return Number(pid)
+    }
+  }
+  return undefined
+}
+
+/** Does the process run? One that has ended and is not yet waited for holds nothing any more. */
+export function isRunning(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  } catch {
+    return false
+  }
+}
+
+function holds(pid: string, link: string): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => linkOf(fd, `/proc/${pid}`) === link)
+  } catch {
+    // It has ended, or is of another user.
+    return false
+  }
+}
+
 /** Without IPv6 there is no table of it. */
 function tableLines(path: string): readonly string[] {
   try {
@@ -42,9 +82,9 @@ function tableLines(path: string): readonly string[] {
 }
 
 /** A descriptor may be closed while they are listed, as the one of the list itself. */
-function linkOf(fd: string): string {
+function linkOf(fd: string, process = OWN): string {
   try {
-    return readlinkSync(`${OWN}/fd/${fd}`)
+    return readlinkSync(`${process}/fd/${fd}`)
   } catch {
     return ''
   }

@@ -13,8 +13,8 @@ import { formatFinding, styleFor } from '../report.js'
 import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
 import type { Rehearsed } from './rehearsal.js'
 
-/** How long the predecessor may take to answer. Milliseconds. */
-const ANSWER = 60_000
+/** How long the predecessor may take to answer, then it is taken for hung. Milliseconds. */
+const ANSWER = 20_000
 
 /** The side of the process that takes the place of another one. */
 export class Successor {
@@ -173,12 +173,23 @@ export class Successor {
     if (process.connected) process.send?.(message, () => undefined)
   }
 
+  /** The predecessor does not answer: it is hung, and what it holds is free once it has ended, which the channel shows. */
+  #endMute(): void {
+    const { ppid } = process
+    this.explains(`take-over: process ${ppid} has not answered for ${ANSWER / 1_000} s: it is hung, and killed`)
+    try {
+      // As long as the channel is open, the parent is the predecessor.
+      if (process.connected && process.kill(ppid, 'SIGKILL')) return
+    } catch (error) {
+      this.explains(`take-over: it cannot be killed (${codeOf(error) ?? 'unknown'})`)
+    }
+    this.#gone = true
+    this.#look()
+  }
+
   #answer(kind: ToSuccessor['kind']): Promise<ToSuccessor | undefined> {
     return new Promise((resolve) => {
-      const late = setTimeout(() => {
-        this.#gone = true
-        this.#look()
-      }, ANSWER)
+      const late = setTimeout(() => this.#endMute(), ANSWER)
       this.#look = () => {
         const answer = this.#answers.get(kind)
         if (answer === undefined && !this.#gone) return
