@@ -295,6 +295,35 @@ t.test('silence and noise', async (t) => {
   t.ok(noisy.text(3).length <= 4 * 102, 'a flood is not echoed')
 })
 
+t.test('an agent whose heartbeats stop gets no visitor as long as another one of its group beats', async (t) => {
+  const { server, pass, dialer } = await started(t)
+  const beats = { HeartbeatInterval: 1e9, HeartbeatTolerance: 24e9 }
+  const stopped = await tunnelled(server, beats)
+  const before = await open(dialer)
+  const beating = await tunnelled(server, beats)
+  const beat = async () => {
+    const answered = beating.text(3).length
+    beating.send(frame(DATA, 0, 3, word(9)))
+    await beating.until(() => beating.text(3).length > answered)
+  }
+  pass(2_900)
+  await beat()
+  t.equal(before.stale, false)
+  pass(200)
+  t.equal(before.stale, true, 'no new request uses the stream of one that may have stopped')
+  const [first] = server.registry.select({ app: 'web' })
+  const own = labelDialer(server.registry, { app: 'web' }, 'http', { key: 'one', ...(first && { first }) })
+  for (let visitor = 0; visitor < 4; visitor++) (await open(visitor % 2 === 0 ? dialer : own)).duplex.write('x')
+  await beating.until(() => visits(beating).length === 4)
+  t.equal(visits(stopped).length, 1)
+  pass(3_100)
+  ;(await open(dialer)).duplex.write('x')
+  t.ok(visits(beating).length + visits(stopped).length >= 5, 'where all are late, one of them is asked')
+  stopped.send(frame(DATA, 0, 3, word(9)))
+  await stopped.until(() => stopped.text(3).length === 8)
+  t.equal(before.stale, false, 'one that beats again is as good as before')
+})
+
 t.test('a visitor as the agent hears of it', async (t) => {
   const { server, dialer } = await started(t)
   const agent = await tunnelled(server)

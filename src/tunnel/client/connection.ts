@@ -58,8 +58,8 @@ interface ConnectionOwner {
 }
 
 const MILLION = 1_000_000
-const INTERVAL = 10_000
-const TOLERANCE = 15_000
+const INTERVAL = 1_000
+const TOLERANCE = 24_000
 /** From the first packet to the end of the handshake, and then for each answer. Milliseconds. */
 const CONNECT_TIME = 15_000
 const PEER_STREAMS = 8192

@@ -79,6 +79,9 @@ export class AgentCommands {
 const NANOSECONDS = 1e6
 const DEFAULT_INTERVAL = 10_000
 const DEFAULT_TOLERANCE = 15_000
+/** Heartbeats that are missing when an agent is late, and the least time for that. Milliseconds. */
+const LATE_BEATS = 3
+const LEAST_LATE = 3_000
 
 /** What an agent asks for in its first call. */
 export interface AuthRequest {
@@ -91,6 +94,8 @@ export interface AuthRequest {
   readonly leg: number
   /** Milliseconds without a heartbeat after which the agent counts as gone. */
   readonly silence: number
+  /** Milliseconds without a heartbeat after which visitors go to other agents of the group. */
+  readonly late: number
   /** Why the agent does not take a command; '' when it does. */
   readonly unsupported: Readonly<Record<AgentCommand, string>>
   readonly facts: AgentFacts
@@ -109,6 +114,7 @@ export function readAuthRequest(
     version: versions.includes('3') ? '3' : '2',
     leg: extra.number('legnumber') ?? 0,
     silence: silence(extra.number('heartbeatinterval'), extra.number('heartbeattolerance')),
+    late: Math.max(LEAST_LATE, LATE_BEATS * milliseconds(extra.number('heartbeatinterval'), DEFAULT_INTERVAL)),
     unsupported: {
       stop: extra.text('stopunsupportederror'),
       restart: extra.text('restartunsupportederror'),

@@ -36,6 +36,8 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   #startedAt = 0
   #farewell = ''
   #deadline: number
+  /** Of the last heartbeat. Monotonic milliseconds. */
+  #beatAt = 0
   /** A connection that another has replaced ends then at the latest. */
   #endsAt = Number.POSITIVE_INFINITY
   #visitors = 0
@@ -100,6 +102,11 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
 
   get hasRoom(): boolean {
     return this.#state === 'open' && this.#visitors < this.#host.limits.visitors
+  }
+
+  get late(): boolean {
+    const { late = 0 } = this.#request ?? {}
+    return this.#state === 'open' && this.#host.clock.monotonic() - this.#beatAt > late
   }
 
   get creditsEachRead(): boolean {
@@ -221,7 +228,8 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   }
 
   #extend(): void {
-    this.#deadline = this.#host.clock.monotonic() + (this.#request?.silence ?? 0)
+    this.#beatAt = this.#host.clock.monotonic()
+    this.#deadline = this.#beatAt + (this.#request?.silence ?? 0)
   }
 
   #nudge(): void {

@@ -88,7 +88,7 @@ class TunnelDialer implements Dialer {
     const visitor: Visitor = { kind: this.#kind, from: client.peer, to: client.local }
     let tried: Set<Tunnel> | undefined
     for (;;) {
-      const first = tried === undefined && this.#first?.ready === true ? this.#first : undefined
+      const first = tried === undefined && this.#first?.ready === true && !this.#first.late ? this.#first : undefined
       const tunnel = first ?? choose(tried)
       if (tunnel === undefined) throw new DialError('no-tunnel', `no tunnel can take a connection (${this.key})`)
       const opened = tunnel.open(visitor)
@@ -129,9 +129,9 @@ class Attempt {
     this.#tried = tried
   }
 
-  /** Is the tunnel over, or is it another one? What was begun may go on, but no new request should use the stream. */
+  /** Is the tunnel over, its agent late, or is it another one? What was begun may go on, but no new request should use the stream. */
   get stale(): boolean {
-    return this.#tunnel.over || (this.#only !== undefined && this.#only !== this.#tunnel)
+    return this.#tunnel.over || this.#tunnel.late || (this.#only !== undefined && this.#only !== this.#tunnel)
   }
 
   watch(stream: MuxStream): void {

@@ -145,9 +145,14 @@ export function leastBusy(tunnels: Iterable<Tunnel>, without?: ReadonlySet<Tunne
   let best: Tunnel | undefined
   for (const tunnel of tunnels) {
     if (!tunnel.ready || without?.has(tunnel) === true) continue
-    if (best === undefined || tunnel.active < best.active) best = tunnel
+    if (best === undefined || isBetter(tunnel, best)) best = tunnel
   }
   return best
+}
+
+/** Has the agent not stopped, as the other one may have, or else fewer streams? */
+function isBetter(tunnel: Tunnel, best: Tunnel): boolean {
+  return tunnel.late === best.late ? tunnel.active < best.active : best.late
 }
 
 function isHttp2Group({ http2, labels }: Tunnel): boolean {

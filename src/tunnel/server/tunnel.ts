@@ -46,6 +46,8 @@ export interface TunnelCarrier {
   readonly id: string
   /** Could it take one more visitor now? */
   readonly hasRoom: boolean
+  /** Are several of the agent's heartbeats missing? It may have stopped. */
+  readonly late: boolean
   /** Does its agent give credit for every read at once? */
   readonly creditsEachRead: boolean
   /** Undefined: it cannot. */
@@ -124,6 +126,11 @@ export class Tunnel {
   /** Can it take a visitor now? */
   get ready(): boolean {
     return !this.#over && this.session.hasRoom
+  }
+
+  /** Has the agent been silent for so long that others are better? */
+  get late(): boolean {
+    return this.session.late
   }
 
   /** A byte pipe to what the agent forwards to; undefined when the agent cannot take it. The agent's part is still to come. */
