@@ -37,7 +37,7 @@ export function beatOnce(beat: Int32Array): void {
 
 /**
  * Finds threads whose event loop does not turn. Beats stand in shared memory, so that messages that wait here do not delay them, and silence is
- * counted in looks, not in time: while this thread or the whole process stands still, nobody is found silent.
+ * counted in looks, not in time: while this thread or the whole process stands still, no thread is found silent.
  */
 export class ThreadWatchdog {
   readonly #watches = new Set<Watch>()

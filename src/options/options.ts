@@ -7,6 +7,7 @@ import { identity, limits, timeouts } from './limits.js'
 import { otlp, traces } from './otlp.js'
 import { recorder } from './recorder.js'
 import * as option from './values.js'
+import { worker, workers } from './worker.js'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -376,34 +377,8 @@ export const optionsSchema = Type.Object(
       description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',
       default: 'codec'
     }),
-    workers: option.workers({
-      description:
-        'Threads that carry traffic (Node 24 and newer). 0: the thread that also answers the API carries it. auto: as many as ' +
-        'processors that the process may use, its quota counted. Limits are exact over all of them.',
-      default: 0
-    }),
-    worker: object(
-      {
-        silence: duration({
-          description:
-            'How long the event loop of such a thread may stand still: after a fifth of it the thread gets no new connection, at its ' +
-            'end it is replaced. 0s: threads are not watched.',
-          default: '5s',
-          min: 0,
-          max: HOUR
-        }),
-        heap: optional(
-          size({
-            description:
-              'JavaScript heap of each such thread; default: three quarters of the memory of machine and control group, divided ' +
-              'among these threads and the main one, 128MiB to 4GiB.',
-            min: 32 * MIB,
-            max: 64 * GIB
-          })
-        )
-      },
-      { description: 'Each thread that carries traffic.' }
-    ),
+    workers,
+    worker,
     metrics: option.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
   },
   {

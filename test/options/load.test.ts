@@ -115,6 +115,7 @@ t.test('without anything the defaults hold', async (t) => {
     region: '',
     engine: 'codec',
     workers: 0,
+    worker: { silence: 5_000 },
     metrics: true
   })
   t.same(warnings, [])

@@ -36,7 +36,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
   const request: TakeOverRequest = { pid: process.pid, program, words, folder: process.cwd(), environment }
   const silence = new Silence()
   let pid: number | undefined
-  let heard = false
+  let answered = false
   const pass = (signal: NodeJS.Signals) => {
     try {
       if (pid !== undefined) process.kill(pid, signal)
@@ -51,11 +51,11 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
     const mute = setTimeout(async () => {
       if (await endMute(folder)) return
       // It still has what a start needs.
-      heard = true
+      answered = true
       socket.destroy()
     }, MUTE_AFTER)
     readLines<ToAsker>(socket, MOST, (message) => {
-      heard = true
+      answered = true
       clearTimeout(mute)
       silence.ends()
       if (message.kind === 'step' || message.kind === 'begun') silence.begins()
@@ -70,7 +70,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
       clearTimeout(mute)
       silence.ends()
       for (const signal of PASSED_ON) process.off(signal, pass)
-      if (heard) resolve(code)
+      if (answered) resolve(code)
       else {
         say('take-over: the process that ran has ended before its first step; this one starts by itself')
         resolve(undefined)

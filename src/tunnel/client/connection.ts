@@ -58,8 +58,11 @@ interface ConnectionOwner {
 }
 
 const MILLION = 1_000_000
+/** Time between two heartbeats, and how long the answer to one may take. Milliseconds. */
 const INTERVAL = 1_000
-const TOLERANCE = 24_000
+const TOLERANCE = 15_000
+/** Beside the interval: how long the server is to wait for a heartbeat before it gives the agent up. */
+const SERVER_TOLERANCE = 24_000
 /** From the first packet to the end of the handshake, and then for each answer. Milliseconds. */
 const CONNECT_TIME = 15_000
 const PEER_STREAMS = 8192
@@ -144,7 +147,7 @@ export class AgentConnection {
         Metadata: metadata,
         Cookie: known.cookie,
         HeartbeatInterval: INTERVAL * MILLION,
-        HeartbeatTolerance: TOLERANCE * MILLION,
+        HeartbeatTolerance: SERVER_TOLERANCE * MILLION,
         UpdateUnsupportedError: NO_UPDATE,
         StopUnsupportedError: '',
         RestartUnsupportedError: '',
