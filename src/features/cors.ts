@@ -31,7 +31,7 @@ const DAY = 86_400
 /** Seconds; what browsers take when nothing is said (Fetch, HTTP extensions). */
 const DEFAULT_MAX_AGE = 5
 /** What may stand for the star of `*.host`: one label or more. */
-const LABELS = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/
+const LABELS = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/
 /** What the answer to a preflight request depends on. */
 const PREFLIGHT_VARY = ['Vary', 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers']
 

@@ -93,9 +93,22 @@ export const formed = (text: string): Formed => ({ ok: true, text })
 /** A text that was refused, with the reason for people. */
 export const refuse = (refused: string): Formed => ({ ok: false, refused })
 
-const LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/
+const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/
 
-/** A host name (RFC 1123 2.1) in lower case without blanks around it; a first label `*` stands for any name before the rest. */
+/** Returns whether `label`, in lower case, is one of a host name: RFC 1123 2.1, and underscores, which services of Docker and many private names have. */
+export function isHostLabel(label: string): boolean {
+  return label.length < 64 && LABEL.test(label)
+}
+
+/** Why no public authority signs for a name with an underscore (CA/Browser Forum, Baseline Requirements 7.1.4.2); undefined where it has none. */
+export function whyUncertifiable(name: string): string | undefined {
+  return name.includes('_') ? 'has an underscore, and public authorities sign no such name' : undefined
+}
+
+/**
+ * A host name in lower case without blanks around it, of labels as `isHostLabel` takes them; a first label `*` stands for any name
+ * before the rest.
+ */
 export function readHostname(text: string): Formed {
   const name = text.trim().toLowerCase().replace(/\.$/, '')
   if (name.length > MAX_NAME) return refuse('must not be longer than 253 characters')
@@ -104,7 +117,8 @@ export function readHostname(text: string): Formed {
   for (const label of named) {
     if (label.length > 63) return refuse('must not have a label longer than 63 characters')
     if (label.includes('*')) return refuse('may have "*" as its whole first label only, before at least two more')
-    if (!LABEL.test(label)) return refuse('must be a host name: labels of a-z, 0-9 and inner "-", separated by dots')
+    if (!isHostLabel(label))
+      return refuse('must be a host name: labels of a-z, 0-9, "_" and inner "-", separated by dots')
     if (label.slice(2, 4) === '--' && !label.startsWith('xn--'))
       return refuse('has a label with "--" that is no xn-- label')
   }

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import type { BackoffRange } from '../lib/concurrency.js'
 import { defineErrors } from '../lib/errors.js'
+import { whyUncertifiable } from '../lib/host.js'
 import type { Unit } from '../runtime/plan.js'
 import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
 import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
@@ -175,7 +176,7 @@ function automaticCertificate(target: Target): Field<string | null> {
 }
 
 /** Settles what a written policy means for what the service keeps: a new one begins anew, one that is gone ends everything. */
-function settleManagement({ body, given, before }: RuleView): void {
+function settleManagement({ body, given, before, report }: RuleView): void {
   if (body.certificate_management_policy === null) {
     // What was there is the automatic certificate of a policy that was removed, or was uploaded.
     const automatic = before !== undefined && before.certificate_work !== null && before.certificate_work !== undefined
@@ -184,6 +185,9 @@ function settleManagement({ body, given, before }: RuleView): void {
     return
   }
   if (!given.has('certificate_management_policy')) return
+  const never = whyUncertifiable(body.domain as string)
+  if (never !== undefined)
+    report('certificate_management_policy', 'FIELD_INVALID', `is not possible: the domain ${never}`)
   // A policy that is written again has corrected what stopped it, so it does not wait for the next attempt.
   const status = body.certificate_management_status as ManagementStatus | null
   const failed = status?.provisioning_job?.error_code ?? null

@@ -51,7 +51,8 @@ t.test('forms of texts', async (t) => {
       [`${'a'.repeat(64)}.example.com`, false],
       [`${'a.'.repeat(126)}ab`, false],
       ['localhost', false],
-      ['a_b.example.com', false],
+      ['A_b.example.com', 'a_b.example.com'],
+      ['_a.b_.example.com', '_a.b_.example.com'],
       ['a..example.com', false],
       ['-a.example.com', false],
       ['a-.example.com', false],
@@ -67,6 +68,7 @@ t.test('forms of texts', async (t) => {
     hostport: [
       ['Example.com:443', 'example.com:443'],
       ['localhost:80', 'localhost:80'],
+      ['stack_web:3000', 'stack_web:3000'],
       ['192.0.2.1:65535', '192.0.2.1:65535'],
       ['[2001:DB8:0::1]:1', '[2001:db8::1]:1'],
       ['*.example.com:443', '*.example.com:443'],

@@ -166,7 +166,8 @@ t.test('the name of a target is looked up by whom the agent says', async (t) => 
 t.test('names, addresses and targets', async (t) => {
   t.equal(readHost('https://App.Example.com/'), 'app.example.com')
   t.equal(readHost('app.example.com.'), 'app.example.com')
-  for (const bad of ['localhost', '10.0.0.1', '*.a.com', 'a..b', '-a.b', 'a_b.c', 'a.b/c', '']) {
+  t.equal(readHost('my_app.example.com'), 'my_app.example.com')
+  for (const bad of ['localhost', '10.0.0.1', '*.a.com', 'a..b', '-a.b', 'a.b/c', '']) {
     t.equal(readHost(bad), undefined, bad)
   }
   t.same(readAddress('tcp://h.example.com:80'), { host: 'h.example.com', port: 80 })

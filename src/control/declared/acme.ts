@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { whyUncertifiable } from '../../lib/host.js'
 import { dataOf, type MapEntry } from '../../policy/tree.js'
 import { tlsCertificate } from '../../resources/certificates.js'
 import type { ListenerUnit } from '../../runtime/plan.js'
@@ -172,7 +173,7 @@ function whyNever(host: string, zone: string): string | undefined {
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return 'is an IP address, for which there are no managed certificates'
   if (!host.replace(/^\*\./, '').includes('.')) return 'is no public name, for which there are no managed certificates'
   if (host === zone || host.endsWith(`.${zone}`)) return 'is below the zone of the service'
-  return host.endsWith('.internal') ? 'is an internal name' : undefined
+  return host.endsWith('.internal') ? 'is an internal name' : whyUncertifiable(host)
 }
 
 /** Does a listener with TLS serve a site of this port? */

@@ -41,7 +41,7 @@ const OWN_PARAMETERS = new Set([
 ])
 /** Values that only earlier actions give. */
 const LATE = /^(?:vars|actions)\b/
-const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9-]{1,63}(?<!-)$/
+const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9_-]{1,63}(?<!-)$/
 
 /** The same before it is written in lower case, with or without a dot in front. */
 const ANY_CASE_DOMAIN = DOMAIN.source.replace('^', '^\\.?').replaceAll('a-z', 'A-Za-z')

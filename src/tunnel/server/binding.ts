@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { CALLER_LIMITS } from '../../lib/caller-limits.js'
-import { formatAuthority, parseAuthority } from '../../lib/host.js'
+import { formatAuthority, isHostLabel, parseAuthority } from '../../lib/host.js'
 import type { Fields } from '../protocol/calls.js'
 import { type BindDenied, type Grant, isBindDenied } from './authority.js'
 import { type EndpointDialer, endpointDialer } from './dialer.js'
@@ -140,15 +140,13 @@ function shares(entry: Entry, credential: string, pooled: boolean, id: string): 
   return true
 }
 
-const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
-
 /** The name that an agent asks for, as text or URL: in lower case, or undefined when it is none. */
 export function readHost(text: string): string | undefined {
   const authority = parseAuthority(text.replace(/^[a-z]+:\/\//i, '').replace(/\/$/, ''))
   const host = authority?.host.replace(/\.$/, '')
   if (host === undefined || host.length > 253 || !host.includes('.')) return undefined
   const labels = host.split('.')
-  return labels.every((label) => LABEL.test(label)) && !/^\d+$/.test(labels.at(-1) ?? '') ? host : undefined
+  return labels.every(isHostLabel) && !/^\d+$/.test(labels.at(-1) ?? '') ? host : undefined
 }
 
 /** host:port as an agent asks for it, as text or URL. */

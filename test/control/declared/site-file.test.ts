@@ -49,6 +49,16 @@ async function problemsOf(...given: Parameters<typeof read>): Promise<string[]> 
   return all
 }
 
+t.test('names with underscores are taken, and get no managed certificate', async (t) => {
+  const text =
+    'acme: { agree_to_terms: true }\nlisteners: [https://127.0.0.1:8443]\nsites:\n  my_app.example.com: http://stack_web:3000\n'
+  t.match(await problemsOf(text), [/CERTIFICATE_NONE .*my_app.example.com.*has an underscore, and public authorities/])
+  t.same(
+    await problemsOf(text.replace('http://stack_web:3000', '{ backend: http://stack_web:3000, certificate: none }')),
+    []
+  )
+})
+
 t.test('sites, routes and backends become the units that the API would make', async (t) => {
   const { file, problems } = await read(
     `listeners: [http://127.0.0.1:8081]
