@@ -32,6 +32,7 @@ import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
 import { explainRunning, type OpenRunningLab } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
+import { laxUpstreamWarnings } from './lax-upstreams.js'
 import { runningLimits } from './limits.js'
 import { policyCheck } from './policy-check.js'
 import { policyLanguage } from './policy-language.js'
@@ -97,6 +98,7 @@ export async function openControlPlane(
   const { clock, log, lifecycle, revisions } = foundation
   const { seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
   const applied = { at: undefined as number | undefined }
+  const warnOfLax = laxUpstreamWarnings(log)
   followRevisions(foundation, stage)
   const shadows = new RunningShadows({
     ...foundation,
@@ -142,6 +144,7 @@ export async function openControlPlane(
     },
     *settling(snapshot) {
       yield* dataPlane.settling(snapshot)
+      yield* warnOfLax(snapshot.tables.upstreams)
       yield* agents.settling(snapshot)
     },
     served: (revision) => {

@@ -115,7 +115,7 @@ function backendOf(key: string, parts: MapParts, depth: number): Json {
 function addressOf(unit: UpstreamUnit): string | null {
   switch (unit.form) {
     case 'address':
-      return `${unit.protocol}://${unit.service ?? `${unit.host}:${unit.port}`}`
+      return `${unit.protocol}://${unit.service ?? (unit.socket === undefined ? `${unit.host}:${unit.port}` : `unix:${unit.socket}`)}${unit.pathPrefix ?? ''}`
     case 'response':
       return `answer ${unit.status}`
     case 'tunnels':

@@ -236,6 +236,18 @@ export function mayOpenPorts({ role }: Principal, put: Change['put'], running: S
   }
 }
 
+/** Fails with `ADMIN_REQUIRED` when a write leads traffic to a Unix domain socket: those of the machine's own services trust whoever reaches them. */
+export function mayUseSockets({ role }: Principal, put: Change['put'], running: ShardedMap<Unit>): void {
+  if (role === 'administrator') return
+  for (const [key, unit] of put) {
+    if (unit.kind !== 'upstream' || unit.form !== 'address' || unit.socket === undefined) continue
+    const before = running.get(key)
+    if (before?.kind === 'upstream' && before.form === 'address' && before.socket === unit.socket) continue
+    const message = 'only an administrator may send traffic to a Unix domain socket'
+    throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field: 'address' })
+  }
+}
+
 /**
  * Fails with `VAULT_NOT_ALLOWED` when a write sends secrets of a vault that the caller may not use to somewhere else, or hands
  * them to another text of a policy. `guarded`: what its guard would bring back does that.

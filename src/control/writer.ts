@@ -14,7 +14,7 @@ import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort 
 import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { type RevisionNote, revisionNote } from './revision-note.js'
-import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach } from './rights.js'
+import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach, mayUseSockets } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
 import { concernsReach, newReaches } from './vault-reach.js'
@@ -177,6 +177,7 @@ export class Writer {
       const writer = draft.author ?? call.principal
       mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       mayOpenPorts(call.principal, units.put, live.units)
+      mayUseSockets(call.principal, units.put, live.units)
       await this.#mayReach(writer, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {

@@ -238,7 +238,7 @@ class Forwarding {
       clientTransport.forward(
         this.#exchange,
         this.#login?.dialer(target.dialer) ?? target.dialer,
-        withTimeouts(options, server),
+        settled(options, server),
         this.#onAnswer
       )
     else
@@ -392,9 +392,20 @@ export function fixedResponse({ status, headers, body }: ResponseUpstream): Flow
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }
 
-/** The time-outs of the backend take the place of those of the options. */
-function withTimeouts(options: ForwardOptions, { settings: { timeouts } }: Server): ForwardOptions {
-  if (timeouts === undefined) return options
-  const { connect = options.connectTimeout, response = options.responseTimeout, idle = options.idleTimeout } = timeouts
-  return { ...options, connectTimeout: connect, responseTimeout: response, idleTimeout: idle }
+/** What the backend says takes the place of what the options say; its path stands before that of the request, except for `OPTIONS *`. */
+function settled(options: ForwardOptions, { settings: { timeouts, pathPrefix } }: Server): ForwardOptions {
+  if (timeouts === undefined && pathPrefix === undefined) return options
+  const {
+    connect = options.connectTimeout,
+    response = options.responseTimeout,
+    idle = options.idleTimeout
+  } = timeouts ?? {}
+  const { head } = options
+  return {
+    ...options,
+    head: pathPrefix === undefined || head.target === '*' ? head : { ...head, target: pathPrefix + head.target },
+    connectTimeout: connect,
+    responseTimeout: response,
+    idleTimeout: idle
+  }
 }

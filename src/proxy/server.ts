@@ -32,7 +32,7 @@ export interface ServerState {
 export type Observer = 'check' | 'traffic'
 
 /** What a unit says of the health of its server. */
-type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
+type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts' | 'pathPrefix'>
 
 /** What traffic has found of a place. Plain data. */
 export interface OutageState {
@@ -333,8 +333,8 @@ export function isIn(ranges: readonly StatusRange[], status: number): boolean {
   return ranges.some(([from, to]) => status >= from && status <= to)
 }
 
-function authorityOf({ host, port, service }: AddressUpstream): string {
-  return service === undefined ? formatAuthority(host, port) : host
+function authorityOf({ host, port, service, socket }: AddressUpstream): string {
+  return service === undefined && socket === undefined ? formatAuthority(host, port) : host
 }
 
 /** What the servers of units need of the process. */
@@ -359,7 +359,8 @@ export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundin
 }
 
 /** For logs: what the configuration calls it. */
-export function nameOf({ protocol, host, port, service }: AddressUpstream): string {
+export function nameOf({ protocol, host, port, service, socket }: AddressUpstream): string {
+  if (socket !== undefined) return `${protocol}://unix:${socket}`
   if (service !== undefined) return `srv+${protocol}://${service}`
   return `${protocol}://${formatAuthority(host, port)}`
 }
@@ -378,6 +379,8 @@ export function dialerOf(
     keepAlive,
     refuses,
     descriptors,
+    ...(unit.socket === undefined ? {} : { socket: unit.socket }),
+    ...(unit.proxyProtocol === undefined ? {} : { proxyProtocol: unit.proxyProtocol }),
     ...(unit.http2 === true ? { http2: true } : {})
   }
   if (unit.protocol === 'http') return tcpDialer(at)
@@ -386,6 +389,7 @@ export function dialerOf(
     servername: servername ?? unit.host,
     ...(ca === undefined ? {} : { ca }),
     ...(minVersion === undefined ? {} : { minVersion }),
+    ...(unit.verify === false ? { rejectUnauthorized: false } : {}),
     // Who pins a certificate and names no server has it for its key alone.
     ...(pins === undefined ? {} : { pins, checkName: ca !== undefined || servername !== undefined }),
     ...(client === undefined ? {} : { client: { key: client, find: () => certificate?.(client) } })

@@ -185,7 +185,7 @@ function settleManagement({ body, given, before, report }: RuleView): void {
     return
   }
   if (!given.has('certificate_management_policy')) return
-  const never = whyUncertifiable(body.domain as string)
+  const never = whyUncertifiable(String(body.domain))
   if (never !== undefined)
     report('certificate_management_policy', 'FIELD_INVALID', `is not possible: the domain ${never}`)
   // A policy that is written again has corrected what stopped it, so it does not wait for the next attempt.

@@ -33,6 +33,11 @@ export const TLS = {
     max: 20,
     bytes: 128
   }),
+  verify: choice(['on', 'off'], {
+    description:
+      'off: any certificate is accepted, so that somebody in between can read and change everything; a log line says so at each start.',
+    default: 'on'
+  }),
   client_certificate: ref(tlsCertificate, {
     description: 'Certificate that is shown to it when it asks for one; null: none.'
   })
@@ -181,6 +186,14 @@ export function pathFits({ body, report }: RuleView): void {
   const path = body.path as string
   if (path === '' || /^\/[\x21\x22\x24-\x7e]*$/.test(path)) return
   report('path', 'FIELD_INVALID', 'must begin with / and hold visible ASCII without #')
+}
+
+/** What a connection that checks no certificate would pass over is refused. */
+export function verifyFits({ body, report }: RuleView): void {
+  if (body.verify !== 'off') return
+  const unused = body.ca_pem !== '' ? 'ca_pem' : (body.pins as readonly string[]).length > 0 ? 'pins' : undefined
+  if (unused !== undefined)
+    report('verify', 'CONFLICTING_FIELDS', `off does not go with ${unused}, which nothing would look at`)
 }
 
 export function hostFits({ body, report }: RuleView): void {

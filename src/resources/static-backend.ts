@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type AddressUpstream, type StatusRange, upstreamKey } from '../runtime/plan.js'
-import { computed, described, flag, text } from '../schema/fields.js'
+import { choice, computed, described, flag, text } from '../schema/fields.js'
 import { object } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
 import {
@@ -19,7 +19,8 @@ import {
   statusesRead,
   statusRange,
   TIMEOUTS,
-  TLS
+  TLS,
+  verifyFits
 } from './static-backend-fields.js'
 import { certificateKey, planned, splitHostport } from './units.js'
 
@@ -68,7 +69,8 @@ export const staticBackend = defineResource({
     ...described,
     address: text({
       description:
-        'host:port of the upstream; each address of a name is a server. Or a service of the DNS such as _http._tcp.web.internal, whose records SRV name the servers.',
+        'host:port of the upstream; each address of a name is a server. Or a service of the DNS such as _http._tcp.web.internal, whose records SRV name the servers. ' +
+        'Or a Unix domain socket such as unix:/run/app.sock, which only an administrator may write.',
       form: 'upstream_address',
       bytes: 300,
       required: true,
@@ -78,8 +80,20 @@ export const staticBackend = defineResource({
       description: 'TLS to the upstream; null: none.',
       rules: [
         { on: ['ca_pem'], check: authoritiesRead },
-        { on: ['pins'], check: pinsRead }
+        { on: ['pins'], check: pinsRead },
+        { on: ['verify', 'ca_pem', 'pins'], check: verifyFits }
       ]
+    }),
+    path: text({
+      description: 'Path that is put before that of each request: with /base, /x is asked for as /base/x; empty: none.',
+      form: 'path_prefix',
+      bytes: 1024,
+      examples: ['/base']
+    }),
+    proxy_protocol: choice(['off', 'v1', 'v2'], {
+      description:
+        'Header of the PROXY protocol with the address of the client, which begins each connection; connections then carry one request each.',
+      default: 'off'
     }),
     http2: flag({
       description: 'Speak HTTP/2, as gRPC needs it: chosen by ALPN with TLS, in clear text without it. Off: HTTP/1.1.',
@@ -122,6 +136,7 @@ export const staticBackends = planned(
       protocol: body.tls?.enabled === true ? 'https' : 'http',
       ...placeOf(body),
       ...(body.http2 === true ? { http2: true } : {}),
+      ...wayOf(body),
       ...tlsOf(body),
       ...healthOf(body),
       ...retriesOf(body),
@@ -134,9 +149,18 @@ export const staticBackends = planned(
 type StaticBody = RecordOf<typeof staticBackend>['body']
 
 /** The domain of a service (RFC 2782) is what the certificate must be for: who answers for the name names the targets. */
-function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service'> {
+function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service' | 'socket'> {
+  if (address.startsWith('unix:')) return { host: 'localhost', port: 0, socket: address.slice('unix:'.length) }
   if (/:\d+$/.test(address)) return splitHostport(address)
   return { host: address.split('.').slice(2).join('.'), port: 0, service: address }
+}
+
+/** Records of earlier versions have none of these fields. */
+function wayOf({ path = '', proxy_protocol: proxy }: StaticBody): Partial<AddressUpstream> {
+  return {
+    ...(path === '' ? {} : { pathPrefix: path }),
+    ...(proxy === 'v1' || proxy === 'v2' ? { proxyProtocol: proxy === 'v1' ? 1 : 2 } : {})
+  }
 }
 
 function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {
@@ -146,6 +170,7 @@ function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {
     ...(tls.ca_pem ? { certificateAuthorities: tls.ca_pem } : {}),
     ...(tls.min_version === '1.3' ? { minVersion: 'TLSv1.3' } : {}),
     ...((tls.pins ?? []).length > 0 ? { pins: tls.pins.flatMap((one) => pinOf(one) ?? []) } : {}),
+    ...(tls.verify === 'off' ? { verify: false } : {}),
     ...(tls.client_certificate == null ? {} : { clientCertificate: certificateKey(tls.client_certificate) })
   }
 }

@@ -104,6 +104,12 @@ export interface AddressUpstream extends UpstreamBase {
   readonly port: number
   /** Its servers are the targets of the records SRV of this name (RFC 2782). */
   readonly service?: string | undefined
+  /** Absolute path of the Unix domain socket that it listens on; then `host` is `localhost` and `port` 0. */
+  readonly socket?: string
+  /** Path that stands before that of each request, without a slash at its end. Absent: none. */
+  readonly pathPrefix?: string
+  /** Version of the PROXY protocol whose header begins each connection. Absent: none does. */
+  readonly proxyProtocol?: 1 | 2
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
   /** It is spoken to in HTTP/2: by ALPN with https, by prior knowledge with http. Absent: HTTP/1.1. */
@@ -114,6 +120,8 @@ export interface AddressUpstream extends UpstreamBase {
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   /** Certificates that it may show; without `certificateAuthorities` in place of an authority. Only for https. */
   readonly pins?: readonly CertificatePin[]
+  /** False accepts any certificate. Only for https; absent: certificates are checked. */
+  readonly verify?: false
   /** Key of the certificate that is shown to it when it asks for one. Only for https. */
   readonly clientCertificate?: string
   readonly health?: HealthCheck

@@ -26,6 +26,7 @@ export const FORMS = {
     return compiled.ok ? formed(text) : refuse(`must be a regular expression: ${compiled.message}`)
   },
   path: readPath,
+  path_prefix: readPathPrefix,
   // The look-ahead keeps the search for the last dot linear.
   email: lowerCase(/^[^\s@A-Z]+@(?=[^\s@A-Z]+$).+\..+$/, 'must be an email address in lower case'),
   email_domain: lowerCase(/^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+$/, 'must be a domain in lower case'),
@@ -62,6 +63,14 @@ function readPath(text: string): Formed {
   if ('path' in normal) return formed(normal.path)
   if (!text.startsWith('/')) return refuse('must start with "/"')
   return refuse('must be a path alone: no "?" and no "#", and each "%" begins an escape of two hexadecimal digits')
+}
+
+/** What stands before the path of each request: in the strict form, without a slash at its end. */
+function readPathPrefix(text: string): Formed {
+  const normal = text === '' ? { path: '' } : normalPath(text, 'strict')
+  return 'path' in normal
+    ? formed(normal.path.replace(/\/$/, ''))
+    : refuse('must begin with "/" and be a path alone, without "?" and "#"')
 }
 
 function bounded(text: string, bytes: number): Formed {
@@ -105,12 +114,21 @@ function readHostport(text: string): Formed {
 /** The name of a service (RFC 2782). */
 const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+$/
 
-/** host:port, or the name of a service in lower case. */
+/** The path of a Unix domain socket: `sun_path` holds 108 bytes with its zero (unix(7)). */
+const SOCKET = /^\/[\x21-\x39\x3b-\x7e]{1,106}$/
+
+/** host:port, the name of a service in lower case, or the path of a Unix domain socket behind `unix:`. */
 function readUpstreamAddress(text: string): Formed {
+  const [, socket] = /^\s*unix:(.*?)\s*$/i.exec(text) ?? []
+  if (socket !== undefined) {
+    return SOCKET.test(socket)
+      ? formed(`unix:${socket}`)
+      : refuse('must be unix: and an absolute path of at most 107 bytes of visible ASCII without a colon')
+  }
   if (!text.trim().startsWith('_') || /:\d+$/.test(text.trim())) return readAddress(text)
   const name = text.trim().toLowerCase().replace(/\.$/, '')
   if (SERVICE.test(name)) return formed(name)
-  return refuse('must be host:port, or the name of a service such as _http._tcp.web.internal')
+  return refuse('must be host:port, the name of a service such as _http._tcp.web.internal, or unix:/run/app.sock')
 }
 
 function readAddress(text: string): Formed {

@@ -6,12 +6,17 @@ import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import { readAfterReset } from './broken-writes.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore, resetBelow, StreamPipe } from './pipes.js'
+import { proxyHeader } from './proxy-protocol.js'
 import { handshakeFailure, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
 
 /** Where an upstream listens. `host` is a name or an address. */
 export interface TcpAddress {
   readonly host: string
   readonly port: number
+  /** Path of a Unix domain socket, which is dialled in place of host and port. */
+  readonly socket?: string | undefined
+  /** Version of the PROXY protocol whose header begins each connection, which then carries the bytes of that client alone. Left out: none. */
+  readonly proxyProtocol?: 1 | 2 | undefined
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
   /** True for addresses that no connection is opened to, the answers of `lookup` included. */
@@ -53,26 +58,26 @@ type Why = Parameters<Dialer['open']>[0]
 /** Opens TCP connections. A name that does not resolve is `dial-refused`. */
 export function tcpDialer(at: TcpAddress): Dialer {
   return {
-    key: `tcp ${at.host}:${at.port}${at.http2 === true ? ' h2' : ''}`,
-    reusable: true,
+    key: `${placeOf('tcp', at)}${at.http2 === true ? ' h2' : ''}`,
+    reusable: at.proxyProtocol === undefined,
     ...(at.http2 === true ? { http2: true } : {}),
-    open: async (why) => await opened(connectTcp(at), 'connect', why)
+    open: async (why) => await opened(connectTo(at, why), 'connect', why)
   }
 }
 
 /** Opens connections to a Unix domain socket. `http2`: as in `TcpAddress`. */
 export function pathDialer(path: string, http2 = false): Dialer {
-  return {
-    key: `unix ${path}${http2 ? ' h2' : ''}`,
-    reusable: true,
-    ...(http2 ? { http2 } : {}),
-    open: (why) => opened(connect({ path, allowHalfOpen: true }), 'connect', why)
-  }
+  return tcpDialer({ host: 'localhost', port: 0, socket: path, http2 })
+}
+
+function placeOf(kind: 'tcp' | 'tls', { host, port, socket, proxyProtocol }: TcpAddress): string {
+  const place = socket === undefined ? `${kind} ${host}:${port}` : `${kind === 'tcp' ? '' : 'tls '}unix ${socket}`
+  return proxyProtocol === undefined ? place : `${place} proxy${proxyProtocol}`
 }
 
 /** Opens TLS connections over TCP; a failed handshake is `dial-tls`, or what `peerRefusal` calls it. */
 export function tlsDialer(at: TlsAddress): Dialer {
-  const { host, port, servername, ca, minVersion, rejectUnauthorized = true, http2 = false, client, pins = [] } = at
+  const { servername, ca, minVersion, rejectUnauthorized = true, http2 = false, client, pins = [] } = at
   const rules = {
     name: servername,
     pins,
@@ -82,14 +87,14 @@ export function tlsDialer(at: TlsAddress): Dialer {
   }
   const settings = [servername, rejectUnauthorized, minVersion, ca, client?.key, pins, rules.checkName]
   return {
-    key: `tls ${host}:${port} ${JSON.stringify(settings)}${http2 ? ' h2' : ''}`,
-    reusable: true,
+    key: `${placeOf('tls', at)} ${JSON.stringify(settings)}${http2 ? ' h2' : ''}`,
+    reusable: at.proxyProtocol === undefined,
     ...(http2 ? { http2 } : {}),
     open: async (why) => {
       const identity = client?.find()
       if (client !== undefined && identity === undefined)
         throw new DialError('tls-client-certificate', 'the client certificate of the backend is not there')
-      const below = connectTcp(at)
+      const below = connectTo(at, why)
       // What travels as bytes is not HTTP/2, whatever the server speaks otherwise.
       const protocol = http2 && why.bytes !== true ? 'h2' : 'http/1.1'
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
@@ -135,14 +140,26 @@ class TlsPipe extends StreamPipe {
   }
 }
 
-function connectTcp({ host, port, lookup, keepAlive, refuses, descriptors }: TcpAddress): Socket {
+/** A connection under way, with what stands before everything else on it. */
+function connectTo(at: TcpAddress, { client }: Why): Socket {
+  const { descriptors } = at
+  if (descriptors?.admitsUpstream === false)
+    throw new DialError('no-descriptor', 'no file descriptor is left for upstreams')
+  const socket = at.socket === undefined ? connectTcp(at) : connect({ path: at.socket, allowHalfOpen: true })
+  if (descriptors !== undefined) {
+    descriptors.countUpstream(1)
+    socket.once('close', () => descriptors.countUpstream(-1))
+  }
+  if (at.proxyProtocol !== undefined) socket.write(proxyHeader(at.proxyProtocol, client.peer, client.local))
+  return socket
+}
+
+function connectTcp({ host, port, lookup, keepAlive, refuses }: TcpAddress): Socket {
   if (refuses?.(host) === true) throw new DialError('dial-refused', `${host} ${REFUSED}`)
   const filtered = refuses === undefined || isIP(host) !== 0 ? lookup : filteredLookup(lookup ?? lookupName, refuses)
   const names = filtered === undefined ? {} : { lookup: filtered }
   const keepAliveInitialDelay = keepAlive?.() ?? 0
-  if (descriptors?.admitsUpstream === false)
-    throw new DialError('no-descriptor', 'no file descriptor is left for upstreams')
-  const socket = connect({
+  return connect({
     host,
     port,
     noDelay: true,
@@ -151,11 +168,6 @@ function connectTcp({ host, port, lookup, keepAlive, refuses, descriptors }: Tcp
     keepAliveInitialDelay,
     ...names
   })
-  if (descriptors !== undefined) {
-    descriptors.countUpstream(1)
-    socket.once('close', () => descriptors.countUpstream(-1))
-  }
-  return socket
 }
 
 const REFUSED = 'is an address that backends may not have'

@@ -24,6 +24,7 @@ import {
 } from './adoption-form.js'
 import { SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
 import { declaredId } from './declaration.js'
+import { serverUrl } from './server-url.js'
 import type { RemovedRecord } from './site-request.js'
 import { ROUTE_MODULES, TCP_MODULES } from './sites.js'
 import { NAMED_LISTS } from './values.js'
@@ -226,17 +227,14 @@ export class Adopter {
       this.#take(one)
     }
     for (const one of this.#all(staticBackend)) {
-      const { address, http2, tls } = one.record.body
-      const secure = isObject(tls) && tls.enabled === true
-      const scheme = http2 === true ? (secure ? 'h2' : 'h2c') : secure ? 'https' : 'http'
-      const where = `${/:\d+$/.test(String(address)) ? '' : 'srv+'}${scheme}://${String(address)}`
+      const { address } = one.record.body
       const { fields } = requestForm(staticBackend, one.record)
       const settings = SERVER_SETTINGS.flatMap((key) => {
         const given = this.#withFiles(one.record.id, switchedOn(fields[key]))
         const says = given !== undefined && Object.keys(given).length > 0
         return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
       })
-      add(one, { servers: [where], ...Object.fromEntries(settings) }, address)
+      add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, address)
     }
     for (const one of this.#all(httpResponseBackend)) {
       const { body, headers, status_code } = one.record.body as Data

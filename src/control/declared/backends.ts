@@ -9,12 +9,13 @@ import type { Declaration } from './declaration.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
+import { type DeclaredServer, readServer } from './servers.js'
 import { siteErrors } from './site-codes.js'
 import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
 /** Of each server, as the API has them. */
-export const SERVER_SETTINGS = ['health', 'passive_health', 'retries', 'timeouts', 'tls']
+export const SERVER_SETTINGS = ['health', 'passive_health', 'proxy_protocol', 'retries', 'timeouts', 'tls']
 /** Of several that share traffic, as the API has them. */
 export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 /** How one of several is chosen, as the API has them. */
@@ -22,22 +23,14 @@ export const BALANCE_SETTINGS = ['hash_key', 'sticky']
 const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
 const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS]
 /** Of `tls`: members of the API, and the names of files in place of what they hold. */
-const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'client_certificate']
+const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'verify', 'client_certificate']
 const TLS_RENAMED = { ca: 'ca_pem' }
 const FORMS = ['servers', 'labels', 'response', 'backends'] as const
-const SERVER_KEYS = ['url', 'weight']
 /** How a backend with several members chooses. */
 export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
 /** Those of the tunnels of one group, which have no order and no weights. */
 const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
 const PLANNED_BALANCES = ['random']
-
-interface Server {
-  readonly url: string
-  readonly weight: number
-  readonly node: TreeNode
-  readonly path: NodePath
-}
 
 /** Reads the map `backends`: single ones first, because others are made of them. */
 export async function readBackends(
@@ -64,7 +57,7 @@ export async function readBackends(
 }
 
 /** A server that stands where the name of a backend may stand. */
-const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
+const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|unix:\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
 
 /**
  * The id of the backend of a site, route or TCP edge: the name of one, or one that is written out on the spot as the URL of a
@@ -183,7 +176,7 @@ class BackendReader {
   async #servers({ key, value }: MapEntry): Promise<string | undefined> {
     const path = [...this.#path, key]
     const items = this.#declaration.items(value, path, 'servers')
-    const servers = items.map((item, index) => this.#server(item, [...path, index]))
+    const servers = items.map((item, index) => readServer(this.#declaration, item, [...path, index]))
     if (items.length === 0 && value.kind === 'list') {
       this.#error(value.span, fieldErrors.FIELD_REQUIRED, 'a backend needs at least one server')
     }
@@ -194,48 +187,62 @@ class BackendReader {
     // A balance that says more than whose turn it is is checked, and kept for the second server.
     const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
     if (second === undefined && !chooses) return await this.#address(only, [this.#entry.key], this.#about)
-    const members: [string, number][] = []
+    const given = this.#fields.get('servers') as MapEntry
+    const ids = new Map<DeclaredServer, string>()
     for (const server of found) {
       const twice = found.filter(({ url }) => url === server.url).indexOf(server)
       const name = [this.#entry.key, server.url, ...(twice > 0 ? [String(twice)] : [])]
       const id = await this.#address(server, name, {})
-      if (id !== undefined) members.push([id, server.weight])
+      if (id !== undefined) ids.set(server, id)
     }
-    if (members.length < found.length) return undefined
-    return await this.#combine(this.#balance, members, this.#fields.get('servers') as MapEntry)
+    if (ids.size < found.length) return undefined
+    const members = (backup: boolean) =>
+      found.filter((one) => one.backup === backup).map((one) => [ids.get(one) as string, one.weight] as const)
+    const [usual, backups] = [members(false), members(true)]
+    if (backups.length === 0) return await this.#combine(this.#balance, usual, given)
+    return await this.#withBackups(usual, backups, given)
   }
 
-  #server(item: TreeNode, path: NodePath): Server | undefined {
-    if (item.kind !== 'map') {
-      const url = this.#declaration.text(item, path, 'a server')
-      return url === undefined ? undefined : { url, weight: 1, node: item, path }
-    }
-    const fields = this.#declaration.fields(item, path, 'a server', SERVER_KEYS)
-    const url = fields.get('url')
-    if (url === undefined) {
-      this.#declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
+  /** A failover from the servers that share traffic to those that stand in for all of them. */
+  async #withBackups(
+    usual: readonly (readonly [string, number])[],
+    backups: readonly (readonly [string, number])[],
+    entry: MapEntry
+  ): Promise<string | undefined> {
+    if (usual.length === 0 || this.#balance === 'failover') {
+      const message =
+        usual.length === 0
+          ? 'backup stands in for other servers: one of them must be none'
+          : 'backup does not go with balance: failover, which asks the servers in their order'
+      this.#error(entry.keySpan, fieldErrors.CONFLICTING_FIELDS, message, 'servers')
       return undefined
     }
-    const text = this.#declaration.text(url.value, [...path, 'url'], 'the url of a server')
-    const weight = fields.get('weight')
-    if (text === undefined) return undefined
-    return { url: text, weight: weight === undefined ? 1 : (dataOf(weight.value) as number), node: url.value, path }
+    const parts: string[] = []
+    for (const [name, members] of [['usual', usual] as const, ['backup', backups] as const]) {
+      const [only, second] = members
+      const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
+      const id =
+        only !== undefined && second === undefined && !chooses
+          ? only[0]
+          : await this.#combine(this.#balance, members, entry, name)
+      if (id !== undefined) parts.push(id)
+    }
+    return parts.length < 2 ? undefined : await this.#add(failoverBackend, { backends: parts }, entry)
   }
 
   async #address(
-    { url, node, path }: Server,
+    { url, node, path }: DeclaredServer,
     name: readonly string[],
     about: Readonly<Record<string, unknown>>
   ): Promise<string | undefined> {
     const at = { path, span: node.span }
     const read = readServerUrl(url)
     if (read.kind !== 'server') {
-      const error = read.kind === 'not-built' ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID
-      this.#declaration.error(at, error, read.message)
+      this.#declaration.error(at, fieldErrors.FIELD_INVALID, read.message)
       return undefined
     }
-    const { scheme, address, secure, http2 } = read
-    this.#declaration.addServer(at, address)
+    const { scheme, address, path: prefix, secure, http2 } = read
+    if (!address.startsWith('unix:')) this.#declaration.addServer(at, address)
     const given = this.#settings(SERVER_SETTINGS)
     if (given.tls !== undefined && !secure) {
       this.#error(
@@ -246,7 +253,7 @@ class BackendReader {
       )
     }
     const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
-    const body = { ...about, ...given, address, tls, http2 }
+    const body = { ...about, ...given, address, path: prefix, tls, http2 }
     const label = `backend ${this.#entry.key}`
     const locate = (field: string) => this.#settingAt(field) ?? at
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
@@ -255,7 +262,8 @@ class BackendReader {
   async #combine(
     balance: string,
     members: readonly (readonly [string, number])[],
-    entry: MapEntry
+    entry: MapEntry,
+    part?: string
   ): Promise<string | undefined> {
     if (balance === 'failover') {
       this.#unfit([...SHARE_SETTINGS, ...BALANCE_SETTINGS], 'a balance that shares traffic')
@@ -266,7 +274,7 @@ class BackendReader {
       ...this.#balanced(BALANCES, 'servers'),
       ...this.#settings(SHARE_SETTINGS)
     }
-    return await this.#add(weightedBackend, body, entry)
+    return await this.#add(weightedBackend, body, entry, part)
   }
 
   /** Balance and what goes with it, as requests of the API have it. */
@@ -335,13 +343,19 @@ class BackendReader {
     )(field.slice(key.length).replace(/^\./, ''))
   }
 
-  async #add(resource: Parameters<Declaration['add']>[0], body: object, within: MapEntry): Promise<string | undefined> {
+  async #add(
+    resource: Parameters<Declaration['add']>[0],
+    body: object,
+    within: MapEntry,
+    part?: string
+  ): Promise<string | undefined> {
     const { key, keySpan } = this.#entry
     const at = { path: this.#path, span: keySpan }
     const locate = locator(within.value, [...this.#path, within.key], within.keySpan)
     const inside = (field: string) =>
       field in this.#about ? at : (this.#shareAt(field) ?? locate(field.replace(/^labels\.?/, '')))
-    const wanted = { label: `backend ${key}`, name: [key], body: { ...this.#about, ...body }, at, locate: inside }
+    const name = part === undefined ? [key] : [key, part]
+    const wanted = { label: `backend ${key}`, name, body: { ...this.#about, ...body }, at, locate: inside }
     return (await this.#declaration.add(resource, wanted))?.id
   }
 

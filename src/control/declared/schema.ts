@@ -144,9 +144,17 @@ function ipPolicy(): Schema {
 }
 
 const url = text(
-  'http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port; with srv+ before it, such as srv+http://_http._tcp.web.internal, a service of the DNS.'
+  'http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port, and a path that is put before that of requests if wanted; with srv+ before it, such as srv+http://_http._tcp.web.internal, a service of the DNS; ' +
+    'http://unix:/run/app.sock, or unix:///run/app.sock:/path, is a Unix domain socket.'
 )
-const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
+const server = object(
+  {
+    url,
+    weight: { type: 'integer', minimum: 0, maximum: 10_000 },
+    backup: { type: 'boolean', description: 'It gets requests only while none of the other servers works.' }
+  },
+  { required: ['url'] }
+)
 const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
 
 function backendSchema(): Schema {

@@ -1,3 +1,6 @@
+import { isObject } from '../../lib/json.js'
+import type { Body } from '../../schema/field.js'
+
 /** How a scheme reaches a server. */
 interface Scheme {
   /** Port of a server that names none; 0: it must name one. */
@@ -16,34 +19,53 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   grpcs: { port: 443, secure: true, http2: true },
   tcp: { port: 0, secure: false, http2: false }
 }
-const UNBUILT: Readonly<Record<string, string>> = {
-  unix: 'sockets of the file system are not built as servers in this version; an agent can forward to one'
-}
-const SERVER_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i
+/** Of a server at a Unix domain socket: nginx's `http://unix:/path` and `unix:///path`, and a path of requests behind a colon. */
+const SOCKET_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?unix:(?:\/\/(?=\/))?(\/(?!\/)[^:?#\s]+)(?::(\/[^?#\s]*)?)?$/i
+const SERVER_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)(\/[^?#\s]*)?$/i
 
 /** The URL of a server, read; or what is wrong with it. */
 export type ServerUrl =
-  | (Pick<Scheme, 'secure' | 'http2'> & { readonly kind: 'server'; readonly scheme: string; readonly address: string })
-  | { readonly kind: 'wrong' | 'not-built'; readonly message: string }
+  | (Pick<Scheme, 'secure' | 'http2'> & {
+      readonly kind: 'server'
+      readonly scheme: string
+      readonly address: string
+      /** What stands before the path of each request; '': nothing. */
+      readonly path: string
+    })
+  | { readonly kind: 'wrong'; readonly message: string }
+
+const EXAMPLES = 'such as http://127.0.0.1:3000, http://127.0.0.1:3000/base or http://unix:/run/app.sock'
 
 /**
- * Reads `scheme://host:port`, without a path; http is meant where no scheme stands. `srv+` before a scheme: the address is the name of
+ * Reads `scheme://host:port/path`; http is meant where no scheme stands. `srv+` before a scheme: the address is the name of
  * a service (RFC 2782) and has no port.
  */
 export function readServerUrl(url: string): ServerUrl {
-  const [, written = 'http', address] = SERVER_URL.exec(url) ?? []
-  if (address === undefined)
-    return { kind: 'wrong', message: 'a server is a URL without a path, such as http://127.0.0.1:3000' }
-  const isService = /^srv\+/i.test(written)
+  const socket = SOCKET_URL.exec(url)
+  const [, written = 'http', place, path = ''] = socket ?? SERVER_URL.exec(url) ?? []
+  if (place === undefined) return { kind: 'wrong', message: `a server is a URL without a query, ${EXAMPLES}` }
+  const isService = socket === null && /^srv\+/i.test(written)
   const scheme = (isService ? written.slice('srv+'.length) : written).toLowerCase()
   const known = SCHEMES[scheme]
   if (known === undefined) {
-    const unbuilt = UNBUILT[scheme]
-    if (unbuilt !== undefined) return { kind: 'not-built', message: unbuilt }
-    const message = `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
+    const message =
+      scheme === 'unix'
+        ? `a Unix domain socket has an absolute path, ${EXAMPLES}`
+        : `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
     return { kind: 'wrong', message }
   }
   const { port, secure, http2 } = known
-  const whole = isService || port === 0 || /:\d+$/.test(address) ? address : `${address}:${port}`
-  return { kind: 'server', scheme, address: whole, secure, http2 }
+  const isWhole = isService || port === 0 || /:\d+$/.test(place)
+  const address = socket !== null ? `unix:${place}` : isWhole ? place : `${place}:${port}`
+  return { kind: 'server', scheme, address, path: path === '/' ? '' : path, secure, http2 }
+}
+
+/** The URL of the server of a static backend, as `readServerUrl` reads it. */
+export function serverUrl({ address, http2, path = '', tls }: Body): string {
+  const place = String(address)
+  const secure = isObject(tls) && tls.enabled === true
+  const scheme = http2 === true ? (secure ? 'h2' : 'h2c') : secure ? 'https' : 'http'
+  const isSocket = place.startsWith('unix:')
+  const service = !isSocket && !/:\d+$/.test(place) ? 'srv+' : ''
+  return `${service}${scheme}://${place}${isSocket && path !== '' ? ':' : ''}${String(path)}`
 }

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { policyProblems } from '../../../src/app/policy-check.js'
 import { offline, policyServices } from '../../../src/app/services.js'
+import { readServerUrl, serverUrl } from '../../../src/control/declared/server-url.js'
 import { newVersionKey, readSiteFile, siteChanges } from '../../../src/control/declared/site-file.js'
 import type { SiteFileInput } from '../../../src/control/declared/site-input.js'
 import { actions } from '../../../src/features/registry.js'
@@ -221,7 +222,7 @@ tcp:
   127.0.0.1:5432: web
 backends:
   web: { servers: [http://127.0.0.1:1], balance: random, health: { path: x } }
-  api: { servers: ['unix://tmp', 'http://127.0.0.1:3/path'] }
+  api: { servers: ['unix://tmp', 'http://127.0.0.1:3/path?x'] }
 `,
       { 'broken.yaml': DENY.replace('deny', 'denny') }
     ).then((lines) => lines.map((line) => line.replace(/; (it has|the fields are) .*$/, ''))),
@@ -237,8 +238,8 @@ backends:
       'sluice.yaml:8:64 FIELD_INVALID volume_threshold must be a whole number from 0 to 4294967295',
       'sluice.yaml:12:50 NOT_BUILT balance: random is not built in this version; write weighted, round_robin, least_requests, hash or failover',
       'sluice.yaml:12:74 FIELD_INVALID path must begin with / and hold visible ASCII without #',
-      'sluice.yaml:13:20 NOT_BUILT sockets of the file system are not built as servers in this version; an agent can forward to one',
-      'sluice.yaml:13:34 FIELD_INVALID a server is a URL without a path, such as http://127.0.0.1:3000',
+      'sluice.yaml:13:20 FIELD_INVALID a Unix domain socket has an absolute path, such as http://127.0.0.1:3000, http://127.0.0.1:3000/base or http://unix:/run/app.sock',
+      'sluice.yaml:13:34 FIELD_INVALID a server is a URL without a query, such as http://127.0.0.1:3000, http://127.0.0.1:3000/base or http://unix:/run/app.sock',
       'broken.yaml:3:15 ACTION_UNKNOWN there is no action "denny"; did you mean "deny"?'
     ]
   )
@@ -396,4 +397,53 @@ t.test('certificates are read: a key that does not fit, one that has expired', a
   t.match(await problemsOf(text, { 'a.pem': other.cert, 'a.key': other.key }), [
     /^sluice\.yaml:2:20 CERTIFICATE_EXPIRED the certificate has expired/
   ])
+})
+
+t.test('servers at Unix domain sockets, with paths, and as backups', async (t) => {
+  const { file, problems } = await read(`backends:
+  one: { servers: ['http://unix:/run/app.sock'] }
+  two: { servers: ['unix:///run/app.sock:/path'], proxy_protocol: v2 }
+  three: { servers: ['http://10.0.0.5:3000/base'] }
+  four: { servers: ['https://10.0.0.5/'], tls: { verify: off } }
+  five: { servers: [http://10.0.0.1:1, http://10.0.0.2:1, { url: http://10.0.0.3:1, backup: true }], balance: least_requests }
+`)
+  t.same(problems, [])
+  const units = new Map(file?.units ?? [])
+  const found = [...units.values()].filter((unit) => unit.kind === 'upstream')
+  const at = { kind: 'upstream', form: 'address' }
+  t.match(found.slice(0, 4), [
+    { ...at, protocol: 'http', host: 'localhost', port: 0, socket: '/run/app.sock', pathPrefix: undefined },
+    { ...at, socket: '/run/app.sock', pathPrefix: '/path', proxyProtocol: 2 },
+    { ...at, host: '10.0.0.5', port: 3000, pathPrefix: '/base', proxyProtocol: undefined },
+    { ...at, protocol: 'https', verify: false, pathPrefix: undefined }
+  ])
+  const failover = found.find((unit) => unit.form === 'failover')
+  const [usual, backup] = (failover?.form === 'failover' ? failover.members : []).map((key) => units.get(key))
+  t.match(usual, { form: 'weighted', balance: 'least_requests', members: { length: 2 } })
+  t.match(backup, { form: 'address', host: '10.0.0.3' })
+  t.match(
+    await problemsOf(`backends:
+  a: { servers: [{ url: http://10.0.0.1:1, backup: true }, { url: http://10.0.0.2:1, backup: true }] }
+  b: { servers: [http://10.0.0.1:1, { url: http://10.0.0.2:1, backup: true }], balance: failover }
+  c: { servers: [{ url: http://10.0.0.1:1, backup: maybe }] }
+  d: { servers: ['unix:run/app.sock'] }
+`),
+    [
+      /:2:.*one of them must be none/,
+      /:3:.*does not go with balance: failover/,
+      /:4:.*backup must be true or false/,
+      /:5:.*FIELD_INVALID/
+    ]
+  )
+})
+
+t.test('the URL of a server is read and written', async (t) => {
+  const urls = ['http://a_b:80', 'http://[::1]:3000/base', 'srv+https://_http._tcp.a.test', 'h2c://10.0.0.1:1/a/b']
+  for (const url of [...urls, 'https://unix:/run/a.sock', 'http://unix:/run/a.sock:/base']) {
+    const read = readServerUrl(url)
+    if (read.kind !== 'server') throw new Error(read.message)
+    const { address, path, http2, secure } = read
+    t.equal(serverUrl({ address, path, http2, tls: { enabled: secure } }), url)
+  }
+  t.same(readServerUrl('unix:///run/a.sock:/base'), readServerUrl('http://unix:/run/a.sock:/base'))
 })

@@ -1,0 +1,24 @@
+import type { Logger } from 'pino'
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
+import { nameOf } from '../proxy/server.js'
+import { backendOf } from '../proxy/unit-servers.js'
+import type { UpstreamUnit } from '../runtime/plan.js'
+
+/** Returns what logs a warning for each upstream that gives up a safeguard, when it is called with it first, and after each change of it. */
+export function laxUpstreamWarnings(log: Pick<Logger, 'warn'>): (upstreams: ShardedMap<UpstreamUnit>) => Steps<void> {
+  let before: ShardedMap<UpstreamUnit> = ShardedMap.empty()
+  return function* warn(upstreams) {
+    const changes = upstreams.since(before)
+    before = upstreams
+    for (const { key, after } of changes) {
+      yield
+      if (after?.form !== 'address' || after.verify !== false) continue
+      const fields = { backend: backendOf(key), upstream: nameOf(after) }
+      log.warn(
+        fields,
+        'tls.verify is off: whoever stands between this process and the upstream can read and change its traffic'
+      )
+    }
+  }
+}
