@@ -26,10 +26,12 @@ interface Said {
   readonly client: number
   /** The host that the client asked for. */
   readonly host: string | undefined
+  /** The port that the client asked for, in digits. */
+  readonly port: string | undefined
 }
 
 /**
- * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host and Forwarded
+ * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host, -Port and Forwarded
  * (RFC 7239). What came from an untrusted peer is gone before this (see `header-sanitizing`).
  */
 export interface ClientAddress {
@@ -66,8 +68,9 @@ export const asWritten: ClientAddress = {
 const FOR = 'x-forwarded-for'
 const PROTO = 'x-forwarded-proto'
 const HOST = 'x-forwarded-host'
+const PORT = 'x-forwarded-port'
 const FORWARDED = 'forwarded'
-const WRITTEN: ReadonlySet<string> = new Set([FOR, PROTO, HOST, FORWARDED])
+const WRITTEN: ReadonlySet<string> = new Set([FOR, PROTO, HOST, PORT, FORWARDED])
 
 class TrustingProxies implements ClientAddress {
   readonly #trusted: CidrSet | undefined
@@ -104,7 +107,8 @@ class TrustingProxies implements ClientAddress {
         chain: chain.length > 0 ? chain : nodes.map((node) => node ?? 'unknown'),
         elements: chain.length === 0 || isSame(nodes, addresses) ? forwarded : addresses.map(elementAt),
         client,
-        host: ofClient(elementsOf(headers, HOST), chain, client) ?? element?.host
+        host: ofClient(elementsOf(headers, HOST), chain, client) ?? element?.host,
+        port: readPort(ofClient(elementsOf(headers, PORT), chain, client))
       }
     }
   }
@@ -130,18 +134,29 @@ class TrustingProxies implements ClientAddress {
   write(headers: string[], peer: string, { said, scheme: used }: Origin, scheme: Scheme, authority: string): void {
     if (said === undefined) {
       headers.push('X-Forwarded-For', peer, 'X-Forwarded-Proto', scheme, 'X-Forwarded-Host', authority)
-      headers.push('Forwarded', ownElement(peer, scheme, authority))
+      headers.push('X-Forwarded-Port', portOf(authority, scheme), 'Forwarded', ownElement(peer, scheme, authority))
       return
     }
     dropWritten(headers)
-    const { chain, elements, client, host = authority } = said
+    const { chain, elements, client, host = authority, port = portOf(host, used) } = said
     const own = { node: nodeOf(peer), host: authority, proto: scheme, others: [] }
     const forwarded = [...elements, own].map((one, i) =>
       formatElement(i === client ? { ...one, host, proto: used } : one)
     )
     headers.push('X-Forwarded-For', [...chain, peer].join(', '), 'X-Forwarded-Proto', used, 'X-Forwarded-Host', host)
-    headers.push('Forwarded', forwarded.join(', '))
+    headers.push('X-Forwarded-Port', port, 'Forwarded', forwarded.join(', '))
   }
+}
+
+/** The port in digits that an authority names, or that its scheme has. */
+function portOf(authority: string, scheme: Scheme): string {
+  const colon = authority.lastIndexOf(':')
+  const port = colon === -1 ? undefined : readPort(authority.slice(colon + 1))
+  return port ?? (scheme === 'https' ? '443' : '80')
+}
+
+function readPort(text: string | undefined): string | undefined {
+  return text !== undefined && /^[1-9]\d{0,4}$/.test(text) && Number(text) <= 65_535 ? text : undefined
 }
 
 /** Of two schemes that trusted peers say: the one that is said, and where they differ the one that promises less. */

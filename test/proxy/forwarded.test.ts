@@ -22,6 +22,7 @@ function written(list: readonly string[], peer = '10.0.0.1', forwarding = trusti
     addresses: value('X-Forwarded-For'),
     proto: value('X-Forwarded-Proto'),
     host: value('X-Forwarded-Host'),
+    port: value('X-Forwarded-Port'),
     forwarded: value('Forwarded')
   }
 }
@@ -74,10 +75,30 @@ t.test('the fields of this hop are written', async (t) => {
     'http',
     'X-Forwarded-Host',
     'b.test',
+    'X-Forwarded-Port',
+    '80',
     'Forwarded',
     'for=192.0.2.1;host=b.test;proto=http'
   ])
 })
+
+t.test(
+  'the port that the client asked for is that of the host, of the scheme, or what a trusted peer says',
+  async (t) => {
+    const table: [string, string[], string][] = [
+      ['of http', [], '80'],
+      ['of https', ['X-Forwarded-Proto', 'https'], '443'],
+      ['of the host', ['X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'a.test:8443'], '8443'],
+      ['of an address', ['X-Forwarded-Host', '[2001:db8::1]:81'], '81'],
+      ['of an address without one', ['X-Forwarded-Host', '[2001:db8::1]'], '80'],
+      ['as it is said', ['X-Forwarded-Proto', 'https', 'X-Forwarded-Port', '8443'], '8443'],
+      ['what is no port', ['X-Forwarded-Port', '0'], '80'],
+      ['one for each element', ['X-Forwarded-For', '1.1.1.1, 10.9.9.9', 'X-Forwarded-Port', '444, 80'], '444']
+    ]
+    for (const [what, fields, port] of table) t.equal(written(fields).port, port, what)
+    t.equal(written(['X-Forwarded-Port', '8443'], '192.0.2.1', untrusting).headers.at(-3), '80')
+  }
+)
 
 t.test('what a trusted peer says in one of the fields is said in both', async (t) => {
   const own = 'for=10.0.0.1;host=b.test;proto=http'
