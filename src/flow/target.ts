@@ -3,8 +3,15 @@ import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.
 /**
  * What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more.
  * `strict`: repeated slashes are merged, and what some servers take for another path is refused (`PathProblem`).
+ * `exact`: as `lenient` for whatever decides, while the upstream gets path and query byte for byte.
  */
-export type PathForm = 'strict' | 'lenient'
+export const PATH_FORMS = ['strict', 'lenient', 'exact'] as const
+export type PathForm = (typeof PATH_FORMS)[number]
+
+/** Narrows a word of a configuration. */
+export function isPathForm(word: unknown): word is PathForm {
+  return (PATH_FORMS as readonly unknown[]).includes(word)
+}
 
 /** Why a text has no normal form as a path. All but the first are known to the strict form alone. */
 export type PathProblem =
@@ -26,7 +33,7 @@ export type PathProblem =
  * `%2F`, `%5C` and `%00` stay encoded; characters that no URI may hold are encoded; then dot segments are resolved.
  * Query: the same, without dot segments; a `%` that begins no escape stays as it came.
  *
- * That is the lenient form, in which a target is made; `in` gives the strict one.
+ * That is the lenient form, in which a target is made; `in` gives the others.
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
@@ -44,6 +51,9 @@ export class RequestTarget {
   readonly #escaped: string
   /** The authority as it was written. */
   readonly #written: Authority
+  /** Path and query as they came. */
+  readonly #came: string
+  readonly #exact: boolean
   #parameters: Map<string, string[]> | undefined
 
   private constructor(
@@ -51,7 +61,9 @@ export class RequestTarget {
     written: Authority,
     path: string,
     query: string | undefined,
-    escaped: string
+    escaped: string,
+    came: string,
+    exact = false
   ) {
     const { text, host, port } = withoutDefaultPort(written, scheme)
     this.scheme = scheme
@@ -62,6 +74,8 @@ export class RequestTarget {
     this.query = query
     this.#escaped = escaped
     this.#written = written
+    this.#came = came
+    this.#exact = exact
   }
 
   /**
@@ -78,7 +92,8 @@ export class RequestTarget {
     const parts = parseAuthority(authority)
     if (parts === undefined) return undefined
     if (target.charCodeAt(0) === SLASH) return RequestTarget.#fromUri(scheme, parts, target)
-    if (target === '*') return method === 'OPTIONS' ? new RequestTarget(scheme, parts, '*', undefined, '') : undefined
+    if (target === '*')
+      return method === 'OPTIONS' ? new RequestTarget(scheme, parts, '*', undefined, '', '*') : undefined
     const split = splitUrl(target)
     if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
     // The absolute form of `*` has no path (RFC 9112 3.2.4).
@@ -96,7 +111,7 @@ export class RequestTarget {
   }
 
   static #fromUri(scheme: 'http' | 'https', parts: Authority, uri: string): RequestTarget | undefined {
-    if (PLAIN.test(uri)) return new RequestTarget(scheme, parts, uri, undefined, '')
+    if (PLAIN.test(uri)) return new RequestTarget(scheme, parts, uri, undefined, '', uri)
     const mark = uri.indexOf('?')
     const came = mark === -1 ? uri : uri.slice(0, mark)
     const escaped = PLAIN.test(came) ? '' : normalEscapes(came, true)
@@ -104,22 +119,28 @@ export class RequestTarget {
     const query = mark === -1 ? undefined : normalEscapes(uri.slice(mark + 1), false)
     if (mark !== -1 && query === undefined) return undefined
     const path = escaped === '' ? came : withoutDotSegments(escaped)
-    return new RequestTarget(scheme, parts, path, query, escaped)
+    return new RequestTarget(scheme, parts, path, query, escaped, uri)
   }
 
   /** The target with its path in this form, and with this scheme, or why it has none. */
   in(form: PathForm, scheme = this.scheme): RequestTarget | PathProblem {
     const escaped = this.#escaped
-    const isFormed = escaped === '' || form === 'lenient'
-    if (isFormed && scheme === this.scheme) return this
+    const isFormed = escaped === '' || form !== 'strict'
+    const exact = form === 'exact'
+    if (isFormed && scheme === this.scheme && exact === this.#exact) return this
     const path = isFormed ? this.path : strictPath(escaped)
     if (typeof path !== 'string') return path.problem
-    return new RequestTarget(scheme, this.#written, path, this.query, isFormed ? escaped : '')
+    return new RequestTarget(scheme, this.#written, path, this.query, isFormed ? escaped : '', this.#came, exact)
   }
 
   /** Path and query, as it stands in a request line. */
   get uri(): string {
     return this.query === undefined ? this.path : `${this.path}?${this.query}`
+  }
+
+  /** What stands in the request line to the upstream: `uri`, or in the exact form path and query as they came. */
+  get sent(): string {
+    return this.#exact ? this.#came : this.uri
   }
 
   get url(): string {

@@ -343,7 +343,7 @@ class Forwarding {
     return {
       head: {
         method: request.method,
-        target: request.target.uri,
+        target: request.target.sent,
         authority: request.authority,
         scheme: request.head.scheme,
         version: '1.1',

@@ -44,7 +44,7 @@ export function routeOf(
   { target, pathForm }: Pick<FlowRequest, 'target' | 'pathForm'>
 ): Route | undefined {
   const route = routes.find(target.path)
-  if (pathForm === 'lenient' || !hasParameters(target.path)) return route
+  if (pathForm !== 'strict' || !hasParameters(target.path)) return route
   return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
 }
 

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
+import { isPathForm, PATH_FORMS } from '../flow/target.js'
 import {
   type EdgeTls,
   type Hsts,
@@ -151,10 +152,10 @@ export const httpsEdge = defineResource({
       },
       [{ on: ['max_age', 'include_subdomains', 'preload'], check: preloadable }]
     ),
-    path_form: choice(['listener', 'strict', 'lenient'], {
+    path_form: choice(['listener', ...PATH_FORMS], {
       description:
         'An extension of Sluice: the normal form of paths. strict merges repeated slashes and refuses encoded slashes, backslashes, ' +
-        'encoded control characters and dot segments with parameters; lenient lets them pass; listener: as the listener says.',
+        'encoded control characters and dot segments with parameters; lenient lets them pass; exact: lenient for routes and policies, while the upstream gets path and query byte for byte; listener: as the listener says.',
       default: 'listener'
     }),
     routes: computed(
@@ -272,7 +273,7 @@ export const httpsEdges = planned(
       ...(onHttp === 'serve' || onHttp === 'redirect' || onHttp === 'refuse' ? { onHttp } : {}),
       ...(hsts === undefined ? {} : { hsts }),
       ...(tls === undefined ? {} : { tls }),
-      ...(pathForm === 'strict' || pathForm === 'lenient' ? { pathForm } : {})
+      ...(isPathForm(pathForm) ? { pathForm } : {})
     }
     return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked }]]
   }

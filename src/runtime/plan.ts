@@ -1,3 +1,4 @@
+import type { PathForm } from '../flow/target.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 
 /**
@@ -29,7 +30,7 @@ export interface ListenerUnit {
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean
   /** The form of paths on edges that do not say; absent: strict. */
-  readonly pathForm?: 'strict' | 'lenient'
+  readonly pathForm?: PathForm
 }
 
 interface UpstreamBase {
@@ -242,7 +243,7 @@ export interface EdgeUnit {
   /** It serves only what no other edge asks for, by name or wildcard: an agent has opened it. */
   readonly yields?: true
   /** The form of paths; absent: that of the listener. */
-  readonly pathForm?: 'strict' | 'lenient'
+  readonly pathForm?: PathForm
   /** What clients without TLS get; absent: what the unit `https:default` says. */
   readonly onHttp?: OnHttp
   /** Absent: as the unit `https:default` says. */

@@ -166,3 +166,38 @@ t.test('TLS without a check of the certificate is logged', async (t) => {
     { status: 400, json: { msg: /verify off does not go with pins/ } }
   )
 })
+
+t.test('path_form: exact sends path and query byte for byte, and policies decide on the normal form', async (t) => {
+  const sluice = await startSluice(t)
+  const lines: string[] = []
+  const upstream = await RawUpstream.start(t, async (peer) => {
+    for (;;) {
+      lines.push((await peer.request()).line)
+      peer.socket.write(OK)
+    }
+  })
+  const value =
+    'on_http_request:\n  - expressions: ["req.url.path.startsWith(\'/admin\')"]\n    actions: [{ type: deny }]\n' +
+    "  - expressions: [\"req.url.path == '/old'\"]\n    actions: [{ type: url-rewrite, config: { from: /old, to: '/new%2fx' } }]\n"
+  const { id } = await create(sluice, '/backends/static', { address: `127.0.0.1:${upstream.port}` })
+  const based = await create(sluice, '/backends/static', { address: `127.0.0.1:${upstream.port}`, path: '/base' })
+  for (const [host, backend] of [
+    ['a.example.com', id],
+    ['b.example.com', based.id]
+  ] as const) {
+    const { edge } = await site(sluice, host, { backend: { backend_id: backend }, traffic_policy: { value } })
+    await account(sluice)(edge, { method: 'PATCH', body: { path_form: 'exact' } })
+  }
+  const came = ['/%61/b%2fc%2F', '/a//b/./c?x=%7e&y=%2f', '/x/../y', '/?q={%zz}', '/plain?x']
+  for (const path of came) t.equal((await visit(sluice, 'a.example.com', { path })).status, 200, path)
+  t.same(
+    lines.splice(0),
+    came.map((path) => `GET ${path} HTTP/1.1`)
+  )
+  for (const path of ['/%61dmin', '/x/../admin', '/./admin?x'])
+    t.equal((await visit(sluice, 'a.example.com', { path })).status, 403, path)
+  t.same(lines, [])
+  await visit(sluice, 'b.example.com', { path: '/%61?%7e' })
+  await visit(sluice, 'a.example.com', { path: '/o%6cd' })
+  t.same(lines, ['GET /base/%61?%7e HTTP/1.1', 'GET /new%2fx HTTP/1.1'])
+})

@@ -1,3 +1,4 @@
+import { isPathForm } from '../../flow/target.js'
 import { isObject, type Json } from '../../lib/json.js'
 import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../resources/certificates.js'
@@ -303,7 +304,7 @@ export class Adopter {
       if (given !== undefined) data[name] = this.#inFileWords(given)
     }
     const { path_form: form } = record.body
-    return { ...data, ...(form === 'strict' || form === 'lenient' ? { path_form: form } : {}), ...this.#about(record) }
+    return { ...data, ...(isPathForm(form) ? { path_form: form } : {}), ...this.#about(record) }
   }
 
   #routes(host: string, routes: readonly Found[]): Data {
