@@ -236,7 +236,7 @@ export function mayOpenPorts({ role }: Principal, put: Change['put'], running: S
   }
 }
 
-/** Fails with `ADMIN_REQUIRED` when a write leads traffic to a Unix domain socket: those of the machine's own services trust whoever reaches them. */
+/** Fails with `ADMIN_REQUIRED` when a write leads traffic to a Unix domain socket: those of the machine's own services trust each process that reaches them. */
 export function mayUseSockets({ role }: Principal, put: Change['put'], running: ShardedMap<Unit>): void {
   if (role === 'administrator') return
   for (const [key, unit] of put) {

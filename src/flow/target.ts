@@ -5,13 +5,7 @@ import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.
  * `strict`: repeated slashes are merged, and what some servers take for another path is refused (`PathProblem`).
  * `exact`: as `lenient` for whatever decides, while the upstream gets path and query byte for byte.
  */
-export const PATH_FORMS = ['strict', 'lenient', 'exact'] as const
-export type PathForm = (typeof PATH_FORMS)[number]
-
-/** Narrows a word of a configuration. */
-export function isPathForm(word: unknown): word is PathForm {
-  return (PATH_FORMS as readonly unknown[]).includes(word)
-}
+export type PathForm = 'strict' | 'lenient' | 'exact'
 
 /** Why a text has no normal form as a path. All but the first are known to the strict form alone. */
 export type PathProblem =

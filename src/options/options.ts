@@ -1,5 +1,4 @@
 import Type from 'typebox'
-import { PATH_FORMS } from '../flow/target.js'
 import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
 import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
@@ -30,7 +29,7 @@ export const optionsSchema = Type.Object(
         'https://0.0.0.0:8443?public_port=443. Changes are applied while running.',
       default: []
     }),
-    path_form: choice([...PATH_FORMS], {
+    path_form: choice(['strict', 'lenient', 'exact'], {
       description:
         'Normal form of paths where neither listener nor edge says another. strict: repeated slashes are merged; encoded ' +
         'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: RFC 3986 alone. exact: lenient for routes and policies, while upstreams get path and query byte for byte.',

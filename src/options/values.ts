@@ -1,5 +1,4 @@
 import Type from 'typebox'
-import { isPathForm, type PathForm } from '../flow/target.js'
 import { parseAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Dialect } from '../schema/publish.js'
@@ -78,7 +77,7 @@ export interface Listener {
   /** Trusted peers say in a PROXY header whom they speak for. */
   readonly proxy_protocol: boolean
   /** The form of paths on edges that do not say; absent: that of the option `path_form`. */
-  readonly path_form?: PathForm
+  readonly path_form?: 'strict' | 'lenient' | 'exact'
 }
 
 /** The one upstream of the default entry. */
@@ -210,7 +209,7 @@ function readParts(parts: Readonly<Record<string, unknown>>, keys: readonly stri
   const publicPort = readPort(parts.public_port)
   if (publicPort === false) return refuse('listeners whose public_port is a whole number from 1 to 65535')
   const { path_form: form = undefined } = parts
-  if (form !== undefined && !isPathForm(form)) {
+  if (form !== undefined && form !== 'strict' && form !== 'lenient' && form !== 'exact') {
     return refuse('listeners whose path_form is strict, lenient or exact')
   }
   const listen = address.value as ListenAddress

@@ -16,6 +16,7 @@ import { cleanResponse, type HeaderKinds, HeadRules } from './header-sanitizing.
 import { discard, failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
+import { serverOptions } from './server-options.js'
 import {
   absence,
   type ServerTarget,
@@ -238,7 +239,7 @@ class Forwarding {
       clientTransport.forward(
         this.#exchange,
         this.#login?.dialer(target.dialer) ?? target.dialer,
-        settled(options, server),
+        serverOptions(options, server),
         this.#onAnswer
       )
     else
@@ -390,22 +391,4 @@ class Forwarding {
 export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
   const fields = Object.entries(headers).flat()
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
-}
-
-/** What the backend says takes the place of what the options say; its path stands before that of the request, except for `OPTIONS *`. */
-function settled(options: ForwardOptions, { settings: { timeouts, pathPrefix } }: Server): ForwardOptions {
-  if (timeouts === undefined && pathPrefix === undefined) return options
-  const {
-    connect = options.connectTimeout,
-    response = options.responseTimeout,
-    idle = options.idleTimeout
-  } = timeouts ?? {}
-  const { head } = options
-  return {
-    ...options,
-    head: pathPrefix === undefined || head.target === '*' ? head : { ...head, target: pathPrefix + head.target },
-    connectTimeout: connect,
-    responseTimeout: response,
-    idleTimeout: idle
-  }
 }

@@ -1,6 +1,5 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
-import { isPathForm, PATH_FORMS } from '../flow/target.js'
 import {
   type EdgeTls,
   type Hsts,
@@ -152,7 +151,7 @@ export const httpsEdge = defineResource({
       },
       [{ on: ['max_age', 'include_subdomains', 'preload'], check: preloadable }]
     ),
-    path_form: choice(['listener', ...PATH_FORMS], {
+    path_form: choice(['listener', 'strict', 'lenient', 'exact'], {
       description:
         'An extension of Sluice: the normal form of paths. strict merges repeated slashes and refuses encoded slashes, backslashes, ' +
         'encoded control characters and dot segments with parameters; lenient lets them pass; exact: lenient for routes and policies, while the upstream gets path and query byte for byte; listener: as the listener says.',
@@ -273,7 +272,7 @@ export const httpsEdges = planned(
       ...(onHttp === 'serve' || onHttp === 'redirect' || onHttp === 'refuse' ? { onHttp } : {}),
       ...(hsts === undefined ? {} : { hsts }),
       ...(tls === undefined ? {} : { tls }),
-      ...(isPathForm(pathForm) ? { pathForm } : {})
+      ...(pathForm === 'strict' || pathForm === 'lenient' || pathForm === 'exact' ? { pathForm } : {})
     }
     return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked }]]
   }

@@ -1,4 +1,3 @@
-import { isPathForm } from '../../flow/target.js'
 import { isObject, type Json } from '../../lib/json.js'
 import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../resources/certificates.js'
@@ -303,8 +302,9 @@ export class Adopter {
       const given = switchedOn(fields[name])
       if (given !== undefined) data[name] = this.#inFileWords(given)
     }
-    const { path_form: form } = record.body
-    return { ...data, ...(isPathForm(form) ? { path_form: form } : {}), ...this.#about(record) }
+    const { path_form: form = 'listener' } = record.body
+    const own = form !== 'listener' && form !== ''
+    return { ...data, ...(own ? { path_form: form as Json } : {}), ...this.#about(record) }
   }
 
   #routes(host: string, routes: readonly Found[]): Data {
