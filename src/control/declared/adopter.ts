@@ -227,9 +227,10 @@ export class Adopter {
       this.#take(one)
     }
     for (const one of this.#all(staticBackend)) {
-      const { address } = one.record.body
+      const { address, proxy_protocol: header } = one.record.body
       const { fields } = requestForm(staticBackend, one.record)
-      const settings = SERVER_SETTINGS.flatMap((key) => {
+      const settings = SERVER_SETTINGS.flatMap((key): (readonly [string, Json])[] => {
+        if (key === 'proxy_protocol') return header === 'v1' || header === 'v2' ? [[key, header] as const] : []
         const given = this.#withFiles(one.record.id, switchedOn(fields[key]))
         const says = given !== undefined && Object.keys(given).length > 0
         return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
