@@ -189,6 +189,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
       linkLocalBackends: options.linkLocalBackends === true,
+      lenientPaths: () => holder.current().tables.https.takesLenientPaths,
       testPolicy: options.testPolicy,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },

@@ -1,3 +1,4 @@
+import { normalPath } from '../flow/target.js'
 import { parseAuthority } from '../lib/host.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { UnitName } from '../policy/action.js'
@@ -16,6 +17,7 @@ import type { RecordKey } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { PolicyWarning } from './calls.js'
 import { ControlError, inUse } from './errors.js'
+import { recordsNaming } from './records.js'
 
 /** Where the names of reserved domains are unique. */
 const DOMAIN_SPACE = 'domain'
@@ -63,6 +65,39 @@ export function mustNotBeLinkLocal(before: ResourceRecord | undefined, after: Re
   if (!isLinkLocal(host)) return
   const message = `${host} is link-local or answers machines about themselves; the option upstream_link_local allows such addresses`
   throw new ControlError(fieldErrors.FIELD_INVALID, `address ${message}`, { field: 'address' })
+}
+
+/** What a path says of itself where no request can have it; undefined: requests can. `path`: in its lenient normal form. */
+export function refusalOfPath(path: string): string | undefined {
+  if ('path' in normalPath(path, 'strict')) return undefined
+  return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
+}
+
+/**
+ * Fails with `FIELD_INVALID` when a route gets a match that no request can have in the form of paths of its edge, or an edge a form
+ * that leaves a route of it without requests. `lenient`: does a listener take the lenient form?
+ */
+export async function matchesMustBePossible(
+  reader: StoreReader,
+  before: ResourceRecord | undefined,
+  { kind, id, body }: ResourceRecord,
+  lenient: () => boolean
+): Promise<void> {
+  const isStrict = (form: unknown) => form === 'strict' || (form !== 'lenient' && !lenient())
+  if (kind === httpsEdgeRoute.name) {
+    const refusal = before?.body.match === body.match ? undefined : refusalOfPath(String(body.match))
+    if (refusal === undefined) return
+    const edge = await reader.get(httpsEdge.name, String(body.edge_id))
+    if (!isStrict((edge as Place | undefined)?.body.path_form)) return
+    throw new ControlError(fieldErrors.FIELD_INVALID, `match ${refusal}`, { field: 'match' })
+  }
+  if (kind !== httpsEdge.name || before === undefined || before.body.path_form === body.path_form) return
+  if (!isStrict(body.path_form) || isStrict(before.body.path_form)) return
+  const routes = await recordsNaming(reader, httpsEdgeRoute.name, { field: 'edge_id', to: { kind, ids: [id] } })
+  const lost = routes.get(id)?.find((route) => refusalOfPath(String((route as Place).body.match)) !== undefined)
+  if (lost === undefined) return
+  const message = `path_form leaves no request to route ${lost.id}, whose match ${(lost as Place).body.match} is refused in the strict form`
+  throw new ControlError(fieldErrors.FIELD_INVALID, message, { field: 'path_form' })
 }
 
 type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>

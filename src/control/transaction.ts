@@ -12,7 +12,7 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
-import { hostsMustBeReserved, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
+import { hostsMustBeReserved, matchesMustBePossible, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
@@ -109,6 +109,8 @@ export interface DraftParts {
   readonly requireReserved: boolean
   /** May static backends have link-local addresses? */
   readonly linkLocalBackends: boolean
+  /** Does a listener take the lenient form of paths? */
+  readonly lenientPaths: () => boolean
   /** Runs the tests that policies are stored with. */
   readonly testPolicy: PolicyTesting | undefined
   /** Does a subscription take such an event? Its object costs reads. */
@@ -219,6 +221,7 @@ export class Draft {
     await mustLeadSomewhere(this.tx, resource, before, after)
     await mustCarryBytes(this.tx, before, after)
     if (!this.#parts.linkLocalBackends) mustNotBeLinkLocal(before, after)
+    await matchesMustBePossible(this.tx, before, after, this.#parts.lenientPaths)
     if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
   }
 

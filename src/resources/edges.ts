@@ -58,6 +58,27 @@ function comparedPath(matchType: string, path: string): string {
   return matchType === 'path_prefix' && path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
 }
 
+/** A star at the end, as other programs write a prefix. */
+export const PREFIX_STAR = /\/\*{1,2}$/
+
+/** The path of a route without the star that marks a prefix: `/admin/*` and `/admin/**` are `/admin/`. */
+const withoutStar = (path: string) => path.replace(PREFIX_STAR, '/')
+
+/** Keeps the compared path as `match`, and refuses stars that would be literal text, which no author means. */
+function readMatch({ body, report }: RuleView): void {
+  const [type, match] = [String(body.match_type), String(body.match)]
+  const path = withoutStar(match)
+  if (path !== match && type === 'exact_path') {
+    return report('match', 'FIELD_INVALID', `stands for all paths below ${path}; write it with match_type path_prefix`)
+  }
+  if (path.includes('*')) {
+    const above = path.slice(0, path.slice(0, path.indexOf('*')).lastIndexOf('/') + 1)
+    const message = `may have "*" only as "/*" or "/**" at its end; write "${above}" and let a policy there compare req.url.path`
+    return report('match', 'FIELD_INVALID', message)
+  }
+  body.match = comparedPath(type, path)
+}
+
 /** What happens to the requests of an HTTPS edge whose path matches. */
 export const httpsEdgeRoute = defineResource({
   name: 'https_edge_route',
@@ -68,12 +89,7 @@ export const httpsEdgeRoute = defineResource({
   operations: ['create', 'get', 'update', 'delete'],
   events: 'edge_https_route',
   rules: [
-    {
-      on: ['match_type', 'match'],
-      check({ body }) {
-        body.match = comparedPath(String(body.match_type), String(body.match))
-      }
-    },
+    { on: ['match_type', 'match'], check: readMatch },
     ...moduleRules('https')
   ],
   fields: {
@@ -83,7 +99,9 @@ export const httpsEdgeRoute = defineResource({
       default: 'path_prefix'
     }),
     match: text({
-      description: 'The path, or its beginning; kept in the normal form of paths, a prefix without a slash at its end.',
+      description:
+        'The path, or its beginning; kept in the normal form of paths, a prefix without a slash or star at its end: /admin/, /admin/* and ' +
+        '/admin/** are one prefix.',
       form: 'path',
       bytes: 1024,
       required: true,
@@ -304,7 +322,8 @@ export const httpsRoutes = planned(
     const match = body.match_type === 'exact_path' ? 'exact' : 'prefix'
     // Records of former versions hold what was written.
     const read = FORMS.path(body.match)
-    const path = comparedPath(body.match_type, read.ok ? read.text : body.match)
+    const formed = read.ok ? read.text : body.match
+    const path = match === 'exact' ? formed : comparedPath(body.match_type, withoutStar(formed))
     return [...units, [routeKey(id), { kind: 'route', id, edge: body.edge_id, match, path, ...upstream, modules }]]
   }
 )

@@ -36,6 +36,11 @@ export class HttpsRules {
     return [...this.#listeners.values()].some(({ host }) => takesIpv6(host))
   }
 
+  /** Does a listener take the lenient form of paths? */
+  get takesLenientPaths(): boolean {
+    return [...this.#listeners.values()].some(({ pathForm }) => pathForm === 'lenient')
+  }
+
   /** The value of Strict-Transport-Security in answers of an edge over TLS; undefined: none is added. */
   hsts(edge: CompiledEdge): string | undefined {
     return edge.protocol === 'https' ? (edge.hsts ?? this.#hsts) : undefined

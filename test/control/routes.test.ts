@@ -9,6 +9,7 @@ const HOST = 'app.example.com'
 t.test('a match is kept, claimed and compared in the normal form of paths', async (t) => {
   const account = await open(t)
   const { edge } = await account.site(HOST)
+  await account.update('https_edge', { id: edge }, { path_form: 'lenient' })
   const kept = async (match: string, match_type = 'path_prefix') =>
     (await account.create('https_edge_route', { match, match_type }, { edge_id: edge })).answer.match
   const forms: [match: string, normal: string][] = [
@@ -18,7 +19,9 @@ t.test('a match is kept, claimed and compared in the normal form of paths', asyn
     ['/low%2fx', '/low%2Fx'],
     ['/a/../b', '/b'],
     ['//twice///x', '/twice/x'],
-    ['/slash/', '/slash']
+    ['/slash/', '/slash'],
+    ['/star/*', '/star'],
+    ['/stars/**', '/stars']
   ]
   for (const [match, normal] of forms) {
     t.equal(await kept(match), normal, match)
@@ -28,9 +31,12 @@ t.test('a match is kept, claimed and compared in the normal form of paths', asyn
   }
   t.equal(await kept('/slash/', 'exact_path'), '/slash/', 'two paths, compared as a whole')
   t.equal(await kept('/slash', 'exact_path'), '/slash')
-  for (const match of ['/q?x', '/zz%', '/%zz', '/f#g', 'a', '']) {
+  for (const match of ['/q?x', '/zz%', '/%zz', '/f#g', 'a', '', '/a/*/b', '/a*', '/a/*.png', '/a/***', '*']) {
     await t.rejects(kept(match), { code: 'FIELD_INVALID' }, JSON.stringify(match))
   }
+  await t.rejects(kept('/*'), { code: 'ALREADY_EXISTS' }, 'every path, as the route / of the site has them')
+  await t.rejects(kept('/whole/*', 'exact_path'), { code: 'FIELD_INVALID', message: /match_type path_prefix/ })
+  await t.rejects(kept('/a/*/b'), { message: /write "\/a\/"/ })
   const exact = await account.create(
     'https_edge_route',
     { match: '/last/', match_type: 'exact_path' },
@@ -115,3 +121,24 @@ function found({ holder }: Account): string[] {
   }
   return answers
 }
+
+t.test('a route is refused that no request can reach in the form of paths of its edge', async (t) => {
+  const account = await open(t)
+  const { edge } = await account.site(HOST)
+  const add = (match: string) => account.create('https_edge_route', { match }, { edge_id: edge })
+  const form = (path_form: string) => account.update('https_edge', { id: edge }, { path_form })
+  for (const strict of ['listener', 'strict']) {
+    await form(strict)
+    for (const match of ['/low%2fx', '/back%5cslash', '/null%00', '/x/..;/admin']) {
+      await t.rejects(add(match), { code: 'FIELD_INVALID', field: 'match' }, `${match} where the form is ${strict}`)
+    }
+  }
+  await form('lenient')
+  const { id } = await add('/low%2fx')
+  for (const strict of ['listener', 'strict']) {
+    await t.rejects(form(strict), { code: 'FIELD_INVALID', field: 'path_form', message: new RegExp(id) })
+  }
+  await account.remove('https_edge_route', { id, edge_id: edge })
+  await form('strict')
+  await add('/low%20x')
+})

@@ -1,6 +1,6 @@
 import type { NodePath } from '../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
-import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { TESTS_FIELD } from '../policy-tests.js'
@@ -210,7 +210,7 @@ class SiteReader {
       body: {
         ...body,
         match,
-        match_type: match.endsWith('/') ? 'path_prefix' : 'exact_path',
+        match_type: match.endsWith('/') || PREFIX_STAR.test(match) ? 'path_prefix' : 'exact_path',
         ...policyFields(own)
       },
       parents: { edge_id: this.#edge },
