@@ -97,7 +97,10 @@ export class SiteReader implements SiteReading {
       refuseExpired: false,
       process: {
         agreed: this.#options.acme.agree_terms,
-        tls: this.#options.listeners.some(({ tls }) => tls)
+        tls: this.#options.listeners.some(({ tls }) => tls),
+        lenientPaths:
+          this.#options.path_form === 'lenient' ||
+          this.#options.listeners.some(({ path_form }) => path_form === 'lenient')
       }
     })
   }

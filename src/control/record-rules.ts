@@ -1,4 +1,3 @@
-import { normalPath } from '../flow/target.js'
 import { parseAuthority } from '../lib/host.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { UnitName } from '../policy/action.js'
@@ -6,7 +5,7 @@ import type { Problem, UnitProblems } from '../policy/problems.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
-import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, refusalOfMatch, tcpEdge } from '../resources/edges.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
@@ -67,12 +66,6 @@ export function mustNotBeLinkLocal(before: ResourceRecord | undefined, after: Re
   throw new ControlError(fieldErrors.FIELD_INVALID, `address ${message}`, { field: 'address' })
 }
 
-/** What a path says of itself where no request can have it; undefined: requests can. `path`: in its lenient normal form. */
-export function refusalOfPath(path: string): string | undefined {
-  if ('path' in normalPath(path, 'strict')) return undefined
-  return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
-}
-
 /**
  * Fails with `FIELD_INVALID` when a route gets a match that no request can have in the form of paths of its edge, or an edge a form
  * that leaves a route of it without requests. `lenient`: does a listener take the lenient form?
@@ -85,7 +78,7 @@ export async function matchesMustBePossible(
 ): Promise<void> {
   const isStrict = (form: unknown) => form === 'strict' || (form !== 'lenient' && !lenient())
   if (kind === httpsEdgeRoute.name) {
-    const refusal = before?.body.match === body.match ? undefined : refusalOfPath(String(body.match))
+    const refusal = before?.body.match === body.match ? undefined : refusalOfMatch(String(body.match))
     if (refusal === undefined) return
     const edge = await reader.get(httpsEdge.name, String(body.edge_id))
     if (!isStrict((edge as Place | undefined)?.body.path_form)) return
@@ -94,7 +87,7 @@ export async function matchesMustBePossible(
   if (kind !== httpsEdge.name || before === undefined || before.body.path_form === body.path_form) return
   if (!isStrict(body.path_form) || isStrict(before.body.path_form)) return
   const routes = await recordsNaming(reader, httpsEdgeRoute.name, { field: 'edge_id', to: { kind, ids: [id] } })
-  const lost = routes.get(id)?.find((route) => refusalOfPath(String((route as Place).body.match)) !== undefined)
+  const lost = routes.get(id)?.find((route) => refusalOfMatch(String((route as Place).body.match)) !== undefined)
   if (lost === undefined) return
   const message = `path_form leaves no request to route ${lost.id}, whose match ${(lost as Place).body.match} is refused in the strict form`
   throw new ControlError(fieldErrors.FIELD_INVALID, message, { field: 'path_form' })

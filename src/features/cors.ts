@@ -305,7 +305,8 @@ const routeModule = defineModule({
       description: 'Seconds that browsers keep the answer to a preflight request.',
       min: 0,
       max: DAY,
-      default: DEFAULT_MAX_AGE
+      default: DEFAULT_MAX_AGE,
+      unit: 'seconds'
     })
   },
   rules: [

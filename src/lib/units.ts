@@ -1,13 +1,15 @@
 /**
  * Durations as configuration writes them: one or more `<whole number><unit>` parts, largest unit first,
- * units `h`, `m`, `s`, `ms` (`90s`, `1h30m`, `250ms`). A bare number has no unit and is refused.
+ * units `h`, `m`, `s`, `ms` (`90s`, `1h30m`, `250ms`). A bare number counts seconds, to the millisecond.
  */
+const SECONDS = /^\d{1,12}(?:\.\d{1,3})?$/
 const PART = /(\d+)(ms|h|m|s)/y
 const MILLISECONDS = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const
 const ORDER = ['h', 'm', 's', 'ms']
 
 /** Milliseconds of `text`, or undefined when it is not a duration. */
 export function parseDuration(text: string): number | undefined {
+  if (SECONDS.test(text)) return Math.round(Number(text) * MILLISECONDS.s)
   let total = 0
   let position = 0
   let rank = -1

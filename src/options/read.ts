@@ -51,7 +51,8 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   workers: (written) => readWorkers(written),
   interval: (written, schema) => readInterval(written, schema),
   size: (written, schema) => bounded(written, schema, formatSize, 'a size such as 64KiB or 1GiB'),
-  duration: (written, schema) => bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s'),
+  duration: (written, schema) =>
+    bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s, or a number of seconds'),
   integer: (written, schema) => bounded(numberOf(written, /^\d{1,15}$/), schema, String, 'a whole number'),
   fraction: (written, schema) => bounded(numberOf(written, /^(?:\d*\.)?\d+$/), schema, String, 'a number'),
   switch: (written) => {
@@ -82,9 +83,11 @@ function readWorkers(written: unknown): Reading {
   return refuse(`auto, or a whole number from 0 to ${MOST_WORKERS}`)
 }
 
+const isScalar = (written: unknown) => typeof written === 'string' || typeof written === 'number'
+
 function readInterval(written: unknown, { 'x-min': min = 0, 'x-max': max = 0 }: OptionSchema): Reading {
   const off = written === false || written === 'off' || written === 0 || written === '0'
-  const interval = off ? 0 : typeof written === 'string' ? parseDuration(written) : undefined
+  const interval = off ? 0 : isScalar(written) ? parseDuration(String(written)) : undefined
   if (interval === 0 || (interval !== undefined && interval >= min && interval <= max)) return ok(interval)
   return refuse(`off, or a duration such as 5s, from ${formatDuration(min)} to ${formatDuration(max)}`)
 }

@@ -70,7 +70,7 @@ function say(finding: Finding, schema: Schema, written: string, noun: 'item' | '
       return `must be ${describe(schema)}, not ${quote(written)}${didYouMean(written, finding.words.filter(isText))}`
     case 'kind':
       if (isDuration(schema))
-        return `must be a duration such as 90s or 1h30m, with the units h, m, s, ms${hint(written)}`
+        return 'must be a duration such as 90s or 1h30m, with the units h, m, s, ms; a number without a unit counts seconds'
       return `must be ${describe(schema)}, not ${written}`
     case 'range':
       if (isDuration(schema)) return `must be ${describeSpan(schema)}, not ${written}`
@@ -102,10 +102,6 @@ function say(finding: Finding, schema: Schema, written: string, noun: 'item' | '
 
 function isDuration(schema: Schema): boolean {
   return schema['x-kind'] === 'duration'
-}
-
-function hint(written: string): string {
-  return /^\d+$/.test(written) ? `; a unit is missing, such as ${written}s` : ''
 }
 
 function describeSpan({ 'x-min': min = 0, 'x-max': max }: Schema): string {

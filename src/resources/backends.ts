@@ -114,7 +114,8 @@ export const weightedBackend = defineResource({
       description: 'Seconds in which a backend that has come back rises to its weight; 0: at once.',
       min: 0,
       max: 3600,
-      default: 0
+      default: 0,
+      unit: 'seconds'
     })
   },
   rules: [{ on: ['backends'], check: someWeight }, ...balanceRules]

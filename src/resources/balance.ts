@@ -21,7 +21,8 @@ const STICKY = {
       'Seconds that the cookie lasts, renewed when half of them have passed; 0: as long as the browser runs.',
     min: 0,
     max: YEAR,
-    default: 0
+    default: 0,
+    unit: 'seconds'
   }),
   path: text({ description: 'Path below which the browser sends the cookie; empty: /.', bytes: LONGEST_PATH }),
   same_site: choice(['lax', 'strict', 'none'], {

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
+import { normalPath } from '../flow/target.js'
 import {
   type EdgeTls,
   type Hsts,
@@ -69,14 +70,22 @@ function readMatch({ body, report }: RuleView): void {
   const [type, match] = [String(body.match_type), String(body.match)]
   const path = withoutStar(match)
   if (path !== match && type === 'exact_path') {
-    return report('match', 'FIELD_INVALID', `stands for all paths below ${path}; write it with match_type path_prefix`)
+    report('match', 'FIELD_INVALID', `stands for all paths below ${path}; write it with match_type path_prefix`)
+    return
   }
   if (path.includes('*')) {
     const above = path.slice(0, path.slice(0, path.indexOf('*')).lastIndexOf('/') + 1)
     const message = `may have "*" only as "/*" or "/**" at its end; write "${above}" and let a policy there compare req.url.path`
-    return report('match', 'FIELD_INVALID', message)
+    report('match', 'FIELD_INVALID', message)
+    return
   }
   body.match = comparedPath(type, path)
+}
+
+/** Why no request has this match in the strict form of paths; undefined: requests can, or the text is no path at all. */
+export function refusalOfMatch(match: string): string | undefined {
+  if ('path' in normalPath(match, 'strict') || !('path' in normalPath(match, 'lenient'))) return undefined
+  return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
 }
 
 /** What happens to the requests of an HTTPS edge whose path matches. */
@@ -88,10 +97,7 @@ export const httpsEdgeRoute = defineResource({
   idPrefix: 'edghtsrt',
   operations: ['create', 'get', 'update', 'delete'],
   events: 'edge_https_route',
-  rules: [
-    { on: ['match_type', 'match'], check: readMatch },
-    ...moduleRules('https')
-  ],
+  rules: [{ on: ['match_type', 'match'], check: readMatch }, ...moduleRules('https')],
   fields: {
     edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
     match_type: choice(['exact_path', 'path_prefix'], {
@@ -159,7 +165,8 @@ export const httpsEdge = defineResource({
           description: 'Seconds that browsers reach the hosts by https alone; 0: they forget it.',
           min: 0,
           max: 10 * YEAR,
-          default: YEAR
+          default: YEAR,
+          unit: 'seconds'
         }),
         include_subdomains: flag({ description: 'Whether that holds for all names below as well.', default: false }),
         preload: flag({

@@ -46,7 +46,13 @@ const targets = {
   ),
   datadog: object(
     {
-      api_key: hidden('Key of the Datadog API.'),
+      api_key: secret({
+        description: 'Key of the Datadog API.',
+        bytes: 4096,
+        form: 'header_value',
+        required: true,
+        shown: 'null'
+      }),
       ddtags: text({ description: 'Tags.', bytes: 1024 }),
       service: text({ description: 'Name of the service.', bytes: 255 }),
       ddsite: text({ description: 'Site of Datadog.', bytes: 255 })

@@ -8,7 +8,7 @@ import { tlsCertificate } from './certificates.js'
 
 const HOUR = 3600
 const seconds = (description: string, bounds: { min: number; max: number; default: number }) =>
-  number({ description: `${description} Seconds.`, ...bounds })
+  number({ description: `${description} Seconds.`, ...bounds, unit: 'seconds' })
 
 /** Statuses, and ranges of them such as `200-399`. */
 const statuses = (description: string) =>

@@ -58,7 +58,13 @@ export const vaultSecret = defineResource({
       within: ['vault']
     }),
     ...described,
-    value: secret({ description: 'The value.', bytes: MAX_VALUE, required: true, shown: 'absent' }),
+    value: secret({
+      description: 'The value.',
+      form: 'secret_value',
+      bytes: MAX_VALUE,
+      required: true,
+      shown: 'absent'
+    }),
     created_by: writtenBy('The user or bot who made it.', false),
     last_updated_by: writtenBy('The user or bot who changed it last.', true),
     vault: ref(vault, { description: 'The vault that holds it.', required: true, fixed: true })

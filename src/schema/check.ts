@@ -110,7 +110,9 @@ function sayKind(schema: Schema): string {
   return type === 'string' || type === 'boolean' || type === 'null' ? KINDS[type] : sayNumber(schema)
 }
 
-function sayNumber({ type, minimum, maximum }: Schema): string {
+function sayNumber({ type, minimum, maximum, 'x-unit': unit }: Schema): string {
   const { NEGATIVE_INFINITY: least, POSITIVE_INFINITY: most } = Number
-  return `must be a ${type === 'integer' ? 'whole ' : ''}number from ${minimum ?? least} to ${maximum ?? most}`
+  const number = `must be a ${type === 'integer' ? 'whole ' : ''}number`
+  const range = `from ${minimum ?? least} to ${maximum ?? most}`
+  return unit === undefined ? `${number} ${range}` : `${number} of seconds ${range}, or a duration such as 10s`
 }

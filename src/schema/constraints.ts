@@ -31,7 +31,8 @@ export interface Checked {
 }
 
 /** Holds a text, number or truth value against its schema. Lists and maps: `countFindings`, `repeatFindings`, and each entry by itself. */
-export function checkScalar(schema: Schema, value: unknown): Checked {
+export function checkScalar(schema: Schema, written: unknown): Checked {
+  const value = inSeconds(schema, written)
   const words = wordsOf(schema)
   if (words !== undefined) return { value, findings: words.includes(value) ? [] : [{ rule: 'words', words }] }
   if (schema['x-kind'] === 'duration') return checkDuration(schema, value)
@@ -59,9 +60,17 @@ function wrongKind(value: unknown): Checked {
   return { value, findings: [{ rule: 'kind' }] }
 }
 
-/** Holds the text of a duration against its schema; the value is in milliseconds. */
+/** Holds a duration, or a number of seconds, against its schema; the value is in milliseconds. */
 function checkDuration(schema: Schema, value: unknown): Checked {
-  return checkQuantity(schema, typeof value === 'string' ? parseDuration(value) : undefined)
+  const isWritten = typeof value === 'string' || typeof value === 'number'
+  return checkQuantity(schema, isWritten ? parseDuration(String(value)) : undefined)
+}
+
+/** The seconds that the text of a duration stands for, where the schema counts seconds; every other value as it is. */
+function inSeconds(schema: Schema, value: unknown): unknown {
+  if (schema['x-unit'] !== 'seconds' || typeof value !== 'string') return value
+  const milliseconds = parseDuration(value)
+  return milliseconds === undefined ? value : milliseconds / 1000
 }
 
 function checkQuantity(schema: Schema, value: unknown): Checked {

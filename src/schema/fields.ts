@@ -112,13 +112,21 @@ export function choice<const W extends string>(
   return plain<W | ''>(value, initial, 'refused', options)
 }
 
+interface NumberOptions extends FieldOptions {
+  readonly min: number
+  readonly max: number
+  readonly default: number
+  /** What it counts. */
+  readonly unit?: 'seconds'
+}
+
 /** A whole number; both bounds belong to the range. */
-export function integer(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
+export function integer(options: NumberOptions): Field<number> {
   return plain<number>(values.integer(options), options.default, 'refused', options)
 }
 
 /** A number, also one between two whole ones; both bounds belong to the range. */
-export function number(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
+export function number(options: NumberOptions): Field<number> {
   return plain<number>(values.number(options), options.default, 'refused', options)
 }
 

@@ -5,6 +5,9 @@ import { type Formed, formatAuthority, formed, readDomain, readHostname, refuse 
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
+const HEADER_VALUE = /^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/
+
 /** What a text of a field can be. Each reader answers with the normal form, or says in one phrase what is allowed. */
 export const FORMS = {
   cidr: readNetwork,
@@ -19,8 +22,8 @@ export const FORMS = {
     /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/.test(text)
       ? formed(text.toLowerCase())
       : refuse('must be a header name (RFC 9110 5.1) of at most 256 characters'),
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
-  header_value: matching(/^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/, 'must be a header value (RFC 9110 5.5)'),
+  header_value: matching(HEADER_VALUE, 'must be a header value (RFC 9110 5.5)'),
+  secret_value: readSecretValue,
   regex: (text) => {
     const compiled = compileRegex(text)
     return compiled.ok ? formed(text) : refuse(`must be a regular expression: ${compiled.message}`)
@@ -71,6 +74,13 @@ function readPathPrefix(text: string): Formed {
   return 'path' in normal
     ? formed(normal.path.replace(/\/$/, ''))
     : refuse('must begin with "/" and be a path alone, without "?" and "#"')
+}
+
+/** A secret of several lines is a document such as a key in PEM; one line must go into a header field as it is. */
+function readSecretValue(text: string): Formed {
+  const isDocument = /[\r\n]/.test(text.replace(/\r?\n$/, ''))
+  if (isDocument || HEADER_VALUE.test(text)) return formed(text)
+  return refuse('must be a header value (RFC 9110 5.5): without a line end, blanks at either end or control characters')
 }
 
 function bounded(text: string, bytes: number): Formed {

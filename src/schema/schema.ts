@@ -56,6 +56,8 @@ export interface Schema {
   readonly 'x-min'?: number
   readonly 'x-max'?: number
   readonly 'x-multiple'?: number
+  /** What a number counts; a number of seconds is taken as a duration such as `1m30s`, too. */
+  readonly 'x-unit'?: 'seconds'
 }
 
 export type ValueType = 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object' | 'null'
@@ -78,7 +80,7 @@ export const KEYWORDS: ReadonlySet<string> = new Set([
   ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['items', 'minItems', 'maxItems', 'uniqueItems', 'properties', 'additionalProperties'],
   ...['required', 'minProperties', 'maxProperties', 'x-kind', 'x-form', 'x-key-form', 'x-max-bytes', 'x-exact'],
-  ...['x-editor', 'x-min', 'x-max', 'x-multiple']
+  ...['x-editor', 'x-min', 'x-max', 'x-multiple', 'x-unit']
 ])
 
 /** Must a text be written as one? An expression must: `5` would be taken for CEL that always gives the same. */

@@ -90,24 +90,32 @@ export function size(options: Documented & Bounds & { readonly default?: string 
   return parses<number>()(Type.Unsafe<string | number>({ ...schema, 'x-kind': 'size', 'x-min': min, 'x-max': max }))
 }
 
+interface NumberOptions extends Documented, Bounds {
+  readonly default?: number
+  /** What it counts. */
+  readonly unit?: 'seconds'
+}
+
 /** A whole number. */
-export function integer({
-  description,
-  min,
-  max,
-  default: preset
-}: Documented & Bounds & { readonly default?: number }) {
-  return Type.Integer({ description, ...given({ default: preset }), minimum: min, maximum: max })
+export function integer({ description, min, max, default: preset, unit }: NumberOptions) {
+  return Type.Integer({
+    description,
+    ...given({ default: preset }),
+    minimum: min,
+    maximum: max,
+    ...given({ 'x-unit': unit })
+  })
 }
 
 /** A number, also one between two whole ones. */
-export function number({
-  description,
-  min,
-  max,
-  default: preset
-}: Documented & Bounds & { readonly default?: number }) {
-  return Type.Number({ description, ...given({ default: preset }), minimum: min, maximum: max })
+export function number({ description, min, max, default: preset, unit }: NumberOptions) {
+  return Type.Number({
+    description,
+    ...given({ default: preset }),
+    minimum: min,
+    maximum: max,
+    ...given({ 'x-unit': unit })
+  })
 }
 
 /** A number from 0 to 1. */

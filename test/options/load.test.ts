@@ -208,6 +208,7 @@ t.test('values are read into what the program works with', async (t) => {
       SLUICE_LIMITS_TARGET_BYTES: '2048',
       SLUICE_TIMEOUTS_DRAIN: '1m30s',
       SLUICE_TIMEOUTS_IDLE: '0s',
+      SLUICE_TIMEOUTS_HEADERS: '7',
       SLUICE_ACCESS_LOG: 'off',
       SLUICE_ACCESS_LOG_SAMPLE: '.25',
       SLUICE_RATE_LIMIT_HEADERS: 'draft'
@@ -219,7 +220,7 @@ t.test('values are read into what the program works with', async (t) => {
     api: { public_url: 'https://sluice.example.com:8443', allowed_hosts: ['a.example', 'b.example'] },
     trusted_proxies: ['10.0.0.0/8', '2001:db8::/32', '192.0.2.1/32'],
     limits: { header_bytes: 16_384, target_bytes: 2_048 },
-    timeouts: { drain: 90_000, idle: 0 },
+    timeouts: { drain: 90_000, idle: 0, headers: 7_000 },
     access_log: false,
     access_log_sample: 0.25,
     rate_limit_headers: 'draft'
@@ -246,7 +247,7 @@ t.test('a bad value names option, value, what is allowed, and where it came from
     ['SLUICE_LIMITS_HEADER_BYTES', '1023', 'from 1KiB to 1MiB'],
     ['SLUICE_LIMITS_HEADERS', '1e2', 'a whole number, from 8 to 10000'],
     ['SLUICE_LIMITS_HEADERS', '-1', 'a whole number, from 8 to 10000'],
-    ['SLUICE_TIMEOUTS_HEADERS', '10', 'a duration such as'],
+    ['SLUICE_TIMEOUTS_HEADERS', 'soon', 'a duration such as'],
     ['SLUICE_TIMEOUTS_HEADERS', '999ms', 'from 1s to 1h'],
     ['SLUICE_ACCESS_LOG', 'yes', 'on or off'],
     ['SLUICE_ACCESS_LOG_SAMPLE', '1.01', 'a number from 0 to 1'],
@@ -279,7 +280,7 @@ t.test('all problems of a file are told, each with its place', async (t) => {
     'api: 127.0.0.1:4040',
     'access_log: "on"',
     'timeouts:',
-    '  drain: 5',
+    '  drain: 5 s',
     'trusted_proxies: [10.0.0.0/8, nowhere]',
     'region:'
   ].join('\n')
@@ -288,7 +289,7 @@ t.test('all problems of a file are told, each with its place', async (t) => {
     'sluice.yaml:4:3: error: limits.header_byte: there is no such option; did you mean "header_bytes"?',
     'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts, rate_limit, cors_origins, dashboard, session_idle, session_longest',
     'sluice.yaml:3:12: error: limits.headers: "many" is not allowed; give a whole number, from 8 to 10000',
-    'sluice.yaml:8:10: error: timeouts.drain: 5 is not allowed; give a duration such as 250ms, 10s or 1m30s, from 0s to 1h',
+    'sluice.yaml:8:10: error: timeouts.drain: "5 s" is not allowed; give a duration such as 250ms, 10s or 1m30s, or a number of seconds, from 0s to 1h',
     'sluice.yaml:9:18: error: trusted_proxies: ["10.0.0.0/8","nowhere"] is not allowed; give a list of networks such as 10.0.0.0/8 or 2001:db8::/32; "nowhere" is none'
   ])
 })

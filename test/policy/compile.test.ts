@@ -89,7 +89,7 @@ t.test('a config is checked where it stands', async (t) => {
       /one of "sliding", "fixed", not "slidin"; did you mean "sliding"/
     ],
     ['{name: a, status: 303}', [`4:35 CONFIG_INVALID ${at('.status')}`], /one of 301, 302/],
-    ['{name: a, rate: 60}', [`4:33 CONFIG_INVALID ${at('.rate')}`], /unit is missing, such as 60s/],
+    ['{name: a, rate: sixty}', [`4:33 CONFIG_INVALID ${at('.rate')}`], /a number without a unit counts seconds/],
     ['{name: a, rate: 30s}', [`4:33 CONFIG_INVALID ${at('.rate')}`], /from 1m to 24h, not 30s/],
     ['{name: a, rate: 61s}', [`4:33 CONFIG_INVALID ${at('.rate')}`], /multiple of 10s/],
     ['{name: a, headers: {a: 1, b: 2, c: 3}}', [`4:36 CONFIG_INVALID ${at('.headers')}`], /at most 2 entries, not 3/],
@@ -112,6 +112,7 @@ t.test('a config is checked where it stands', async (t) => {
     ['{name: a, user: {}}', [`4:27 CONFIG_INVALID ${at('.user')}`], /`user.name` is missing/],
     ['{name: a, user: b}', [`4:33 CONFIG_INVALID ${at('.user')}`], /pattern/]
   ]
+  t.same(short(compile(withConfig('{name: a, rate: 60}'), recording().actions).problems), [], 'seconds')
   for (const [yaml, expected, message] of cases) {
     const { policy, problems } = compile(withConfig(yaml), recording().actions)
     t.same(short(problems), expected, yaml)

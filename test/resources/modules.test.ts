@@ -169,7 +169,7 @@ t.test('circuit breaker: bounds and defaults', async (t) => {
   })
   const most = 4_294_967_295
   for (const [field, good, bad] of [
-    ['tripped_duration', [1, most], [0, -1, 1.5, most + 1, '1']],
+    ['tripped_duration', [1, most, '1m30s', '10'], [0, -1, 1.5, most + 1, '1500ms', 'soon']],
     ['rolling_window', [1, most], [0, most + 1]],
     ['num_buckets', [1, 128], [0, 129]],
     ['volume_threshold', [0, most], [-1, most + 1]],

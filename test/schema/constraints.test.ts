@@ -40,7 +40,8 @@ t.test('durations and sizes are read and bounded', async (t) => {
   t.same(rules(window, '59s'), ['range'])
   t.same(rules(window, '1000h'), ['range'])
   t.same(rules(window, '61s'), ['multiple'])
-  for (const value of ['60', 'soon', 60]) t.same(rules(window, value), ['kind'])
+  for (const value of ['60', 60, '60.0']) t.same(checkScalar(window, value), { value: 60_000, findings: [] }, 'seconds')
+  for (const value of ['soon', '60 s', '-60', 1e21, true, '']) t.same(rules(window, value), ['kind'])
   const memory = size({ ...told, min: 1024, max: 4096 }) as unknown as Schema
   t.same(checkScalar(memory, '2KiB'), { value: 2048, findings: [] })
   t.same(checkScalar(memory, 4096), { value: 4096, findings: [] })

@@ -116,7 +116,12 @@ export async function readAuthorities(declaration: Declaration, names: Names, { 
         : new Map([['ca', entry]])
     const [ca, crl] = [given.get('ca'), given.get('crl')]
     if (ca === undefined) {
-      declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a certificate authority needs ca, the file of its certificate')
+      if (declaration.lacks(entry.value, AUTHORITY_KEYS))
+        declaration.error(
+          at,
+          fieldErrors.FIELD_REQUIRED,
+          'a certificate authority needs ca, the file of its certificate'
+        )
       continue
     }
     const read = async ({ value }: MapEntry, what: string) => {
@@ -172,7 +177,7 @@ export async function readCertificate(
   const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
   const [chain, key] = [fields.get('certificate'), fields.get('key')]
   if (chain === undefined || key === undefined) {
-    if (item.kind !== 'map') return
+    if (!declaration.lacks(item, CERTIFICATE_KEYS)) return
     const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
     declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
     return undefined

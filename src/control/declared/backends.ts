@@ -127,7 +127,7 @@ class BackendReader {
   async single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
-      if (this.#entry.value.kind !== 'map') return undefined
+      if (forms.length === 0 && !this.#declaration.lacks(this.#entry.value, BACKEND_KEYS)) return undefined
       const message = `a backend must have exactly one of ${FORMS.join(', ')}`
       this.#error(
         this.#entry.keySpan,

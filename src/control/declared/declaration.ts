@@ -79,6 +79,7 @@ export class Declaration {
   readonly texts: ReadText[] = []
   /** What it came to depends on more than its text, these files and what stands around it. */
   volatile = false
+  #lenientPaths = false
   readonly #parent: Declaration | undefined
   readonly #parts: DeclaredPart[] = []
   readonly #source: SourceText
@@ -191,6 +192,20 @@ export class Declaration {
 
   lineOf(span: Span): number {
     return this.#source.place(span.start).line
+  }
+
+  /** Does a listener take the lenient form of paths? */
+  get lenientPaths(): boolean {
+    return this.#parent?.lenientPaths ?? this.#lenientPaths
+  }
+
+  set lenientPaths(lenient: boolean) {
+    this.#lenientPaths = lenient
+  }
+
+  /** Is something missing that no key of another name stands for? Keys that are not known are reported instead. */
+  lacks(node: TreeNode, known: readonly string[]): boolean {
+    return node.kind === 'map' && node.entries.every(({ key }) => known.includes(key))
   }
 
   /** The entries of a map; another value is reported. `what`: with its article. */

@@ -24,7 +24,8 @@ export function readServer(declaration: Declaration, item: TreeNode, path: NodeP
   const fields = declaration.fields(item, path, 'a server', SERVER_KEYS)
   const url = fields.get('url')
   if (url === undefined) {
-    declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
+    if (declaration.lacks(item, SERVER_KEYS))
+      declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
     return undefined
   }
   const text = declaration.text(url.value, [...path, 'url'], 'the url of a server')

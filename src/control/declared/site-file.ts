@@ -170,6 +170,7 @@ async function readRoot(
   const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter((one) => !options.includes(one)) } : root
   const fields = declaration.fields(rest, [], 'a site file', SITE_FILE_KEYS)
   const names = createNames(declaration)
+  declaration.lenientPaths = takesLenientPaths(declaration, fields.get('listeners'))
   const given = async <T>(key: Key, read: (entry: MapEntry) => Promise<T>): Promise<T | undefined> => {
     const entry = fields.get(key)
     return entry === undefined ? undefined : await read(entry)
@@ -198,6 +199,16 @@ async function readRoot(
     hosts: managed
   }
   return { listeners: listeners ?? [], policies: policies ?? [], parts, certificates }
+}
+
+/** Does a listener of the process or of the file take the lenient form of paths? */
+function takesLenientPaths({ input }: Declaration, listeners: MapEntry | undefined): boolean {
+  if (input.process?.lenientPaths === true) return true
+  const items = listeners?.value.kind === 'list' ? listeners.value.items : []
+  return items.some((item) => {
+    const read = input.readListener(dataOf(item))
+    return read.ok && (read.value as FileListener).path_form === 'lenient'
+  })
 }
 
 /** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */

@@ -1,6 +1,6 @@
 import type { NodePath } from '../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
-import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, refusalOfMatch, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { TESTS_FIELD } from '../policy-tests.js'
@@ -80,6 +80,8 @@ class SiteReader {
   readonly #label: string
   readonly #edge: string
   readonly #hosts: CertificateHost[]
+  /** Are its paths in the strict form whatever the listener? */
+  #strict = false
 
   constructor(reader: Reader, entry: MapEntry, hosts: CertificateHost[]) {
     this.#reader = reader
@@ -101,6 +103,7 @@ class SiteReader {
       return undefined
     }
     const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
+    this.#strict = this.#isStrict(fields.get('path_form'))
     await this.#edgeRecord(fields)
     const { text } = await policyOf(declaration, fields, this.#path, this.#edge, this.#entry, 'http')
     const policed = text !== undefined
@@ -146,6 +149,11 @@ class SiteReader {
     }
   }
 
+  #isStrict(form: MapEntry | undefined): boolean {
+    const word = form === undefined ? 'listener' : dataOf(form.value)
+    return word === 'strict' || (word !== 'lenient' && !this.#reader.declaration.lenientPaths)
+  }
+
   /** `managed` and `none`, or the files of a certificate, which then stands in the list of all. */
   async #certificate(given: MapEntry | undefined): Promise<CertificateChoice> {
     if (given === undefined) return 'listed'
@@ -181,7 +189,7 @@ class SiteReader {
     if (routes === undefined) {
       if (backend !== undefined) return
       if (policed) await this.#route('/', usual, this.#entry, this.#path)
-      else {
+      else if (declaration.lacks(this.#entry.value, SITE_KEYS)) {
         const at = { path: this.#path, span: this.#entry.keySpan }
         declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a site needs a backend, routes, or a policy that answers')
       }
@@ -204,6 +212,8 @@ class SiteReader {
     const own = await policyOf(declaration, isRoute ? fields : NO_FIELDS, path, id, isRoute ? entry : undefined, 'http')
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
+    const refusal = this.#strict ? refusalOfMatch(match) : undefined
+    if (refusal !== undefined) declaration.error(at, fieldErrors.FIELD_INVALID, `the path "${match}" ${refusal}`)
     await declaration.add(httpsEdgeRoute, {
       label: this.#label,
       name,
@@ -327,7 +337,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const id = declaredId(tcpEdge, [entry.key])
     const policy = await policyOf(declaration, fields, path, id, entry, 'tcp')
     const at = { path, span: entry.keySpan }
-    if (!fields.has('backend') && entry.value.kind === 'map') {
+    if (!fields.has('backend') && declaration.lacks(entry.value, TCP_KEYS)) {
       declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
     }
     await declaration.add(tcpEdge, {

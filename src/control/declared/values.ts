@@ -85,10 +85,9 @@ export class Values {
     if (name === undefined) return undefined
     const place = { path: [...path, entry.key], span: entry.value.span }
     if (entry.key === 'file') {
-      const text = await declaration.file(name, place, 'the secret in')
-      return text?.replace(/\r?\n$/, '')
+      return withoutLineEnd(await declaration.file(name, place, 'the secret in'))
     }
-    const value = entry.key === 'env' ? declaration.input.environment[name] : this.#vaults.get(name)
+    const value = entry.key === 'env' ? withoutLineEnd(declaration.input.environment[name]) : this.#vaults.get(name)
     if (value !== undefined && value !== '') return value
     const message =
       entry.key === 'env'
@@ -98,6 +97,9 @@ export class Values {
     return undefined
   }
 }
+
+/** Editors and `$(cat FILE)` with quotes end a text with a line end that belongs to no secret. */
+const withoutLineEnd = (text: string | undefined) => text?.replace(/\r?\n$/, '')
 
 const REFERENCES = ['env', 'file', 'vault']
 const ONLY_REFERENCES =

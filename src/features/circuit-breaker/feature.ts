@@ -94,13 +94,15 @@ const routeModule = defineModule({
       description: 'Seconds that it stays open before the upstream is tried again.',
       min: 1,
       max: field.UINT32,
-      default: 10
+      default: 10,
+      unit: 'seconds'
     }),
     rolling_window: field.integer({
       description: 'Seconds of the window of statistics.',
       min: 1,
       max: field.UINT32,
-      default: 10
+      default: 10,
+      unit: 'seconds'
     }),
     num_buckets: field.integer({ description: 'Parts of the window.', min: 1, max: 128, default: 10 }),
     volume_threshold: field.integer({

@@ -75,13 +75,20 @@ const provider = (name: string, fields: Fields = {}) =>
   object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
 
 const seconds = (description: string) =>
-  integer({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
+  integer({
+    description: `${description} (seconds; 0: no such limit)`,
+    min: 0,
+    max: UINT32,
+    default: 0,
+    unit: 'seconds'
+  })
 
 const longestSession = integer({
   description: 'Longest session (seconds; 0: 14 days).',
   min: 0,
   max: UINT32,
-  default: 0
+  default: 0,
+  unit: 'seconds'
 })
 
 /** The provider that a configuration has chosen, and who may pass. */

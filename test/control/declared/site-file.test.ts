@@ -37,6 +37,8 @@ function read(text: string, files: Readonly<Record<string, string>> = {}, about:
   })
 }
 
+const NONE = { agreed: false, tls: false }
+
 /** The problems as `file:line:column CODE message`. */
 async function problemsOf(...given: Parameters<typeof read>): Promise<string[]> {
   const { problems, file } = await read(...given)
@@ -351,6 +353,87 @@ t.test('secrets stand outside the file and are never repeated', async (t) => {
   const { file } = await read(text('{ env: TOKEN }'))
   t.same([...(file?.secrets.values() ?? [])], ['from-the-environment'])
   t.notMatch(JSON.stringify([...(file?.units ?? [])]), 'from-the-environment')
+})
+
+t.test('a secret loses the line end of its file or variable, and must go into a header field', async (t) => {
+  const text = (from: string) => `vaults: { keys: { token: { ${from} } } }\n`
+  const from = async (value: string) => [
+    await read(text('env: TOKEN'), {}, { environment: { TOKEN: value } }),
+    await read(text('file: token'), { token: value })
+  ]
+  const taken = { 'abc\n': 'abc', 'abc\r\n': 'abc', 'a\nb\n': 'a\nb', ABC: 'ABC' }
+  for (const [value, kept] of Object.entries(taken)) {
+    for (const { file } of await from(value)) t.same([...(file?.secrets.values() ?? [])], [kept], JSON.stringify(value))
+  }
+  for (const value of [' abc', 'abc ', 'abc\n\n'.replace('\n\n', '\t\n'), 'a\u0000b', 'a\u001bb']) {
+    for (const { problems } of await from(value)) {
+      const messages = problems.flatMap((one) => one.problems.map(({ message }) => message))
+      t.match(messages, [/^value must be (a header value|Unicode text)/], JSON.stringify(value))
+      t.notMatch(messages.join(), value)
+    }
+  }
+})
+
+t.test('routes take a star at their end for a prefix, and what no request can have is refused', async (t) => {
+  const site = (routes: string, more = '') => `sites: { a.test: { ${more} routes: { ${routes} } } }\n`
+  const paths = async (...given: Parameters<typeof read>) =>
+    [...((await read(...given)).file?.units.values() ?? [])].flatMap((unit) =>
+      unit.kind === 'route' ? [`${unit.match} ${unit.path}`] : []
+    )
+  const all = site('"/admin/*": http://127.0.0.1:1, "/deep/**": http://127.0.0.1:1, "/*": http://127.0.0.1:1')
+  t.same(await paths(all), ['prefix /admin', 'prefix /deep', 'prefix /'])
+  t.match(await problemsOf(site('"/a/*/b": http://127.0.0.1:1')), [
+    /FIELD_INVALID the path "\/a\/\*\/b" may have "\*" only/
+  ])
+  t.match(await problemsOf(site('/a/: http://127.0.0.1:1, "/a/*": http://127.0.0.1:1')), [/ALREADY_EXISTS/])
+  const encoded = '/low%2fx: http://127.0.0.1:1'
+  const refused = [/FIELD_INVALID the path "\/low%2fx" is refused in every request, because path_form is strict/]
+  t.match(await problemsOf(site(encoded)), refused)
+  t.match(
+    await problemsOf(site(encoded, 'path_form: strict,'), {}, { process: { ...NONE, lenientPaths: true } }),
+    refused
+  )
+  const taken = ['exact /low%2Fx']
+  t.same(await paths(site(encoded, 'path_form: lenient,')), taken)
+  t.same(await paths(`listeners: [http://127.0.0.1:8081?path_form=lenient]\n${site(encoded)}`), taken)
+  t.same(await paths(site(encoded), {}, { process: { ...NONE, lenientPaths: true } }), taken)
+})
+
+t.test('a key of another name is the only error where what it stands for is missing', async (t) => {
+  const texts = [
+    'sites: { a.test: { upstream: http://127.0.0.1:1 } }\n',
+    'tcp: { "127.0.0.1:9000": { upstream: "127.0.0.1:1" } }\n',
+    'backends: { a: { url: http://127.0.0.1:1 } }\n',
+    'backends: { a: { servers: [{ address: http://127.0.0.1:1 }] } }\n',
+    'certificate_authorities: { a: { file: a.pem } }\n',
+    'certificates: [{ cert: a.pem, key: a.key }]\n'
+  ]
+  for (const text of texts) t.match(await problemsOf(text), [/FIELD_UNKNOWN/], text)
+  for (const text of texts) t.equal((await problemsOf(text)).length, 1, text)
+  t.match(await problemsOf('sites: { a.test: {} }\n'), [/FIELD_REQUIRED a site needs a backend/])
+})
+
+t.test('times are seconds or durations, and a message says so', async (t) => {
+  const text = (interval: string) =>
+    `backends: { a: { servers: [http://127.0.0.1:1], health: { interval: ${interval} } } }\n`
+  for (const [written, seconds] of [
+    ['10', 10],
+    ['"10"', 10],
+    ['10s', 10],
+    ['1m30s', 90],
+    ['500ms', 0.5],
+    ['0.5', 0.5]
+  ] as const) {
+    const { file } = await read(text(written))
+    t.match(file?.records[0]?.record.body.health, { interval: seconds }, written)
+  }
+  for (const wrong of ['0', '2h', 'soon', '10x', 'true']) {
+    t.match(
+      await problemsOf(text(wrong)),
+      [/interval must be a number of seconds from 0\.1 to 3600, or a duration such as 10s/],
+      wrong
+    )
+  }
 })
 
 t.test('a secret that changes changes the unit that refers to it', async (t) => {
