@@ -110,16 +110,18 @@ export class BodyBuffers {
 
   /**
    * The whole body of the request. Verdicts: 413 `BODY_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or what the
-   * failure of the client answers, which may be its slowness. A client that waits for a 100 is asked to go on, unless its body is known to be too large.
+   * failure of the client answers, which may be its slowness. A client that waits for a 100 is asked to go on, unless its body is known to be too large. `least`: bytes
+   * that it may have where that is more than the limit of one body.
    */
-  async request(flow: Flow): Promise<Uint8Array | Verdict> {
+  async request(flow: Flow, least = 0): Promise<Uint8Array | Verdict> {
     const { request } = flow
     if (request === undefined) return EMPTY
     const { body } = request
     if (body instanceof Uint8Array) return body
     if (body.framing.kind === 'none') return EMPTY
-    if (announced(body) > this.#parts.each) return refuse(flowErrors.BODY_TOO_LARGE)
-    const whole = await this.#gather(flow, body.claim(), this.#parts.pace, () => body.failure ?? 'client-gone')
+    const each = Math.max(this.#parts.each, least)
+    if (announced(body) > each) return refuse(flowErrors.BODY_TOO_LARGE)
+    const whole = await this.#gather(flow, body.claim(), each, this.#parts.pace, () => body.failure ?? 'client-gone')
     if (whole === 'too-large') return refuse(flowErrors.BODY_TOO_LARGE)
     if (whole instanceof Uint8Array) request.body = whole
     return whole
@@ -136,7 +138,7 @@ export class BodyBuffers {
     if (body === undefined || isAbsent(body)) return EMPTY
     if (body instanceof Uint8Array && transforms.length === 0) return body
     if (transforms.length === 0 && announced(body) > this.#parts.each) return refuse(flowErrors.RESPONSE_TOO_LARGE)
-    const whole = await this.#gather(flow, transformed(response), undefined, () => failureOf(body))
+    const whole = await this.#gather(flow, transformed(response), this.#parts.each, undefined, () => failureOf(body))
     if (whole === 'too-large') return refuse(flowErrors.RESPONSE_TOO_LARGE)
     if (whole instanceof Uint8Array) {
       response.body = whole
@@ -186,10 +188,11 @@ export class BodyBuffers {
   async #gather(
     flow: Flow,
     stream: Readable,
+    each: number,
     pace: BodyPace | undefined,
     failure: () => Failure
   ): Promise<Uint8Array | 'too-large' | Verdict> {
-    const { each, broken } = this.#parts
+    const { broken } = this.#parts
     const watch = pace === undefined ? undefined : new Watch(stream, pace)
     if (watch !== undefined) this.#slow?.add(watch)
     const waiting = new ByteQueue()

@@ -23,7 +23,7 @@ export interface ReadKeysOptions {
 }
 
 /** Keys of one set; who has more of them mistakes it for a directory. */
-const MAX_KEYS = 100
+const MAX_KEYS = 1000
 const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 16_384
 const RSA = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512']
@@ -39,7 +39,7 @@ const PEM_BLOCK = /-----BEGIN ([A-Z0-9 ]+)-----[\sA-Za-z0-9+/=]+?-----END \1----
 const PUBLIC_BLOCKS = new Set(['PUBLIC KEY', 'RSA PUBLIC KEY', 'CERTIFICATE'])
 
 /**
- * Reads keys: a JSON Web Key Set or one JSON Web Key (RFC 7517), or public keys and certificates in PEM. Undefined when
+ * Reads keys: a JSON Web Key Set, its list of keys alone, or one JSON Web Key (RFC 7517), or public keys and certificates in PEM. Undefined when
  * the text is none of these.
  *
  * Members of a set that cannot check signatures are left out, as RFC 7517 5 says: unknown kinds, other uses, private
@@ -85,13 +85,12 @@ function* fromPem(text: string): Steps<VerificationKey[] | undefined> {
 function* fromJson(text: string, options: ReadKeysOptions): Steps<VerificationKey[] | undefined> {
   let data: unknown
   try {
-    data = JSON.parse(text)
+    data = JSON.parse(text.replace(/^\uFEFF/, ''))
   } catch {
     // The parser's message quotes the text, which may hold a secret.
     return undefined
   }
-  if (!isObject(data)) return undefined
-  const members = Array.isArray(data.keys) ? data.keys : typeof data.kty === 'string' ? [data] : undefined
+  const members = membersOf(data)
   if (members === undefined || members.length > MAX_KEYS) return undefined
   const keys: VerificationKey[] = []
   for (const member of members as readonly unknown[]) {
@@ -102,9 +101,22 @@ function* fromJson(text: string, options: ReadKeysOptions): Steps<VerificationKe
   return keys
 }
 
+function membersOf(data: unknown): readonly unknown[] | undefined {
+  if (Array.isArray(data)) return data.length === 0 ? undefined : data
+  if (!isObject(data)) return undefined
+  return Array.isArray(data.keys) ? data.keys : typeof data.kty === 'string' ? [data] : undefined
+}
+
+/** The name of a key as text; RFC 7517 4.5 wants text, and some issuers write a number. Undefined when it is neither. */
+export function kidText(kid: unknown): string | undefined {
+  if (typeof kid === 'string') return kid
+  return Number.isSafeInteger(kid) ? String(kid) : undefined
+}
+
 function fromJwk(jwk: Readonly<Record<string, unknown>>, { secrets }: ReadKeysOptions): VerificationKey | undefined {
-  const { kty, use, key_ops: operations, alg, kid, k } = jwk
-  if (kid !== undefined && typeof kid !== 'string') return undefined
+  const { kty, use, key_ops: operations, alg, k } = jwk
+  const kid = kidText(jwk.kid)
+  if (jwk.kid !== undefined && kid === undefined) return undefined
   if (alg !== undefined && typeof alg !== 'string') return undefined
   if (use !== undefined && use !== 'sig') return undefined
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return undefined

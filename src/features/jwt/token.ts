@@ -1,6 +1,7 @@
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors, messageOf } from '../../lib/errors.js'
 import { parseExactJson } from '../../lib/exact-json.js'
+import { kidText } from './jwks.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
 
 /** Deepest nesting; claims need a handful. */
@@ -100,8 +101,10 @@ export function readToken(text: string): Token | JwtProblem {
   const header = readSegment(protectedHeader)
   const payload = readSegment(claims)
   if (header === undefined || payload === undefined || decode(signature) === undefined) return 'JWT_MALFORMED'
-  const { alg, kid, typ } = header
-  if (typeof alg !== 'string' || !isTextOrAbsent(kid) || !isTextOrAbsent(typ)) return 'JWT_MALFORMED'
+  const { alg, typ } = header
+  const kid = kidText(header.kid)
+  const isKidRead = kid !== undefined || header.kid === undefined
+  if (typeof alg !== 'string' || !isKidRead || !isTextOrAbsent(typ)) return 'JWT_MALFORMED'
   if (header.crit !== undefined || header.b64 !== undefined || header.zip !== undefined) return 'JWT_CRITICAL'
   return { text, header, payload, signature, algorithm: alg, kid }
 }

@@ -44,6 +44,34 @@ export const twitterChallenge: Challenge = async (request, secret) => {
   return answer('application/json', JSON.stringify({ response_token: `sha256=${code}` }))
 }
 
+/** Meta sends digits. */
+const HUB_CHALLENGE = /^[A-Za-z0-9_.-]{1,256}$/
+
+/**
+ * Meta's verification request: `GET ?hub.mode=subscribe&hub.challenge=…`, whose challenge comes back as the body. The token beside
+ * it tells the sender's own app and opens nothing: deliveries are signed.
+ */
+export const hubChallenge: Challenge = (request) => {
+  if (request.method !== 'GET' || parameter(request, 'hub.mode') !== 'subscribe') return undefined
+  const value = parameter(request, 'hub.challenge')
+  return value !== undefined && HUB_CHALLENGE.test(value) ? answer('text/plain', value) : undefined
+}
+
+/** Mandrill's look whether the URL is there. */
+export const headChallenge: Challenge = ({ method }) => (method === 'HEAD' ? respond(200) : undefined)
+
+const SLACK_TYPE = 'url_verification'
+
+/** Slack's verification of a URL: a signed event with a `challenge`, which comes back as the body. */
+export const slackChallenge: Challenge = async ({ body }) => {
+  // Other events are not parsed.
+  if (!Buffer.from(body.buffer, body.byteOffset, body.byteLength).includes(SLACK_TYPE)) return undefined
+  const event = await readObject(body, ['type', 'challenge'])
+  if (event === undefined || event.get('type') !== SLACK_TYPE) return undefined
+  const challenge = textMember(event, 'challenge')
+  return challenge === undefined || challenge.length > MAX_LENGTH ? undefined : answer('text/plain', challenge)
+}
+
 const FIELD = 'x-gcs-webhooks-endpoint-verification'
 
 /** Worldline's verification of an endpoint: a GET with a field whose value comes back as the body. */

@@ -1,6 +1,9 @@
 import {
   type Challenge,
   dropboxChallenge,
+  headChallenge,
+  hubChallenge,
+  slackChallenge,
   twitterChallenge,
   worldlineChallenge,
   xeroIntent,
@@ -13,6 +16,7 @@ import { contentful, hubspot, mailgun, messageMac } from './schemes/message-mac.
 import { basicCredentials, ecdsa, sharedToken, sns } from './schemes/token-and-key.js'
 
 const MINUTE = 60_000
+const MIB = 1024 * 1024
 
 const hub256 = bodyMac({ header: 'x-hub-signature-256', prefix: 'sha256=' })
 const hub = bodyMac({ header: 'x-hub-signature', prefix: 'sha256=' })
@@ -60,24 +64,24 @@ const table = {
   contentful: { scheme: contentful },
   docusign: { scheme: numberedBodyMac('x-docusign-signature') },
   dropbox: { scheme: bodyMac({ header: 'x-dropbox-signature' }), unsigned: dropboxChallenge },
-  facebook_graph_api: { scheme: hub256 },
-  facebook_messenger: { scheme: hub256 },
+  facebook_graph_api: { scheme: hub256, unsigned: hubChallenge },
+  facebook_messenger: { scheme: hub256, unsigned: hubChallenge },
   frameio: {
     scheme: timedMac({ headers: ['x-frameio-signature'], timestamp: 'x-frameio-request-timestamp', ...v0 })
   },
-  github: { scheme: hub256 },
+  github: { scheme: hub256, largestBody: 25 * MIB },
   gitlab: { scheme: sharedToken('x-gitlab-token') },
   go1: { scheme: pairedMac({ header: 'go1-signature' }) },
   heroku: { scheme: bodyMac({ header: 'heroku-webhook-hmac-sha256', ...base64 }) },
   hostedhooks: { scheme: pairedMac({ header: 'hostedhooks-signature', signature: 's' }) },
   hubspot: { scheme: hubspot },
   graphcms: { scheme: hygraph },
-  instagram: { scheme: hub256 },
+  instagram: { scheme: hub256, unsigned: hubChallenge },
   intercom: { scheme: bodyMac({ header: 'x-hub-signature', prefix: 'sha1=', ...sha1 }) },
   jira: { scheme: hub },
   launch_darkly: { scheme: bodyMac({ header: 'x-ld-signature' }) },
   linear: { scheme: datedBodyMac({ header: 'linear-signature', member: 'webhookTimestamp', tolerance: MINUTE }) },
-  mailchimp: { scheme: urlFieldsMac({ header: 'x-mandrill-signature' }) },
+  mailchimp: { scheme: urlFieldsMac({ header: 'x-mandrill-signature' }), unsigned: headChallenge },
   mailgun: { scheme: mailgun, unconfirmed: 'whether a repeated delivery has a new timestamp' },
   microsoft_teams: { scheme: bodyMac({ header: 'authorization', prefix: 'HMAC ', key: 'base64', ...base64 }) },
   modern_treasury: { scheme: bodyMac({ header: 'x-signature' }) },
@@ -116,7 +120,10 @@ const table = {
   sentry: { scheme: bodyMac({ header: 'sentry-hook-signature' }) },
   shopify: { scheme: bodyMac({ header: 'x-shopify-hmac-sha256', ...base64 }) },
   signal_sciences: { scheme: bodyMac({ header: 'x-sigsci-signature' }) },
-  slack: { scheme: timedMac({ headers: ['x-slack-signature'], timestamp: 'x-slack-request-timestamp', ...v0 }) },
+  slack: {
+    scheme: timedMac({ headers: ['x-slack-signature'], timestamp: 'x-slack-request-timestamp', ...v0 }),
+    signed: slackChallenge
+  },
   sonatype: { scheme: bodyMac({ header: 'x-nexus-webhook-signature', ...sha1 }) },
   square: { scheme: urlBodyMac('x-square-hmacsha256-signature') },
   stripe: { scheme: pairedMac({ header: 'stripe-signature' }) },
@@ -132,7 +139,7 @@ const table = {
   typeform: { scheme: bodyMac({ header: 'typeform-signature', prefix: 'sha256=', ...base64 }) },
   vmware: { scheme: basicCredentials },
   webex: { scheme: bodyMac({ header: 'x-spark-signature', ...sha1 }) },
-  whatsapp: { scheme: hub256 },
+  whatsapp: { scheme: hub256, unsigned: hubChallenge },
   worldline: { scheme: bodyMac({ header: 'x-gcs-signature', ...base64 }), unsigned: worldlineChallenge },
   xero: { scheme: bodyMac({ header: 'x-xero-signature', ...base64 }), signed: xeroIntent, refusal: 401 },
   zendesk: {
@@ -170,6 +177,8 @@ export interface Provider {
   readonly unsigned?: Challenge
   /** Answers questions that are signed as deliveries are. */
   readonly signed?: Challenge
+  /** Bytes that its deliveries may have where that is more than limits.buffered_body; the budget of all bodies counts them, too. */
+  readonly largestBody?: number
   /** Status that the sender expects for a wrong signature; 403 when left out. */
   readonly refusal?: number
   /** It signs with a private key of its own. */

@@ -118,7 +118,7 @@ export class Verification {
     if (verify === undefined) return this.#unverified('SECRET_UNUSABLE')
     const { request } = flow
     if (request === undefined) return this.#unverified('SIGNATURE_MISSING')
-    const body = await this.#bodies.request(flow)
+    const body = await this.#bodies.request(flow, this.#provider.largestBody)
     if (!(body instanceof Uint8Array)) return { kind: 'unreadable', verdict: body }
     const seen = this.#seen(flow, request, body)
     const { unsigned, signed } = this.#provider

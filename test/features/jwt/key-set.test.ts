@@ -41,7 +41,9 @@ t.test('what cannot check signatures is left out, the rest of the set serves', a
     { ...jwkOf(RS), use: 'enc' },
     { ...jwkOf(RS), key_ops: ['encrypt'] },
     { ...jwkOf(RS), key_ops: 'verify' },
-    { ...jwkOf(RS), kid: 7 },
+    { ...jwkOf(RS), kid: 7.5 },
+    { ...jwkOf(RS), kid: 2 ** 53 },
+    { ...jwkOf(RS), kid: null },
     { ...jwkOf(RS), alg: null },
     { ...jwkOf(RS), n: '' },
     { ...jwkOf(ES), x: jwkOf(ES).y },
@@ -60,11 +62,22 @@ t.test('what cannot check signatures is left out, the rest of the set serves', a
 })
 
 t.test('what is no set of keys', async (t) => {
-  const many = { keys: Array.from({ length: 101 }, () => jwkOf(ES)) }
+  const many = { keys: Array.from({ length: 1001 }, () => jwkOf(ES)) }
   for (const data of [null, [], 7, 'x', {}, { keys: {} }, { keys: null }, many]) t.equal(read(data), undefined)
   for (const text of ['', 'nothing', '<html>', '{"keys":[', '-----BEGIN PUBLIC KEY-----']) {
     t.equal(readKeySet(text, { secrets: true }), undefined, text)
   }
+})
+
+t.test('a set may be long, a list alone, begin with a byte order mark and name keys by numbers', async (t) => {
+  const many = Array.from({ length: 1000 }, (_, kid) => ({ ...jwkOf(ES), kid }))
+  t.equal(read({ keys: many })?.keys.length, 1000)
+  t.equal(read([jwkOf(ES), jwkOf(RS)])?.keys.length, 2)
+  t.equal(readKeySet(`\ufeff${JSON.stringify({ keys: [jwkOf(ES)] })}`, { secrets: false })?.keys.length, 1)
+  t.same(
+    read([{ ...jwkOf(ES), kid: 7 }])?.keys.map(({ kid }) => kid),
+    ['7']
+  )
 })
 
 t.test('PEM: public keys and certificates, never private keys', async (t) => {

@@ -51,6 +51,62 @@ t.test('twitter: nobody can have a delivery signed through the challenge', async
   }
 })
 
+t.test('the senders of Meta: the challenge of a subscription comes back', async (t) => {
+  for (const provider of ['facebook_graph_api', 'facebook_messenger', 'instagram', 'whatsapp']) {
+    const ask = (query: string, method = 'GET') => answerTo(provider, { url: `https://h.test/in?${query}`, method })
+    const question = 'hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=mine'
+    t.same(await ask(question), text('1158201444'), provider)
+    for (const other of [
+      'hub.challenge=1',
+      'hub.mode=unsubscribe&hub.challenge=1',
+      'hub.mode=subscribe&hub.challenge=<b>'
+    ])
+      t.equal(await ask(other), 'SIGNATURE_MISSING', `${provider} ${other}`)
+    t.equal(await ask(question, 'POST'), 'SIGNATURE_MISSING')
+  }
+  t.equal(await answerTo('github', { url: 'https://h.test/?hub.mode=subscribe&hub.challenge=1' }), 'SIGNATURE_MISSING')
+})
+
+t.test('slack: the challenge of a signed verification comes back, and of no other event', async (t) => {
+  const ask = (body: string, secret = SECRET) => {
+    const time = String(AT / 1000)
+    const code = createHmac('sha256', secret).update(`v0:${time}:${body}`).digest('hex')
+    const headers = ['x-slack-signature', `v0=${code}`, 'x-slack-request-timestamp', time]
+    return answerTo('slack', { method: 'POST', headers, body: Buffer.from(body) })
+  }
+  const question = '{"token":"x","challenge":"3eZbrw1aB","type":"url_verification"}'
+  t.same(await ask(question), text('3eZbrw1aB'))
+  t.equal(await ask(question, 'another'), 'SIGNATURE_INVALID')
+  t.equal(await ask('{"type":"event_callback","challenge":"a","text":"url_verification"}'), 'verified')
+})
+
+t.test('mailchimp: a HEAD finds the URL there', async (t) => {
+  t.match(await answerTo('mailchimp', { method: 'HEAD' }), { status: 200, body: '' })
+  t.equal(await answerTo('mailchimp', {}), 'SIGNATURE_MISSING')
+})
+
+t.test('a secret with a version before it, or one of several, signs', async (t) => {
+  const base64 = (key: string) => Buffer.from(key).toString('base64')
+  const [one, other] = [base64('a first key'), base64('the second key')]
+  const sent = (key: string) => {
+    const time = String(AT / 1000)
+    const code = createHmac('sha256', Buffer.from(key, 'base64')).update(`1.${time}.{}`).digest('base64')
+    const headers = ['webhook-id', '1', 'webhook-timestamp', time, 'webhook-signature', `v1,${code}`]
+    return { method: 'POST', headers, body: Buffer.from('{}') }
+  }
+  for (const secret of [
+    one,
+    `whsec_${one}`,
+    `v1,whsec_${one}`,
+    `v1,whsec_${one}|v1,whsec_${other}`,
+    `whsec_${other} whsec_${one}`
+  ])
+    t.equal(await answerTo('svix', sent(one), secret), 'verified')
+  t.equal(await answerTo('svix', sent(base64('an unknown one')), `v1,whsec_${one}|v1,whsec_${other}`), 'SIGNATURE_INVALID')
+  for (const secret of ['v1,whsec_', `v1a,whpk_${one}`, `whsec_${one}|`])
+    t.equal(await answerTo('svix', sent(one), secret), 'SECRET_UNUSABLE', secret)
+})
+
 t.test('worldline: the value of a field comes back', async (t) => {
   const field = 'X-GCS-Webhooks-Endpoint-Verification'
   t.same(await answerTo('worldline', { headers: [field, '<b>5a2f</b>'] }), text('<b>5a2f</b>'))

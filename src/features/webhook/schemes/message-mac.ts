@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, type KeyObject } from 'node:crypto'
 import { objectMember, readObject, textMember } from '../json.js'
 import {
   ACCEPTED,
@@ -19,26 +19,42 @@ import {
 } from '../scheme.js'
 
 const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
-const SECRET_PREFIX = 'whsec_'
+/** Some senders write the version of the signature before the secret. */
+const SECRET_PREFIX = /^(?:v1,)?(?:whsec_)?/
+/** A blank parts secrets only where the next one has its prefix. */
+const SEPARATOR = /\||\s+(?=(?:v1,)?whsec_)/
+/** Secrets of a sender that changes them. */
+const MAX_SECRETS = 10
 
 /**
  * Standard Webhooks: fields `<prefix>id`, `<prefix>timestamp` and `<prefix>signature`, the last a list of `v1,<base64>`
- * parted by blanks; HMAC-SHA256 of `<id>.<timestamp>.<body>` under a key in base64 behind `whsec_`. Of several prefixes
- * the first counts whose id is there.
+ * parted by blanks; HMAC-SHA256 of `<id>.<timestamp>.<body>` under a key in base64 behind `whsec_` or `v1,whsec_`. Of
+ * several prefixes the first counts whose id is there; of several secrets, parted by blanks or `|`, any.
  */
 export function messageMac(...prefixes: readonly string[]): Scheme {
   return (secret) => {
-    const bytes = keyFromBase64(secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : secret)
-    if (bytes === undefined) return `must be base64, behind ${SECRET_PREFIX} or alone`
-    const key = macKey(bytes)
+    const secrets = secret.split(SEPARATOR)
+    if (secrets.length > MAX_SECRETS) return `must be at most ${MAX_SECRETS} secrets`
+    const keys: KeyObject[] = []
+    for (const one of secrets) {
+      const bytes = keyFromBase64(one.replace(SECRET_PREFIX, ''))
+      if (bytes === undefined)
+        return 'must be base64, behind whsec_ or v1,whsec_ or alone; several are parted by blanks or "|"'
+      keys.push(macKey(bytes))
+    }
     return async ({ headers, body, now }): Promise<Finding> => {
       const fields = signedFields(headers, prefixes)
       if (typeof fields === 'string') return fields
       const { id, timestamp, signature } = fields
       const stale = staleness(timestamp, now, TOLERANCE)
       if (stale !== undefined) return stale
-      const expected = `v1,${await macOf(FORM, key, `${id}.${timestamp}.`, body)}`
-      if (!isAmong(expected, signature.split(' '))) return 'SIGNATURE_INVALID'
+      const given = signature.split(' ')
+      let isSigned = false
+      for (const key of keys) {
+        const expected = `v1,${await macOf(FORM, key, `${id}.${timestamp}.`, body)}`
+        if (isAmong(expected, given)) isSigned = true
+      }
+      if (!isSigned) return 'SIGNATURE_INVALID'
       // A retry has the same id and another timestamp.
       return { accepted: true, once: `${id}.${timestamp}` }
     }
