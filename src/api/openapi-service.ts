@@ -168,9 +168,16 @@ const SCHEMAS = {
           },
           required: ['id', 'fields']
         })
+      },
+      end: {
+        type: 'object',
+        description:
+          'The end mark, by which an import finds that a document is cut: numbers of users and records, and a digest of both.',
+        properties: { users: { type: 'integer' }, records: { type: 'integer' }, digest: text },
+        required: ['users', 'records', 'digest']
       }
     },
-    required: ['format', 'version', 'users', 'records']
+    required: ['format', 'version', 'users', 'records', 'end']
   },
   EventDestinationTest: titledObject('EventDestinationTest', {
     delivered: { type: 'boolean' },

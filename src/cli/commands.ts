@@ -220,6 +220,7 @@ Examples:
   SLUICE_PASSPHRASE=… sluice import account.yaml --yes --store postgres://sluice@db/sluice
 
 Shows what would change and asks before it does; without a terminal it needs --yes. Everything is imported or nothing.
+A document that is cut, or was changed after its export, does not fit its end mark and needs --partial.
 Records that the document does not have stay, unless --prune deletes them. A write-only value that the document does
 not have stays as it is. Processes on PostgreSQL serve what was imported within a second; a store in a file belongs to
 the process that has it open: stop it first.`
@@ -231,6 +232,7 @@ interface ImportFlags {
   readonly dryRun?: boolean
   readonly yes?: boolean
   readonly prune?: boolean
+  readonly partial?: boolean
 }
 
 /** `sluice import`: makes the account what a document says. */
@@ -244,10 +246,11 @@ export function importCommand(): Command {
     .option('--dry-run', 'only show what would change')
     .option('--yes', 'do not ask')
     .option('--prune', 'delete the records that the document does not have')
+    .option('--partial', 'import a document without its end mark, or with that of another content')
     .addHelpText('after', IMPORT_EXAMPLES)
-    .action(async (file: string, { dryRun, yes, prune, ...flags }: ImportFlags) => {
+    .action(async (file: string, { dryRun, yes, prune, partial, ...flags }: ImportFlags) => {
       const { importFile } = await import('./transfer.js')
-      const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true }
+      const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true, partial: partial === true }
       process.exitCode = await importFile(file, flags, how)
     })
 }

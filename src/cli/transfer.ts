@@ -174,6 +174,7 @@ export interface ImportMode {
   readonly dryRun: boolean
   readonly yes: boolean
   readonly prune: boolean
+  readonly partial: boolean
 }
 
 /** Imports a document; resolves with the exit code. */
@@ -190,7 +191,7 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
     const text = await readText(file)
     if (!text.ok) return report(file, text.problems)
     const code = await located(file, text, async () => {
-      const document = readAccountDocument(text.data, resources)
+      const document = readAccountDocument(text.data, resources, mode)
       const sealing = document.secrets
       const sealer =
         sealing === undefined ? {} : { sealer: await openPassphraseKey(await passphrase({ again: false }), sealing) }

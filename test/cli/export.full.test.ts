@@ -60,7 +60,10 @@ t.test('a process on PostgreSQL serves what was imported', async (t) => {
   const running = new SluiceProcess(t, ['start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0'], { cwd, env })
   const { traffic } = (await running.logged('listening')) as { traffic: string }
   t.equal(await statusOf(traffic), 404)
-  const { code, err } = await sluice(t, cwd, ['import', file, '--yes'], { SLUICE_DATA: data, SLUICE_STORE: url })
+  const { code, err } = await sluice(t, cwd, ['import', file, '--partial', '--yes'], {
+    SLUICE_DATA: data,
+    SLUICE_STORE: url
+  })
   t.equal(code, 0, err)
   const end = performance.now() + 5000
   await until(async () => (await statusOf(traffic)) === 299 || performance.now() > end)

@@ -23,7 +23,7 @@ t.test('kill -9 in the middle of an import leaves all of it or nothing', async (
   }
   const outcomes = new Set<number>()
   for (const moment of ['shown', 'writing'] as const) {
-    const importing = new SluiceProcess(t, ['import', file, '--yes', '--data', data], { cwd })
+    const importing = new SluiceProcess(t, ['import', file, '--partial', '--yes', '--data', data], { cwd })
     if (moment === 'writing') await writing(importing)
     else await printed(importing, 'https_edge:')
     importing.child.kill('SIGKILL')
@@ -38,7 +38,7 @@ t.test('kill -9 in the middle of an import leaves all of it or nothing', async (
     if (there > 0) break
   }
   t.ok(outcomes.has(0), 'it was killed before the end at least once')
-  const { code, out } = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+  const { code, out } = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
   t.equal(code, 0)
   t.match(out, /created, 0 updated, 0 deleted/)
   await withStore(t, address, async (store) => t.equal(await counted(store, 'http_response_backend'), count))

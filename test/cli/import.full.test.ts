@@ -11,7 +11,7 @@ const counted = async (store: Store, kind: string) => (await store.list(kind, { 
 
 t.test('it shows what it would do, and does it when it is told to', async (t) => {
   const { cwd, data, file } = await folder(t, SITE)
-  const asked = await sluice(t, cwd, ['import', file, '--data', data])
+  const asked = await sluice(t, cwd, ['import', file, '--partial', '--data', data])
   t.equal(asked.code, 2)
   t.match(asked.err, /there is no terminal to ask: give --yes/)
   await t.rejects(stat(data), 'nothing was made')
@@ -22,18 +22,18 @@ t.test('it shows what it would do, and does it when it is told to', async (t) =>
     '  + edghtsrt_1 /',
     '2 created, 0 updated, 0 deleted, 0 unchanged'
   ]
-  const dry = await sluice(t, cwd, ['import', file, '--dry-run', '--data', data])
+  const dry = await sluice(t, cwd, ['import', file, '--partial', '--dry-run', '--data', data])
   t.same([dry.code, dry.out.split('\n')], [0, shown])
   await withStore(t, join(data, 'sluice.db'), async (store) => t.equal(await store.revision(), 0))
-  const done = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+  const done = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
   t.same([done.code, done.out.split('\n')], [0, [...shown, 'imported']])
-  const again = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+  const again = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
   t.same([again.code, again.out], [0, '0 created, 0 updated, 0 deleted, 2 unchanged'])
   await writeFile(file, SITE.replace('/\n', '/new\n').replace(/ {2}https_edge:\n.*\n.*\n/, ''))
-  const changed = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+  const changed = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
   t.match(changed.out, /~ edghtsrt_1 \/new \(match\)/)
   await writeFile(file, 'format: sluice-account/1\n')
-  const pruned = await sluice(t, cwd, ['import', file, '--yes', '--prune', '--data', data])
+  const pruned = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--prune', '--data', data])
   t.match(pruned.out, /- edghtsrt_1[\s\S]*- edghts_1[\s\S]*0 created, 0 updated, 2 deleted, 0 unchanged\nimported$/)
   await withStore(t, join(data, 'sluice.db'), async (store) => {
     t.equal(await counted(store, 'https_edge'), 0)
@@ -53,7 +53,7 @@ t.test('what cannot be imported is told with its place in the file', async (t) =
   ]
   for (const [name, text, expected] of cases) {
     await writeFile(file, text)
-    const { code, err } = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+    const { code, err } = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
     t.equal(code, 1, name)
     t.match(err, expected, name)
     t.match(err, /nothing was imported$/, name)
@@ -68,7 +68,7 @@ t.test('what cannot be imported is told with its place in the file', async (t) =
 t.test('a store in a file that a process has open is left alone', async (t) => {
   const { cwd, data, file } = await folder(t, SITE)
   await withStore(t, join(data, 'sluice.db'), async (store) => {
-    const { code, err } = await sluice(t, cwd, ['import', file, '--yes', '--data', data])
+    const { code, err } = await sluice(t, cwd, ['import', file, '--partial', '--yes', '--data', data])
     t.equal(code, 1)
     t.match(err, /^nothing was imported: .*sluice\.db is in use by process \d+/)
     t.equal(await store.revision(), 0)
@@ -83,7 +83,7 @@ t.test('a reader that does not take what an import does neither holds it up nor 
   }))
   const document = { format: 'sluice-account/1', records: { vault: entries } }
   const { cwd, data, file } = await folder(t, JSON.stringify(document))
-  const importing = new SluiceProcess(t, ['import', file, '--yes', '--data', data], { cwd })
+  const importing = new SluiceProcess(t, ['import', file, '--partial', '--yes', '--data', data], { cwd })
   importing.child.stdout?.pause()
   const address = join(data, 'sluice.db')
   const sizeOf = async (path: string) => (await stat(path).catch(() => undefined))?.size

@@ -118,7 +118,7 @@ t.test('a document without secrets changes an account that has them, and keeps t
   t.equal(route?.record.secrets['oauth.provider.github.client_secret'], MARK)
   t.equal((await opener.find(store, 'vault_secret', ids.secret as string))?.record.secrets.value, MARK)
   await imported(store, document, { seal })
-  const times = (text: string) => text.replace(/updated_at: .*/g, '').replace(/last_updated_by: .*/g, '')
+  const times = (text: string) => text.replace(/updated_at: .*/g, '').replace(/(last_updated_by|digest): .*/g, '')
   t.equal(times(await clear({ store, seal })), times(before), 'and back')
 })
 
@@ -472,3 +472,42 @@ t.test('what the history does not keep of a revision is named, and what it does 
   })
   await t.rejects(exported(store, { seal, at: first + 3 }), { code: 'NOT_FOUND', message: /the last one is/ })
 })
+
+t.test(
+  'a document that is cut, or has another content than its end mark, is refused unless it may be partial',
+  async (t) => {
+    const stand = await full(t)
+    const document = await exported(stand.store, { seal: stand.seal })
+    const { store } = await empty(t)
+    const problems = async (data: unknown) => {
+      try {
+        await imported(store, data, { partial: false, dryRun: true })
+        return []
+      } catch (error) {
+        return (error as { problems?: { code: string; message: string }[] }).problems?.map(({ code }) => code)
+      }
+    }
+    t.equal(document.end?.users, document.users.length)
+    t.equal(document.end?.records, Object.values(document.records).flat().length)
+    t.same(Object.keys(document).at(-1), 'end')
+    t.notSame(await problems(document), ['DOCUMENT_PARTIAL'], 'the whole one is none of these')
+    const text = accountText(document)
+    const cut = [
+      edited(document, (loose) => delete loose.end),
+      edited(document, (loose) => loose.records.vault.pop()),
+      edited(document, (loose) => delete loose.records.https_edge_route),
+      edited(document, (loose) => {
+        loose.records.vault[0].fields.name = 'another'
+      }),
+      edited(document, (loose) => {
+        loose.end.records--
+      })
+    ]
+    for (const one of cut) t.same(await problems(one), ['DOCUMENT_PARTIAL'])
+    // Cut between two records, a text in YAML is a document still.
+    for (const [at] of [...text.matchAll(/^ {4}- id/gm)].map(({ index }) => [index]).slice(1)) {
+      const read = readAccountText(text.slice(0, at))
+      if (read.ok) t.same(await problems(read.data), ['DOCUMENT_PARTIAL'], `cut at ${at}`)
+    }
+  }
+)

@@ -29,7 +29,10 @@ export const largeImport: Fault = {
     await writeFile(join(cwd, 'account.yaml'), accountDocument(SITES))
     const traffic = new Traffic(stage, product)
     const begun = performance.now()
-    const importing = command(stage, ['import', 'account.yaml', '--yes'], cwd, { SLUICE_DATA: product.data, ...env })
+    const importing = command(stage, ['import', 'account.yaml', '--partial', '--yes'], cwd, {
+      SLUICE_DATA: product.data,
+      ...env
+    })
     const refused: string[] = []
     let writes = 0
     let slowest = 0

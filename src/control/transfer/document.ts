@@ -3,10 +3,12 @@ import type { Clock } from '../../lib/clock.js'
 import { CodedError, defineErrors } from '../../lib/errors.js'
 import { isObject, type Json } from '../../lib/json.js'
 import { Sealer, sealKey } from '../../lib/seal.js'
+import { atOnce } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import type { PolicyCheck } from '../../schema/field.js'
 import type { PolicyTesting } from '../policy-tests.js'
 import type { Records } from '../records.js'
+import { END_MISSING, type EndMark, endMarkOf, endMarkProblem } from './end-mark.js'
 
 /** Codes of documents that are exported and imported. */
 export const transferErrors = defineErrors({
@@ -25,6 +27,10 @@ export const transferErrors = defineErrors({
   SECRET_MISSING: {
     text: 'A record needs a secret that the document does not hold.',
     help: 'Export with a passphrase, or put the secret into the document.'
+  },
+  DOCUMENT_PARTIAL: {
+    text: 'The end mark of the document is missing, or is that of another content: the document may be cut.',
+    help: 'Export it anew, or give --partial to import what it holds.'
   },
   PASSPHRASE_SHORT: { text: 'The passphrase is too short.', help: 'Choose one with at least 8 characters.' },
   PASSPHRASE_WRONG: {
@@ -156,6 +162,8 @@ export interface AccountDocument {
   readonly users: readonly UserEntry[]
   /** By kind, in the order in which records can be made; of a kind oldest first. */
   readonly records: Readonly<Record<string, readonly RecordEntry[]>>
+  /** Its last member; absent: it was not written whole by an export. */
+  readonly end?: EndMark
 }
 
 /** A person. Users are no resource: they own keys and stand in `created_by`. */
@@ -184,11 +192,18 @@ export interface RecordEntry {
 
 const ENTRY_KEYS = ['id', 'created_at', 'fields', 'made', 'withheld', 'sealed']
 const USER_KEYS = ['id', 'created_at', 'name', 'role']
-const TOP_KEYS = ['format', 'version', 'secrets', 'users', 'records']
+const TOP_KEYS = ['format', 'version', 'secrets', 'users', 'records', 'end']
 const ROLES = ['administrator', 'member']
 
-/** Checks the form of a document, not what its records say. Throws an `ImportRefused` with every place that is wrong. */
-export function readAccountDocument(data: unknown, resources: readonly Resource[]): AccountDocument {
+/**
+ * Checks the form of a document, not what its records say. Throws an `ImportRefused` with every place that is wrong. `partial`:
+ * take a document, too, whose end mark does not vouch for all of it.
+ */
+export function readAccountDocument(
+  data: unknown,
+  resources: readonly Resource[],
+  { partial }: { readonly partial: boolean }
+): AccountDocument {
   const problems: TransferProblem[] = []
   const refuse = (path: TransferPath, message: string, code = 'FIELD_INVALID') => problems.push({ path, code, message })
   if (!isObject(data)) throw new ImportRefused([problem([], 'must be a map with format, users and records')])
@@ -196,6 +211,8 @@ export function readAccountDocument(data: unknown, resources: readonly Resource[
     const message = `must be ${ACCOUNT_FORMAT}; this program reads no other form`
     throw new ImportRefused([{ path: ['format'], code: 'FORMAT_UNKNOWN', message }])
   }
+  // What else is wrong with a document that is cut follows from that.
+  if (!partial && data.end === undefined) throw doubtful(END_MISSING)
   onlyKeys(data, TOP_KEYS, [], refuse)
   const { version = '', users = [], records = {} } = data
   if (typeof version !== 'string') refuse(['version'], 'must be text')
@@ -206,7 +223,15 @@ export function readAccountDocument(data: unknown, resources: readonly Resource[
   if (isObject(records)) checkRecords(records, resources, refuse)
   else refuse(['records'], 'must be a map of lists by kind')
   if (problems.length > 0) throw new ImportRefused(problems)
-  return { ...data, version, users, records } as AccountDocument
+  const document = { ...data, version, users, records } as AccountDocument
+  const doubt = partial ? undefined : endMarkProblem(data.end, atOnce(endMarkOf(document)))
+  if (doubt === undefined) return document
+  throw doubtful(doubt)
+}
+
+function doubtful(doubt: string): ImportRefused {
+  const message = `${doubt}; export it anew, or give --partial to import what it holds`
+  return new ImportRefused([{ path: ['end'], code: transferErrors.DOCUMENT_PARTIAL.code, message }])
 }
 
 type Refuse = (path: TransferPath, message: string, code?: string) => void

@@ -19,6 +19,7 @@ import {
   type RecordEntry,
   type UserEntry
 } from './document.js'
+import { endMarkOf } from './end-mark.js'
 import { type PastRecord, PastRecords } from './past.js'
 
 /** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */
@@ -241,7 +242,8 @@ async function readAccount(reader: StoreReader, options: ExportOptions, past?: P
     if (entries.length > 0) records[resource.name] = entries
   }
   const header = { format: ACCOUNT_FORMAT, version } as const
-  return { ...header, ...(secrets === undefined ? {} : { secrets: secrets.parameters }), users, records }
+  const end = await new Slices().run(endMarkOf({ users, records }))
+  return { ...header, ...(secrets === undefined ? {} : { secrets: secrets.parameters }), users, records, end }
 }
 
 function* entriesOf(

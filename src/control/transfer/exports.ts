@@ -36,7 +36,7 @@ export class Exports {
 const PIECE = 64 * 1024
 
 /** The document as JSON, in pieces: the text of a large account is never made at once. */
-export function* jsonPieces({ records, ...around }: AccountDocument): Generator<string> {
+export function* jsonPieces({ records, end, ...around }: AccountDocument): Generator<string> {
   let piece = `${JSON.stringify(around).slice(0, -1)},"records":{`
   for (const [index, [kind, entries]] of Object.entries(records).entries()) {
     piece += `${index === 0 ? '' : ','}${JSON.stringify(kind)}:[`
@@ -48,5 +48,5 @@ export function* jsonPieces({ records, ...around }: AccountDocument): Generator<
     }
     piece += ']'
   }
-  yield `${piece}}}\n`
+  yield `${piece}}${end === undefined ? '' : `,"end":${JSON.stringify(end)}`}}\n`
 }

@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto'
+import { isObject } from '../../lib/json.js'
+import type { Steps } from '../../lib/slices.js'
+
+/** The last member of a document: what the document held when it was written. A document that is cut has none. */
+export interface EndMark {
+  /** Number of users. */
+  readonly users: number
+  /** Number of records of all kinds. */
+  readonly records: number
+  /** `sha256:` and the digest of users and records in hexadecimal digits, whatever the order of their members. */
+  readonly digest: string
+}
+
+/** As much of a document as its mark is about. */
+interface Marked {
+  readonly users: readonly unknown[]
+  readonly records: Readonly<Record<string, readonly unknown[]>>
+}
+
+/** The mark of a document, a step for each entry. */
+export function* endMarkOf({ users, records }: Marked): Steps<EndMark> {
+  const hash = createHash('sha256')
+  let count = 0
+  for (const user of users) {
+    hash.update(`user ${canonical(user)}\n`)
+    yield
+  }
+  for (const kind of Object.keys(records).sort()) {
+    for (const entry of records[kind] ?? []) {
+      hash.update(`${kind} ${canonical(entry)}\n`)
+      count++
+      yield
+    }
+  }
+  return { users: users.length, records: count, digest: `sha256:${hash.digest('hex')}` }
+}
+
+/** JSON with the members of every object in one order. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, member: unknown) =>
+    isObject(member) ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1))) : member
+  )
+}
+
+export const END_MISSING = 'is missing: the document is cut, was written by hand or comes from an older version'
+
+/** Why the mark does not vouch for what stands in its document; undefined when it does. */
+export function endMarkProblem(mark: unknown, found: EndMark): string | undefined {
+  if (mark === undefined) return END_MISSING
+  if (!isObject(mark)) return 'must be a map of users, records and digest'
+  for (const key of ['users', 'records'] as const) {
+    if (mark[key] !== found[key])
+      return `counts ${String(mark[key]).slice(0, 20)} ${key}, and the document has ${found[key]}`
+  }
+  return mark.digest === found.digest
+    ? undefined
+    : 'has the digest of another content: the document was changed after its export'
+}
