@@ -23,7 +23,7 @@ export const ipPolicyRule = defineResource({
   fields: {
     ...described,
     cidr: text({
-      description: 'IPv4 or IPv6 network in CIDR notation.',
+      description: 'IPv4 or IPv6 network in CIDR notation, or one address.',
       form: 'cidr',
       bytes: 64,
       required: true,

@@ -87,13 +87,13 @@ function bounded(text: string, bytes: number): Formed {
   return Buffer.byteLength(text) <= bytes ? formed(text) : refuse(`must not be longer than ${bytes} bytes`)
 }
 
-/** A mask is mandatory and host bits must be zero, because either is more often a slip than meant. */
+/** An address alone is the network of that address. Host bits behind a mask must be zero, because they are more often a slip than meant. */
 function readNetwork(text: string): Formed {
   const trimmed = text.trim()
   const cidr = parseCidr(trimmed)
-  if (cidr === undefined) return refuse('must be an IPv4 or IPv6 network such as 192.0.2.0/24 or 2001:db8::/32')
+  if (cidr === undefined) return refuse('must be an IPv4 or IPv6 network such as 192.0.2.0/24 or 2001:db8::/32, or an address')
   const slash = trimmed.indexOf('/')
-  if (slash === -1) return refuse(`needs a mask; did you mean ${cidr.text}?`)
+  if (slash === -1) return formed(cidr.text)
   const address = parseAddress(trimmed.slice(0, slash))
   if (address === undefined || formatAddress(address) !== formatAddress(cidr.network)) {
     return refuse(`has bits set behind the mask; did you mean ${cidr.text}?`)

@@ -30,6 +30,9 @@ t.test('a value is what its schema says, or each thing that it is not is found',
 t.test('forms give the normal form, and say what is allowed', async (t) => {
   const network = text({ ...told, form: 'cidr', max: 20 }) as Schema
   t.same(checkScalar(network, ' 2001:DB8::/32'), { value: '2001:db8::/32', findings: [] })
+  t.same(checkScalar(network, '10.1.2.3'), { value: '10.1.2.3/32', findings: [] })
+  t.same(checkScalar(network, '2001:DB8::1'), { value: '2001:db8::1/128', findings: [] })
+  t.same(rules(network, '10.1.2.3/24'), ['form'])
   t.match(checkScalar(network, 'x').findings, [{ rule: 'form', allowed: /^must be an IPv4 or IPv6 network/ }])
   t.same(rules(network, 'x'.repeat(21)), ['longest'], 'a form does not read what is too long')
 })
