@@ -12,7 +12,13 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
-import { hostsMustBeReserved, matchesMustBePossible, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
+import {
+  hostsMustBeReserved,
+  matchesMustBePossible,
+  mustCarryBytes,
+  mustNotBeLinkLocal,
+  mustNotServe
+} from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'

@@ -92,7 +92,7 @@ export class RequestTarget {
     if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
     // The absolute form of `*` has no path (RFC 9112 3.2.4).
     if (method === 'OPTIONS' && target.length === split.authority.length + target.indexOf('//') + 2)
-      return new RequestTarget(scheme, parts, '*', undefined, '')
+      return new RequestTarget(scheme, parts, '*', undefined, '', '*')
     return RequestTarget.#fromUri(scheme, parts, split.uri)
   }
 

@@ -40,7 +40,8 @@ export const limits = object(
       max: MIB
     }),
     buffered_body: size({
-      description: 'Largest body that a policy or module may hold whole; beyond: 413, or 502 for a response. Webhooks of github may have 25MiB.',
+      description:
+        'Largest body that a policy or module may hold whole; beyond: 413, or 502 for a response. Webhooks of github may have 25MiB.',
       default: '1MiB',
       min: KIB,
       max: GIB

@@ -1,6 +1,5 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
-import { normalPath } from '../flow/target.js'
 import {
   type EdgeTls,
   type Hsts,
@@ -80,12 +79,6 @@ function readMatch({ body, report }: RuleView): void {
     return
   }
   body.match = comparedPath(type, path)
-}
-
-/** Why no request has this match in the strict form of paths; undefined: requests can, or the text is no path at all. */
-export function refusalOfMatch(match: string): string | undefined {
-  if ('path' in normalPath(match, 'strict') || !('path' in normalPath(match, 'lenient'))) return undefined
-  return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
 }
 
 /** What happens to the requests of an HTTPS edge whose path matches. */

@@ -83,6 +83,12 @@ function readSecretValue(text: string): Formed {
   return refuse('must be a header value (RFC 9110 5.5): without a line end, blanks at either end or control characters')
 }
 
+/** Why no request has this match in the strict form of paths; undefined: requests can, or the text is no path at all. */
+export function refusalOfMatch(match: string): string | undefined {
+  if ('path' in normalPath(match, 'strict') || !('path' in normalPath(match, 'lenient'))) return undefined
+  return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
+}
+
 function bounded(text: string, bytes: number): Formed {
   return Buffer.byteLength(text) <= bytes ? formed(text) : refuse(`must not be longer than ${bytes} bytes`)
 }
@@ -91,7 +97,8 @@ function bounded(text: string, bytes: number): Formed {
 function readNetwork(text: string): Formed {
   const trimmed = text.trim()
   const cidr = parseCidr(trimmed)
-  if (cidr === undefined) return refuse('must be an IPv4 or IPv6 network such as 192.0.2.0/24 or 2001:db8::/32, or an address')
+  if (cidr === undefined)
+    return refuse('must be an IPv4 or IPv6 network such as 192.0.2.0/24 or 2001:db8::/32, or an address')
   const slash = trimmed.indexOf('/')
   if (slash === -1) return formed(cidr.text)
   const address = parseAddress(trimmed.slice(0, slash))

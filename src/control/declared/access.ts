@@ -9,6 +9,7 @@ import type { At } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
+import { lacks } from './synonyms.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 
 const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
@@ -116,7 +117,7 @@ export async function readAuthorities(declaration: Declaration, names: Names, { 
         : new Map([['ca', entry]])
     const [ca, crl] = [given.get('ca'), given.get('crl')]
     if (ca === undefined) {
-      if (declaration.lacks(entry.value, AUTHORITY_KEYS))
+      if (lacks(entry.value, AUTHORITY_KEYS))
         declaration.error(
           at,
           fieldErrors.FIELD_REQUIRED,
@@ -177,7 +178,7 @@ export async function readCertificate(
   const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
   const [chain, key] = [fields.get('certificate'), fields.get('key')]
   if (chain === undefined || key === undefined) {
-    if (!declaration.lacks(item, CERTIFICATE_KEYS)) return
+    if (!lacks(item, CERTIFICATE_KEYS)) return
     const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
     declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
     return undefined

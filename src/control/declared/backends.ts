@@ -11,6 +11,7 @@ import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
 import { type DeclaredServer, readServer } from './servers.js'
 import { siteErrors } from './site-codes.js'
+import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
@@ -127,7 +128,7 @@ class BackendReader {
   async single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
-      if (forms.length === 0 && !this.#declaration.lacks(this.#entry.value, BACKEND_KEYS)) return undefined
+      if (forms.length === 0 && !lacks(this.#entry.value, BACKEND_KEYS)) return undefined
       const message = `a backend must have exactly one of ${FORMS.join(', ')}`
       this.#error(
         this.#entry.keySpan,

@@ -79,7 +79,7 @@ export class Declaration {
   readonly texts: ReadText[] = []
   /** What it came to depends on more than its text, these files and what stands around it. */
   volatile = false
-  #lenientPaths = false
+  lenientPaths: boolean
   readonly #parent: Declaration | undefined
   readonly #parts: DeclaredPart[] = []
   readonly #source: SourceText
@@ -93,6 +93,7 @@ export class Declaration {
   constructor(input: SiteFileInput, parent?: Declaration, first = 1) {
     this.input = input
     this.#parent = parent
+    this.lenientPaths = parent?.lenientPaths ?? false
     this.slices = parent?.slices ?? input.slices ?? new Slices()
     this.#texts = parent === undefined ? new Map() : parent.#texts
     this.#source = new SourceText(input.text, first)
@@ -192,20 +193,6 @@ export class Declaration {
 
   lineOf(span: Span): number {
     return this.#source.place(span.start).line
-  }
-
-  /** Does a listener take the lenient form of paths? */
-  get lenientPaths(): boolean {
-    return this.#parent?.lenientPaths ?? this.#lenientPaths
-  }
-
-  set lenientPaths(lenient: boolean) {
-    this.#lenientPaths = lenient
-  }
-
-  /** Is something missing that no key of another name stands for? Keys that are not known are reported instead. */
-  lacks(node: TreeNode, known: readonly string[]): boolean {
-    return node.kind === 'map' && node.entries.every(({ key }) => known.includes(key))
   }
 
   /** The entries of a map; another value is reported. `what`: with its article. */

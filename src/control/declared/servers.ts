@@ -2,6 +2,7 @@ import type { NodePath } from '../../policy/problems.js'
 import { dataOf, type TreeNode } from '../../policy/tree.js'
 import { fieldErrors } from '../../schema/errors.js'
 import type { Declaration } from './declaration.js'
+import { lacks } from './synonyms.js'
 
 const SERVER_KEYS = ['url', 'weight', 'backup']
 
@@ -24,7 +25,7 @@ export function readServer(declaration: Declaration, item: TreeNode, path: NodeP
   const fields = declaration.fields(item, path, 'a server', SERVER_KEYS)
   const url = fields.get('url')
   if (url === undefined) {
-    if (declaration.lacks(item, SERVER_KEYS))
+    if (lacks(item, SERVER_KEYS))
       declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
     return undefined
   }

@@ -1,8 +1,9 @@
 import type { NodePath } from '../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
-import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, refusalOfMatch, tcpEdge } from '../../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
+import { refusalOfMatch } from '../../schema/formats.js'
 import { TESTS_FIELD } from '../policy-tests.js'
 import { readCertificate } from './access.js'
 import { backendAt } from './backends.js'
@@ -11,6 +12,7 @@ import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
+import { lacks } from './synonyms.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
 
 const OWN_MODULES = ['backend', 'traffic_policy']
@@ -189,7 +191,7 @@ class SiteReader {
     if (routes === undefined) {
       if (backend !== undefined) return
       if (policed) await this.#route('/', usual, this.#entry, this.#path)
-      else if (declaration.lacks(this.#entry.value, SITE_KEYS)) {
+      else if (lacks(this.#entry.value, SITE_KEYS)) {
         const at = { path: this.#path, span: this.#entry.keySpan }
         declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a site needs a backend, routes, or a policy that answers')
       }
@@ -337,7 +339,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const id = declaredId(tcpEdge, [entry.key])
     const policy = await policyOf(declaration, fields, path, id, entry, 'tcp')
     const at = { path, span: entry.keySpan }
-    if (!fields.has('backend') && declaration.lacks(entry.value, TCP_KEYS)) {
+    if (!fields.has('backend') && lacks(entry.value, TCP_KEYS)) {
       declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
     }
     await declaration.add(tcpEdge, {

@@ -1,4 +1,5 @@
 import { didYouMean } from '../../lib/suggest.js'
+import type { TreeNode } from '../../policy/tree.js'
 
 /** Words of other programs, and what they are called here. */
 const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
@@ -16,6 +17,11 @@ const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
   locations: ['routes'],
   server_name: ['hosts'],
   domains: ['hosts']
+}
+
+/** Is something missing in a map that no key of another name stands for? Keys that are not known are reported instead. */
+export function lacks(node: TreeNode, known: readonly string[]): boolean {
+  return node.kind === 'map' && node.entries.every(({ key }) => known.includes(key))
 }
 
 /** `; did you mean "x"?` for a key that is called so by another program or misspelled, or the empty text. */

@@ -102,7 +102,10 @@ t.test('a secret with a version before it, or one of several, signs', async (t) 
     `whsec_${other} whsec_${one}`
   ])
     t.equal(await answerTo('svix', sent(one), secret), 'verified')
-  t.equal(await answerTo('svix', sent(base64('an unknown one')), `v1,whsec_${one}|v1,whsec_${other}`), 'SIGNATURE_INVALID')
+  t.equal(
+    await answerTo('svix', sent(base64('an unknown one')), `v1,whsec_${one}|v1,whsec_${other}`),
+    'SIGNATURE_INVALID'
+  )
   for (const secret of ['v1,whsec_', `v1a,whpk_${one}`, `whsec_${one}|`])
     t.equal(await answerTo('svix', sent(one), secret), 'SECRET_UNUSABLE', secret)
 })
