@@ -1,7 +1,17 @@
 import type { Steps } from './slices.js'
-import { view } from './utf8-text.js'
+import { isAscii, view } from './utf8-text.js'
 
 const AMPERSAND = 0x26
+const EQUALS = 0x3d
+const PLUS = 0x2b
+const PERCENT = 0x25
+const SPACE = 0x20
+const QUESTION_MARK = 0x3f
+/** Makes a letter of ASCII a small one. */
+const SMALL_LETTER = 0x20
+const LETTER_K = 0x6b
+/** Of KELVIN SIGN in UTF-8. */
+const KELVIN_FIRST = 0xe2
 /** Bytes that are read at a stretch, unless one field is longer. */
 const STRETCH = 8_192
 
@@ -25,4 +35,65 @@ export function* formFields(
     yield
   }
   return fields
+}
+
+/**
+ * The fields of a form that are called one of `names`, which are in lower case, in whatever case they stand; no other is made into text. As
+ * `formFields` has them, and some more that `names` do not have where characters outside of ASCII are written.
+ */
+export function* formFieldsCalled(
+  bytes: Uint8Array,
+  names: readonly string[]
+): Steps<(readonly [name: string, value: string])[]> {
+  const fields: (readonly [string, string])[] = []
+  const isPlain = names.every(isAscii)
+  let rest = STRETCH
+  for (let at = 0; at < bytes.length; ) {
+    // A question mark is left out before the first field only.
+    const start = at === 0 && bytes[0] === QUESTION_MARK ? 1 : at
+    let end = start
+    while (end < bytes.length && bytes[end] !== AMPERSAND) {
+      if (++end < rest) continue
+      rest = end + STRETCH
+      yield
+    }
+    if (end > start && (!isPlain || names.some((name) => couldBe(bytes, start, end, name))))
+      fields.push(...new URLSearchParams(`&${view(bytes, start, end).toString('utf8')}`))
+    at = end + 1
+    if (at < rest) continue
+    rest = at + STRETCH
+    yield
+  }
+  return fields
+}
+
+/**
+ * Could the field between two places be called `name`, in lower case, which is ASCII? Without a text for each.
+ */
+function couldBe(bytes: Uint8Array, start: number, end: number, name: string): boolean {
+  let at = start
+  for (let i = 0; i < name.length; i++) {
+    const wanted = name.charCodeAt(i)
+    if (at >= end) return false
+    let byte = bytes[at++] as number
+    if (byte === PLUS) byte = SPACE
+    else if (byte === PERCENT) {
+      const [high, low] = [digitOf(bytes[at]), digitOf(bytes[at + 1])]
+      if (high >= 0 && low >= 0) {
+        byte = high * 16 + low
+        at += 2
+      }
+    }
+    // KELVIN SIGN is the one character outside of ASCII whose small letter, k, is one of ASCII.
+    if (byte === KELVIN_FIRST) return wanted === LETTER_K
+    if ((byte | SMALL_LETTER) !== (wanted | SMALL_LETTER)) return false
+  }
+  return at === end || bytes[at] === EQUALS
+}
+
+/** The value of a hexadecimal digit; -1: it is none. */
+function digitOf(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30
+  const letter = byte | SMALL_LETTER
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1
 }

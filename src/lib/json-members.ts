@@ -1,5 +1,5 @@
 import type { Steps } from './slices.js'
-import { isUtf8Throughout, utf8Text, view } from './utf8-text.js'
+import { isAscii, isUtf8Throughout, utf8Text, view } from './utf8-text.js'
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -22,6 +22,23 @@ const HEX = new Set(Buffer.from('0123456789abcdefABCDEF'))
 const EXPONENT = new Set(Buffer.from('eE'))
 const SIGNS = new Set(Buffer.from('+-'))
 const WORDS = ['true', 'false', 'null'].map((word) => Buffer.from(word))
+/** What stands behind a backslash for one character, and that character. */
+const ESCAPED: Readonly<Record<number, number>> = {
+  34: 0x22,
+  92: 0x5c,
+  47: 0x2f,
+  98: 8,
+  102: 12,
+  110: 10,
+  114: 13,
+  116: 9
+}
+/** Makes a letter of ASCII a small one. */
+const SMALL_LETTER = 0x20
+const LETTER_K = 0x6b
+/** KELVIN SIGN, whose small letter is k: the one character outside of ASCII that becomes one of ASCII. */
+const KELVIN = 0x212a
+const KELVIN_BYTES = [0xe2, 0x84, 0xaa]
 
 /** Tokens that are read at a stretch, and bytes of a string. */
 const TOKENS = 256
@@ -49,12 +66,15 @@ export class JsonValue {
 
 /** How strictly objects are read. */
 export interface JsonMembersOptions {
-  /** In which objects a name may stand only once: which of two counts is left to every reader (RFC 8259 4). */
-  readonly distinct: 'outermost' | 'everywhere'
+  /** Which members of the outermost object are given, by their names; absent: all. */
+  readonly wanted?: (name: string) => boolean
+  /**
+   * Names in lower case: the members that are called so, in whatever case, are given, and no other name is read, so that a body of many names
+   * costs little.
+   */
+  readonly called?: readonly string[]
   /** Deepest nesting; absent: any. */
   readonly depth?: number
-  /** The members that are given, by their names; absent: all. */
-  readonly wanted?: (name: string) => boolean
 }
 
 /** Where reading stands: what may come next. */
@@ -62,28 +82,31 @@ type Next = 'value' | 'value or end' | 'name' | 'name or end' | 'comma or end'
 
 /**
  * The members of the object that JSON text (RFC 8259) of any length holds, in their order. Undefined when it holds none, is no UTF-8, is
- * nested too deep or names a member twice where it may not. Nothing but what is wanted is made into values.
+ * nested too deep or names a member of the outermost object twice, of those that are read: which of two counts is left to every reader
+ * (RFC 8259 4). Nothing but what is asked for is made into values.
  */
 export function* jsonMembers(
   bytes: Uint8Array,
-  { distinct, depth = Number.POSITIVE_INFINITY, wanted = () => true }: JsonMembersOptions
+  { wanted = () => true, called, depth = Number.POSITIVE_INFINITY }: JsonMembersOptions = {}
 ): Steps<(readonly [name: string, value: JsonValue])[] | undefined> {
   if (!(yield* isUtf8Throughout(bytes))) return undefined
   const buffer = view(bytes, 0, bytes.length)
   const members: (readonly [string, JsonValue])[] = []
-  /** What is open, from the outermost on: the names of an object, undefined for a list. */
-  const open: (Set<string> | undefined)[] = []
+  const names = new Set<string>()
+  const isPlain = called?.every(isAscii)
+  /** What is open, from the outermost on: is it an object, or a list? */
+  const open: boolean[] = []
   let found: { readonly name: string; readonly start: number } | undefined
   let next: Next = 'value'
   let at = 0
   for (let tokens = 1; ; tokens++) {
     if (tokens % TOKENS === 0) yield
-    at = afterBlanks(bytes, at)
+    if ((bytes[at] as number) <= SPACE) at = afterBlanks(bytes, at)
     const byte = bytes[at]
     if (next === 'value' || next === 'value or end') {
       if (open.length === 0 && byte !== OPENING_BRACE) return undefined
       if (byte === OPENING_BRACE || byte === OPENING_BRACKET) {
-        open.push(byte === OPENING_BRACE ? new Set() : undefined)
+        open.push(byte === OPENING_BRACE)
         if (open.length > depth) return undefined
         next = byte === OPENING_BRACE ? 'name or end' : 'value or end'
         at++
@@ -93,12 +116,13 @@ export function* jsonMembers(
         open.pop()
         at++
       } else {
-        const end = byte === QUOTE ? yield* afterString(bytes, at) : afterWord(bytes, at)
-        if (end === undefined) return undefined
+        let end = byte === QUOTE ? afterString(bytes, at + 1) : afterWord(bytes, at)
+        for (; end < 0; end = afterString(bytes, -end)) yield
+        if (end === 0) return undefined
         at = end
       }
     } else if (next === 'comma or end') {
-      const inObject = open.at(-1) !== undefined
+      const inObject = open[open.length - 1] === true
       if (byte === COMMA) {
         next = inObject ? 'name' : 'value'
         at++
@@ -109,17 +133,20 @@ export function* jsonMembers(
       at++
     } else if (byte === QUOTE) {
       const start = at
-      const end: number | undefined = yield* afterString(bytes, start)
-      if (end === undefined) return undefined
+      let end = afterString(bytes, start + 1)
+      for (; end < 0; end = afterString(bytes, -end)) yield
+      if (end === 0) return undefined
       at = afterBlanks(bytes, end)
       if (bytes[at] !== COLON) return undefined
       at++
-      if (distinct === 'everywhere' || open.length === 1) {
+      if (open.length === 1 && (isPlain !== true || called?.some((name) => couldBe(bytes, start + 1, end - 1, name)))) {
         const name = textOf(buffer, start, end)
-        const names = open.at(-1)
-        if (names?.has(name)) return undefined
-        names?.add(name)
-        if (open.length === 1 && wanted(name)) found = { name, start: afterBlanks(bytes, at) }
+        const isCalledSo = called?.includes(name.toLowerCase())
+        if (isCalledSo !== false) {
+          if (names.has(name)) return undefined
+          names.add(name)
+        }
+        if (isCalledSo ?? wanted(name)) found = { name, start: afterBlanks(bytes, at) }
       }
       next = 'value'
       continue
@@ -149,24 +176,52 @@ function textOf(bytes: Buffer, start: number, end: number): string {
   return text.includes('\\') ? JSON.parse(`"${text}"`) : text
 }
 
-/** The place behind the string that begins at `start`, undefined when it is none. */
-function* afterString(bytes: Uint8Array, start: number): Steps<number | undefined> {
-  let at = start + 1
-  for (let rest = at + STRETCH; at < bytes.length; ) {
+/**
+ * Could the string between two places be `name` in lower case, which is ASCII? Without a text for each.
+ */
+function couldBe(bytes: Uint8Array, start: number, end: number, name: string): boolean {
+  let at = start
+  for (let i = 0; i < name.length; i++) {
+    const wanted = name.charCodeAt(i)
+    if (at >= end) return false
+    let unit = bytes[at++] as number
+    if (unit === BACKSLASH) {
+      const kind = bytes[at++] as number
+      if (kind === ESCAPED_UNIT) {
+        unit = 0
+        for (const digits = at + 4; at < digits; at++) unit = unit * 16 + digitOf(bytes[at] as number)
+      } else unit = ESCAPED[kind] as number
+    } else if (unit === KELVIN_BYTES[0] && bytes[at] === KELVIN_BYTES[1] && bytes[at + 1] === KELVIN_BYTES[2]) {
+      unit = KELVIN
+      at += 2
+    }
+    if (unit === KELVIN) unit = LETTER_K
+    if ((unit | SMALL_LETTER) !== (wanted | SMALL_LETTER)) return false
+  }
+  return at === end
+}
+
+function digitOf(byte: number): number {
+  return byte <= NINE ? byte - ZERO : (byte & 7) + 9
+}
+
+/**
+ * The place behind the string in which `from` lies; 0: it is none. Negative: it goes on behind a stretch, and is to be read on from there.
+ */
+function afterString(bytes: Uint8Array, from: number): number {
+  const rest = from + STRETCH
+  for (let at = from; at < bytes.length; ) {
+    if (at >= rest) return -at
     const byte = bytes[at] as number
     if (byte === QUOTE) return at + 1
-    if (byte < SPACE) return undefined
+    if (byte < SPACE) return 0
     if (byte === BACKSLASH) {
       const length = lengthOfEscape(bytes, at)
-      if (length === undefined) return undefined
+      if (length === undefined) return 0
       at += length
     } else at++
-    if (at >= rest) {
-      rest = at + STRETCH
-      yield
-    }
   }
-  return undefined
+  return 0
 }
 
 function lengthOfEscape(bytes: Uint8Array, at: number): number | undefined {
@@ -177,28 +232,29 @@ function lengthOfEscape(bytes: Uint8Array, at: number): number | undefined {
   return 6
 }
 
-/** The place behind the number, `true`, `false` or `null` that begins at `at`, undefined when there is none. */
-function afterWord(bytes: Uint8Array, at: number): number | undefined {
+/** The place behind the number, `true`, `false` or `null` that begins at `at`; 0: there is none. */
+function afterWord(bytes: Uint8Array, at: number): number {
+  const first = bytes[at] ?? 0
+  if (first <= NINE) return afterNumber(bytes, first === MINUS ? at + 1 : at)
   for (const word of WORDS) {
-    if (bytes[at] === word[0]) {
-      return word.every((byte, i) => bytes[at + i] === byte) ? at + word.length : undefined
-    }
+    if (first === word[0]) return word.every((byte, i) => bytes[at + i] === byte) ? at + word.length : 0
   }
-  return afterNumber(bytes, bytes[at] === MINUS ? at + 1 : at)
+  return 0
 }
 
-function afterNumber(bytes: Uint8Array, start: number): number | undefined {
+function afterNumber(bytes: Uint8Array, start: number): number {
   let at = bytes[start] === ZERO ? start + 1 : afterDigits(bytes, start)
-  if (at === start) return undefined
+  if (at === start) return 0
   if (bytes[at] === POINT) {
     const end = afterDigits(bytes, at + 1)
-    if (end === at + 1) return undefined
+    if (end === at + 1) return 0
     at = end
   }
-  if (EXPONENT.has(bytes[at] ?? 0)) {
+  const mark = bytes[at] ?? 0
+  if (mark > NINE && EXPONENT.has(mark)) {
     const digits = SIGNS.has(bytes[at + 1] ?? 0) ? at + 2 : at + 1
     const end = afterDigits(bytes, digits)
-    if (end === digits) return undefined
+    if (end === digits) return 0
     at = end
   }
   return at

@@ -42,3 +42,8 @@ function wholeCharacters(bytes: Uint8Array, end: number): number {
 export function view(bytes: Uint8Array, start = 0, end = bytes.length): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start)
 }
+
+/** Has the text characters of ASCII alone? */
+export function isAscii(text: string): boolean {
+  return Buffer.byteLength(text) === text.length
+}

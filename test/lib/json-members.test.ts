@@ -1,11 +1,11 @@
 import t from 'tap'
-import { formFields } from '../../src/lib/form-fields.js'
+import { formFields, formFieldsCalled } from '../../src/lib/form-fields.js'
 import { type JsonMembersOptions, JsonValue, jsonMembers } from '../../src/lib/json-members.js'
 import { atOnce } from '../../src/lib/slices.js'
 import { utf8Text } from '../../src/lib/utf8-text.js'
 
 /** Members with their values as JSON.parse has them, undefined where there are none. */
-function read(text: string | Buffer, options: JsonMembersOptions = { distinct: 'outermost' }) {
+function read(text: string | Buffer, options: JsonMembersOptions = {}) {
   const members = atOnce(jsonMembers(Buffer.from(text as string), options))
   return members?.map(([name, { bytes }]) => [name, JSON.parse(Buffer.from(bytes).toString())])
 }
@@ -74,18 +74,21 @@ t.test('a text with an error anywhere is refused as JSON.parse refuses it', asyn
 t.test('a name stands once where it must', async (t) => {
   const inner = '{"a":{"x":1,"x":2},"b":{"x":3}}'
   t.same(read(inner)?.length, 2)
-  t.equal(read(inner, { distinct: 'everywhere' }), undefined)
   t.equal(read('{"a":1,"\\u0061":2}'), undefined)
-  t.equal(read('{"a":{"a":{}},"b":{"a":1}}', { distinct: 'everywhere' })?.length, 2)
+  t.same(read('{"a":1,"b":2,"A":3,"b":4}', { called: ['a'] }), [
+    ['a', 1],
+    ['A', 3]
+  ])
+  t.equal(read('{"a":1,"b":2,"a":3}', { called: ['a'] }), undefined)
 })
 
 t.test('depth is bounded, UTF-8 is needed, and only what is wanted is given', async (t) => {
   const nested = (depth: number) => `${'{"a":'.repeat(depth - 1)}{}${'}'.repeat(depth - 1)}`
-  t.ok(read(nested(64), { distinct: 'outermost', depth: 64 }))
-  t.equal(read(nested(65), { distinct: 'outermost', depth: 64 }), undefined)
-  t.ok(atOnce(jsonMembers(Buffer.from(nested(200_000)), { distinct: 'outermost' })), 'no stack is used up')
+  t.ok(read(nested(64), { depth: 64 }))
+  t.equal(read(nested(65), { depth: 64 }), undefined)
+  t.ok(atOnce(jsonMembers(Buffer.from(nested(200_000)))), 'no stack is used up')
   t.equal(read(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), undefined)
-  t.same(read('{"a":1,"b":2}', { distinct: 'outermost', wanted: (name) => name === 'b' }), [['b', 2]])
+  t.same(read('{"a":1,"b":2}', { wanted: (name) => name === 'b' }), [['b', 2]])
   const scalar = (text: string) => atOnce(new JsonValue(Buffer.from(text)).scalar())
   t.same(['"\\u00e9"', '-1.5', 'true', 'null', '[1]', '{}'].map(scalar), ['é', -1.5, true, null, undefined, undefined])
 })
@@ -113,4 +116,57 @@ t.test('fields of a form are those of URLSearchParams', async (t) => {
   }
   t.equal(read(long, 4_999), undefined)
   t.equal(read(long, 5_000)?.length, 5_000)
+})
+
+t.test('members and fields that are called so are those that a reader of all of them finds', async (t) => {
+  const names = ['token', 'key', 'k', '', 'a b', 'é', 'ſ', 'kk', '%', 'a"b', 'a/\\n', 'i\u0307', '😀']
+  const spelled = [
+    'TOKEN',
+    'toKen',
+    'tokens',
+    'toke',
+    'to\u212aen',
+    '\u212a',
+    '\u212aEY',
+    'KEY',
+    'A B',
+    'É',
+    'İ',
+    'kK',
+    'A"b',
+    '\u212ak'
+  ]
+  const percents = (text: string) =>
+    [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+  const escapes = (text: string) =>
+    Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('')
+  for (const name of names) {
+    for (const one of [...names, ...spelled]) {
+      const same = one.toLowerCase() === name
+      for (const text of [
+        JSON.stringify(one),
+        `"${escapes(one)}"`,
+        `"${escapes(one).toUpperCase().replaceAll('U', 'u')}"`
+      ]) {
+        const found = read(`{"x":1,${text}:2,"y":{${text}:3}}`, { called: [name] })
+        t.same(found, same ? [[one, 2]] : [], `${name} in ${text}`)
+      }
+      for (const text of [
+        encodeURIComponent(one),
+        percents(one),
+        one.replace(/[&=%+?]/g, encodeURIComponent).replaceAll(' ', '+')
+      ]) {
+        for (const form of [`${text}=1`, `x=y&${text}=a&b=c`, `x&${text}`, `?${text}=1&z`]) {
+          const isCalledSo = ([key]: readonly [string, string]) => key.toLowerCase() === name
+          const wanted = [...new URLSearchParams(form)].filter(isCalledSo)
+          t.same(atOnce(formFieldsCalled(Buffer.from(form), [name])).filter(isCalledSo), wanted, `${name} in ${form}`)
+        }
+      }
+    }
+  }
+  const long = `${'a=b&'.repeat(50_000)}Token=1&${'x'.repeat(100_000)}&token=%zz`
+  t.same(atOnce(formFieldsCalled(Buffer.from(long), ['token'])), [
+    ['Token', '1'],
+    ['token', '%zz']
+  ])
 })

@@ -2,7 +2,7 @@ import type { Template } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
-import { formFields } from '../../lib/form-fields.js'
+import { formFieldsCalled } from '../../lib/form-fields.js'
 import { JsonValue, jsonMembers } from '../../lib/json-members.js'
 import { Passes, Slices, type Steps } from '../../lib/slices.js'
 import { isUtf8Throughout } from '../../lib/utf8-text.js'
@@ -94,15 +94,13 @@ function* byLowerCase<V extends string | JsonValue>(
 }
 
 function* readJson(bytes: Uint8Array, names: ReadonlySet<string>): Steps<Members> {
-  const wanted = (name: string) => names.has(name.toLowerCase())
-  const members = yield* jsonMembers(bytes, { distinct: 'everywhere', depth: MAX_DEPTH, wanted })
+  const members = yield* jsonMembers(bytes, { called: [...names], depth: MAX_DEPTH })
   return members === undefined ? 'JWT_BODY_JSON' : yield* byLowerCase(members, names)
 }
 
 function* readForm(bytes: Uint8Array, names: ReadonlySet<string>): Steps<Members> {
   if (!(yield* isUtf8Throughout(bytes))) return 'JWT_BODY_FORM'
-  const fields = yield* formFields(bytes)
-  return fields === undefined ? 'JWT_BODY_FORM' : yield* byLowerCase(fields, names)
+  return yield* byLowerCase(yield* formFieldsCalled(bytes, [...names]), names)
 }
 
 /** One token of a request. */

@@ -10,7 +10,7 @@ export type JsonObject = ReadonlyMap<string, unknown>
  * (RFC 8259 4), so a signed one could hide another.
  */
 export function readObject(body: Uint8Array, names: readonly string[]): Promise<JsonObject | undefined> {
-  return new Slices().run(membersOf(body, { distinct: 'outermost', wanted: (name) => names.includes(name) }))
+  return new Slices().run(membersOf(body, { wanted: (name) => names.includes(name) }))
 }
 
 function* membersOf(body: Uint8Array, options: JsonMembersOptions): Steps<JsonObject | undefined> {

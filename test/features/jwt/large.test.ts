@@ -33,7 +33,9 @@ t.test('a token in a long body is found in slices', async (t) => {
     [JSON_TYPE, `{"a":[${nested}1],"Token":["${token}"]}`, '401 JWT_MALFORMED'],
     [JSON_TYPE, `{${names},"token":"${token}"}`, 'goes on'],
     [JSON_TYPE, `{${names},"token":"${token}","Token":"${token}"}`, '401 JWT_REPEATED'],
-    [JSON_TYPE, `{${names},"token":"${token}","k7":1}`, '401 JWT_BODY_JSON'],
+    [JSON_TYPE, `{${names},"token":"${token}","k7":1}`, 'goes on'],
+    [JSON_TYPE, `{${names},"token":"${token}","token":1}`, '401 JWT_BODY_JSON'],
+    [JSON_TYPE, `{${names},"tokens":"${token}"}`, '401 JWT_MISSING'],
     [FORM, `${fields}token=${token}`, 'goes on'],
     [FORM, `${fields}token=${token}&TOKEN=x`, '401 JWT_REPEATED']
   ] as const
