@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { rawClient } from '../helpers/raw-client.js'
-import { type RunningSluice, startSluice } from '../helpers/sluice.js'
+import { engines, type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
 
 /**
@@ -61,57 +61,62 @@ async function logIn(sluice: RunningSluice, scheme: string, user: string): Promi
   return client
 }
 
-for (const scheme of ['NTLM', 'Negotiate'])
-  t.test(`${scheme}: a login is of one client connection, and ends with it`, async (t) => {
-    const server = await startDomainServer(t, scheme)
-    const sluice = await startSluice(t, { upstream: { port: server.port } })
-    const alice = await logIn(sluice, scheme, 'alice')
-    const bob = await logIn(sluice, scheme, 'bob')
-    for (let i = 0; i < 3; i++) {
-      t.match(await get(alice), /^200 alice on/, 'the login lasts')
-      t.match(await get(bob), /^200 bob on/)
-      const stranger = await rawClient(sluice.port)
-      t.match(await get(stranger), /^401 nobody on/, 'a stranger is nobody')
-      stranger.end()
+for (const engine of engines) {
+  for (const scheme of ['NTLM', 'Negotiate'])
+    t.test(`${engine}: ${scheme}: a login is of one client connection, and ends with it`, async (t) => {
+      const server = await startDomainServer(t, scheme)
+      const sluice = await startSluice(t, { engine, upstream: { port: server.port } })
+      const alice = await logIn(sluice, scheme, 'alice')
+      const bob = await logIn(sluice, scheme, 'bob')
+      for (let i = 0; i < 3; i++) {
+        t.match(await get(alice), /^200 alice on/, 'the login lasts')
+        t.match(await get(bob), /^200 bob on/)
+        const stranger = await rawClient(sluice.port)
+        t.match(await get(stranger), /^401 nobody on/, 'a stranger is nobody')
+        stranger.end()
+      }
+      alice.end()
+      bob.reset()
+      await until(() => server.sockets.size <= 1)
+      t.match(await get(await rawClient(sluice.port)), /^401 nobody on/)
+    })
+
+  t.test(`${engine}: connections of clients without such a login are shared`, async (t) => {
+    const server = await startDomainServer(t, 'NTLM')
+    const sluice = await startSluice(t, { engine, upstream: { port: server.port } })
+    for (let i = 0; i < 4; i++) {
+      const client = await rawClient(sluice.port)
+      t.equal(await get(client, 'Basic YTpi'), '401 nobody on 1')
+      client.end()
+      await client.closed
     }
-    alice.end()
-    bob.reset()
-    await until(() => server.sockets.size <= 1)
-    t.match(await get(await rawClient(sluice.port)), /^401 nobody on/)
   })
 
-t.test('connections of clients without such a login are shared', async (t) => {
-  const server = await startDomainServer(t, 'NTLM')
-  const sluice = await startSluice(t, { upstream: { port: server.port } })
-  for (let i = 0; i < 4; i++) {
-    const client = await rawClient(sluice.port)
-    t.equal(await get(client, 'Basic YTpi'), '401 nobody on 1')
-    client.end()
-    await client.closed
-  }
-})
-
-t.test('over HTTP/2 the streams of one connection share its upstream connection, one after the other', async (t) => {
-  const server = await startDomainServer(t, 'NTLM')
-  const sluice = await startSluice(t, { upstream: { port: server.port } })
-  const session = connectHttp2(`http://127.0.0.1:${sluice.port}`)
-  t.teardown(() => session.destroy())
-  const fetch = async (authorization?: string) => {
-    const stream = session.request({
-      ':authority': 'a.test',
-      ...(authorization === undefined ? {} : { authorization })
-    })
-    let status = 0
-    stream.on('response', (fields) => {
-      status = fields[':status'] ?? 0
-    })
-    const body = await text(stream)
-    return `${status} ${body}`
-  }
-  await fetch('NTLM hello')
-  t.match(await fetch('NTLM alice'), /^200 alice on/)
-  const answers = await Promise.all(Array.from({ length: 12 }, () => fetch()))
-  t.equal(new Set(answers).size, 1, String(answers))
-  t.match(answers[0], /^200 alice on/)
-  t.match(await get(await rawClient(sluice.port)), /^401 nobody on/)
-})
+  t.test(
+    `${engine}: over HTTP/2 the streams of one connection share its upstream connection, one after the other`,
+    async (t) => {
+      const server = await startDomainServer(t, 'NTLM')
+      const sluice = await startSluice(t, { engine, upstream: { port: server.port } })
+      const session = connectHttp2(`http://127.0.0.1:${sluice.port}`)
+      t.teardown(() => session.destroy())
+      const fetch = async (authorization?: string) => {
+        const stream = session.request({
+          ':authority': 'a.test',
+          ...(authorization === undefined ? {} : { authorization })
+        })
+        let status = 0
+        stream.on('response', (fields) => {
+          status = fields[':status'] ?? 0
+        })
+        const body = await text(stream)
+        return `${status} ${body}`
+      }
+      await fetch('NTLM hello')
+      t.match(await fetch('NTLM alice'), /^200 alice on/)
+      const answers = await Promise.all(Array.from({ length: 12 }, () => fetch()))
+      t.equal(new Set(answers).size, 1, String(answers))
+      t.match(answers[0], /^200 alice on/)
+      t.match(await get(await rawClient(sluice.port)), /^401 nobody on/)
+    }
+  )
+}
