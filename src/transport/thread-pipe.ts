@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream'
+import { ByteQueue } from '../lib/byte-queue.js'
 
 /** What the two ends of a pipe between threads send each other; `pipe` is its number. */
 export type PipeMessage =
@@ -33,8 +34,8 @@ export class ThreadPipe extends Duplex {
   /** The other end has broken, and nothing behind it has read a byte. */
   unreached = false
   readonly #parts: ThreadPipeParts
-  /** What came and was not asked for. */
-  readonly #incoming: Uint8Array[] = []
+  /** What came and was not asked for, joined: the other side chooses how small its pieces are. */
+  readonly #incoming = new ByteQueue()
   #wanted = false
   #remoteEnded = false
   #localEnded = false
@@ -55,7 +56,7 @@ export class ThreadPipe extends Duplex {
       case 'pipe-bytes':
         if (this.destroyed) return
         this.#incoming.push(message.bytes)
-        if (this.#wanted) this.#give()
+        if (this.#wanted && this.#incoming.length > 0) this.#give()
         return
       case 'pipe-read':
         this.#underWay -= message.bytes
@@ -107,7 +108,7 @@ export class ThreadPipe extends Duplex {
     if (!this.#broken && !(this.#localEnded && this.#remoteEnded))
       post({ kind: 'pipe-broken', pipe, unreached: unreached?.() ?? false })
     this.#broken = true
-    this.#incoming.length = 0
+    this.#incoming.clear()
     const waiting = this.#done
     this.#done = undefined
     waiting?.(error)
@@ -116,10 +117,10 @@ export class ThreadPipe extends Duplex {
   }
 
   #give(): void {
-    const bytes = this.#incoming.shift() as Uint8Array
+    const bytes = this.#incoming.shift() as Buffer
     this.#wanted = false
     this.#parts.post({ kind: 'pipe-read', pipe: this.#parts.number, bytes: bytes.length })
-    this.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
+    this.push(bytes)
     if (this.#remoteEnded && this.#incoming.length === 0 && !this.destroyed) this.push(null)
   }
 

@@ -31,6 +31,13 @@ t.test('names that clients make up keep little memory, long ones and those cut o
   t.equal(kinds.of('x-forwarded-for'), kinds.of('X-Forwarded-For'), 'a full memory changes no answer')
 })
 
+t.test('values that an encoder of HTTP/2 remembers keep no head alive', async (t) => {
+  const encoder = new HpackEncoder()
+  let i = 0
+  const memory = kept((text) => encodeFields(encoder, [`x-name-${++i % 128}`, text]), 30)
+  t.ok(memory < MOST, `${memory} bytes`)
+})
+
 t.test('what is remembered is the name itself, beyond latin1 too', async (t) => {
   const names = new PeerNames<number>()
   // The low byte of each character is one of `token`.

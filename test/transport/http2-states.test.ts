@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { Exchange } from '../../src/flow/exchange.js'
 import { MemoryConnection } from './http2-memory.js'
@@ -272,4 +273,26 @@ t.test('what comes behind the last GOAWAY is not served, and its fields are stil
   t.same(told(), [2 ** 31 - 1, 1])
   t.equal(connection.exchanges.length, 1)
   t.equal(connection.sent.resetOf(3), undefined)
+})
+
+t.test('content that waits is joined, however small the pieces are in which it came', async (t) => {
+  const connection = start(
+    t,
+    async (exchange) => {
+      await exchange.respond(
+        { status: 200, headers: [] },
+        Readable.from(Array.from({ length: 20_000 }, (_, i) => Buffer.from([i])))
+      )
+    },
+    initialWindow(0)
+  )
+  connection.feed(get(1))
+  await eventually(() => connection.sent.all().some(({ type }) => type === HEADERS))
+  // Every piece is given before the first can leave.
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  connection.feed(frame(WINDOW_UPDATE, 0, 1, u32(60_000)))
+  await eventually(() => ended(connection, 1))
+  const frames = connection.sent.all().filter(({ type, stream }) => type === DATA && stream === 1)
+  t.same(Buffer.concat(frames.map(({ payload }) => payload)), Buffer.from(Array.from({ length: 20_000 }, (_, i) => i)))
+  t.ok(frames.length < 40, `${frames.length} frames`)
 })

@@ -5,6 +5,8 @@ import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE }
 const NAMES = 128
 const VALUES = 4
 const LONGEST = 256
+/** From this length on, a part that V8 cuts out of a text, such as a value out of its head, keeps all of that text in memory. */
+const SHORTEST_PART = 13
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
 /** Values that no table may hold, because an attacker could learn them from sizes (RFC 7541 7.1.3). */
 const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
@@ -82,10 +84,11 @@ export class HpackEncoder {
     const place = known.values.indexOf(value)
     if (place < 0) {
       const oldest = known.oldest
-      known.values[oldest] = value
+      this.#literal(0, 4, known.index, name, value)
+      known.values[oldest] =
+        value.length < SHORTEST_PART ? value : scratch.toString('latin1', this.#at - value.length, this.#at)
       known.inserted[oldest] = 0
       known.oldest = (oldest + 1) % VALUES
-      this.#literal(0, 4, known.index, name, value)
       return
     }
     const number = known.inserted[place] as number

@@ -1,3 +1,4 @@
+import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Wire } from '../http1/wire.js'
 import { CODE } from './frames.js'
 import type { HpackDecoder } from './hpack-decoder.js'
@@ -79,7 +80,10 @@ export class Http2Stream {
   #unconsumed = 0
   #came = 0
   #expected = -1
-  readonly #waiting: Buffer[] = []
+  /** What is to be sent next, as it came. */
+  #first: Buffer | undefined = undefined
+  /** What waits behind it, joined: the peer chooses how small the pieces are, and how long they wait. */
+  #more: ByteQueue | undefined = undefined
   #waitingBytes = 0
   #ending = false
   /** Writes the fields of the trailers; undefined: there are none. */
@@ -135,7 +139,11 @@ export class Http2Stream {
   /** Sends bytes, which must not change any more. */
   send(bytes: Buffer): void {
     if (this.closed || this.#ending || bytes.length === 0) return
-    this.#waiting.push(bytes)
+    if (this.#first === undefined) this.#first = bytes
+    else {
+      this.#more ??= new ByteQueue()
+      this.#more.push(bytes)
+    }
     this.#waitingBytes += bytes.length
     this.#host.ready(this)
   }
@@ -237,12 +245,12 @@ export class Http2Stream {
 
   /** The next piece of what waits, at most `most` bytes. */
   next(most: number): Buffer {
-    const first = this.#waiting[0] as Buffer
+    const first = this.#first as Buffer
     let piece = first
     if (first.length > most) {
       piece = first.subarray(0, most)
-      this.#waiting[0] = first.subarray(most)
-    } else this.#waiting.shift()
+      this.#first = first.subarray(most)
+    } else this.#first = this.#more?.shift()
     this.#waitingBytes -= piece.length
     this.window -= piece.length
     return piece
@@ -297,7 +305,8 @@ export class Http2Stream {
   }
 
   #drop(): void {
-    this.#waiting.length = 0
+    this.#first = undefined
+    this.#more = undefined
     this.#waitingBytes = 0
     // What is no longer consumed must not block the other streams.
     if (this.#unconsumed > 0) this.#host.freed(this.#unconsumed)
