@@ -1,4 +1,3 @@
-import { type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
 import { createKey, listKeys, revokeKey } from '../../src/control/operator-keys.js'
@@ -12,47 +11,10 @@ import { API_KEY, startSluice } from '../helpers/sluice.js'
 import { operation } from '../store/opened.js'
 import { make, openAccount } from './account.js'
 import { type Answer, asker, KEY, word } from './asking.js'
+import { bearer, follow } from './following.js'
 
 /** What is taken back ends within this time. Milliseconds. */
 const WITHIN = 1_000
-
-interface Stream {
-  readonly status: number
-  /** Resolves when it has ended, with the milliseconds since `from`. */
-  endedSince(from: number): Promise<number>
-  readonly open: boolean
-  end(): void
-}
-
-/** A stream of events; `headers` have what says who calls. */
-function follow(port: number, headers: Readonly<Record<string, string>>, path = '/traffic/stream'): Promise<Stream> {
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      { host: '127.0.0.1', port, path, agent: false, headers: { 'service-version': '2', ...headers } },
-      (answer: IncomingMessage) => {
-        let open = true
-        const ended = new Promise<number>((over) => {
-          answer.once('close', () => {
-            open = false
-            over(performance.now())
-          })
-        })
-        answer.on('error', () => undefined).resume()
-        resolve({
-          status: answer.statusCode ?? 0,
-          endedSince: async (from) => (await ended) - from,
-          get open() {
-            return open
-          },
-          end: () => sent.destroy()
-        })
-      }
-    )
-    sent.on('error', reject).end()
-  })
-}
-
-const bearer = (key: string) => ({ authorization: `Bearer ${key}` })
 
 async function signIn(ask: Awaited<ReturnType<typeof openAccount>>['ask'], key = KEY): Promise<string> {
   return pairOf(await ask('/session', { method: 'POST', key: null, body: { key } }))
