@@ -6,6 +6,19 @@ import { account, create, site } from '../helpers/account.js'
 import { fastGrowth } from '../helpers/growth.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { textFamilies, textOf } from '../helpers/text-families.js'
+import {
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  FrameText,
+  frame,
+  GOAWAY,
+  HEADERS,
+  PREFACE,
+  RST_STREAM,
+  SETTINGS
+} from '../transport/raw-frames.js'
 
 /*
  * What one request or one answer costs grows with its size alone, wherever a peer may write: each kind of field, filled with each family
@@ -74,10 +87,11 @@ on_event_stream_message:
   - actions: [{ type: sse-find-replace, config: { replacements: [{ from: 'a+b', to: c }] } }]
 `
 
-/** The bytes of a request, and those of its answer. */
+/** The bytes of a request, and those of its answer; or a call of the API. */
 interface Message {
-  readonly request: string
+  readonly request: string | Buffer
   readonly answer?: string
+  readonly asked?: { readonly path: string; readonly body?: unknown }
 }
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
@@ -99,6 +113,51 @@ const answered = (fields: string, body = ''): Message => ({
 const inTarget = (text: string) => text.replace(/[^\x21-\x7e]|#/g, '+')
 const inName = (text: string) => text.replace(/[^!$%&'*+\-.^_`|~0-9A-Za-z]/g, '-')
 const chunked = (body: string) => `transfer-encoding: chunked\r\n\r\n${body}`
+
+/** The length of a text in a block of HTTP/2 (RFC 7541 5.1), and the text. */
+function literal(text: string): Buffer {
+  const length: number[] = []
+  let rest = text.length
+  if (rest < 127) length.push(rest)
+  else {
+    length.push(127)
+    for (rest -= 127; rest >= 128; rest = Math.floor(rest / 128)) length.push((rest % 128) + 128)
+    length.push(rest)
+  }
+  return Buffer.concat([Buffer.from(length), Buffer.from(text, 'latin1')])
+}
+
+/** Bytes of a frame that every peer takes. */
+const FRAME = 16_384
+
+/** A request over HTTP/2, whose fields are written as they are. */
+function overHttp2(fields: Readonly<Record<string, string>>, trailers?: Readonly<Record<string, string>>): Message {
+  const frames = (of: Readonly<Record<string, string>>, ends: boolean): Buffer[] => {
+    const block = Buffer.concat(
+      Object.entries(of).flatMap(([name, value]) => [Buffer.from([0]), literal(name), literal(value)])
+    )
+    const parts = Math.ceil(block.length / FRAME)
+    return Array.from({ length: parts }, (_, i) =>
+      frame(
+        i === 0 ? HEADERS : CONTINUATION,
+        (i === parts - 1 ? END_HEADERS : 0) | (i === 0 && ends ? END_STREAM : 0),
+        1,
+        block.subarray(i * FRAME, (i + 1) * FRAME)
+      )
+    )
+  }
+  const head = { ':method': 'GET', ':scheme': 'http', ':authority': 'a.test', ':path': '/read', ...fields }
+  const body = trailers === undefined ? [] : [frame(DATA, 0, 1, 'a'), ...frames(trailers, true)]
+  return {
+    request: Buffer.concat([
+      Buffer.from(PREFACE),
+      frame(SETTINGS, 0, 0),
+      ...frames(head, trailers === undefined),
+      ...body
+    ])
+  }
+}
+const ask = (path: string, body?: unknown): Message => ({ request: '', asked: { path, body } })
 
 /** Kinds of fields by name: the message whose field holds a text, and its limit when it is not that of a field of a head. */
 const kinds: Readonly<Record<string, (text: string) => Message>> = {
@@ -180,6 +239,33 @@ const kinds: Readonly<Record<string, (text: string) => Message>> = {
   'name in JSON': (text) => post('/jwt', 'application/json', JSON.stringify({ [text]: 1 })),
   'broken JSON': (text) => post('/jwt', 'application/json', `{"a":"${text}`),
   'body that is replaced': (text) => post('/replace', 'text/plain', text),
+  'HTTP/2: path': (text) => overHttp2({ ':path': `/read/${inTarget(text)}` }),
+  'HTTP/2: authority': (text) => overHttp2({ ':authority': text }),
+  'HTTP/2: method': (text) => overHttp2({ ':method': text }),
+  'HTTP/2: scheme': (text) => overHttp2({ ':scheme': text }),
+  'HTTP/2: field': (text) => overHttp2({ 'x-a': text }),
+  'HTTP/2: field name': (text) => overHttp2({ [inName(text).toLowerCase()]: '1' }),
+  'HTTP/2: cookies': (text) => overHttp2({ cookie: text }),
+  'HTTP/2: key of a limit': (text) => overHttp2({ ':path': '/limit', 'x-text': text }),
+  'HTTP/2: trailer': (text) => overHttp2({ ':method': 'POST' }, { 'x-t': text }),
+  'API: policy': (text) => ask('/policies/check', { policy: text }),
+  'API: expression': (text) =>
+    ask('/policies/check', {
+      policy: JSON.stringify({ on_http_request: [{ expressions: [text], actions: [{ type: 'deny' }] }] })
+    }),
+  'API: replacement': (text) =>
+    ask('/policies/check', {
+      policy: JSON.stringify({
+        on_http_request: [{ actions: [{ type: 'url-rewrite', config: { from: text, to: text } }] }]
+      })
+    }),
+  'API: text of a record': (text) => ask('/backends/static', { address: '127.0.0.1:0', description: text }),
+  'API: address': (text) => ask('/backends/static', { address: text }),
+  'API: hosts': (text) => ask('/edges/https', { hostports: [`${text}:443`] }),
+  'API: network': (text) => ask('/ip_policy_rules', { cidr: text, action: 'allow', ip_policy_id: text }),
+  'API: name of a member': (text) => ask('/vaults', { [text]: 1 }),
+  'API: query': (text) => ask(`/exchanges?limit=1&${inTarget(text).slice(0, FIELD / 4)}`),
+  'API: filter': (text) => ask(`/vaults?filter=${encodeURIComponent(inTarget(text)).slice(0, FIELD / 5)}`),
   'answer: location': (text) => answered(`location: https://a.test/?${text}\r\n`),
   'answer: cookie': (text) => answered(`set-cookie: a=1; ${text}\r\n`),
   'answer: content type': (text) => answered(`content-type: text/html; ${text}\r\n`, 'a'.repeat(2_000)),
@@ -219,13 +305,27 @@ async function scriptedUpstream(t: Test) {
   return state
 }
 
+/** Has the answer on stream 1 come to its end? */
+function overOf(frames: FrameText): boolean {
+  return frames
+    .all()
+    .some(
+      ({ type, flags }) => type === GOAWAY || type === RST_STREAM || (type !== SETTINGS && (flags & END_STREAM) !== 0)
+    )
+}
+
 /** Sends a message on a connection of its own until that ends; the status of the answer. */
-async function exchange({ port }: RunningSluice, message: string): Promise<string> {
+async function exchange({ port }: RunningSluice, message: string | Buffer): Promise<string> {
   const socket = connect({ host: '127.0.0.1', port, noDelay: true })
   let status = ''
+  const frames = new FrameText()
   socket.on('error', () => undefined)
   socket.on('data', (bytes: Buffer) => {
-    if (status === '') status = bytes.toString('latin1', 9, 12)
+    if (typeof message !== 'string') {
+      frames.bytes = Buffer.concat([frames.bytes, bytes])
+      if (overOf(frames)) socket.destroy()
+      status = 'h2'
+    } else if (status === '') status = bytes.toString('latin1', 9, 12)
   })
   socket.write(message, 'latin1')
   const late = setTimeout(() => socket.destroy(), 20_000)
@@ -271,7 +371,11 @@ t.test('what a message costs grows with its size alone', async (t) => {
   })
   const call = account(sluice)
   /** The exchange, and what the API shows of it. */
-  const run = async ({ request, answer = OK }: Message): Promise<string> => {
+  const run = async ({ request, answer = OK, asked }: Message): Promise<string> => {
+    if (asked !== undefined)
+      return String(
+        (await call(asked.path, asked.body === undefined ? {} : { method: 'POST', body: asked.body })).status
+      )
     upstream.answer = answer
     const status = await exchange(sluice, request)
     const { json } = await call('/exchanges?limit=1')
