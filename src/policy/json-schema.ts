@@ -140,7 +140,7 @@ function namesOfMaps(published: Json): Json {
 
 /** The keywords of a value that the reader takes in another form too. */
 function asWritten(declared: Schema): Json {
-  if (declared['x-kind'] === 'duration') return { ...textLike(DURATION), description: withBounds(declared) }
+  if (declared['x-kind'] === 'duration') return { ...DURATION, description: withBounds(declared) }
   if (declared['x-kind'] === 'expression') return textLike('\\S')
   if (declared.enum !== undefined) return { enum: written(declared.enum) }
   return declared.type === 'string' && !isExact(declared) ? { type: WRITTEN } : {}

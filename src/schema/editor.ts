@@ -78,5 +78,9 @@ const V6 = [
 export const NETWORK = `^\\s*(?:${V4}(?:/(?:3[0-2]|[12]?\\d))?|(?:${V6})(?:/(?:12[0-8]|1[01]\\d|[1-9]?\\d))?)\\s*$`
 /** An absolute URL of http or https. */
 export const WEB_URL = `^${anyCase('http')}[sS]?://[^\\s/]`
-/** Hours, minutes, seconds, milliseconds, the largest first. */
-export const DURATION = '^(?=.)(?:\\d+h)?(?:\\d+m(?!s))?(?:\\d+s)?(?:\\d+ms)?$'
+/** Hours, minutes, seconds, milliseconds, the largest first; a number alone counts seconds. */
+export const DURATION: EditorRules = {
+  type: ['string', 'number'],
+  pattern: '^(?:\\d{1,12}(?:\\.\\d{1,3})?|(?=.)(?:\\d+h)?(?:\\d+m(?!s))?(?:\\d+s)?(?:\\d+ms)?)$',
+  minimum: 0
+}

@@ -287,8 +287,8 @@ t.test('a rate limit has a capacity and a rate of these forms only', async (t) =
     { rate: '59s' },
     { rate: '65s' },
     { rate: '24h10s' },
-    { rate: '60' },
-    { rate: 60 },
+    { rate: '59' },
+    { rate: 65 },
     { rate: '-60s' },
     { algorithm: 'fixed_window' }
   ]) {

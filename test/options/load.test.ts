@@ -447,7 +447,7 @@ listeners:
   t.match(await why('https://127.0.0.1:1?public_prt=443'), /did you mean "public_port"/)
   t.match(await why('https://127.0.0.1:1?public_port=70000'), /1 to 65535/)
   t.match(await why('https://127.0.0.1:1?proxy_protocol=yes'), /on or off/)
-  t.match(await why('https://127.0.0.1:1?path_form=loose'), /strict or lenient/)
+  t.match(await why('https://127.0.0.1:1?path_form=loose'), /strict, lenient or exact/)
   t.match((await refused(t, file(t, 'listeners: [{ listen: 127.0.0.1:1, tsl: on }]')))[0], /did you mean "tls"/)
   t.match(await why('http://127.0.0.1:8080'), /is the address of listen/)
   t.match(await why('http://127.0.0.1:4040'), /is the address of api.listen/)

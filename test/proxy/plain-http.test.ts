@@ -186,7 +186,7 @@ t.test(
       { preload: true },
       { preload: true, include_subdomains: true, max_age: 60 },
       { max_age: -1 },
-      { max_age: '1h' }
+      { max_age: 'an hour' }
     ])
       t.equal((await account(sluice)(shop, { method: 'PATCH', body: { hsts } })).status, 400, JSON.stringify(hsts))
   }

@@ -22,7 +22,7 @@ const WRONG: Readonly<Record<string, RegExp>> = {
   'bake=30s': /no condition that could break; there are error-rate, refusal-rate/,
   'bake=500ms; error-rate=1%': /bake of the guard must be a duration from 1s to 24h/,
   'bake=25h; error-rate=1%': /bake of the guard must be/,
-  'bake=30; error-rate=1%': /bake of the guard must be/,
+  'bake=30x; error-rate=1%': /bake of the guard must be/,
   'error-rate=2': /error-rate of the guard must be a share such as 2%/,
   'error-rate=101%': /error-rate of the guard must be/,
   'error-rate=-2%': /error-rate of the guard must be/,

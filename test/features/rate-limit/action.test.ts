@@ -195,7 +195,7 @@ t.test('capacity, rate, name, algorithm and keys have exact bounds', async (t) =
     ...[0, -1, 2_000_000_001, 1.5, '1.5', '0', '2 - 3', null].map(
       (capacity) => [{ capacity }, /^error CONFIG_INVALID .*capacity/] as const
     ),
-    ...['59s', '50s', '65s', '24h10s', '25h', '60', 60, '', '1d', '-60s', '1.5m', '60s1m', '1m5s'].map(
+    ...['59s', '50s', '65s', '24h10s', '25h', '59', 65, '', '1d', '-60s', '1.5m', '60s1m', '1m5s'].map(
       (rate) => [{ rate }, /^error CONFIG_INVALID .*rate/] as const
     ),
     ...[-1, 1.5, '1.5', '0 - 1', 2_000_000_001].map((cost) => [{ cost }, /^error CONFIG_INVALID .*cost/] as const),
