@@ -15,7 +15,8 @@ export const SMOKE = [
   'test/cli/reload.full.test.ts',
   'test/cli/site-file.full.test.ts',
   'test/cli/import.full.test.ts',
-  // Stores and their cluster.
+  // Stores and their cluster, the API over them.
+  'test/api/conformance.full.test.ts',
   'test/store/sqlite.full.test.ts',
   'test/api/postgres.full.test.ts',
   'test/control/cluster.full.test.ts',
