@@ -149,7 +149,10 @@ backend out
 
 /** What a program may refuse as a whole, by the line of the request or the name of the case; it must not misread it. */
 const MAY_REFUSE: Readonly<Record<string, RegExp>> = {
-  nginx: /^(?:OPTIONS \*$|target \/%00$)/,
+  // It has a list of methods.
+  llhttp: /^method /,
+  // Its methods are of capitals, `_` and `-`.
+  nginx: /^(?:OPTIONS \*$|target \/%00$|method .*[^A-Z_-])/,
   haproxy: /^a name of 1,000 characters$/
 }
 

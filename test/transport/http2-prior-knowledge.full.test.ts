@@ -102,7 +102,8 @@ for (const [name, make] of Object.entries(engines)) {
         await hasRead(running, Math.min(split, text.length))
         client.send(text.slice(split))
         const { status } = await client.answer()
-        const known = /^P(OST|UT|ROPFIND)$/.test(method)
+        // Node's parser has a list of methods.
+        const known = (name === 'codec' ? /^[A-Z]+$/ : /^P(OST|UT|ROPFIND)$/).test(method)
         t.equal(status, known ? 200 : 400, `${method} cut at ${split}`)
         if (known) t.equal(running.exchanges[0]?.request.version, '1.1')
       }
