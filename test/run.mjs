@@ -158,8 +158,8 @@ async function runAlone({ file, engine }) {
   return { output: Buffer.concat(output).toString(), code, signal, ms: performance.now() - begun }
 }
 
-function isDearFast({ file, cpu }) {
-  return existsSync(file) && tierOf(file) === 'fast' && cpu > FAST_FILE_CPU
+function isDearFast({ file, engine, cpu }) {
+  return engine === undefined && existsSync(file) && tierOf(file) === 'fast' && cpu > FAST_FILE_CPU
 }
 
 /** Those that this Node has. */
@@ -255,8 +255,9 @@ for (const test of values.again ? report.takeFailed(MOST_AGAIN, ({ file }) => ex
   console.log(`\n${test.file} failed beside others, as told above; now by itself:`)
   report.file(test, await runAlone(test))
 }
-// Long runs repeat more, in fast files too.
-for (const test of process.env.SLUICE_TEST_LONG === undefined ? report.dearest(isDearFast) : []) {
+// A run of named files may be on another release of Node or with threads, and a long one repeats more.
+const judged = positionals.length === 0 && process.env.SLUICE_TEST_LONG === undefined
+for (const test of judged ? report.dearest(isDearFast) : []) {
   const { output } = await runAlone(test)
   report.judgeCost(test, Math.min(test.cpu, cpuOf(output)), FAST_FILE_CPU)
 }

@@ -118,7 +118,7 @@ function partsOf({ limits, exempt = () => false }: ListenOptions, handler: Handl
       handshakeFailed: () => undefined,
       malformed: (status: number, why: string) => handler.refused(undefined as never, status, why as never)
     },
-    turnedAway: { report: () => undefined }
+    turnedAway: { report: () => undefined, filled: () => undefined }
   }
   return { http, tcp: undefined } as unknown as SocketParts
 }
