@@ -1,3 +1,4 @@
+import { ESCAPES } from './json-tree.js'
 import type { MapEntry, ScalarNode, TreeNode } from './tree.js'
 
 const SPACE = 0x20
@@ -11,17 +12,6 @@ const CLOSE_LIST = 0x5d
 const OPEN_MAP = 0x7b
 const CLOSE_MAP = 0x7d
 
-/** Escapes of texts in double quotes that are read here. */
-const ESCAPES: ReadonlyMap<string, string> = new Map([
-  ['"', '"'],
-  ['\\', '\\'],
-  ['/', '/'],
-  ['b', '\b'],
-  ['f', '\f'],
-  ['n', '\n'],
-  ['r', '\r'],
-  ['t', '\t']
-])
 /** What a plain value in brackets consists of here. */
 const PLAIN =
   /[A-Za-z0-9_/.$(](?:[A-Za-z0-9_/.$()'"+*%@=<>!&|?~;^-]|:(?=[A-Za-z0-9_/.]))*(?: +(?:[A-Za-z0-9_/.$()'"+*%@=<>!&|?~;^-]|:(?=[A-Za-z0-9_/.]))+)*/y

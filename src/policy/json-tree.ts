@@ -26,8 +26,8 @@ const CLOSE_LIST = 0x5d
 
 /** YAML takes no longer keys. */
 const KEY_LENGTH = 1000
-/** Escapes that both languages read alike. */
-const ESCAPES: ReadonlyMap<string, string> = new Map([
+/** Escapes of texts in double quotes that JSON and YAML read alike. */
+export const ESCAPES: ReadonlyMap<string, string> = new Map([
   ['"', '"'],
   ['\\', '\\'],
   ['/', '/'],

@@ -157,6 +157,13 @@ function replacing({ from, to }: { readonly from?: string; readonly to: string }
   return [{ from, to: from === undefined ? to : withGroupReferences(to, from), at: ['to'] }]
 }
 
+/** The field `from` of both actions. */
+const FROM = optional(
+  regex({
+    description:
+      'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.'
+  })
+)
 const STATUSES = [301, 302, 303, 307, 308]
 const RESERVED = { location: '"location" is what to says; it cannot be given as a header' }
 
@@ -179,12 +186,7 @@ const redirect = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(
-        regex({
-          description:
-            'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.'
-        })
-      ),
+      from: FROM,
       to: template({
         description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
         editor: REPLACEMENT
@@ -259,12 +261,7 @@ const action = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: optional(
-        regex({
-          description:
-            'RE2 pattern, searched in the full URL; one that begins with ^/ in path and query. The whole URL when left out.'
-        })
-      ),
+      from: FROM,
       to: template({
         description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
         editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|\\$(?!\\{)|[^#$])*$' }] }
