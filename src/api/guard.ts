@@ -37,7 +37,7 @@ interface GuardParts {
   /** Absent: no cookie counts. */
   readonly sessions: SessionCookies | undefined
   readonly rates: RequestRates | undefined
-  /** Of members. */
+  /** Work that members may still ask for. */
   readonly work: WorkBudget
 }
 
@@ -129,7 +129,7 @@ function checkWork(work: WorkBudget, { id }: Principal, request: FastifyRequest)
   request.spend = (bytes) => work.spend(id, bytes)
 }
 
-/** Who the caller of an answer that is being sent is by now; undefined, or an error: none that may come in. */
+/** Returns the caller that the credentials of a request stand for now; undefined or an error when it may no longer come in. */
 async function callerNow({ callers, sessions }: GuardParts, request: FastifyRequest): Promise<Principal | undefined> {
   const address = addressOf(request)
   if (callers.keepsOut(address, 'api')) return undefined

@@ -4,7 +4,7 @@ import type { Principal } from '../control/calls.js'
 import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import { ApiError, apiErrors } from './errors.js'
 
-/** How often each caller of an open answer is authenticated again. Milliseconds: a right that was taken back ends within a second. */
+/** Interval at which callers of open answers are authenticated again, in milliseconds: a right that was taken back ends within a second. */
 const ASKED_EVERY = 250
 /** Seconds after which a caller with too many streams may try again: one of them may have ended by then. */
 const ROOM_AFTER = 5

@@ -61,7 +61,7 @@ interface CaseOutcome {
 export type PolicyTestRun = (stored: {
   readonly policy: string
   readonly tests: string
-  /** Of the caller; absent: `STORED_TESTS` alone. */
+  /** Bounds of the caller; default: `STORED_TESTS` alone. */
   readonly limits?: (TestLimits & { readonly documents: DocumentLimits }) | undefined
 }) => Promise<{ readonly problems: readonly TestProblem[]; readonly cases: readonly CaseOutcome[] }>
 

@@ -18,11 +18,11 @@ import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.j
 import type { ThreadMember } from './thread-ledger.js'
 import type { TrafficThreadData } from './thread-protocol.js'
 
-/** Where what threads write goes. Does not throw. */
+/** Output of threads. Its methods do not throw. */
 export interface ThreadOutput {
   /** Takes whole lines of the log. */
   lines(text: string): void
-  /** So many lines had no room. */
+  /** Reports the number of dropped lines. */
   lost(lines: number): void
 }
 

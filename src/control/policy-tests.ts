@@ -25,7 +25,7 @@ export interface TestProblem extends Pick<Problem, 'code' | 'message'> {
 export type PolicyTesting = (stored: {
   readonly policy: string | undefined
   readonly tests: string
-  /** Of the caller; absent: the bounds of every run. */
+  /** Bounds of the caller; default: the bounds of every run. */
   readonly limits?: TestLimits | undefined
 }) => Promise<readonly TestProblem[]>
 
