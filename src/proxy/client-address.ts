@@ -134,7 +134,7 @@ class TrustingProxies implements ClientAddress {
   write(headers: string[], peer: string, { said, scheme: used }: Origin, scheme: Scheme, authority: string): void {
     if (said === undefined) {
       headers.push('X-Forwarded-For', peer, 'X-Forwarded-Proto', scheme, 'X-Forwarded-Host', authority)
-      headers.push('X-Forwarded-Port', portOf(authority, scheme), 'Forwarded', ownElement(peer, scheme, authority))
+      headers.push(...ownFields(peer, scheme, authority))
       return
     }
     dropWritten(headers)
@@ -236,15 +236,15 @@ function readNode(text: string): string | undefined {
 }
 
 /** What was written last: the requests of one connection have the same. */
-let last = { peer: '', scheme: '', authority: '', text: '' }
+let last = { peer: '', scheme: '', authority: '', fields: [] as HeaderList }
 
-/** Our element of Forwarded. */
-function ownElement(peer: string, scheme: Scheme, authority: string): string {
-  if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.text === '') {
-    const text = formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] })
-    last = { peer, scheme, authority, text }
+/** X-Forwarded-Port and Forwarded with what this hop knows. */
+function ownFields(peer: string, scheme: Scheme, authority: string): HeaderList {
+  if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.fields.length === 0) {
+    const element = formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] })
+    last = { peer, scheme, authority, fields: ['X-Forwarded-Port', portOf(authority, scheme), 'Forwarded', element] }
   }
-  return last.text
+  return last.fields
 }
 
 function nodeOf(address: string): string {
