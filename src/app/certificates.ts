@@ -4,6 +4,7 @@ import type { ControlPlane } from '../control/control-plane.js'
 import { readOptionFile } from '../lib/files.js'
 import { createOutbound, type Outbound } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
+import { readAuthorityFile } from '../lib/x509.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { agentIngress } from '../resources/domains.js'
@@ -16,7 +17,7 @@ export async function openCertificates(
   control: ControlPlane
 ): Promise<CertificateService> {
   const { acme, dns, zone, regions } = options
-  const usual = acme.ca === undefined ? undefined : await readOptionFile(acme.ca, 'acme.ca')
+  const usual = acme.ca === undefined ? undefined : await readAuthorityFile(acme.ca, 'acme.ca')
   const outboundOf = (ca: string | undefined): Outbound =>
     createOutbound({
       clock,

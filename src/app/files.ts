@@ -5,6 +5,7 @@ import { type PolicyTesting, testProblems } from '../control/policy-tests.js'
 import { SITE_PART } from '../control/sites.js'
 import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
+import { readAuthorityFile } from '../lib/x509.js'
 import type { Options } from '../options/options.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
@@ -81,7 +82,8 @@ export function filesOf(
               preload: hsts.preload
             },
       upstream,
-      certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
+      certificateAuthorities:
+        upstream_ca === undefined ? undefined : await readAuthorityFile(upstream_ca, 'upstream_ca'),
       policy
     })
     const failed = policy === undefined ? [] : await testsOf(options, policy.text, testPolicy)

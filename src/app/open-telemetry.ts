@@ -1,8 +1,9 @@
 import { hostname } from 'node:os'
 import { atMost } from '../lib/concurrency.js'
-import { packageVersion, readOptionFile } from '../lib/files.js'
+import { packageVersion } from '../lib/files.js'
 import { createOutbound } from '../lib/http-client/outbound.js'
 import { newId, unpredictable } from '../lib/id.js'
+import { readAuthorityFile } from '../lib/x509.js'
 import type { Options } from '../options/options.js'
 import { observeSpans } from '../telemetry/observed-metrics.js'
 import { Delivery } from '../telemetry/otlp/delivery.js'
@@ -58,7 +59,7 @@ export async function openTelemetry(options: Options, foundation: Foundation): P
 async function waysOf(options: Options, { clock, log, names, metrics }: Foundation) {
   const { otlp } = options
   const { headers, compression, timeout, protocol, queue, delay, metrics_interval: interval } = otlp
-  const authorities = otlp.ca === undefined ? undefined : [await readOptionFile(otlp.ca, 'otlp.ca')]
+  const authorities = otlp.ca === undefined ? undefined : [await readAuthorityFile(otlp.ca, 'otlp.ca')]
   const outbound = createOutbound({
     clock,
     // The operator names the receiver, which mostly runs beside the process.

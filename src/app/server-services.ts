@@ -23,6 +23,7 @@ import type { Names, NamesOptions } from '../lib/names/names.js'
 import type { SharedRecords } from '../lib/shared-records.js'
 import { fileReason } from '../lib/system-errors.js'
 import { UserAgents } from '../lib/user-agent.js'
+import { readAuthorityFile } from '../lib/x509.js'
 import type { Options } from '../options/options.js'
 import { confinedActions, resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
@@ -39,7 +40,7 @@ export async function outboundRules({
   outbound
 }: Options): Promise<Pick<OutboundParts, 'allowPrivate' | 'authorities'>> {
   const { allow_private: allowPrivate, ca } = outbound
-  return { allowPrivate, ...(ca === undefined ? {} : { authorities: [await readOptionFile(ca, 'outbound.ca')] }) }
+  return { allowPrivate, ...(ca === undefined ? {} : { authorities: [await readAuthorityFile(ca, 'outbound.ca')] }) }
 }
 
 /** The database of addresses that `geoip.database` names. Fails with `FILE_UNREADABLE`. */

@@ -1,15 +1,8 @@
 import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
-import type {
-  CertificateUnit,
-  EdgeUnit,
-  ListenerUnit,
-  RouteUnit,
-  TcpEdgeUnit,
-  Unit,
-  UpstreamUnit
-} from '../runtime/plan.js'
+import type { Certificates } from '../runtime/certificates.js'
+import type { EdgeUnit, ListenerUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
 
 /** Edges beyond which a map is no map. */
@@ -23,6 +16,7 @@ interface Units extends Iterable<readonly [string, Unit]> {
 
 interface MapParts {
   readonly units: Units
+  readonly certificates: Certificates
   readonly rates: TrafficRates
   readonly servers: Pick<UnitServers, 'stateOf' | 'tunnelStatesOf'>
   readonly clock: Clock
@@ -42,12 +36,11 @@ export function trafficMap(parts: MapParts): Json {
     if (routes === undefined) byEdge.set(unit.edge, [unit])
     else routes.push(unit)
   }
-  const certificates = certificateFinder(parts.units)
   const edges = all.flatMap(([, unit]) => (unit.kind === 'edge' ? [unit] : []))
   const tcpEdges = all.flatMap(([, unit]) => (unit.kind === 'tcp_edge' ? [unit] : []))
   return {
     listeners,
-    edges: edges.slice(0, MOST_EDGES).map((edge) => edgeOf(edge, byEdge.get(edge.id) ?? [], certificates, parts)),
+    edges: edges.slice(0, MOST_EDGES).map((edge) => edgeOf(edge, byEdge.get(edge.id) ?? [], parts)),
     tcp_edges: tcpEdges.slice(0, MOST_EDGES).map((edge) => tcpEdgeOf(edge, parts)),
     omitted: Math.max(edges.length - MOST_EDGES, 0) + Math.max(tcpEdges.length - MOST_EDGES, 0)
   }
@@ -57,19 +50,17 @@ function listenerOf(key: string, { name, host, port, tls, publicPort }: Listener
   return { key, name, host, port, tls, public_port: publicPort ?? null }
 }
 
-function edgeOf(
-  { id, hosts, protocol, onHttp }: EdgeUnit,
-  routes: readonly RouteUnit[],
-  certificates: (host: string) => CertificateUnit | undefined,
-  parts: MapParts
-): Json {
+function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly RouteUnit[], parts: MapParts): Json {
+  const { certificates, units, clock } = parts
   const named = hosts === 'every' ? [] : hosts
   return {
     id,
     protocol: protocol ?? 'https',
     hosts: named.map(({ host, port }) => {
-      const found = protocol === undefined ? certificates(host) : undefined
-      return { host, port, certificate: found === undefined ? null : { id: found.id, not_after: found.notAfter } }
+      const shown = protocol === undefined ? certificates.find(host, clock.wall()) : undefined
+      const unit = shown === undefined ? undefined : units.get(shown.key)
+      const certificate = unit?.kind === 'certificate' ? { id: unit.id, not_after: unit.notAfter } : null
+      return { host, port, certificate }
     }),
     every_host: hosts === 'every',
     on_http: onHttp ?? null,
@@ -153,17 +144,4 @@ function membersOf(unit: UpstreamUnit, parts: MapParts, depth: number): Json {
 function ratesOf({ rates, clock }: MapParts, kind: 'route' | 'edge', id: string): Json {
   const { requests, failed, refused, clientErrors }: Tally = rates.lastMinute(kind, id, clock.monotonic())
   return { requests, failed, refused, client_errors: clientErrors }
-}
-
-/** The certificate that a host shows: the one of its domain, else one with its name, wildcards after names. */
-function certificateFinder(units: Units): (host: string) => CertificateUnit | undefined {
-  const byName = new Map<string, CertificateUnit>()
-  for (const [, unit] of units) {
-    if (unit.kind === 'certificate') for (const name of unit.names) byName.set(name, unit)
-  }
-  for (const [, unit] of units) {
-    const given = unit.kind === 'domain' && unit.certificate !== undefined ? units.get(unit.certificate) : undefined
-    if (unit.kind === 'domain' && given?.kind === 'certificate') byName.set(unit.name, given)
-  }
-  return (host) => byName.get(host) ?? byName.get(host.replace(/^[^.]+/, '*'))
 }

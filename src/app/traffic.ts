@@ -40,7 +40,16 @@ export function openTraffic(
         stop()
       }
     },
-    map: () => trafficMap({ units: holder.current().plan.units, rates, servers: upstreams.servers, clock })
+    map: () => {
+      const { plan, tables } = holder.current()
+      return trafficMap({
+        units: plan.units,
+        certificates: tables.certificates,
+        rates,
+        servers: upstreams.servers,
+        clock
+      })
+    }
   }
 }
 

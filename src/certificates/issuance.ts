@@ -218,8 +218,7 @@ const PROGRESS = 'The certificate is being requested.'
 function usableLeaf(chain: string, key: string, names: readonly string[], now: number) {
   const read = readChain(chain)
   if (!read.ok) throw new AcmeError('INTERNAL_ERROR', `the authority sent a chain that cannot be used: ${read.message}`)
-  const [first] = read.certificates
-  const wrongKey = first === undefined ? undefined : checkPrivateKey(key, first)
+  const wrongKey = checkPrivateKey(key, read.certificates)
   if (wrongKey !== undefined) throw new AcmeError('INTERNAL_ERROR', 'the authority sent the certificate of another key')
   const named = new Set(read.leaf.dnsNames.map((name) => name.toLowerCase()))
   const missing = names.find((name) => !named.has(name))

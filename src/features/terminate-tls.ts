@@ -212,8 +212,7 @@ function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
     )
     return
   }
-  const [leaf] = read.certificates
-  const refused = leaf === undefined ? undefined : checkPrivateKey(privateKey, leaf)
+  const refused = checkPrivateKey(privateKey, read.certificates)
   if (refused !== undefined) {
     scope.unavailable(
       ['server_private_key'],

@@ -1,6 +1,6 @@
-import { constants, createHash, verify, X509Certificate } from 'node:crypto'
+import { constants, createHash, verify, type X509Certificate } from 'node:crypto'
 import { childrenOf, type DerElement, readDer } from './der.js'
-import { readBlocks, refuse, type X509Refusal } from './x509.js'
+import { readAuthorities, readBlocks, refuse, type X509Refusal } from './x509.js'
 
 /** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
 export const MAX_CRL = 512 * 1024
@@ -200,9 +200,9 @@ export class ClientAuthority {
       revoked === undefined ? undefined : createHash('sha256').update(pem).update(revoked.join()).digest('base64')
   }
 
-  /** Has it issued this certificate? Throws when its PEM is none. */
+  /** Has it issued this certificate? */
   issued(certificate: X509Certificate): boolean {
-    this.#certificates ??= (this.pem.match(CERTIFICATES) ?? []).map((one) => new X509Certificate(one))
+    this.#certificates ??= certificatesIn(this.pem)
     return this.#certificates.some((own) => certificate.checkIssued(own) && certificate.verify(own.publicKey))
   }
 
@@ -212,7 +212,10 @@ export class ClientAuthority {
   }
 }
 
-const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g
+function certificatesIn(pem: string): readonly X509Certificate[] {
+  const read = readAuthorities(pem)
+  return 'ok' in read ? [] : read
+}
 
 /**
  * Is one of the certificates revoked that a client shows, leaf first? It also counts as revoked where it is not seen who has

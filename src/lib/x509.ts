@@ -1,8 +1,10 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 // The library below fails without it.
 import 'reflect-metadata'
+import { createSecureContext } from 'node:tls'
 import * as library from '@peculiar/x509'
-import { defineErrors } from './errors.js'
+import { CodedError, codeOf, defineErrors } from './errors.js'
+import { readOptionFile } from './files.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
@@ -44,6 +46,10 @@ export const x509Errors = defineErrors({
   CERTIFICATE_BROKEN: {
     text: 'A certificate cannot be read.',
     help: 'Copy the file again; openssl x509 -in FILE -text must be able to read it.'
+  },
+  CERTIFICATE_UNUSABLE: {
+    text: 'OpenSSL does not take the certificate and its key for TLS.',
+    help: 'Make a new certificate with SHA-256 and an RSA key of at least 2048 bits or an ECDSA key.'
   },
   CERTIFICATE_KEY_TYPE: {
     text: 'The key of the certificate is neither RSA nor ECDSA nor Ed25519.',
@@ -129,8 +135,11 @@ interface PemBlock {
 
 /** Longest text of a chain or key, in UTF-16 units. */
 export const MAX_PEM = 64 * 1024
+/** Longest text of trusted authorities, in UTF-16 units: the bundle of a system has 200 KiB. */
+const MAX_BUNDLE = 1024 * 1024
 
-const BLOCK = /-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----/g
+const BEGIN = /^-----BEGIN ([A-Z0-9 ]{1,40})-----$/
+const STRAY_BOUNDARY = 'a boundary must stand on a line of its own, from its first character'
 /** By their bits, RFC 5280 4.2.1.3. */
 const USAGES = [
   'digitalSignature',
@@ -157,20 +166,8 @@ export const refuse = (code: X509Problem, message: string): X509Refusal => ({ ok
 
 /** Reads a PEM bundle (RFC 7468), leaf first, each next certificate the issuer of the one before. Validity in time is not judged. */
 export function readChain(pem: string): CertificateChain | X509Refusal {
-  const blocks = readBlocks(pem, 'CERTIFICATE_MISSING')
-  if (!Array.isArray(blocks)) return blocks
-  const foreign = blocks.find(({ label }) => label !== 'CERTIFICATE')
-  if (foreign !== undefined) {
-    return foreign.label.endsWith('PRIVATE KEY')
-      ? refuse('CERTIFICATE_IS_KEY', 'a private key stands where the certificate belongs')
-      : refuse('PEM_LABEL', `must hold CERTIFICATE blocks only, not ${foreign.label}`)
-  }
-  const certificates: X509Certificate[] = []
-  for (const [index, { text }] of blocks.entries()) {
-    const certificate = parse(text)
-    if (certificate === undefined) return refuse('CERTIFICATE_BROKEN', `certificate ${index + 1} cannot be read`)
-    certificates.push(certificate)
-  }
+  const certificates = readCertificates(pem, MAX_PEM)
+  if (!Array.isArray(certificates)) return certificates
   const unordered = certificates.findIndex((one, index) => {
     const issuer = certificates[index + 1]
     return issuer !== undefined && !(one.checkIssued(issuer) && one.verify(issuer.publicKey))
@@ -182,6 +179,23 @@ export function readChain(pem: string): CertificateChain | X509Refusal {
     )
   }
   return withFacts(certificates)
+}
+
+/** The certificates of a PEM text of at most `most` UTF-16 units that holds nothing else. */
+function readCertificates(pem: string, most: number): X509Certificate[] | X509Refusal {
+  const blocks = readBlocks(pem, 'CERTIFICATE_MISSING', most)
+  if (!Array.isArray(blocks)) return blocks
+  const certificates: X509Certificate[] = []
+  for (const [index, { label, text }] of blocks.entries()) {
+    if (label.endsWith('PRIVATE KEY')) {
+      return refuse('CERTIFICATE_IS_KEY', 'a private key stands where the certificate belongs')
+    }
+    if (label !== 'CERTIFICATE') return refuse('PEM_LABEL', `must hold CERTIFICATE blocks only, not ${label}`)
+    const certificate = parse(text)
+    if (certificate === undefined) return refuse('CERTIFICATE_BROKEN', `certificate ${index + 1} cannot be read`)
+    certificates.push(certificate)
+  }
+  return certificates
 }
 
 function withFacts(certificates: readonly X509Certificate[]): CertificateChain | X509Refusal {
@@ -213,8 +227,11 @@ export function renewalIdOf(certificate: X509Certificate): string | undefined {
   }
 }
 
-/** Does this text hold the private key of `certificate`, unencrypted, as PKCS #8, PKCS #1 or SEC 1? Undefined when it does. */
-export function checkPrivateKey(pem: string, certificate: X509Certificate): X509Refusal | undefined {
+/**
+ * Does this text hold the private key of the first of `certificates`, unencrypted, as PKCS #8, PKCS #1 or SEC 1, and does OpenSSL take both for TLS?
+ * Undefined when all is well.
+ */
+export function checkPrivateKey(pem: string, certificates: readonly X509Certificate[]): X509Refusal | undefined {
   const blocks = readBlocks(pem, 'KEY_MISSING')
   if (!Array.isArray(blocks)) return /^Proc-Type:.*ENCRYPTED/m.test(pem) ? ENCRYPTED : blocks
   // OpenSSL writes the parameters of a curve before its key.
@@ -230,30 +247,65 @@ export function checkPrivateKey(pem: string, certificate: X509Certificate): X509
   const key = parseKey(block.text)
   if (key === undefined) return refuse('KEY_BROKEN', 'the private key cannot be read')
   if (keyTypeOf(key) === undefined) return refuse('KEY_TYPE', 'the key must be RSA, ECDSA or Ed25519')
-  return certificate.checkPrivateKey(key)
-    ? undefined
-    : refuse('KEY_MISMATCH', 'the private key does not belong to the first certificate')
+  if (certificates[0]?.checkPrivateKey(key) !== true) {
+    return refuse('KEY_MISMATCH', 'the private key does not belong to the first certificate')
+  }
+  try {
+    createSecureContext({ cert: certificates.join(''), key: block.text })
+    return undefined
+  } catch (error) {
+    // The reason of OpenSSL, such as "ee key too small", holds nothing of the text.
+    return refuse('CERTIFICATE_UNUSABLE', `OpenSSL refuses it for TLS: ${codeOf(error) ?? 'no reason given'}`)
+  }
 }
 
 const ENCRYPTED = refuse('KEY_ENCRYPTED', 'the private key must not be encrypted')
 
-/** The PEM blocks of a text (RFC 7468); `missing`: the problem of a text without any, `most`: its longest text in UTF-16 units. */
+/**
+ * Reads the PEM blocks of a text (RFC 7468) as strictly as OpenSSL: a boundary is a whole line. `missing`: the problem of a text without any,
+ * `most`: its longest text in UTF-16 units.
+ */
 export function readBlocks(pem: string, missing: X509Problem, most = MAX_PEM): PemBlock[] | X509Refusal {
   if (pem.length > most) return refuse('TOO_LONG', `must not be longer than ${most} characters`)
   const blocks: PemBlock[] = []
-  for (const [text, label = '', content = ''] of pem.matchAll(BLOCK)) blocks.push({ label, text, content })
-  if (blocks.length === 0) {
-    return pem.includes('-----BEGIN')
-      ? refuse('PEM_INVALID', 'a PEM block does not end as it begins')
-      : refuse(missing, 'must be in PEM format')
+  let open: { readonly label: string; readonly line: number; content: string } | undefined
+  for (const [index, whole] of pem.split('\n').entries()) {
+    const text = whole.trimEnd()
+    const at = `line ${index + 1}: `
+    if (open === undefined) {
+      const label = BEGIN.exec(text)?.[1]
+      if (label !== undefined) open = { label, line: index + 1, content: '' }
+      else if (text.includes('-----')) return refuse('PEM_INVALID', `${at}${STRAY_BOUNDARY}`)
+    } else if (text === `-----END ${open.label}-----`) {
+      const { label, content } = open
+      blocks.push({ label, content, text: `-----BEGIN ${label}-----\n${content}${text}\n` })
+      open = undefined
+    } else if (text.includes('-----')) {
+      return refuse(
+        'PEM_INVALID',
+        `${at}the block of line ${open.line} must end with a line -----END ${open.label}-----`
+      )
+    } else if (text.includes(':')) return refuse('PEM_HEADERS', `${at}PEM headers are not allowed`)
+    else if (!/^[A-Za-z0-9+/=\s]*$/.test(text)) {
+      return refuse('PEM_INVALID', `${at}a PEM block holds characters that are not base64`)
+    } else open.content += `${text}\n`
   }
-  if (pem.replace(BLOCK, '').includes('-----')) return refuse('PEM_INVALID', 'a PEM block does not end as it begins')
-  for (const { content } of blocks) {
-    if (content.includes(':')) return refuse('PEM_HEADERS', 'PEM headers are not allowed')
-    if (!/^[A-Za-z0-9+/=\s]*$/.test(content))
-      return refuse('PEM_INVALID', 'a PEM block holds characters that are not base64')
-  }
-  return blocks
+  if (open !== undefined)
+    return refuse('PEM_INVALID', `the block of line ${open.line} has no line -----END ${open.label}-----`)
+  return blocks.length === 0 ? refuse(missing, 'must be in PEM format') : blocks
+}
+
+/** Reads the authorities that a peer's certificate is checked against: certificates in PEM in any order, roots or intermediate ones. */
+export function readAuthorities(pem: string): readonly X509Certificate[] | X509Refusal {
+  return readCertificates(pem, MAX_BUNDLE)
+}
+
+/** The PEM text of the authorities in a file that an option names. Fails with `FILE_UNREADABLE`, or with why its text is refused. */
+export async function readAuthorityFile(path: string, option: string): Promise<string> {
+  const pem = await readOptionFile(path, option)
+  const read = readAuthorities(pem)
+  if ('ok' in read) throw new CodedError(x509Errors[read.code], `${option}: ${path}: ${read.message}`)
+  return pem
 }
 
 function parse(pem: string): X509Certificate | undefined {

@@ -36,7 +36,7 @@ export function plainAnswer(
 }
 
 function redirectPlace(found: EdgeAt, host: string, { tables }: Snapshot): HttpsPlace | undefined {
-  return tables.certificates.find(host) === undefined ? undefined : tables.https.place(found)
+  return !tables.certificates.has(host) ? undefined : tables.https.place(found)
 }
 
 /** Location of the same host, path and query by https at `port`. */

@@ -64,7 +64,7 @@ export class TcpTermination {
     snapshot: Snapshot,
     timeout: number
   ): Promise<Terminated> {
-    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, snapshot) }
+    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, local.address, snapshot) }
     // Where it fails, the handshake does too, and that is logged.
     if (how.identity === undefined) await this.#parts.listeners.ready().catch(() => undefined)
     const entered = this.#parts.places.enter(peer.address)
@@ -87,7 +87,7 @@ export class TcpTermination {
     })
   }
 
-  #entry(how: Termination, sni: string | undefined, snapshot: Snapshot): TlsEntry | undefined {
+  #entry(how: Termination, sni: string | undefined, address: string, snapshot: Snapshot): TlsEntry | undefined {
     const { contexts, listeners, log } = this.#parts
     const { clients, minVersion, maxVersion } = how
     const asked = clients === undefined ? undefined : clients.must === 'verified' ? 'require' : 'request'
@@ -98,7 +98,7 @@ export class TcpTermination {
       ...(asked === undefined ? {} : { clientCertificates: asked, authorities: vouching })
     }
     try {
-      const context = contexts.of(how.identity ?? listeners.identityFor(sni), demand)
+      const context = contexts.of(how.identity ?? listeners.identityFor(sni, address), demand)
       const asks = asked === undefined ? {} : { clientCertificates: asked, ...revocationsOf(vouching) }
       return { ...context, alpn: [], ...asks }
     } catch (error) {

@@ -1,9 +1,11 @@
 import { X509Certificate } from 'node:crypto'
+import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import type { ConnectionFacts } from '../flow/exchange.js'
 import type { EntryFacts } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { type ClientAuthority, isRevoked } from '../lib/crl.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
@@ -16,6 +18,8 @@ export interface ServerIdentity {
   /** Leaf first. */
   readonly chain: string
   readonly privateKey: string
+  /** One whose key is of another type, for clients that cannot use this one. */
+  readonly also?: Omit<ServerIdentity, 'also'>
 }
 
 /** The certificate of names that have none. It is made once something can show it: most processes never speak TLS with one. */
@@ -60,7 +64,7 @@ export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'ma
 }
 
 /** What a handshake is made with. */
-type ServerContext = Required<Pick<TlsEntry, 'context' | 'certificate'>>
+type ServerContext = Pick<TlsEntry, 'context' | 'certificate'>
 
 interface TlsContextsParts {
   readonly clock: Clock
@@ -144,16 +148,16 @@ export class TlsContexts {
     this.#ahead = undefined
   }
 
-  #make({ chain, privateKey }: ServerIdentity, { authorities, ...demand }: TlsDemand): ServerContext {
+  #make({ chain, privateKey, also }: ServerIdentity, { authorities, ...demand }: TlsDemand): ServerContext {
     const context = serverContext({
-      cert: chain,
-      key: privateKey,
+      cert: also === undefined ? chain : [chain, also.chain],
+      key: also === undefined ? privateKey : [privateKey, also.privateKey],
       ticketKeys: this.#keys,
       ...demand,
       ...(authorities === undefined ? {} : { ca: authorities.map(({ pem }) => pem) }),
       ...(hasLists(authorities) ? { revocations: listsOf(authorities).join() } : {})
     })
-    return { context, certificate: new X509Certificate(chain).raw }
+    return also === undefined ? { context, certificate: new X509Certificate(chain).raw } : { context }
   }
 
   #key(identity: ServerIdentity, demand: TlsDemand): string {
@@ -185,6 +189,7 @@ interface Choice {
 }
 
 interface ListenerTlsParts {
+  readonly clock: Clock
   readonly holder: SnapshotHolder
   readonly contexts: TlsContexts
   /** Shown where no certificate fits. */
@@ -225,7 +230,7 @@ export class ListenerTls {
   table(entry: EntryFacts): TlsTable {
     return {
       entryFor: ({ sni }, local) => {
-        const choice = this.#choose(this.#parts.holder.current(), sni, entry)
+        const choice = this.#choose(this.#parts.holder.current(), sni, canonicalAddress(local.address), entry)
         const chosen = this.#entry(choice, sni)
         if (chosen !== undefined) this.#choices.set(local, choice)
         return chosen
@@ -249,7 +254,9 @@ export class ListenerTls {
       if (this.#isRevokedSince(connection, held, authorities)) return true
     }
     if (edge?.tls?.minVersion === '1.3' && tls.version !== 'TLSv1.3') return true
-    return host !== tls.sni && this.#identity(host, snapshot) !== held.identity
+    // Who dials an address names none, and got the certificate for it.
+    if (host === tls.sni || (tls.sni === undefined && isIP(host) !== 0)) return false
+    return this.#identity(host, '', snapshot) !== held.identity
   }
 
   /** Has its issuer revoked the client's certificate since the handshake? Worked out once for each state of the lists. */
@@ -271,20 +278,29 @@ export class ListenerTls {
     })
   }
 
-  /** The certificate that a name gets; for none the one of development. Throws a TypeError where that would be one before `ready`. */
-  identityFor(name: string | undefined): ServerIdentity {
-    return this.#identity(name, this.#parts.holder.current())
+  /**
+   * The certificate that a client gets which asks for `name`, or for none and dialled `address`; where none fits the one of development. Throws a
+   * TypeError where that would be one before `ready`.
+   */
+  identityFor(name: string | undefined, address: string): ServerIdentity {
+    return this.#identity(name, canonicalAddress(address), this.#parts.holder.current())
   }
 
-  #choose(snapshot: Snapshot, name: string | undefined, entry: EntryFacts): Choice {
-    const edge = name === undefined ? undefined : snapshot.edge(name, entry.publicPort, entry.port)
-    const identity = this.#identity(name, snapshot)
-    if (identity === this.#parts.development.made && edge !== undefined) this.#warn(name as string, edge)
+  #choose(snapshot: Snapshot, name: string | undefined, address: string, entry: EntryFacts): Choice {
+    const found = snapshot.edge(name ?? address, entry.publicPort, entry.port)
+    // An edge for every host asks nothing of clients that do not say which they want.
+    const edge = name === undefined && found?.hosts === 'every' ? undefined : found
+    const identity = this.#identity(name, address, snapshot)
+    if (identity === this.#parts.development.made && edge !== undefined) this.#warn(name ?? address, edge)
     return { identity, tls: edge?.tls, authorities: authoritiesOf(edge?.tls, snapshot) }
   }
 
-  #identity(name: string | undefined, { tables }: Snapshot): ServerIdentity {
-    const identity = (name === undefined ? undefined : tables.certificates.find(name)) ?? this.#parts.development.made
+  #identity(name: string | undefined, address: string, { tables }: Snapshot): ServerIdentity {
+    const { clock, development } = this.#parts
+    const { certificates } = tables
+    const now = clock.wall()
+    const found = name === undefined ? certificates.findForAddress(address, now) : certificates.find(name, now)
+    const identity = found ?? development.made
     if (identity === undefined) throw new TypeError('the certificate for names without one has not been made')
     return identity
   }

@@ -78,7 +78,7 @@ function readCertificate({ body, given, secret: clear, report }: RuleView): void
     report('certificate_pem', codeFor(chain.code), chain.message, { reason: chain.code })
     return
   }
-  const refusal = checkPrivateKey(clear('private_key_pem') ?? '', chain.certificates[0]!)
+  const refusal = checkPrivateKey(clear('private_key_pem') ?? '', chain.certificates)
   if (refusal !== undefined) {
     report('private_key_pem', codeFor(refusal.code), refusal.message, { reason: refusal.code })
     return

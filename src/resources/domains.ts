@@ -2,6 +2,7 @@ import Type from 'typebox'
 import type { BackoffRange } from '../lib/concurrency.js'
 import { defineErrors } from '../lib/errors.js'
 import { whyUncertifiable } from '../lib/host.js'
+import { canonicalAddress } from '../lib/ip.js'
 import type { Unit } from '../runtime/plan.js'
 import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
 import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
@@ -361,10 +362,13 @@ export const tlsCertificates = planned(
     // One for clients alone is shown to upstreams, never to those who ask for a name of it.
     const uses = body.extended_key_usages
     const serves = uses.length === 0 || uses.includes('serverAuth') || uses.includes('anyExtendedKeyUsage')
-    const names = serves ? body.subject_alternative_names.dns_names.map((name) => name.toLowerCase()) : []
+    const { dns_names: dnsNames, ips } = body.subject_alternative_names
+    const names = serves ? [...dnsNames.map((name) => name.toLowerCase()), ...ips.map(canonicalAddress)] : []
     const privateKey = secretAt(one, 'private_key_pem')
     const chain = body.certificate_pem
-    return [[certificateKey(id), { kind: 'certificate', id, chain, privateKey, names, notAfter: body.not_after }]]
+    const { not_before: notBefore, not_after: notAfter, private_key_type: keyType } = body
+    const about = { chain, privateKey, names, notBefore, notAfter, keyType }
+    return [[certificateKey(id), { kind: 'certificate', id, ...about }]]
   }
 )
 

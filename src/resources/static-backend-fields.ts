@@ -1,5 +1,5 @@
-import { X509Certificate } from 'node:crypto'
 import { parseAuthority } from '../lib/host.js'
+import { readAuthorities } from '../lib/x509.js'
 import type { CertificatePin, RetryCondition, StatusRange } from '../runtime/plan.js'
 import { choice, flag, integer, number, text, texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
@@ -205,9 +205,8 @@ export function hostFits({ body, report }: RuleView): void {
 export function authoritiesRead({ body, report }: RuleView): void {
   const pem = body.ca_pem as string
   if (pem === '') return
-  const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
-  if (certificates.length > 0 && certificates.every(isCertificate)) return
-  report('ca_pem', 'FIELD_INVALID', 'must be certificates in PEM')
+  const read = readAuthorities(pem)
+  if ('ok' in read) report('ca_pem', 'FIELD_INVALID', read.message, { reason: read.code })
 }
 
 export function pinsRead({ body, report }: RuleView): void {
@@ -225,12 +224,4 @@ export function pinOf(written: string): CertificatePin | undefined {
   const digits = hash.replaceAll(':', '').toLowerCase()
   if (/^[0-9a-f]{64}$/.test(digits)) return { of, sha256: digits }
   return /^[0-9A-Za-z+/]{43}=$/.test(hash) ? { of, sha256: Buffer.from(hash, 'base64').toString('hex') } : undefined
-}
-
-function isCertificate(pem: string): boolean {
-  try {
-    return new X509Certificate(pem).raw.length > 0
-  } catch {
-    return false
-  }
 }

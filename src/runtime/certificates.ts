@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { ClientAuthority } from '../lib/crl.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
@@ -11,19 +12,27 @@ export interface Certificate {
   /** PEM, leaf first. */
   readonly chain: string
   readonly privateKey: string
-  readonly notAfter: string
+  /** Its validity, milliseconds since the Unix epoch. */
+  readonly notBefore: number
+  readonly notAfter: number
+  /** rsa, ecdsa or ed25519. */
+  readonly keyType: string
+  /** A certificate for the same name whose key is of another type: each client gets the one that it can use. */
+  readonly also?: Certificate
 }
 
 /**
- * Which certificate a name presents: that of its reserved domain, else that of the longest wildcard above it, else an
- * uploaded one that names it (exactly, then by a wildcard of one label; of several the one that lives longest). Immutable.
+ * Which certificate a name presents: one that is valid now before any other, then one for the name itself before one for the wildcard of its first
+ * label, then that of a reserved domain before an uploaded one that names it, of several the one that lives longest. Immutable.
  */
 export class Certificates {
   readonly #certificates: ShardedMap<Certificate>
   /** Reserved name → key of its certificate. */
   readonly #domains: ShardedMap<string>
-  /** Name in certificates → their keys, the one that lives longest first. */
+  /** Name or address in certificates → their keys, the one that lives longest first. */
   readonly #names: ShardedMap<readonly string[]>
+  /** Addresses in certificates. */
+  readonly #addresses: ReadonlySet<string>
   /** By key. */
   readonly #authorities: ShardedMap<ClientAuthority>
 
@@ -31,11 +40,13 @@ export class Certificates {
     certificates: ShardedMap<Certificate>,
     domains: ShardedMap<string>,
     names: ShardedMap<readonly string[]>,
+    addresses: ReadonlySet<string>,
     authorities: ShardedMap<ClientAuthority>
   ) {
     this.#certificates = certificates
     this.#domains = domains
     this.#names = names
+    this.#addresses = addresses
     this.#authorities = authorities
   }
 
@@ -43,12 +54,35 @@ export class Certificates {
     ShardedMap.empty(),
     ShardedMap.empty(),
     ShardedMap.empty(),
+    new Set(),
     ShardedMap.empty()
   )
 
-  /** `name`: lower-case. */
-  find(name: string): Certificate | undefined {
-    return this.#ofDomain(name) ?? this.#naming(name) ?? this.#naming(`*${afterLabel(name)}`)
+  /** `name`: lower-case; or an IP address in its canonical form. `now`: milliseconds since the Unix epoch. */
+  find(name: string, now: number): Certificate | undefined {
+    let first: Certificate | undefined
+    let chosen: Certificate | undefined
+    for (const candidate of this.#candidates(name)) {
+      first ??= candidate
+      if (now < candidate.notBefore || now >= candidate.notAfter) continue
+      if (chosen !== undefined && candidate.keyType !== chosen.keyType) return both(chosen, candidate)
+      chosen ??= candidate
+    }
+    return chosen ?? first
+  }
+
+  /** Is there a certificate for `name`, valid or not? */
+  has(name: string): boolean {
+    return this.#candidates(name).next().done !== true
+  }
+
+  /**
+   * For a client that names no host, as clients do that dial an address (RFC 6066 3): the certificate of `address`, at which it arrived. Behind a
+   * translation of addresses that is not the one which the client dialled: then the certificate of the only address that has one.
+   */
+  findForAddress(address: string, now: number): Certificate | undefined {
+    const [only] = this.#addresses.size === 1 ? this.#addresses : []
+    return this.find(address, now) ?? (only === undefined ? undefined : this.find(only, now))
   }
 
   /** By the key of its unit; undefined also when its private key does not open. */
@@ -77,7 +111,7 @@ export class Certificates {
     const domains: [string, string][] = []
     const authorities: [string, ClientAuthority][] = []
     const gone = { certificates: [] as string[], domains: new Set<string>(), authorities: [] as string[] }
-    const names = new Map<string, Map<string, string>>()
+    const names = new Map<string, Map<string, number>>()
     for (const { key, before, after } of concerned) {
       yield
       const domain = asKind(before, 'domain')
@@ -102,29 +136,27 @@ export class Certificates {
       const made = unit === undefined ? undefined : compiled(key, unit, values)
       if (unit === undefined || made === undefined) continue
       certificates.push([key, made])
-      for (const name of unit.names) this.#keysOf(names, name).set(key, unit.notAfter)
+      for (const name of unit.names) this.#keysOf(names, name).set(key, made.notAfter)
     }
     const put = new Set(certificates.map(([key]) => key))
     return new Certificates(
       yield* this.#certificates.editing(certificates, without(gone.certificates, put)),
       yield* this.#domains.editing(domains, gone.domains),
       yield* this.#names.editing(named(names), unnamed(names)),
+      addressesAfter(this.#addresses, names),
       yield* this.#authorities.editing(authorities, gone.authorities)
     )
   }
 
-  #ofDomain(name: string): Certificate | undefined {
-    const exact = this.#at(this.#domains.get(name))
-    if (exact !== undefined) return exact
-    for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
-      const wildcard = this.#at(this.#domains.get(`*${name.slice(dot)}`))
-      if (wildcard !== undefined) return wildcard
+  *#candidates(name: string): Generator<Certificate> {
+    const dot = name.indexOf('.')
+    for (const one of dot === -1 ? [name] : [name, `*${name.slice(dot)}`]) {
+      const keys = [this.#domains.get(one), ...(this.#names.get(one) ?? [])]
+      for (const key of keys) {
+        const certificate = this.#at(key)
+        if (certificate !== undefined) yield certificate
+      }
     }
-    return undefined
-  }
-
-  #naming(name: string): Certificate | undefined {
-    return this.#at(this.#names.get(name)?.[0])
   }
 
   #at(key: string | undefined): Certificate | undefined {
@@ -132,11 +164,11 @@ export class Certificates {
   }
 
   /** The certificates that name `name`, by key with the end of their validity, to be edited. */
-  #keysOf(names: Map<string, Map<string, string>>, name: string): Map<string, string> {
+  #keysOf(names: Map<string, Map<string, number>>, name: string): Map<string, number> {
     let keys = names.get(name)
     if (keys === undefined) {
       const known = this.#names.get(name) ?? []
-      keys = new Map(known.map((key) => [key, this.#certificates.get(key)?.notAfter ?? '']))
+      keys = new Map(known.map((key) => [key, this.#certificates.get(key)?.notAfter ?? 0]))
       names.set(name, keys)
     }
     return keys
@@ -146,20 +178,44 @@ export class Certificates {
 const CONCERNING: ReadonlySet<string> = new Set(['certificate', 'domain', 'authority'])
 
 function compiled(key: string, unit: CertificateUnit, values: SecretValues): Certificate | undefined {
+  const { chain, keyType, notBefore, notAfter } = unit
   const privateKey = secretValue(unit.privateKey, values)
-  return privateKey === undefined ? undefined : { key, chain: unit.chain, privateKey, notAfter: unit.notAfter }
+  if (privateKey === undefined) return undefined
+  return { key, chain, privateKey, keyType, notBefore: Date.parse(notBefore), notAfter: Date.parse(notAfter) }
 }
 
-/** RFC 3339 in UTC compares as text; equal ends are ordered by key, so that two ways to one plan give one answer. */
-function longestFirst(keys: ReadonlyMap<string, string>): string[] {
-  return [...keys].sort(([a, x], [b, y]) => (x === y ? (a < b ? -1 : 1) : x < y ? 1 : -1)).map(([key]) => key)
+const pairs = new WeakMap<Certificate, WeakMap<Certificate, Certificate>>()
+
+/** One object for each pair: connections and TLS contexts are held against it. */
+function both(first: Certificate, second: Certificate): Certificate {
+  const known = pairs.get(first) ?? new WeakMap<Certificate, Certificate>()
+  const made = known.get(second) ?? { ...first, also: second }
+  known.set(second, made)
+  pairs.set(first, known)
+  return made
+}
+
+/** Equal ends are ordered by key, so that two ways to one plan give one answer. */
+function longestFirst(keys: ReadonlyMap<string, number>): string[] {
+  return [...keys].sort(([a, x], [b, y]) => (x === y ? (a < b ? -1 : 1) : y - x)).map(([key]) => key)
+}
+
+function addressesAfter(before: ReadonlySet<string>, names: Names): ReadonlySet<string> {
+  let after: Set<string> | undefined
+  for (const [name, keys] of names) {
+    if (isIP(name) === 0 || before.has(name) === keys.size > 0) continue
+    after ??= new Set(before)
+    if (keys.size > 0) after.add(name)
+    else after.delete(name)
+  }
+  return after ?? before
 }
 
 function* without(keys: Iterable<string>, others: ReadonlySet<string>): Generator<string> {
   for (const key of keys) if (!others.has(key)) yield key
 }
 
-type Names = ReadonlyMap<string, ReadonlyMap<string, string>>
+type Names = ReadonlyMap<string, ReadonlyMap<string, number>>
 
 function* named(names: Names): Generator<[string, string[]]> {
   for (const [name, keys] of names) if (keys.size > 0) yield [name, longestFirst(keys)]
@@ -167,9 +223,4 @@ function* named(names: Names): Generator<[string, string[]]> {
 
 function* unnamed(names: Names): Generator<string> {
   for (const [name, keys] of names) if (keys.size === 0) yield name
-}
-
-function afterLabel(name: string): string {
-  const dot = name.indexOf('.')
-  return dot === -1 ? '' : name.slice(dot)
 }

@@ -317,10 +317,13 @@ export interface CertificateUnit {
   readonly chain: string
   /** PEM. */
   readonly privateKey: SecretReference | undefined
-  /** DNS names of the leaf, lower-case; it is offered for these too. */
+  /** DNS names of the leaf in lower case, and its IP addresses in canonical form; it is offered for these too. */
   readonly names: readonly string[]
-  /** End of its validity, RFC 3339. */
+  /** Its validity, RFC 3339. */
+  readonly notBefore: string
   readonly notAfter: string
+  /** rsa, ecdsa or ed25519. */
+  readonly keyType: string
 }
 
 /** The certificate that a name presents. Key `domain:<id>`. */

@@ -107,7 +107,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
         allowHalfOpen: true,
         ALPNProtocols: [protocol],
         ...(minVersion === undefined ? {} : { minVersion }),
-        ...(ca === undefined ? {} : { ca }),
+        ...(ca === undefined ? {} : { ca, allowPartialTrustChain: true }),
         ...(identity === undefined ? {} : { cert: identity.chain, key: identity.privateKey })
       }
       const socket = connectTls(options)

@@ -161,7 +161,7 @@ export class Managed {
 
   /** The certificate that a name presents, as the data plane looks it up. */
   presented(name: string) {
-    return this.holder.current().tables.certificates.find(name)
+    return this.holder.current().tables.certificates.find(name, this.clock.wall())
   }
 
   async #stop(): Promise<void> {

@@ -1,4 +1,5 @@
-import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync, webcrypto } from 'node:crypto'
+import { createSecureContext } from 'node:tls'
 import t from 'tap'
 import { checkPrivateKey, MAX_PEM, readChain } from '../../src/lib/x509.js'
 import { authority, type Identity, issue, x509 } from '../resources/certificates.js'
@@ -10,6 +11,8 @@ async function chain(): Promise<{ root: Identity; middle: Identity; leaf: Identi
   const leaf = await issue({ subject: 'CN=leaf.example.com', issuer: middle })
   return { root, middle, leaf }
 }
+
+const WEAK = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }
 
 const codeOf = (read: ReturnType<typeof readChain>) => (read.ok ? 'ok' : read.code)
 
@@ -87,24 +90,27 @@ t.test('each key type is told, and its key belongs to it alone', async (t) => {
     if (!read.ok) throw new Error(read.message)
     const [certificate] = read.certificates
     t.equal(read.leaf.keyType, expected[algorithm])
-    t.equal(checkPrivateKey(key, certificate!), undefined)
-    t.equal(checkPrivateKey(stranger.key, certificate!)?.code, 'KEY_MISMATCH')
+    t.equal(checkPrivateKey(key, [certificate!]), undefined)
+    t.equal(checkPrivateKey(stranger.key, [certificate!])?.code, 'KEY_MISMATCH')
     const object = createPrivateKey(key)
     if (algorithm === 'rsa') {
-      t.equal(checkPrivateKey(object.export({ type: 'pkcs1', format: 'pem' }) as string, certificate!), undefined)
+      t.equal(checkPrivateKey(object.export({ type: 'pkcs1', format: 'pem' }) as string, [certificate!]), undefined)
     }
     if (algorithm === 'ec') {
       const parameters = '-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n'
       const sec1 = object.export({ type: 'sec1', format: 'pem' }) as string
-      t.equal(checkPrivateKey(sec1, certificate!), undefined)
-      t.equal(checkPrivateKey(parameters + sec1, certificate!), undefined)
+      t.equal(checkPrivateKey(sec1, [certificate!]), undefined)
+      t.equal(checkPrivateKey(parameters + sec1, [certificate!]), undefined)
     }
     const cipher = { cipher: 'aes-256-cbc', passphrase: 'x', format: 'pem' } as const
-    t.equal(checkPrivateKey(object.export({ type: 'pkcs8', ...cipher }) as string, certificate!)?.code, 'KEY_ENCRYPTED')
+    t.equal(
+      checkPrivateKey(object.export({ type: 'pkcs8', ...cipher }) as string, [certificate!])?.code,
+      'KEY_ENCRYPTED'
+    )
     if (algorithm === 'rsa') {
       const old = object.export({ type: 'pkcs1', ...cipher }) as string
       t.match(old, /Proc-Type/)
-      t.equal(checkPrivateKey(old, certificate!)?.code, 'KEY_ENCRYPTED')
+      t.equal(checkPrivateKey(old, [certificate!])?.code, 'KEY_ENCRYPTED')
     }
   }
 })
@@ -139,8 +145,67 @@ t.test('what is no certificate or no key is refused with its reason', async (t) 
     [key + key, 'PEM_LABEL'],
     [unusable.export({ type: 'pkcs8', format: 'pem' }) as string, 'KEY_TYPE']
   ] as const) {
-    t.equal(checkPrivateKey(text, certificate)?.code, code, JSON.stringify(text.slice(0, 40)))
+    t.equal(checkPrivateKey(text, [certificate])?.code, code, JSON.stringify(text.slice(0, 40)))
   }
+})
+
+t.test('a PEM text is taken only where OpenSSL takes all of it, and a refusal names the line', async (t) => {
+  const issuer = await issue({ subject: 'CN=ca', extensions: [new x509.BasicConstraintsExtension(true)] })
+  const leaf = await issue({ subject: 'CN=leaf', issuer })
+  const [one, two] = [leaf.pem, issuer.pem]
+  const lines = one.trimEnd().split('\n')
+  const glued = one.trimEnd() + two
+  const forms: readonly (readonly [name: string, pem: string, refused?: RegExp])[] = [
+    ['as it is', one + two],
+    ['CRLF', (one + two).replaceAll('\n', '\r\n')],
+    ['spaces at the ends of lines', (one + two).replaceAll('\n', ' \t\n')],
+    ['text between', `subject=/CN=leaf\n${one}\nissuer: x\n${two}`],
+    ['empty lines inside', one.replace('\n', '\n\n') + two],
+    ['no newline at the end', (one + two).trimEnd()],
+    ['one line of base64', [lines[0], lines.slice(1, -1).join(''), lines.at(-1), two].join('\n')],
+    ['glued blocks', glued, new RegExp(`^line ${lines.length}: `)],
+    ['BEGIN in the middle of a line', `x ${one}${two}`, /^line 1: /],
+    ['spaces before BEGIN', ` ${one}${two}`, /^line 1: /],
+    ['spaces before END', one.replace('-----END', ' -----END') + two, new RegExp(`^line ${lines.length}: `)],
+    ['a byte order mark', `\ufeff${one}${two}`, /^line 1: /],
+    ['base64 behind BEGIN', one.replace('-----\n', '-----') + two, /^line 1: /],
+    ['base64 before END', one.replace(/\n(-----END)/, '$1') + two, new RegExp(`^line ${lines.length - 1}: `)],
+    ['text behind END', `${one.trimEnd()} x\n${two}`, new RegExp(`^line ${lines.length}: `)],
+    ['carriage returns alone', (one + two).replaceAll('\n', '\r'), /^line 1: /],
+    ['four dashes', one.replace('-----END', '----END') + two, new RegExp(`^line ${lines.length}: `)],
+    ['another END', one.replace('END CERTIFICATE', 'END TRUSTED') + two, new RegExp(`^line ${lines.length}: `)]
+  ]
+  for (const [name, pem, refused] of forms) {
+    const read = readChain(pem)
+    if (!read.ok) {
+      t.match(read.message, refused ?? 'taken', name)
+      continue
+    }
+    t.equal(refused, undefined, name)
+    t.equal(read.certificates.length, 2, name)
+    t.doesNotThrow(() => createSecureContext({ cert: pem, key: leaf.key }), name)
+  }
+})
+
+t.test('a pair that OpenSSL refuses for TLS is refused before it serves', async (t) => {
+  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 512 })
+  const keys = {
+    privateKey: await webcrypto.subtle.importKey(
+      'pkcs8',
+      privateKey.export({ type: 'pkcs8', format: 'der' }),
+      WEAK,
+      true,
+      ['sign']
+    ),
+    publicKey: await webcrypto.subtle.importKey('spki', publicKey.export({ type: 'spki', format: 'der' }), WEAK, true, [
+      'verify'
+    ])
+  }
+  const made = await x509.X509CertificateGenerator.createSelfSigned({ name: 'CN=weak', keys, signingAlgorithm: WEAK })
+  const read = readChain(`${made.toString('pem')}\n`)
+  if (!read.ok) throw new Error(read.message)
+  const refusal = checkPrivateKey(privateKey.export({ type: 'pkcs8', format: 'pem' }) as string, read.certificates)
+  t.match(refusal, { code: 'CERTIFICATE_UNUSABLE', message: /KEY_TOO_SMALL/ })
 })
 
 t.test('a bundle of broken blocks costs no more than its length', async (t) => {

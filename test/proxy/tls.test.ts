@@ -2,7 +2,7 @@ import 'reflect-metadata'
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { type ConnectionOptions, connect } from 'node:tls'
-import { BasicConstraintsExtension } from '@peculiar/x509'
+import { BasicConstraintsExtension, SubjectAlternativeNameExtension } from '@peculiar/x509'
 import t, { type Test } from 'tap'
 import { account, create, site, visit } from '../helpers/account.js'
 import { ManualClock } from '../helpers/clock.js'
@@ -56,6 +56,89 @@ t.test('the certificate is chosen by the name that the client asks for', async (
   t.match(await askTls(port, 'a.example.com', { ca: ca.pem }), { status: 200, body: 'ok', certificate: 'CN=A' })
   t.match(await askTls(port, 'b.example.com', { ca: ca.pem }), { status: 200, certificate: 'CN=B' })
   t.match(await askTls(port, 'x.wild.example.com', { ca: ca.pem }), { status: 200, certificate: 'CN=W' })
+})
+
+t.test('a valid certificate comes first, then one for the name, and a wildcard stands for one label', async (t) => {
+  const { sluice, port, ca } = await start(t)
+  const shown = (servername: string) => shownTo(port, { servername })
+  await upload(sluice, await certificate('W', ca, ['*.example.com']))
+  await upload(sluice, await certificate('Ended', ca, ['a.example.com'], -1_000))
+  t.equal(await shown('a.example.com'), 'CN=W', 'an expired one for the name hides no wildcard')
+  await upload(sluice, await certificate('Ended', ca, ['only.test'], -1_000))
+  t.equal(await shown('only.test'), 'CN=Ended', 'but is shown where there is no other')
+  t.match(await shown('x.a.example.com'), /development/)
+  await upload(sluice, await certificate('A', ca, ['a.example.com'], 1_000_000))
+  t.equal(await shown('a.example.com'), 'CN=A')
+  await upload(sluice, await certificate('C', ca, ['c.example.com']))
+  const certificate_id = await upload(sluice, await certificate('Chosen', ca, ['c.example.com'], 1_000_000))
+  await create(sluice, '/reserved_domains', { domain: 'c.example.com', certificate_id })
+  t.equal(await shown('c.example.com'), 'CN=Chosen', 'what the operator has chosen comes before what lives longer')
+})
+
+t.test('RSA beside ECDSA for one name: every client gets what it can use', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  await site(sluice, 'a.example.com', from(backend))
+  const names = new SubjectAlternativeNameExtension([{ type: 'dns', value: 'a.example.com' }])
+  const life = { notBefore: new Date(Date.now() - 60_000), notAfter: new Date(Date.now() + 3_600_000) }
+  const middle = await issue({
+    subject: 'CN=Middle',
+    issuer: ca,
+    extensions: [new BasicConstraintsExtension(true)],
+    ...life
+  })
+  const rsa = await issue({ subject: 'CN=R', algorithm: 'rsa', issuer: middle, extensions: [names], ...life })
+  await upload(sluice, { ...rsa, pem: rsa.pem + middle.pem })
+  await upload(sluice, await certificate('E', ca, ['a.example.com']))
+  const old = { maxVersion: 'TLSv1.2', ca: ca.pem } as const
+  for (const [kind, subject] of [
+    ['RSA', 'CN=R'],
+    ['ECDSA', 'CN=E']
+  ]) {
+    const wanted = { ...old, ciphers: `ECDHE-${kind}-AES128-GCM-SHA256` }
+    t.match(await askTls(port, 'a.example.com', wanted), { status: 200, certificate: subject }, `${kind}, TLS 1.2`)
+  }
+  const modern = { minVersion: 'TLSv1.3', ca: ca.pem, sigalgs: 'rsa_pss_rsae_sha256:ecdsa_secp256r1_sha256' } as const
+  t.match(await askTls(port, 'a.example.com', modern), { status: 200 })
+  t.match(await askTls(port, 'a.example.com', { ...modern, sigalgs: 'rsa_pss_rsae_sha256' }), { certificate: 'CN=R' })
+  const client = session(port, 'a.example.com')
+  t.equal((await client.ask('a.example.com')).status, 200)
+  client.close()
+})
+
+t.test('a client that dials an address is shown the certificate for it', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  await site(sluice, '127.0.0.1', from(backend))
+  await upload(sluice, await certificate('A', ca, ['a.example.com']))
+  const addressed = (subject: string, value: string) =>
+    issue({
+      subject: `CN=${subject}`,
+      issuer: ca,
+      extensions: [new SubjectAlternativeNameExtension([{ type: 'ip', value }])],
+      notBefore: new Date(Date.now() - 60_000),
+      notAfter: new Date(Date.now() + 3_600_000)
+    })
+  const asked = { servername: '', ca: ca.pem } as const
+  await upload(sluice, await addressed('Public', '203.0.113.5'))
+  t.equal(await shownTo(port, { servername: '' }), 'CN=Public', 'behind a translation of addresses: the only one')
+  t.match(await askTls(port, '127.0.0.1', { servername: '' }), { status: 200 })
+  await upload(sluice, await addressed('Local', '127.0.0.1'))
+  t.match(await askTls(port, '127.0.0.1', asked), { status: 200, certificate: 'CN=Local' })
+})
+
+t.test('a client certificate is checked against an intermediate authority too', async (t) => {
+  const { sluice, port, backend } = await start(t)
+  const { edge } = await site(sluice, 'a.example.com', from(backend))
+  const root = await authority('Root')
+  const life = { notBefore: new Date(Date.now() - 60_000), notAfter: new Date(Date.now() + 3_600_000) }
+  const extensions = [new BasicConstraintsExtension(true, undefined, true)]
+  const middle = await issue({ subject: 'CN=Middle', issuer: root, serialNumber: '77', extensions, ...life })
+  await mutual(sluice, edge, middle as Authority)
+  const [good, bad] = [await certificate('good', middle), await certificate('bad', root)]
+  t.match(await askTls(port, 'a.example.com', { cert: good.pem, key: good.key }), { status: 200 })
+  await t.rejects(
+    askTls(port, 'a.example.com', { cert: bad.pem, key: bad.key }),
+    'what only the root has signed is not let in'
+  )
 })
 
 t.test('without a certificate a self-signed one is shown, and the log says so once for each name', async (t) => {

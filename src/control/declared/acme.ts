@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { whyUncertifiable } from '../../lib/host.js'
+import { readAuthorities } from '../../lib/x509.js'
 import { dataOf, type MapEntry } from '../../policy/tree.js'
 import { tlsCertificate } from '../../resources/certificates.js'
 import type { ListenerUnit } from '../../runtime/plan.js'
@@ -82,7 +83,8 @@ export async function readAcme(
   if (email !== undefined && !/^[^\s@,]+@[^\s@,]+$/.test(email)) invalid('email', 'must be one address')
   if (directory !== undefined && !isHttpUrl(directory)) invalid('directory', 'must be an http:// or https:// URL')
   const ca = file && (await declaration.file(file, at('ca'), 'the certificate authority'))
-  if (ca !== undefined && ca !== '' && !ca.includes('-----BEGIN CERTIFICATE-----')) invalid('ca', 'must be a PEM file')
+  const authorities = ca === undefined || ca === '' ? undefined : readAuthorities(ca)
+  if (authorities !== undefined && 'ok' in authorities) invalid('ca', authorities.message)
   const keyType = text('key_type') ?? 'ecdsa'
   if (!isKeyType(keyType)) invalid('key_type', `must be ${KEY_TYPES.join(' or ')}`)
   const external = fields.get('external_account')

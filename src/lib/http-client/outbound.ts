@@ -254,7 +254,11 @@ class GuardedClient implements Outbound {
   #agent(secure: boolean, repeatable: boolean): http.Agent {
     if (secure && this.#secure === undefined) {
       const { authorities = systemRoots() } = this.#parts
-      const secureContext = createSecureContext({ ca: [...authorities], minVersion: 'TLSv1.2' })
+      const secureContext = createSecureContext({
+        ca: [...authorities],
+        allowPartialTrustChain: true,
+        minVersion: 'TLSv1.2'
+      })
       this.#secure = agentsOf((options) => new https.Agent({ ...options, secureContext }))
     }
     const agents = secure ? (this.#secure ?? this.#plain) : this.#plain

@@ -176,9 +176,9 @@ function isRevoked(secure: TLSSocket, { revoked }: TlsEntry): boolean {
 
 /** What a TLS context of a server is made of. */
 export interface ServerContextOptions {
-  /** PEM: the certificate with the intermediate ones behind it, and its key. */
-  readonly cert: string
-  readonly key: string
+  /** PEM: the certificate with the intermediate ones behind it, and its key; or several, each with a key of another type. */
+  readonly cert: string | string[]
+  readonly key: string | string[]
   /** PEM of the authorities that may vouch for client certificates. */
   readonly ca?: string | readonly string[]
   /** As in the entry that this context is for. */
@@ -240,7 +240,8 @@ export function serverContext(options: ServerContextOptions): SecureContext {
     ecdhCurve: GROUPS,
     sessionIdContext: identity.toString('hex', 0, 16),
     // Without authorities of its own a context would believe those that node trusts on the way out.
-    ...(clientCertificates === undefined ? {} : { ca: authorities }),
+    // An intermediate authority may be named as well as its root.
+    ...(clientCertificates === undefined ? {} : { ca: authorities, allowPartialTrustChain: true }),
     ...(ticketKeys === undefined ? {} : { ticketKeys: derived(ticketKeys, identity) })
   })
 }

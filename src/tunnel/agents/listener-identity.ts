@@ -222,14 +222,19 @@ export class ListenerIdentity {
 
   /** What an agent that asks for `name` is shown. Throws when the certificate of an ingress cannot be used. */
   contextFor(name: string | undefined): SecureContext {
-    const { holder, given } = this.#parts
+    const { holder, given, clock } = this.#parts
     // The certificate of the operator is for all that it names; an ingress with a certificate of its own comes before our authority.
     if (name === undefined || (given !== undefined && this.#shown.covers(name))) return this.#shown.context
-    const certificate = holder.current().tables.certificates.find(name.toLowerCase())
+    const certificate = holder.current().tables.certificates.find(name.toLowerCase(), clock.wall())
     if (certificate === undefined) return this.#shown.context
     let context = this.#contexts.get(certificate)
     if (context === undefined) {
-      context = serverContext({ cert: certificate.chain, key: certificate.privateKey })
+      const { chain, privateKey, also } = certificate
+      const pair =
+        also === undefined
+          ? { cert: chain, key: privateKey }
+          : { cert: [chain, also.chain], key: [privateKey, also.privateKey] }
+      context = serverContext(pair)
       this.#contexts.set(certificate, context)
     }
     return context

@@ -112,7 +112,7 @@ export class AgentConnection {
       port,
       ...(lookup === undefined ? {} : { lookup }),
       ...(isIP(serverName) === 0 ? { servername: serverName } : {}),
-      ...(ca === undefined ? {} : { ca })
+      ...(ca === undefined ? {} : { ca, allowPartialTrustChain: true })
     }
     const socket = connect(options)
     socket.setNoDelay(true)
