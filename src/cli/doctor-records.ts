@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import type { LookupFunction } from 'node:net'
 import { join } from 'node:path'
 import { storeName } from '../app/store-copy.js'
@@ -135,6 +135,8 @@ async function sealKeyFinding(
 }
 
 const DAY = 86_400_000
+/** The bit of a file's mode that lets every user read it. */
+const FOR_ALL = 0o004
 /** Who renews by hand wants to know it so early; who lets it be renewed sees that it is not. Days. */
 const SOON = 14
 
@@ -149,14 +151,14 @@ function validity(name: string, notAfter: number, now: number): Finding {
 
 /** The certificates of the store, of the listener for agents, and of the files that are named. */
 export async function checkCertificates(
-  { data, agents_certificate }: Pick<Options, 'data' | 'agents_certificate'>,
+  { data, agents_certificate, agents_key }: Pick<Options, 'data' | 'agents_certificate' | 'agents_key'>,
   facts: StoreFacts | undefined,
   files: readonly string[],
   now: number
 ): Promise<Finding[]> {
   const stored = (facts?.certificates ?? []).map(({ id, notAfter }) => validity(id, Date.parse(notAfter), now))
   const own = data === IN_MEMORY ? [] : await pemFiles(join(data, 'agents'))
-  const named = agents_certificate === undefined ? [] : [agents_certificate]
+  const named = [agents_certificate, agents_key].filter((file) => file !== undefined)
   const findings = [...stored]
   for (const file of new Set([...own, ...named, ...files])) findings.push(...(await validityOf(file, now)))
   const bad = findings.filter(({ status }) => status !== 'ok')
@@ -169,7 +171,7 @@ async function pemFiles(folder: string): Promise<string[]> {
   return names.filter((name) => name.endsWith('.pem')).map((name) => join(folder, name))
 }
 
-/** Of a file without a certificate: nothing. */
+/** Of a file with neither a certificate nor a private key: nothing. */
 async function validityOf(file: string, now: number): Promise<Finding[]> {
   let text: string
   try {
@@ -177,6 +179,10 @@ async function validityOf(file: string, now: number): Promise<Finding[]> {
   } catch (error) {
     if (codeOf(error) === undefined) throw error
     return [wrongBy('certificates', `${file}: ${failureText(error)}`, 'let the user of the process read it')]
+  }
+  if (text.includes('PRIVATE KEY-----') && ((await stat(file)).mode & FOR_ALL) !== 0) {
+    const help = `run chmod o-r ${file}, and renew the key if others may have seen it`
+    return [doubtful('certificates', `every user of this machine may read the private key ${file}`, help)]
   }
   if (!text.includes('-----BEGIN CERTIFICATE-----')) return []
   try {

@@ -173,7 +173,7 @@ export const optionsSchema = Type.Object(
     agents_certificate: optional(
       option.file({
         description:
-          'PEM file of the certificate that agents are shown, leaf first; default: one of an authority of its own.'
+          'PEM file of the certificate that agents are shown, leaf first; watched; default: one of an authority of its own.'
       })
     ),
     agents_key: optional(option.file({ description: 'PEM file of the key of `agents_certificate`.' })),

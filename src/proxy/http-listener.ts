@@ -144,9 +144,9 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
       parts.metrics.malformed(status, why)
       if (why !== 'overloaded') logRefusal(facts, { status, failure: why }, 'refused')
     },
-    handshakeFailed(facts, why) {
+    handshakeFailed(facts, why, reason) {
       parts.metrics.handshakeFailed(why)
-      if (why !== 'overloaded') logRefusal(facts, { failure: why }, 'handshake failed')
+      if (why !== 'overloaded') logRefusal(facts, { failure: why, reason }, 'handshake failed')
     },
     turnedAway: (facts, why) => parts.turnedAway.report(name, why, canonicalAddress(facts.peer.address))
   }

@@ -30,9 +30,9 @@ export interface Handler {
   refused(facts: ConnectionFacts, status: number, why: Failure): void
   /**
    * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
-   * `closed`, and without a `closed` when `connection` had not been asked yet.
+   * `closed`, and without a `closed` when `connection` had not been asked yet. `reason`: the code of what TLS refused.
    */
-  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure): void
+  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure, reason?: string): void
   /** A connection was closed because there are too many; called besides `refused` or `handshakeFailed` with 'overloaded'. */
   turnedAway?(facts: ConnectionFacts, why: Crowding): void
   /** A connection ended, for whatever reason; once for each one that `connection` let pass. */

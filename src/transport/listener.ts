@@ -285,7 +285,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
           return
         }
         this.#arrived(arrival)
-        if (result.kind === 'failed') this.#failed(facts, result.why)
+        if (result.kind === 'failed') this.#failed(facts, result.why, result.reason)
         else {
           facts.tls = result.tls
           const { h2, http1 } = this.#protocols
@@ -325,8 +325,8 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.#deadlineTimer.delete(arrival)
   }
 
-  #failed(facts: ConnectionFacts, why: HandshakeFailure): void {
-    this.handler.handshakeFailed?.(facts, why)
+  #failed(facts: ConnectionFacts, why: HandshakeFailure, reason?: string): void {
+    this.handler.handshakeFailed?.(facts, why, reason)
     this.handler.closed?.(facts)
     this.#left(facts)
   }

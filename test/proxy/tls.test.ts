@@ -191,6 +191,8 @@ t.test('mutual TLS: only a client whose certificate an authority has signed is l
   t.match(await askTls(port, 'a.example.com', { cert: good.pem, key: good.key }), { status: 200 })
   await t.rejects(askTls(port, 'a.example.com'), 'without one')
   await t.rejects(askTls(port, 'a.example.com', { cert: bad.pem, key: bad.key }), 'of another authority')
+  const refused = ({ failure }: Record<string, unknown>) => failure === 'certificate-refused'
+  t.match(await sluice.line(refused), { msg: 'handshake failed', reason: /ISSUER|VERIFY/ })
   t.match(await sluice.line(({ msg }) => msg === 'handshake failed'), { failure: /certificate/ })
 })
 

@@ -116,6 +116,30 @@ t.test('what is encoded is decoded, and both tables stay alike, whatever the siz
   t.ok(indexed > 1000, `${indexed} blocks had a table`)
 })
 
+t.test('a text is sent in the Huffman code where that is shorter, and every byte comes through', async (t) => {
+  const encoder = new HpackEncoder()
+  const decoder = new HpackDecoder(LIMIT, LIMIT)
+  const block = (value: string): Buffer => {
+    encoder.begin()
+    encoder.field('location', value)
+    return Buffer.from(encoder.end())
+  }
+  // The text of RFC 7541 C.4.1, behind the index of the name.
+  t.same(block('www.example.com').subarray(2), hex('8c f1e3 c2e5 f23a 6ba0 ab90 f4ff'))
+  t.ok(block('\xff'.repeat(40)).includes('\xff'.repeat(40), 'latin1'), 'else as it is')
+  const next = random(52)
+  for (let i = 0; i < 2_000; i++) {
+    // Bytes of all lengths of codes at all places of a byte: one in four is rare.
+    const bytes = Array.from({ length: Math.floor(next() * 60) }, () =>
+      next() < 0.75 ? 97 + next() * 26 : next() * 256
+    )
+    const value = Buffer.from(bytes).toString('latin1')
+    const sent = block(value)
+    decoder.decode(sent, 0, sent.length)
+    t.equal(decoder.fields[1], value)
+  }
+})
+
 t.test('a field that comes again takes one byte, and one that must stay secret never does', async (t) => {
   const encoder = new HpackEncoder()
   const sizes = (name: string, value: string) =>

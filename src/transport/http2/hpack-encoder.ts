@@ -1,12 +1,18 @@
 import { ownText } from '../../lib/peer-names.js'
-import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE } from './hpack-tables.js'
+import {
+  CODE_SIZES,
+  CODES,
+  FIELD_OVERHEAD,
+  STATIC_NAMES,
+  STATIC_TABLE,
+  STATIC_VALUES,
+  TABLE_SIZE
+} from './hpack-tables.js'
 
 /** Names that one connection remembers values of, values of one name, and the longest value. */
 const NAMES = 128
 const VALUES = 4
 const LONGEST = 256
-/** From this length on, a part that V8 cuts out of a text, such as a value out of its head, keeps all of that text in memory. */
-const SHORTEST_PART = 13
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
 /** Values that no table may hold, because an attacker could learn them from sizes (RFC 7541 7.1.3). */
 const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
@@ -27,8 +33,7 @@ interface Name {
 
 /**
  * Encodes the header blocks of one direction of a connection (RFC 7541). A field enters the dynamic table when it is sent for the
- * second time, so that values that never come again push nothing out. Texts are written as they are: Huffman's code saves a
- * quarter of what is sent once and costs more than it saves.
+ * second time, so that values that never come again push nothing out. A text is in the Huffman code where that is shorter.
  */
 export class HpackEncoder {
   readonly #names = new Map<string, Name>()
@@ -85,8 +90,7 @@ export class HpackEncoder {
     if (place < 0) {
       const oldest = known.oldest
       this.#literal(0, 4, known.index, name, value)
-      known.values[oldest] =
-        value.length < SHORTEST_PART ? value : scratch.toString('latin1', this.#at - value.length, this.#at)
+      known.values[oldest] = ownText(value)
       known.inserted[oldest] = 0
       known.oldest = (oldest + 1) % VALUES
       return
@@ -138,11 +142,41 @@ export class HpackEncoder {
 
   #text(text: string): void {
     const { length } = text
+    let bits = 7
+    for (let i = 0; i < length; i++) bits += CODE_SIZES[text.charCodeAt(i)] as number
+    const coded = bits >>> 3
+    if (coded < length) {
+      this.#integer(0x80, 7, coded)
+      this.#room(coded)
+      this.#huffman(text)
+      return
+    }
     this.#integer(0, 7, length)
     this.#room(length)
     if (length > 24) scratch.write(text, this.#at, length, 'latin1')
     else for (let i = 0; i < length; i++) scratch[this.#at + i] = text.charCodeAt(i)
     this.#at += length
+  }
+
+  /** RFC 7541 5.2. */
+  #huffman(text: string): void {
+    let held = 0
+    let count = 0
+    for (let i = 0; i < text.length; i++) {
+      const byte = text.charCodeAt(i)
+      const code = CODES[byte] as number
+      let size = CODE_SIZES[byte] as number
+      if (size > 16) {
+        // With the seven bits that may be held, a code of up to 30 bits would not fit into 32.
+        size -= 16
+        held = (held << size) | (code >>> 16)
+        for (count += size; count >= 8; count -= 8) scratch[this.#at++] = held >>> (count - 8)
+        size = 16
+      }
+      held = (held << size) | (size === 16 ? code & 0xffff : code)
+      for (count += size; count >= 8; count -= 8) scratch[this.#at++] = held >>> (count - 8)
+    }
+    if (count > 0) scratch[this.#at++] = (held << (8 - count)) | (0xff >>> count)
   }
 
   /** RFC 7541 5.1. */

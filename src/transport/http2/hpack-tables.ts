@@ -22,6 +22,10 @@ export const STEPS = new Uint32Array(256 * 16)
 /** 1 for the states in which a string may end: less than a byte of ones since the last symbol. */
 export const MAY_END = new Uint8Array(256)
 
+/** Bits of the code of each byte, and the code itself. */
+export const CODE_SIZES = new Uint8Array(256)
+export const CODES = new Uint32Array(256)
+
 /** The tree: `children[2 * node + bit]` is a node, or a symbol as `-1 - symbol`. */
 function tree(): number[] {
   const children = [0, 0]
@@ -31,6 +35,10 @@ function tree(): number[] {
   for (const { size, symbol } of bySize.sort((a, b) => a.size - b.size || a.symbol - b.symbol)) {
     code *= 2 ** (size - length)
     length = size
+    if (symbol < EOS) {
+      CODE_SIZES[symbol] = size
+      CODES[symbol] = code
+    }
     let node = 0
     for (let bit = size - 1; bit > 0; bit--) {
       const at = 2 * node + ((code >>> bit) & 1)

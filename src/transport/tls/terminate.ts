@@ -2,6 +2,7 @@ import { constants, createHash, createHmac, X509Certificate } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { createSecureContext, type DetailedPeerCertificate, type SecureContext, TLSSocket } from 'node:tls'
 import type { ConnectionFacts } from '../../flow/exchange.js'
+import { codeOf } from '../../lib/errors.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../contract.js'
 import { ignore, readAhead, resetBelow } from '../pipes.js'
 import { HelloReader } from './client-hello.js'
@@ -12,7 +13,8 @@ type TlsFacts = NonNullable<ConnectionFacts['tls']>
 /** What a handshake came to. */
 export type Terminated =
   | { readonly kind: 'secure'; readonly secure: TLSSocket; readonly tls: TlsFacts }
-  | { readonly kind: 'failed'; readonly why: HandshakeFailure }
+  /** `reason`: the code of OpenSSL or of the check of a certificate, such as CERT_HAS_EXPIRED, where there is one. */
+  | { readonly kind: 'failed'; readonly why: HandshakeFailure; readonly reason?: string | undefined }
 
 interface TerminateOptions {
   readonly table: TlsTable
@@ -43,12 +45,12 @@ export function terminateTls(
 ): (why: HandshakeFailure) => void {
   let over = false
   let secure: TLSSocket | undefined
-  const fail = (why: HandshakeFailure): void => {
+  const fail = (why: HandshakeFailure, reason?: string): void => {
     if (over) return
     settle()
     secure?.destroy()
     if (why !== 'unknown-name') socket.destroy()
-    done({ kind: 'failed', why })
+    done({ kind: 'failed', why, reason })
   }
   const onClose = (): void => fail('client-gone')
   const hello = new HelloReader()
@@ -88,7 +90,7 @@ export function terminateTls(
 function shakeHands(
   socket: Socket,
   entry: TlsEntry,
-  fail: (why: HandshakeFailure) => void,
+  fail: (why: HandshakeFailure, reason?: string) => void,
   ready: (secure: TLSSocket, revoked: boolean) => void
 ): TLSSocket {
   const secure = new TLSSocket(socket, {
@@ -100,15 +102,17 @@ function shakeHands(
   })
   const serverSide = secure as unknown as ServerSide
   let over = false
-  const failOnce = (why: HandshakeFailure): void => {
+  const failOnce = (why: HandshakeFailure, reason?: string): void => {
     if (over) return
     over = true
-    fail(why)
+    fail(why, reason)
   }
   secure.allowHalfOpen = true
   resetBelow(secure, socket)
   secure.on('error', ignore)
-  serverSide.on('_tlsError', (error) => failOnce(error.code === MISSING ? 'certificate-missing' : 'handshake-failed'))
+  serverSide.on('_tlsError', (error) =>
+    error.code === MISSING ? failOnce('certificate-missing') : failOnce('handshake-failed', error.code)
+  )
   socket.once('close', () => secure.destroy())
   secure.once('close', () => failOnce('client-gone'))
   // A client that leaves in the middle of its handshake ends its side first.
@@ -118,7 +122,8 @@ function shakeHands(
     const revoked = isRevoked(secure, entry)
     // OpenSSL demands a certificate, node checks it, and a resumed session is believed what it was: all is checked here.
     if (entry.clientCertificates === 'require' && !verified(secure)) {
-      failOnce(certificateOf(secure) === undefined ? 'certificate-missing' : 'certificate-refused')
+      if (certificateOf(secure) === undefined) failOnce('certificate-missing')
+      else failOnce('certificate-refused', codeOf(serverSide._handle?.verifyError()))
       return
     }
     if (entry.clientCertificates === 'require' && revoked) {

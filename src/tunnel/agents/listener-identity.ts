@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
+import { ContentWatch } from '../../lib/content-watch.js'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { createFile, fileErrors, makeFolder, readPrivateFile, replaceFile } from '../../lib/files.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../../lib/self-signed.js'
@@ -166,7 +167,7 @@ interface ListenerIdentityParts {
   readonly names: readonly string[]
   readonly holder: SnapshotHolder
   readonly clock: Clock
-  readonly log: { warn(fields: object, message: string): void }
+  readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
 }
 
 /** A certificate that an agent is shown. */
@@ -190,6 +191,7 @@ export class ListenerIdentity {
   #shown: Shown
   #ingresses: readonly string[] = []
   #timer: NodeJS.Timeout | undefined
+  #watches: readonly ContentWatch[] = []
 
   private constructor(parts: ListenerIdentityParts, shown: Shown) {
     this.#parts = parts
@@ -201,7 +203,11 @@ export class ListenerIdentity {
    * or `AGENTS_CA_EXPOSED`.
    */
   static async open(parts: ListenerIdentityParts, ingresses: readonly string[]): Promise<ListenerIdentity> {
-    if (parts.given !== undefined) return new ListenerIdentity(parts, await given(parts.given))
+    if (parts.given !== undefined) {
+      const identity = new ListenerIdentity(parts, await given(parts.given))
+      await identity.#watch(parts.given)
+      return identity
+    }
     const identity = new ListenerIdentity(parts, NOTHING_YET)
     await identity.names(ingresses)
     return identity
@@ -250,6 +256,19 @@ export class ListenerIdentity {
 
   close(): void {
     clearTimeout(this.#timer)
+    for (const watch of this.#watches) void watch.close()
+  }
+
+  /** Shows the operator's certificate as its files are from now on. Until both fit each other again, the former one is shown. */
+  async #watch(files: NonNullable<ListenerIdentityParts['given']>): Promise<void> {
+    const { log } = this.#parts
+    const failed = (err: unknown) => log.warn({ err }, 'the certificate of the agent listener stays the former one')
+    const changed = async () => {
+      this.#shown = await given(files)
+      log.info({ certificate: files.certificate }, 'agents are shown another certificate from now on')
+    }
+    const starting = [files.certificate, files.key].map((file) => ContentWatch.start(file, changed, failed))
+    this.#watches = await Promise.all(starting)
   }
 
   async #renew(): Promise<void> {

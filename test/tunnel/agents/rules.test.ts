@@ -1,7 +1,7 @@
 import 'reflect-metadata'
 import { Resolver } from 'node:dns/promises'
 import { once } from 'node:events'
-import { readFile, stat } from 'node:fs/promises'
+import { readFile, stat, writeFile } from 'node:fs/promises'
 import { get } from 'node:http'
 import { createServer, connect as dial, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -304,7 +304,15 @@ t.test('the certificate of the operator', async (t) => {
   const socket = connect({ host: '127.0.0.1', port: Number(port), servername: 'agents.example.com', ca: pem })
   await once(socket, 'secureConnect')
   socket.destroy()
-  const broken = { ...options, AGENTS_KEY: join(files, 'agents.pem') }
+  const renewed = await issue({ subject: 'CN=renewed', extensions: await names('agents.example.com') })
+  await writeFile(options.AGENTS_CERTIFICATE, renewed.pem)
+  await sluice.line(({ msg }) => msg === 'the certificate of the agent listener stays the former one')
+  await writeFile(options.AGENTS_KEY, renewed.key)
+  await sluice.line(({ msg }) => msg === 'agents are shown another certificate from now on')
+  const after = connect({ host: '127.0.0.1', port: Number(port), servername: 'agents.example.com', ca: renewed.pem })
+  await once(after, 'secureConnect')
+  after.destroy()
+  const broken = { ...options, AGENTS_KEY: options.AGENTS_CERTIFICATE }
   await t.rejects(startSluice(t, { options: broken }), { code: 'AGENTS_CERTIFICATE' })
   const { AGENTS_KEY: _, ...half } = options
   await t.rejects(startSluice(t, { options: half }), { code: 'AGENTS_CERTIFICATE' })
