@@ -137,7 +137,7 @@ export function runAgentSuite(kind: AgentKind): void {
   })
 
   t.test(`${kind.name}: an HTTPS endpoint`, async (t) => {
-    const server = await AgentServer.start(t)
+    const server = await AgentServer.start(t, { tokens: { [TOKEN]: [], other: [] } })
     const upstream = await Upstream.start(t)
     const agent = await kind.start(server, TOKEN, { endpoint: 'https', target: upstream.port })
     t.teardown(() => agent.close())
@@ -149,7 +149,7 @@ export function runAgentSuite(kind: AgentKind): void {
     const named = await kind.start(server, TOKEN, { endpoint: 'https', at: 'app.example.com', target: upstream.port })
     t.equal(named.url, 'https://app.example.com')
     await t.rejects(
-      kind.start(server, TOKEN, { endpoint: 'https', at: 'app.example.com', target: upstream.port }),
+      kind.start(server, 'other', { endpoint: 'https', at: 'app.example.com', target: upstream.port }),
       /already served/
     )
     await named.close()

@@ -627,6 +627,28 @@ t.test('policies of an agent are bounded, and those that are refused are paused 
   t.ok(answers.slice(4).every((why) => /try again in \d+ s/.test(why)))
 })
 
+t.test('who takes the place of an agent of its credential waits until that one has ended or is heard of', async (t) => {
+  const { server, pass } = await started(t)
+  const beats = { HeartbeatInterval: 1e9, HeartbeatTolerance: 9e9 }
+  const request = { Proto: 'https', Opts: { Domain: 'a.example.com' } }
+  const dead = await RawAgent.session(server, TOKEN, beats)
+  t.match(await dead.call(BIND, request), { Error: '' })
+  const next = await RawAgent.session(server, TOKEN, { HeartbeatInterval: 60e9 })
+  const taking = next.call(BIND, request)
+  pass(9_000)
+  t.equal(server.listener.open, 2)
+  pass(2_000)
+  await dead.untilClosed()
+  t.match(await taking, { Error: '' })
+  t.equal(server.tunnelIds().length, 1)
+  const third = await RawAgent.session(server, TOKEN, beats)
+  const refused = third.call(BIND, request)
+  await third.call(8, {})
+  next.send(frame(DATA, 0, 3, word(9)))
+  t.match(await refused, { Error: /already served/ }, 'by one that lives')
+  t.match(await next.call(BIND, request), { Error: /already served/ }, 'the session that serves it is not waited for')
+})
+
 t.test('an endpoint is shared only by tunnels of one credential that all say so', async (t) => {
   const { server } = await started(t, { tokens: { [TOKEN]: [], other: [] } })
   const first = await RawAgent.session(server, TOKEN)

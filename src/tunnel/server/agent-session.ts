@@ -27,8 +27,12 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   readonly #calls: TunnelCalls<G>
   readonly #commands: AgentCommands
   readonly #heartbeat = new Heartbeat(() => {
-    if (this.#state === 'open') this.#extend()
+    if (this.#state !== 'open') return
+    this.#extend()
+    this.#tell(true)
   })
+  /** Those who wait to hear whether the agent is alive. */
+  #asking: ((alive: boolean) => void)[] = []
   #state: 'new' | 'authenticating' | 'open' | 'leaving' | 'over' = 'new'
   #request: AuthRequest | undefined = undefined
   #grant: G | undefined = undefined
@@ -107,6 +111,16 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   get late(): boolean {
     const { late = 0 } = this.#request ?? {}
     return this.#state === 'open' && this.#host.clock.monotonic() - this.#beatAt > late
+  }
+
+  alive(): Promise<boolean> {
+    if (this.#state !== 'open') return Promise.resolve(false)
+    return new Promise((resolve) => this.#asking.push(resolve))
+  }
+
+  #tell(alive: boolean): void {
+    for (const tell of this.#asking) tell(alive)
+    this.#asking = []
   }
 
   get creditsEachRead(): boolean {
@@ -326,6 +340,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#state = 'over'
     this.#idle?.()
     this.#calls.closed()
+    this.#tell(false)
     this.#commands.closed()
     if (started) this.#host.registry.removeSession(this, detail)
     this.#host.ended(this)

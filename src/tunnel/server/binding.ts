@@ -4,7 +4,7 @@ import { formatAuthority, isHostLabel, parseAuthority } from '../../lib/host.js'
 import type { Fields } from '../protocol/calls.js'
 import { type BindDenied, type Grant, isBindDenied } from './authority.js'
 import { type EndpointDialer, endpointDialer } from './dialer.js'
-import type { Tunnel } from './tunnel.js'
+import type { Tunnel, TunnelCarrier } from './tunnel.js'
 
 /** What must become reachable. */
 export interface EndpointWish<G extends Grant = Grant> {
@@ -65,12 +65,23 @@ export class Endpoints<G extends Grant = Grant> {
     this.#opener = opener
   }
 
-  /** `id`: of the tunnel; the same tunnel coming back takes its endpoint over from its former self. */
-  async claim(wish: Omit<EndpointWish<G>, 'dialer'>, id: string, pooled: boolean): Promise<Place | BindDenied> {
+  /**
+   * `id`: of the tunnel; the same tunnel coming back takes its endpoint over from its former self. An agent that takes the place of another `session`
+   * of its credential waits until that one has sent a heartbeat, and is refused, or has ended.
+   */
+  async claim(
+    wish: Omit<EndpointWish<G>, 'dialer'>,
+    id: string,
+    pooled: boolean,
+    session: TunnelCarrier
+  ): Promise<Place | BindDenied> {
     const named = wish.proto !== 'tcp' || wish.port !== undefined
     const key = named ? `${wish.proto} ${wish.host}:${wish.port ?? ''}` : `any ${randomBytes(16).toString('hex')}`
+    const { credential } = wish.grant
+    const holder = this.#open.get(key)
+    if (holder?.credential === credential && !shares(holder, credential, pooled, id)) await ended(holder, session)
     const known = this.#open.get(key)
-    if (known !== undefined && !shares(known, wish.grant.credential, pooled, id)) {
+    if (known !== undefined && !shares(known, credential, pooled, id)) {
       return { refused: `${wish.host} is already served by another tunnel` }
     }
     if (known !== undefined && known.trafficPolicy !== wish.trafficPolicy) {
@@ -130,6 +141,13 @@ export class Endpoints<G extends Grant = Grant> {
     if (this.#open.get(key) === entry) this.#open.delete(key)
     return true
   }
+}
+
+/** Resolves when a session of this endpoint has shown that it is alive, or all of them have ended. */
+async function ended({ tunnels }: Entry, asking: TunnelCarrier): Promise<void> {
+  const sessions = new Set([...tunnels].map(({ session }) => session))
+  if (sessions.has(asking)) return
+  for (const session of sessions) if (await session.alive()) return
 }
 
 function shares(entry: Entry, credential: string, pooled: boolean, id: string): boolean {

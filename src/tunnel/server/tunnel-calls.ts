@@ -187,7 +187,7 @@ export class TunnelCalls<G extends Grant> {
     const address = proto === 'tcp' ? readAddress(wanted.at) : undefined
     const host = proto === 'tcp' ? (address?.host ?? '') : wanted.at
     const wish = { proto, host, port: address?.port, http2, trafficPolicy, name, description, metadata, grant }
-    const place = await endpoints.claim(wish, id, pooled)
+    const place = await endpoints.claim(wish, id, pooled, this.#session)
     if (isBindDenied(place)) return refusedBind(place)
     if (this.#closed) {
       place.leave()

@@ -30,6 +30,8 @@ export interface TunnelCarrier {
   readonly late: boolean
   /** Does its agent give credit for every read at once? */
   readonly creditsEachRead: boolean
+  /** Resolves with true at the agent's next heartbeat, or with false when the session ends. */
+  alive(): Promise<boolean>
   /** Undefined: it cannot. */
   openStream(first: Buffer): MuxStream | undefined
   adopt(stream: MuxStream, first: Buffer): boolean
