@@ -9,12 +9,18 @@ import type { NamesOptions } from '../lib/names/names.js'
 import { fileReason } from '../lib/system-errors.js'
 import { type AgentTunnel, type EndpointOffer, readTarget, type ServerAddress } from '../tunnel/client/visitors.js'
 
-/** What the command line says; each may be missing. */
-export interface AgentFlags {
+/** How the command line says that the server is reached; each may be missing. */
+interface ServerFlags {
   readonly server?: string
   readonly token?: string
   readonly ca?: string
   readonly serverName?: string
+  readonly proxy?: string
+  readonly resolver?: string
+}
+
+/** What the command line says; each may be missing. */
+export interface AgentFlags extends ServerFlags {
   readonly label?: readonly string[]
   readonly https?: string | true
   readonly http?: string | true
@@ -25,7 +31,6 @@ export interface AgentFlags {
   readonly appProtocol?: string
   readonly metadata?: string
   readonly config?: string
-  readonly resolver?: string
 }
 
 /** What the command line, the environment and the file ask for together. */
@@ -59,7 +64,7 @@ interface Written {
 }
 
 const PROTOS = ['https', 'http', 'tcp'] as const
-const FILE_FIELDS = ['server', 'ca', 'server_name', 'metadata', 'resolver', 'tunnels']
+const FILE_FIELDS = ['server', 'ca', 'server_name', 'proxy', 'metadata', 'resolver', 'tunnels']
 const TUNNEL_FIELDS = [
   'labels',
   ...PROTOS,
@@ -86,6 +91,7 @@ export async function readAgentSetup(
   if (token === '') throw wrong('the token is missing: set SLUICE_TOKEN, or give --token')
   const ca = flags.ca ?? file?.ca
   const serverName = flags.serverName ?? file?.serverName
+  const proxy = readProxy(flags.proxy ?? file?.proxy, environment, address)
   const resolver = flags.resolver ?? file?.resolver ?? 'own'
   if (resolver !== 'own' && resolver !== 'system') throw wrong(`resolver: "${resolver}" is neither own nor system`)
   const written = [...(file?.tunnels ?? []), ...tunnelOfFlags(flags)]
@@ -95,13 +101,42 @@ export async function readAgentSetup(
       host: address.host,
       port: address.port,
       ...(ca === undefined ? {} : { ca: await readText(ca) }),
-      ...(serverName === undefined ? {} : { serverName })
+      ...(serverName === undefined ? {} : { serverName }),
+      ...(proxy === undefined ? {} : { proxy })
     },
     token,
     metadata: flags.metadata ?? file?.metadata ?? '',
     resolver,
     tunnels: await Promise.all(written.map(finish))
   }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** The proxy that is `given`, or that of the environment: HTTPS_PROXY, else ALL_PROXY, but for hosts in NO_PROXY and this machine, as in curl and Go. */
+function readProxy(
+  given: string | undefined,
+  environment: Environment,
+  server: { readonly host: string }
+): URL | undefined {
+  if (given === 'off') return undefined
+  const value = (name: string) => environment[name.toLowerCase()] || environment[name] || undefined
+  const found = value('HTTPS_PROXY') ?? value('ALL_PROXY')
+  const text = given ?? (found === undefined || isDirect(server.host, value('NO_PROXY') ?? '') ? undefined : found)
+  if (text === undefined) return undefined
+  const whole = /^[a-z0-9]+:\/\//i.test(text) ? text : `http://${text}`
+  const url = URL.canParse(whole) ? new URL(whole) : undefined
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
+  throw wrong('the proxy (--proxy, HTTPS_PROXY) must be a URL that begins with http:// or https://')
+}
+
+/** `exceptions`: hosts, domains with or without a dot in front, `*`; separated by commas or spaces. */
+function isDirect(host: string, exceptions: string): boolean {
+  if (host === 'localhost' || host === '::1' || host.startsWith('127.')) return true
+  return exceptions.split(/[\s,]+/).some((one) => {
+    const name = parseAuthority(one.replace(/^\*?\./, ''))?.host
+    return one === '*' || (name !== undefined && (host === name || host.endsWith(`.${name}`)))
+  })
 }
 
 function tunnelOfFlags(flags: AgentFlags): Written[] {
@@ -169,6 +204,7 @@ interface AgentFile {
   readonly server?: string
   readonly ca?: string
   readonly serverName?: string
+  readonly proxy?: string
   readonly metadata?: string
   readonly resolver?: string
   readonly tunnels: readonly Written[]
@@ -194,6 +230,7 @@ async function readAgentFile(path: string): Promise<AgentFile> {
     ...defined('server', reader.text(root, 'server')),
     ...defined('ca', ca === undefined ? undefined : resolve(folder, ca)),
     ...defined('serverName', reader.text(root, 'server_name')),
+    ...defined('proxy', reader.text(root, 'proxy')),
     ...defined('metadata', reader.text(root, 'metadata')),
     ...defined('resolver', reader.text(root, 'resolver')),
     tunnels: named.map(({ key, value }) =>

@@ -347,6 +347,10 @@ export function agentCommand(): Command {
     .option('--token <token>', 'token of a tunnel credential (or SLUICE_TOKEN)')
     .option('--ca <file>', "authorities that are trusted instead of the system's")
     .option('--server-name <name>', "name in the server's certificate, when it is not the host")
+    .option(
+      '--proxy <url>',
+      'HTTP proxy to the server, or "off" (default: HTTPS_PROXY and NO_PROXY of the environment)'
+    )
     .option('--label <key=value>', 'label that backends select the tunnel by; may be repeated', collect, [])
     .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
     .option('--http [name]', 'the same without TLS')

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
-import { get } from 'node:http'
-import { connect } from 'node:net'
+import { createServer, get, type IncomingMessage } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { runAgent } from '../../src/cli/agent-run.js'
@@ -77,6 +77,65 @@ tunnels:
   t.match(out.text, /database: tcp:\/\/127\.0\.0\.1:1 cannot be reached: ECONNREFUSED/)
   await server.sessions()[0]?.command('stop')
   t.equal(await running, 0)
+})
+
+t.test('the server is reached through an HTTP proxy', async (t) => {
+  const { server, upstream, ca } = await setup(t)
+  const asked: string[] = []
+  const proxy = createServer((_, answer) => answer.writeHead(405).end())
+  proxy.on('connect', ({ url = '', headers }: IncomingMessage, socket: Socket) => {
+    asked.push(`${url} ${headers['proxy-authorization']}`)
+    if (headers['proxy-authorization'] === undefined) {
+      socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')
+      return
+    }
+    const through = connect(server.port, '127.0.0.1', () => socket.write('HTTP/1.1 200 OK\r\n\r\n'))
+    socket.pipe(through).pipe(socket)
+    for (const end of [socket, through]) end.on('error', () => end.destroy())
+  })
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => proxy.close())
+  const at = `127.0.0.1:${(proxy.address() as AddressInfo).port}`
+  const address = `sluice.example.com:${server.port}`
+  const flags = {
+    server: address,
+    serverName: 'localhost',
+    ca,
+    label: ['app=web'],
+    forward: `http://127.0.0.1:${upstream.port}`
+  }
+  const out = new Output()
+  const running = runAgent(flags, { SLUICE_TOKEN: TOKEN, HTTPS_PROXY: `http://me:p%40ss@${at}` }, out)
+  await out.until(/app=web -> http/)
+  t.same(asked, [`${address} Basic ${Buffer.from('me:p@ss').toString('base64')}`])
+  await server.sessions()[0]?.command('stop')
+  t.equal(await running, 0)
+  const setupOf = (flags: object, environment: object) =>
+    readAgentSetup(
+      { server: 'a.example.com:443', forward: '1', label: ['a=b'], ...flags },
+      { SLUICE_TOKEN: TOKEN, ...environment }
+    )
+  const proxyOf = async (...words: Parameters<typeof setupOf>) => (await setupOf(...words)).server.proxy?.href
+  for (const [flags, environment, expected] of [
+    [{}, {}, undefined],
+    [{}, { HTTPS_PROXY: at }, `http://${at}/`],
+    [{}, { https_proxy: at, HTTPS_PROXY: 'http://other' }, `http://${at}/`],
+    [{}, { ALL_PROXY: at }, `http://${at}/`],
+    [{}, { HTTPS_PROXY: at, NO_PROXY: 'b.test, .example.com' }, undefined],
+    [{}, { HTTPS_PROXY: at, NO_PROXY: 'ample.com' }, `http://${at}/`],
+    [{}, { HTTPS_PROXY: at, NO_PROXY: '*' }, undefined],
+    [{ server: '127.0.0.1:443' }, { HTTPS_PROXY: at }, undefined],
+    [{ proxy: 'off' }, { HTTPS_PROXY: at }, undefined],
+    [{ proxy: `https://${at}`, server: '127.0.0.1:443' }, { NO_PROXY: '*' }, `https://${at}/`]
+  ] as const) {
+    t.equal(await proxyOf(flags, environment), expected, JSON.stringify([flags, environment]))
+  }
+  await t.rejects(setupOf({ proxy: 'socks5://x' }, {}), { code: 'AGENT_SETUP' })
+  const refused = new Output()
+  const refusing = runAgent({ ...flags, proxy: at }, { SLUICE_TOKEN: TOKEN }, refused)
+  await refused.until(/answers 407 to CONNECT/)
+  process.emit('SIGTERM')
+  t.equal(await refusing, 0)
 })
 
 t.test('refusals are said in words, with an exit code', async (t) => {

@@ -1,11 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { isIP } from 'node:net'
+import { request } from 'node:http'
+import { request as requestTls } from 'node:https'
+import { isIP, type Socket } from 'node:net'
 import { arch, hostname, platform } from 'node:os'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
 import { DeadlineTimer } from '../../lib/deadline-timer.js'
 import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
+import { formatAuthority } from '../../lib/host.js'
 import { answerCall, type Fields, readCall, readType, StreamType, typed } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
@@ -106,10 +109,9 @@ export class AgentConnection {
 
   /** Connects. Rejects with a CodedError: `AGENT_UNREACHABLE`, `AGENT_TLS`. */
   static async open(server: ServerAddress, owner: ConnectionOwner, clock: Clock): Promise<AgentConnection> {
-    const { host, port, ca, lookup, serverName = host } = server
+    const { host, port, ca, lookup, proxy, serverName = host } = server
     const options: ConnectionOptions = {
-      host,
-      port,
+      ...(proxy === undefined ? { host, port } : { socket: await connectThrough(proxy, server) }),
       ...(lookup === undefined ? {} : { lookup }),
       ...(isIP(serverName) === 0 ? { servername: serverName } : {}),
       ...(ca === undefined ? {} : { ca, allowPartialTrustChain: true })
@@ -119,7 +121,7 @@ export class AgentConnection {
     socket.setTimeout(CONNECT_TIME, () =>
       socket.destroy(new CodedError({ code: 'ETIMEDOUT' }, 'no connection in time'))
     )
-    let reached = false
+    let reached = proxy !== undefined
     socket.once('connect', () => {
       reached = true
     })
@@ -257,6 +259,42 @@ export class AgentConnection {
     this.#tunnels.delete(id)
     this.#owner.tunnelStopped(tunnel, fields?.text('message') ?? '')
   }
+}
+
+/** A connection to the server through an HTTP proxy (CONNECT, RFC 9110 9.3.6). Rejects with `AGENT_UNREACHABLE`. */
+async function connectThrough(proxy: URL, { host, port, lookup }: ServerAddress): Promise<Socket> {
+  const at = formatAuthority(host, port)
+  const secure = proxy.protocol === 'https:'
+  const { username, password } = proxy
+  const credentials = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')
+  const asking = (secure ? requestTls : request)({
+    host: proxy.hostname.replace(/^\[|\]$/g, ''),
+    port: proxy.port === '' ? (secure ? 443 : 80) : proxy.port,
+    method: 'CONNECT',
+    path: at,
+    headers: { host: at, ...(username === '' ? {} : { 'proxy-authorization': `Basic ${credentials}` }) },
+    agent: false,
+    timeout: CONNECT_TIME,
+    ...(lookup === undefined ? {} : { lookup })
+  })
+  const failed = (why: string, cause?: unknown) =>
+    new CodedError(agentErrors.AGENT_UNREACHABLE, `the proxy ${proxy.host} ${why}`, { cause })
+  return await new Promise((resolve, reject) => {
+    asking.once('connect', ({ statusCode }, socket: Socket, head) => {
+      if (statusCode === 200 && head.length === 0) resolve(socket)
+      else {
+        socket.destroy()
+        reject(failed(`answers ${statusCode} to CONNECT ${at}`))
+      }
+    })
+    asking.once('response', ({ statusCode }) => {
+      asking.destroy()
+      reject(failed(`answers ${statusCode} to CONNECT ${at}`))
+    })
+    asking.once('timeout', () => asking.destroy(new CodedError({ code: 'ETIMEDOUT' }, 'no answer in time')))
+    asking.once('error', (error) => reject(failed(`cannot be reached: ${codeOf(error) ?? 'no connection'}`, error)))
+    asking.end()
+  })
 }
 
 function refusal(error: unknown, reached: boolean, at: string): CodedError {

@@ -17,6 +17,8 @@ export interface ServerAddress {
   readonly ca?: string
   /** Name in the server's certificate; `host` when left out. */
   readonly serverName?: string
+  /** An HTTP proxy on the way (`http://user:password@host:port`, or `https://`); left out: none. */
+  readonly proxy?: URL
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction
 }

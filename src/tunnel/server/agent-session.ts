@@ -29,10 +29,10 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   readonly #heartbeat = new Heartbeat(() => {
     if (this.#state !== 'open') return
     this.#extend()
-    this.#tell(true)
+    this.#answer(true)
   })
   /** Those who wait to hear whether the agent is alive. */
-  #asking: ((alive: boolean) => void)[] = []
+  #waiters: ((alive: boolean) => void)[] = []
   #state: 'new' | 'authenticating' | 'open' | 'leaving' | 'over' = 'new'
   #request: AuthRequest | undefined = undefined
   #grant: G | undefined = undefined
@@ -115,12 +115,12 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
 
   alive(): Promise<boolean> {
     if (this.#state !== 'open') return Promise.resolve(false)
-    return new Promise((resolve) => this.#asking.push(resolve))
+    return new Promise((resolve) => this.#waiters.push(resolve))
   }
 
-  #tell(alive: boolean): void {
-    for (const tell of this.#asking) tell(alive)
-    this.#asking = []
+  #answer(alive: boolean): void {
+    for (const resolve of this.#waiters) resolve(alive)
+    this.#waiters = []
   }
 
   get creditsEachRead(): boolean {
@@ -340,7 +340,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#state = 'over'
     this.#idle?.()
     this.#calls.closed()
-    this.#tell(false)
+    this.#answer(false)
     this.#commands.closed()
     if (started) this.#host.registry.removeSession(this, detail)
     this.#host.ended(this)

@@ -144,9 +144,9 @@ export class Endpoints<G extends Grant = Grant> {
 }
 
 /** Resolves when a session of this endpoint has shown that it is alive, or all of them have ended. */
-async function ended({ tunnels }: Entry, asking: TunnelCarrier): Promise<void> {
+async function ended({ tunnels }: Entry, claimant: TunnelCarrier): Promise<void> {
   const sessions = new Set([...tunnels].map(({ session }) => session))
-  if (sessions.has(asking)) return
+  if (sessions.has(claimant)) return
   for (const session of sessions) if (await session.alive()) return
 }
 
