@@ -13,12 +13,15 @@ export function laxUpstreamWarnings(log: Pick<Logger, 'warn'>): (upstreams: Shar
     before = upstreams
     for (const { key, after } of changes) {
       yield
-      if (after?.form !== 'address' || after.verify !== false) continue
+      if (after?.form !== 'address') continue
       const fields = { backend: backendOf(key), upstream: nameOf(after) }
-      log.warn(
-        fields,
-        'tls.verify is off: whoever stands between this process and the upstream can read and change its traffic'
-      )
+      if (after.verify === false)
+        log.warn(
+          fields,
+          'tls.verify is off: whoever stands between this process and the upstream can read and change its traffic'
+        )
+      if (after.lenient === true)
+        log.warn(fields, 'lenient is on: answers of the upstream that break the grammar of HTTP/1.1 are taken')
     }
   }
 }

@@ -27,6 +27,7 @@ class ConnectionLogin {
     return {
       key,
       reusable: dialer.reusable,
+      lenient: dialer.lenient === true,
       get http2() {
         return dialer.http2 === true
       },

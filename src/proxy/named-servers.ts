@@ -246,9 +246,8 @@ export class NamedServers {
   #waiting(): Dialer {
     const plain = dialerOf(this.#unit, this.#around)
     return {
+      ...plain,
       key: `name ${this.#unit.service ?? ''} ${plain.key}`,
-      reusable: plain.reusable,
-      ...(plain.http2 === true ? { http2: true } : {}),
       open: async (why) => {
         await this.#ask()
         if (why.signal.aborted !== undefined) throw new DialError(why.signal.aborted, 'given up')

@@ -19,6 +19,7 @@ export class PlaceDialer implements Dialer {
   readonly key: string
   readonly reusable: boolean
   readonly http2?: boolean
+  readonly lenient?: boolean
   readonly #plain: Dialer
   readonly #others: () => readonly Server[]
   readonly #ready: BytePipe[] = []
@@ -30,6 +31,7 @@ export class PlaceDialer implements Dialer {
     this.key = plain.key
     this.reusable = plain.reusable
     if (plain.http2 === true) this.http2 = true
+    if (plain.lenient === true) this.lenient = true
     this.#plain = plain
     this.#others = others
   }

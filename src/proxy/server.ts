@@ -381,7 +381,8 @@ export function dialerOf(
     descriptors,
     ...(unit.socket === undefined ? {} : { socket: unit.socket }),
     ...(unit.proxyProtocol === undefined ? {} : { proxyProtocol: unit.proxyProtocol }),
-    ...(unit.http2 === true ? { http2: true } : {})
+    ...(unit.http2 === true ? { http2: true } : {}),
+    ...(unit.lenient === true ? { lenient: true } : {})
   }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({

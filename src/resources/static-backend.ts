@@ -99,6 +99,11 @@ export const staticBackend = defineResource({
       description: 'Speak HTTP/2, as gRPC needs it: chosen by ALPN with TLS, in clear text without it. Off: HTTP/1.1.',
       default: false
     }),
+    lenient: flag({
+      description:
+        'Take answers of HTTP/1.1 that break its grammar and cannot be read as other messages: lines that end with LF alone, control characters and folded lines in fields, equal lengths, padded chunk sizes. For old upstreams; a log line says so at each start.',
+      default: false
+    }),
     health: object(HEALTH, {
       description: 'Checks that find out whether it works; null: traffic alone tells.',
       rules: [
@@ -156,10 +161,11 @@ function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port'
 }
 
 /** Records of earlier versions have none of these fields. */
-function wayOf({ path = '', proxy_protocol: proxy }: StaticBody): Partial<AddressUpstream> {
+function wayOf({ path = '', proxy_protocol: proxy, lenient }: StaticBody): Partial<AddressUpstream> {
   return {
     ...(path === '' ? {} : { pathPrefix: path }),
-    ...(proxy === 'v1' || proxy === 'v2' ? { proxyProtocol: proxy === 'v1' ? 1 : 2 } : {})
+    ...(proxy === 'v1' || proxy === 'v2' ? { proxyProtocol: proxy === 'v1' ? 1 : 2 } : {}),
+    ...(lenient === true ? { lenient } : {})
   }
 }
 

@@ -115,6 +115,8 @@ export interface AddressUpstream extends UpstreamBase {
   readonly certificateAuthorities?: string
   /** It is spoken to in HTTP/2: by ALPN with https, by prior knowledge with http. Absent: HTTP/1.1. */
   readonly http2?: boolean
+  /** Its answers may break the grammar of HTTP/1, as far as they cannot be taken for others. Absent: they must keep to it. */
+  readonly lenient?: true
   /** The name that is sent and must stand in the certificate; absent: the host. Only for https. */
   readonly servername?: string
   /** Only for https; absent: TLS 1.2. */

@@ -211,6 +211,8 @@ export interface Dialer {
   readonly reusable: boolean
   /** HTTP/2 is spoken on the connection of the next request; left out: HTTP/1.1. Read for each request. */
   readonly http2?: boolean
+  /** Answers of HTTP/1 may break the grammar as `LenientAnswer` has it; left out: they must keep to it. */
+  readonly lenient?: boolean
   /**
    * Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks;
    * `http2`: HTTP/2 is spoken on it.

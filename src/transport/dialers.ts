@@ -27,6 +27,8 @@ export interface TcpAddress {
   readonly descriptors?: DescriptorShares | undefined
   /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
   readonly http2?: boolean
+  /** As in `Dialer`. */
+  readonly lenient?: boolean
 }
 
 /** TLS towards an upstream. `servername` is sent and must stand in the certificate. */
@@ -58,9 +60,8 @@ type Why = Parameters<Dialer['open']>[0]
 /** Opens TCP connections. A name that does not resolve is `dial-refused`. */
 export function tcpDialer(at: TcpAddress): Dialer {
   return {
-    key: `${placeOf('tcp', at)}${at.http2 === true ? ' h2' : ''}`,
-    reusable: at.proxyProtocol === undefined,
-    ...(at.http2 === true ? { http2: true } : {}),
+    key: `${placeOf('tcp', at)}${protocolOf(at)}`,
+    ...useOf(at),
     open: async (why) => await opened(connectTo(at, why), 'connect', why)
   }
 }
@@ -75,6 +76,18 @@ function placeOf(kind: 'tcp' | 'tls', { host, port, socket, proxyProtocol }: Tcp
   return proxyProtocol === undefined ? place : `${place} proxy${proxyProtocol}`
 }
 
+function protocolOf({ http2, lenient }: TcpAddress): string {
+  return `${http2 === true ? ' h2' : ''}${lenient === true ? ' lenient' : ''}`
+}
+
+function useOf({ http2, lenient, proxyProtocol }: TcpAddress): Omit<Dialer, 'key' | 'open'> {
+  return {
+    reusable: proxyProtocol === undefined,
+    ...(http2 === true ? { http2 } : {}),
+    ...(lenient === true ? { lenient } : {})
+  }
+}
+
 /** Opens TLS connections over TCP; a failed handshake is `dial-tls`, or what `peerRefusal` calls it. */
 export function tlsDialer(at: TlsAddress): Dialer {
   const { servername, ca, minVersion, rejectUnauthorized = true, http2 = false, client, pins = [] } = at
@@ -87,9 +100,8 @@ export function tlsDialer(at: TlsAddress): Dialer {
   }
   const settings = [servername, rejectUnauthorized, minVersion, ca, client?.key, pins, rules.checkName]
   return {
-    key: `${placeOf('tls', at)} ${JSON.stringify(settings)}${http2 ? ' h2' : ''}`,
-    reusable: at.proxyProtocol === undefined,
-    ...(http2 ? { http2 } : {}),
+    key: `${placeOf('tls', at)} ${JSON.stringify(settings)}${protocolOf(at)}`,
+    ...useOf(at),
     open: async (why) => {
       const identity = client?.find()
       if (client !== undefined && identity === undefined)

@@ -167,6 +167,27 @@ t.test('TLS without a check of the certificate is logged', async (t) => {
   )
 })
 
+t.test('a lenient backend takes answers that break the grammar, and is logged', async (t) => {
+  const sluice = await startSluice(t)
+  const ask = account(sluice)
+  const old = 'HTTP/1.2  200 OK\nX-Old: a\n b\nContent-Length: 2\nContent-Length: 2\n\nok'
+  const upstream = await RawUpstream.start(t, answering(old))
+  const backend = { address: `127.0.0.1:${upstream.port}`, health: { interval: 0.1, timeout: 1 } }
+  const { id } = await create(sluice, '/backends/static', backend)
+  await site(sluice, 'a.example.com', { backend: { backend_id: id } })
+  const refused = { status: 502, headers: { 'sluice-error-code': 'UPSTREAM_MALFORMED' } }
+  t.match(await visit(sluice, 'a.example.com'), refused)
+  const warned = () => sluice.log.filter(({ msg }) => String(msg).startsWith('lenient is on')).length
+  t.equal(warned(), 0)
+  t.match(await ask(`/backends/static/${id}`, { method: 'PATCH', body: { lenient: true } }), {
+    json: { lenient: true }
+  })
+  t.match(await visit(sluice, 'a.example.com'), { status: 200, body: 'ok', headers: { 'x-old': 'a b' } })
+  t.equal(warned(), 1)
+  await ask(`/backends/static/${id}`, { method: 'PATCH', body: { lenient: false } })
+  t.match(await visit(sluice, 'a.example.com'), refused)
+})
+
 t.test('path_form: exact sends path and query byte for byte, and policies decide on the normal form', async (t) => {
   const sluice = await startSluice(t)
   const lines: string[] = []

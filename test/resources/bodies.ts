@@ -195,6 +195,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       tls: { enabled: true, server_name: 'web.internal', ca_pem: ca.pem, min_version: '1.3', verify: 'on' },
       path: '/base',
       proxy_protocol: 'v2',
+      lenient: false,
       health: {
         type: 'http',
         path: '/healthz?all',
@@ -215,6 +216,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       http2: false,
       path: '',
       proxy_protocol: 'off',
+      lenient: true,
       tls: { enabled: false },
       health: { type: 'tcp' },
       passive_health: null,

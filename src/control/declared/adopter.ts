@@ -15,6 +15,7 @@ import {
   type Data,
   endsWithSlash,
   hostOf,
+  isUsual,
   type LeftOut,
   type NeededSecret,
   type OnHttp,
@@ -227,15 +228,15 @@ export class Adopter {
       this.#take(one)
     }
     for (const one of this.#all(staticBackend)) {
-      const { address, proxy_protocol: header } = one.record.body
       const { fields } = requestForm(staticBackend, one.record)
       const settings = SERVER_SETTINGS.flatMap((key): (readonly [string, Json])[] => {
-        if (key === 'proxy_protocol') return header === 'v1' || header === 'v2' ? [[key, header] as const] : []
-        const given = this.#withFiles(one.record.id, switchedOn(fields[key]))
+        const value = fields[key]
+        if (!isObject(value)) return isUsual(value) ? [] : [[key, value as Json] as const]
+        const given = this.#withFiles(one.record.id, switchedOn(value))
         const says = given !== undefined && Object.keys(given).length > 0
         return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
       })
-      add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, address)
+      add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, one.record.body.address)
     }
     for (const one of this.#all(httpResponseBackend)) {
       const { body, headers, status_code } = one.record.body as Data

@@ -47,6 +47,13 @@ export function switchedOn(module: Json | undefined): Data | undefined {
   return rest
 }
 
+/** Does a setting of a server that is no map say what holds without it? */
+export function isUsual(value: Json | undefined): boolean {
+  return (
+    value === undefined || value === null || value === false || value === 0 || value === 'off' || String(value) === ''
+  )
+}
+
 /** Balance and what goes with it, where they say something. */
 export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
   const keys = ['balance', ...BALANCE_SETTINGS].filter(

@@ -161,7 +161,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     const why = { client: this.#exchange.connection, deadline: connectTimeout, signal: this.#exchange.signal }
     this.#dialer.open(why).then(
       (pipe) => {
-        const connection = new UpstreamConnection(pool, this.#dialer.key, pipe, this.#dialer.reusable)
+        const connection = new UpstreamConnection(pool, this.#dialer, pipe)
         if (this.#phase === 'over') connection.destroy()
         else {
           this.#connection = connection

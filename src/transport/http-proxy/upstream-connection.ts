@@ -3,7 +3,8 @@ import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { lostBytesOf } from '../broken-writes.js'
-import { sharedKey, type UpstreamKeys } from '../contract.js'
+import { type Dialer, sharedKey, type UpstreamKeys } from '../contract.js'
+import { LenientAnswer } from '../lenient-answer.js'
 import {
   MALFORMED,
   type MalformedMessage,
@@ -83,13 +84,15 @@ export class UpstreamConnection {
   reused = false
 
   readonly #pipe: BytePipe
+  readonly #lenient: LenientAnswer | undefined
 
-  constructor(pool: UpstreamPool, key: string, pipe: BytePipe, reusable: boolean) {
+  constructor(pool: UpstreamPool, { key, reusable, lenient }: Dialer, pipe: BytePipe) {
     this.stream = pipe.duplex
     this.#pipe = pipe
     this.#pool = pool
     this.#key = key
     this.#reusable = reusable
+    this.#lenient = lenient === true ? new LenientAnswer() : undefined
     // These stay for the life of the connection: an unsolicited answer, or an end, must be noticed while idle.
     this.stream.on('data', this.#onData)
     this.stream.on('end', this.#onGone)
@@ -138,6 +141,7 @@ export class UpstreamConnection {
   /** Gives the connection to `request`; `broken` is called when the bytes that come are no answer, or a part of one before a reset. */
   carry(request: ClientRequest, broken: (why: Failure) => void): void {
     this.#broken = broken
+    this.#lenient?.begin(request.method)
     request.once('socket', this.#onParser)
     request.onSocket(this.stream as Parameters<ClientRequest['onSocket']>[0])
   }
@@ -178,8 +182,9 @@ export class UpstreamConnection {
     if (early !== undefined) this.#consume(Buffer.concat(early), this.#feed)
   }
 
-  readonly #onData = (chunk: Buffer): void => {
-    this.#read += chunk.length
+  readonly #onData = (bytes: Buffer): void => {
+    this.#read += bytes.length
+    const chunk = this.#lenient?.read(bytes, bytes.length) ?? bytes
     if (this.#feed !== undefined) this.#consume(chunk, this.#feed)
     else if (this.#broken !== undefined && !this.reused) {
       this.#early ??= []

@@ -3,6 +3,7 @@ import type { Clock } from '../../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { InterimBudget } from '../interim-budget.js'
+import { LenientAnswer } from '../lenient-answer.js'
 import { awaitsContinue, framingOf } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import type { CodecBody } from './body.js'
@@ -13,6 +14,21 @@ import { READ_BYTES } from './wire.js'
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
+
+/** A connection whose answers are rewritten to the strict grammar before they are read. */
+class LenientConnection extends UpstreamConnection {
+  readonly #answer = new LenientAnswer()
+
+  override begin(user: UpstreamUser): void {
+    this.#answer.begin(user.method)
+    super.begin(user)
+  }
+
+  override received(chunk: Buffer, length: number): void {
+    const strict = this.#answer.read(chunk, length)
+    super.received(strict, strict === chunk ? length : strict.length)
+  }
+}
 
 /** One request to an upstream and its answer. */
 class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
@@ -200,7 +216,8 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
         }
         host.deadlineTimer.delete(this)
         this.#options.onConnected?.()
-        this.#attach(new UpstreamConnection(host, dialer.key, pipe, dialer.reusable))
+        const Connection = dialer.lenient === true ? LenientConnection : UpstreamConnection
+        this.#attach(new Connection(host, dialer.key, pipe, dialer.reusable))
       },
       (error: unknown) => {
         const failure = error instanceof DialError ? error.failure : 'dial-refused'

@@ -487,7 +487,7 @@ t.test('servers at Unix domain sockets, with paths, and as backups', async (t) =
   one: { servers: ['http://unix:/run/app.sock'] }
   two: { servers: ['unix:///run/app.sock:/path'], proxy_protocol: v2 }
   three: { servers: ['http://10.0.0.5:3000/base'] }
-  four: { servers: ['https://10.0.0.5/'], tls: { verify: off } }
+  four: { servers: ['https://10.0.0.5/'], tls: { verify: off }, lenient: true }
   five: { servers: [http://10.0.0.1:1, http://10.0.0.2:1, { url: http://10.0.0.3:1, backup: true }], balance: least_requests }
 `)
   t.same(problems, [])
@@ -497,8 +497,8 @@ t.test('servers at Unix domain sockets, with paths, and as backups', async (t) =
   t.match(found.slice(0, 4), [
     { ...at, protocol: 'http', host: 'localhost', port: 0, socket: '/run/app.sock', pathPrefix: undefined },
     { ...at, socket: '/run/app.sock', pathPrefix: '/path', proxyProtocol: 2 },
-    { ...at, host: '10.0.0.5', port: 3000, pathPrefix: '/base', proxyProtocol: undefined },
-    { ...at, protocol: 'https', verify: false, pathPrefix: undefined }
+    { ...at, host: '10.0.0.5', port: 3000, pathPrefix: '/base', proxyProtocol: undefined, lenient: undefined },
+    { ...at, protocol: 'https', verify: false, pathPrefix: undefined, lenient: true }
   ])
   const failover = found.find((unit) => unit.form === 'failover')
   const [usual, backup] = (failover?.form === 'failover' ? failover.members : []).map((key) => units.get(key))

@@ -152,6 +152,34 @@ export function responses(t: Test, make: Make): void {
     t.same(failures, [{ failure: 'upstream-malformed', retry: 'never' }])
   })
 
+  t.test(
+    'answers that break the grammar are taken where that is wanted, as far as they are no other message',
+    async (t) => {
+      const script = answering((request) => {
+        const [, path] = request.line.split(' ')
+        if (path === '/old') return 'HTTP/1.2  200 OK\nX: a\0\n b\nContent-Length: 2\nContent-Length: 2\n\nok'
+        if (path === '/chunks') return 'HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2   \nok\n0\nT: u\n\n'
+        return 'HTTP/1.1 200 OK\nContent-Length: 2\nTransfer-Encoding: chunked\n\n2\nok\n0\n\n'
+      })
+      const { client, upstream, failures } = await bench(t, make, {
+        script,
+        exchange: (exchange, bench) => pass(exchange, bench, {}, { ...bench.dialer(), lenient: true })
+      })
+      const c = await client()
+      for (const path of ['/old', '/chunks', '/old']) {
+        c.send(`GET ${path} HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n`)
+        const answer = await c.answer()
+        t.match(answer, { status: 200, body: 'ok' }, path)
+        if (path === '/old') t.same(valuesOf(answer, 'x'), ['a  b'])
+      }
+      t.equal(upstream.peers.length, 1)
+      t.same(failures, [])
+      c.send(GET)
+      t.equal((await c.answer()).status, 502)
+      t.same(failures, [{ failure: 'upstream-malformed', retry: 'never' }])
+    }
+  )
+
   t.test('a malformed answer is reported as such, and its connection is not used again', async (t) => {
     const heads = [
       'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
