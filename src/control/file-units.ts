@@ -1,6 +1,6 @@
 import type { PathForm } from '../flow/target.js'
 import { formatAuthority } from '../lib/host.js'
-import type { Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
+import type { AddressUpstream, Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
 export interface FileListener {
@@ -21,7 +21,7 @@ export interface FileConfiguration {
   readonly edges_on_http: OnHttp
   /** For edges that do not say; undefined: none. */
   readonly hsts: Hsts | undefined
-  readonly upstream: { readonly protocol: 'http' | 'https'; readonly host: string; readonly port: number } | undefined
+  readonly upstream: Pick<AddressUpstream, 'protocol' | 'host' | 'port' | 'socket' | 'pathPrefix'> | undefined
   /** PEM text. */
   readonly certificateAuthorities: string | undefined
   readonly policy: { readonly source: string; readonly text: string } | undefined

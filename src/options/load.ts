@@ -312,7 +312,7 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
     }
   }
   found.push(...agentContradictions(options, origins))
-  if (upstream !== undefined && same(upstream, listen)) {
+  if (upstream !== undefined && upstream.socket === undefined && same(upstream, listen)) {
     add('error', 'upstream', `is the address of listen (${origin('listen')}): the proxy would forward to itself`)
   }
   if (upstream_ca !== undefined && upstream?.protocol !== 'https') {

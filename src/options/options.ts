@@ -73,7 +73,8 @@ export const optionsSchema = Type.Object(
     }),
     upstream: optional(
       option.upstream({
-        description: 'Where traffic goes that no edge claims: http:// or https://, a host and a port. Without it: 404.'
+        description:
+          'Where traffic goes that no edge claims: http:// or https://, a host, a port, and a path that is put before that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
       })
     ),
     upstream_ca: optional(

@@ -5,6 +5,7 @@ import { parseCidr } from '../lib/ip.js'
 import { didYouMean } from '../lib/suggest.js'
 import { formatDuration, formatSize, parseDuration } from '../lib/units.js'
 import { checkScalar } from '../schema/constraints.js'
+import { FORMS, SOCKET_URL } from '../schema/formats.js'
 import {
   IN_MEMORY,
   kindOf,
@@ -114,19 +115,24 @@ function readPorts(written: unknown): Reading {
 }
 
 function readUpstream(written: unknown): Reading {
-  const allowed = 'http://host:port or https://host:port'
-  const url = readUrl(written)
-  if (url === undefined) return refuse(`${allowed}${whatIsWrong(written)}`)
-  if (url.username !== '' || url.password !== '') return refuse(`${allowed}, without user name and password`)
-  if (url.pathname !== '/' || url.search !== '' || url.hash !== '') {
-    return refuse(
-      `${allowed}, without a path: the path of each request goes to the upstream (a policy can change it with url-rewrite)`
-    )
+  const allowed = 'http://host:port or https://host:port, with a path or without, or http://unix:/run/app.sock'
+  const [, scheme = 'http', socket, path = ''] = SOCKET_URL.exec(String(written)) ?? []
+  const url = socket === undefined ? readUrl(written) : undefined
+  if (!/^https?$/i.test(scheme) || (socket === undefined && url === undefined))
+    return refuse(`${allowed}${whatIsWrong(written)}`)
+  const protocol = (url?.protocol.slice(0, -1) ?? scheme).toLowerCase() === 'https' ? 'https' : 'http'
+  const prefix = FORMS.path_prefix(url?.pathname ?? path)
+  if (!prefix.ok) return refuse(`${allowed}; its path ${prefix.refused}`)
+  const base = { protocol, ...(prefix.text === '' ? {} : { pathPrefix: prefix.text }) }
+  if (url === undefined) {
+    const place = FORMS.upstream_address(`unix:${socket}`)
+    return place.ok ? ok({ ...base, host: 'localhost', port: 0, socket }) : refuse(`${allowed}; it ${place.refused}`)
   }
-  const protocol = url.protocol === 'https:' ? 'https' : 'http'
+  if (url.username !== '' || url.password !== '') return refuse(`${allowed}, without user name and password`)
+  if (url.search !== '' || url.hash !== '') return refuse(`${allowed}, without a query`)
   const port = url.port === '' ? (protocol === 'https' ? 443 : 80) : Number(url.port)
   if (port === 0) return refuse(`${allowed}, with a port from 1 to 65535`)
-  return ok({ protocol, host: url.hostname.replace(/^\[|\]$/g, ''), port })
+  return ok({ ...base, host: url.hostname.replace(/^\[|\]$/g, ''), port })
 }
 
 /** Why a text is no URL, as far as it is known: after the semicolon of a message. */

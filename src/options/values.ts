@@ -85,6 +85,10 @@ export interface UpstreamAddress {
   readonly protocol: 'http' | 'https'
   readonly host: string
   readonly port: number
+  /** Path of a Unix domain socket; then `host` is `localhost` and `port` 0. */
+  readonly socket?: string
+  /** Path that stands before that of each request, without a slash at its end; absent: none. */
+  readonly pathPrefix?: string
 }
 
 /** How many requests may come in a window that rolls. */

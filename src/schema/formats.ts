@@ -134,6 +134,9 @@ const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+$/
 /** The path of a Unix domain socket: `sun_path` holds 108 bytes with its zero (unix(7)). */
 const SOCKET = /^\/[\x21-\x39\x3b-\x7e]{1,106}$/
 
+/** URL of a server at a Unix domain socket, with its scheme, socket and path: nginx's `http://unix:/path` and `unix:///path`, and a path of requests behind a colon. */
+export const SOCKET_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?unix:(?:\/\/(?=\/))?(\/(?!\/)[^:?#\s]+)(?::(\/[^?#\s]*)?)?$/i
+
 /** host:port, the name of a service in lower case, or the path of a Unix domain socket behind `unix:`. */
 function readUpstreamAddress(text: string): Formed {
   const [, socket] = /^\s*unix:(.*?)\s*$/i.exec(text) ?? []

@@ -69,6 +69,25 @@ t.test('an upstream at a Unix domain socket, with checks and without', async (t)
     )
 })
 
+t.test('the option upstream names a Unix domain socket, with a path or without, or a URL with a path', async (t) => {
+  const path = await socketUpstream(t)
+  const lines: string[] = []
+  const upstream = await RawUpstream.start(t, async (peer) => {
+    lines.push((await peer.request()).line)
+    peer.socket.write(OK)
+  })
+  const cases: [option: string, body: string][] = [
+    [`http://unix:${path}`, 'any.example.com /x?y'],
+    [`unix://${path}:/base/`, 'any.example.com /base/x?y'],
+    [`http://127.0.0.1:${upstream.port}/base`, 'ok']
+  ]
+  for (const [option, body] of cases) {
+    const sluice = await startSluice(t, { options: { UPSTREAM: option } })
+    t.match(await visit(sluice, 'any.example.com', { path: '/x?y' }), { status: 200, body }, option)
+  }
+  t.same(lines, ['GET /base/x?y HTTP/1.1'])
+})
+
 t.test('only an administrator leads traffic to a Unix domain socket', async (t) => {
   const sluice = await startSluice(t)
   const ask = account(sluice)

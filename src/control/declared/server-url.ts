@@ -1,5 +1,6 @@
 import { isObject } from '../../lib/json.js'
 import type { Body } from '../../schema/field.js'
+import { SOCKET_URL } from '../../schema/formats.js'
 
 /** How a scheme reaches a server. */
 interface Scheme {
@@ -19,8 +20,6 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   grpcs: { port: 443, secure: true, http2: true },
   tcp: { port: 0, secure: false, http2: false }
 }
-/** Of a server at a Unix domain socket: nginx's `http://unix:/path` and `unix:///path`, and a path of requests behind a colon. */
-const SOCKET_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?unix:(?:\/\/(?=\/))?(\/(?!\/)[^:?#\s]+)(?::(\/[^?#\s]*)?)?$/i
 const SERVER_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)(\/[^?#\s]*)?$/i
 
 /** The URL of a server, read; or what is wrong with it. */
