@@ -68,6 +68,8 @@ interface DataPlaneParts {
   readonly learnt?: { readonly checks: ServerChecks; readonly judge: OutageJudge }
   /** Learns what this thread finds out of servers. */
   readonly health?: ServerHealth
+  /** As in `Surroundings`. */
+  readonly threads?: number
   /** Where retry budgets are kept that threads have together; absent: in this one. */
   readonly budgetRecord?: ConstructorParameters<typeof Upstreams>[0]['budgetRecord']
 }
@@ -124,6 +126,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     names,
     ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
     descriptors: foundation.live.limits.descriptors,
+    threads: parts.threads,
     keepAlive: () => foundation.live.limits.tcpKeepAlive ?? 0,
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {

@@ -29,7 +29,10 @@ export interface ThreadOutput {
 /** What the threads that carry traffic are made of. */
 export interface ThreadsParts {
   readonly size: number
-  readonly data: Omit<TrafficThreadData, 'ticketKeys' | 'holdings' | 'slot' | 'limiter' | 'cluster' | 'beat'>
+  readonly data: Omit<
+    TrafficThreadData,
+    'ticketKeys' | 'holdings' | 'slot' | 'threads' | 'limiter' | 'cluster' | 'beat'
+  >
   readonly ticketKeys: TicketKeys
   readonly descriptors: DescriptorShares
   readonly dealer: SocketDealer

@@ -36,6 +36,8 @@ export interface TrafficThreadData {
   /** What buffered bodies hold, and the number that the thread has there, which no other one has meanwhile. */
   readonly holdings: HoldingsMemory
   readonly slot: number
+  /** How many there are of them. */
+  readonly threads: number
   /** The table of limits of the process. */
   readonly limiter: LimiterHandle
   /** Who it is to the ledger of limits; undefined: the process is alone on its store. */

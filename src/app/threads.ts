@@ -207,6 +207,7 @@ export class TrafficThreads implements ServerHealth {
       ticketKeys: this.#ticketKeys,
       holdings: this.#holdings,
       slot,
+      threads: this.#parts.size,
       limiter: limiter.share(slot + 1),
       beat
     }

@@ -92,6 +92,7 @@ export async function openTrafficThread(
   }
   const dataPlane = openDataPlane(options, foundation, {
     learnt: { checks, judge },
+    threads: data.threads,
     tunnels,
     ...(tracer === undefined ? {} : { tracer }),
     events,
@@ -321,7 +322,9 @@ class OpenTrafficThread implements TrafficThread {
 
 function stateOf(loop: LoopDelay, dataPlane: DataPlane, cluster: ThreadLimits): ThreadState {
   const { used_heap_size: heapUsed, heap_size_limit: heapLimit } = getHeapStatistics()
-  const servers = [...upstreamStates(dataPlane)].filter(({ tries, active }) => tries > 0 || active > 0)
+  const servers = [...upstreamStates(dataPlane)].filter(
+    ({ tries, active, refused }) => tries > 0 || active > 0 || refused > 0
+  )
   return {
     loop: loop.delays,
     heapUsed,

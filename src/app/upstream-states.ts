@@ -15,12 +15,16 @@ export function* upstreamStates({ upstreams }: Pick<DataPlane, 'upstreams'>): Ge
       backend: backendOf(key),
       server: unit.form === 'address' && only !== undefined ? only.name : 'tunnels',
       up: servers.some(({ state }) => state.state !== 'down'),
-      active: sum(({ active }) => active),
+      active: sum(({ places }) => places.active),
+      waiting: sum(({ places }) => places.waiting),
+      refused: sum(({ places }) => places.refused),
       tries: sum(({ tries }) => tries),
       failures: sum(({ failures }) => failures)
     }
   }
 }
+
+const COUNTED = ['active', 'waiting', 'refused', 'tries', 'failures'] as const
 
 /** What this thread and others know of the same servers. Whether one is up this thread knows. */
 export function together(own: Iterable<UpstreamState>, elsewhere: Iterable<UpstreamState>): Iterable<UpstreamState> {
@@ -29,8 +33,8 @@ export function together(own: Iterable<UpstreamState>, elsewhere: Iterable<Upstr
   for (const other of elsewhere) {
     const known = all.get(keyOf(other))
     if (known === undefined) continue
-    const sum = (of: 'active' | 'tries' | 'failures') => known[of] + other[of]
-    all.set(keyOf(other), { ...known, active: sum('active'), tries: sum('tries'), failures: sum('failures') })
+    const sum = (of: (typeof COUNTED)[number]) => known[of] + other[of]
+    all.set(keyOf(other), { ...known, ...Object.fromEntries(COUNTED.map((of) => [of, sum(of)])) })
   }
   return all.values()
 }

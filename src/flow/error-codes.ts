@@ -99,6 +99,11 @@ export const flowErrors = defineErrors({
     help: 'Set tls.client_certificate_id of the backend, in a site file tls.client_certificate, to a certificate that the upstream trusts.'
   },
   NO_TUNNEL: { status: 503, text: 'No agent serves the endpoint.', help: 'Start the agent that serves it.' },
+  UPSTREAM_BUSY: {
+    status: 503,
+    text: 'The servers of the backend carry as many requests as max_connections permits, and the queue was full or took too long.',
+    help: 'Try again later; add servers, or raise max_connections, queue.length or queue.timeout of the backend when it happens often.'
+  },
   UPSTREAM_MALFORMED: {
     status: 502,
     text: 'The upstream sent a malformed response.',
@@ -286,6 +291,7 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'tls-version': flowErrors.UPSTREAM_TLS_VERSION,
   'tls-client-certificate': flowErrors.UPSTREAM_CLIENT_CERTIFICATE,
   'no-tunnel': flowErrors.NO_TUNNEL,
+  'upstream-busy': flowErrors.UPSTREAM_BUSY,
   'upstream-malformed': flowErrors.UPSTREAM_MALFORMED,
   'upstream-timeout': flowErrors.UPSTREAM_TIMEOUT,
   'upstream-gone': flowErrors.UPSTREAM_GONE,

@@ -151,6 +151,7 @@ export type Failure =
   | 'tls-version'
   | 'tls-client-certificate'
   | 'no-tunnel'
+  | 'upstream-busy'
   | 'upstream-malformed'
   | 'upstream-timeout'
   | 'upstream-gone'

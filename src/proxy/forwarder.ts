@@ -5,7 +5,6 @@ import { type Flow, type FlowRequest, type FlowResponse, REQUEST_ID } from '../f
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import type { FlowTrace } from '../flow/trace.js'
 import type { Clock } from '../lib/clock.js'
-import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
@@ -13,7 +12,7 @@ import { ignore } from '../transport/pipes.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import type { ConnectionLogins } from './connection-logins.js'
 import { cleanResponse, type HeaderKinds, HeadRules } from './header-sanitizing.js'
-import { discard, failureResponse, responseOf } from './response.js'
+import { discard, failureResponse, fixedResponse } from './response.js'
 import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
 import { serverOptions } from './server-options.js'
@@ -219,24 +218,38 @@ class Forwarding {
     return this.#again(answer, target)
   }
 
-  /** Undefined when an answer is awaited. */
+  /** Undefined when an answer, or a place at the server, is awaited. */
   #send(target: UpstreamTarget): Forwarded | undefined {
     if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
-    const { upstreams, clientTransport } = this.#parts
-    const { server } = target
+    const { places } = target.server
     this.#target = target
+    this.#connect = undefined
+    if (places.state === 'free') this.#sendNow(target)
+    else places.wait(this.#exchange.signal, () => this.#inTurn(target), this.#onAnswer)
+    return undefined
+  }
+
+  #inTurn(target: ServerTarget): void {
+    try {
+      this.#sendNow(target)
+    } catch (error) {
+      this.#user.crashed(error)
+    }
+  }
+
+  #sendNow(target: ServerTarget): void {
+    const { server } = target
     if (this.#attempt === 1 && this.#budget === undefined && server.settings.retries !== undefined) {
-      this.#budget = upstreams.retryBudget(this.#key as string)
+      this.#budget = this.#parts.upstreams.retryBudget(this.#key as string)
       this.#budget.earn(retriesOf(server))
     }
     const { trace, speaksBytes } = this.#flow
     if (trace !== undefined) this.#write(trace)
     this.#options ??= this.#made()
     const options = this.#options
-    this.#connect = undefined
     this.#end = server.begin()
     if (speaksBytes === undefined)
-      clientTransport.forward(
+      this.#parts.clientTransport.forward(
         this.#exchange,
         this.#login?.dialer(target.dialer) ?? target.dialer,
         serverOptions(options, server),
@@ -246,7 +259,6 @@ class Forwarding {
       this.#open(target, speaksBytes.headers, options, this.#end).then(this.#onAnswer, (error: unknown) =>
         this.#user.crashed(error)
       )
-    return undefined
   }
 
   /** Tries elsewhere or once more, where that cannot do harm; else the answer stays what it is. */
@@ -385,10 +397,4 @@ class Forwarding {
     }
     return failureResponse(FAILURES[answer.failure])
   }
-}
-
-/** The answer of a backend that is one. */
-export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
-  const fields = Object.entries(headers).flat()
-  return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }

@@ -5,7 +5,7 @@ import type { Names } from '../lib/names/names.js'
 import type { AddressUpstream } from '../runtime/plan.js'
 import { DialError, type Dialer } from '../transport/contract.js'
 import { PlaceDialer } from './place-dialer.js'
-import { dialerOf, nameOf, Server, type Surroundings } from './server.js'
+import { dialerOf, nameOf, Server, type Surroundings, shareOf } from './server.js'
 
 /** How long the last addresses of a name stay that does not resolve any more. Milliseconds. */
 const KEPT = 600_000
@@ -81,12 +81,12 @@ export class NamedServers {
   #timer: NodeJS.Timeout | undefined
 
   constructor(unit: AddressUpstream, clock: Clock, around: Surroundings, names: Pick<Names, 'resolve' | 'services'>) {
-    this.#unit = unit
+    this.#unit = shareOf(unit, around)
     this.#clock = clock
     this.#around = around
     this.#names = names
     this.#alone = {
-      server: new Server(this.#waiting(), nameOf(unit), clock, unit),
+      server: new Server(this.#waiting(), nameOf(unit), clock, this.#unit),
       address: '',
       priority: 0,
       weight: 1

@@ -6,6 +6,7 @@ import { type Flow, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields } from '../flow/headers.js'
 import { TRACE_ID } from '../flow/trace.js'
 import type { Verdict } from '../flow/verdict.js'
+import type { ResponseUpstream } from '../runtime/plan.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>
 
@@ -103,4 +104,10 @@ function isEngineBody(
   body: Exclude<Outgoing, undefined>
 ): body is Exclude<Outgoing, undefined | Uint8Array | Readable> {
   return 'framing' in body
+}
+
+/** The answer of a backend that is one. */
+export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
+  const fields = Object.entries(headers).flat()
+  return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }

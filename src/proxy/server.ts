@@ -10,6 +10,7 @@ import type { Certificate } from '../runtime/certificates.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
+import { ServerPlaces } from './server-places.js'
 
 /** How long a server is avoided that traffic found to fail. Milliseconds. */
 const AVOIDED = { first: 1_000, longest: 30_000 }
@@ -159,7 +160,7 @@ export class Server {
   successor: Server | undefined
   /** Dials of it under way that others have outrun. */
   #outrun = 0
-  #active = 0
+  readonly places: ServerPlaces
   #outage: Outage
   /** What checks found; undefined before the first. */
   #checked: boolean | undefined
@@ -176,6 +177,7 @@ export class Server {
     this.dialer = dialer
     this.name = name
     this.settings = unit ?? {}
+    this.places = new ServerPlaces(unit ?? {})
     this.scheme = unit?.protocol ?? 'http'
     this.address = unit === undefined ? '' : authorityOf(unit)
     this.place = place ?? `${dialer.key} ${JSON.stringify(unit?.passiveHealth ?? null)}`
@@ -204,11 +206,6 @@ export class Server {
     this.#outage.servers.delete(this)
   }
 
-  /** Exchanges and connections that it carries now. */
-  get active(): number {
-    return this.#active
-  }
-
   /** Another one was first while it was dialled: it is avoided until that dial ends, with the way to say so. */
   outrun(by: Server): () => void {
     this.successor = by
@@ -232,15 +229,10 @@ export class Server {
     return this.#seen
   }
 
-  /** Counts one that it carries. The way to end it is called once. */
+  /** Takes one of its places for an exchange or a connection; gives the way to end it. */
   begin(): () => void {
-    this.#active++
     this.tries++
-    let running = true
-    return () => {
-      if (running) this.#active--
-      running = false
-    }
+    return this.places.take()
   }
 
   /** Is an answer with this status a failure of the server? */
@@ -349,13 +341,21 @@ export interface Surroundings {
   readonly refuses?: ((address: string) => boolean) | undefined
   /** The certificate under the key of a unit, as it is now. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined
+  /** Threads that carry traffic; left out: this one alone does. */
+  readonly threads?: number | undefined
   /** Descriptors of the process; without it connections are not counted. */
   readonly descriptors?: DescriptorShares | undefined
 }
 
 /** The server of a unit. */
 export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
-  return new Server(dialerOf(unit, around), nameOf(unit), clock, unit)
+  return new Server(dialerOf(unit, around), nameOf(unit), clock, shareOf(unit, around))
+}
+
+/** The unit with the part of its places that this thread has. */
+export function shareOf(unit: AddressUpstream, { threads = 1 }: Surroundings): AddressUpstream {
+  if (unit.maxConnections === undefined) return unit
+  return { ...unit, maxConnections: Math.max(1, Math.floor(unit.maxConnections / threads)) }
 }
 
 /** For logs: what the configuration calls it. */

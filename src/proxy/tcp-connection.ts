@@ -212,8 +212,13 @@ export class TcpConnection {
       if (target === undefined || target.kind === 'response') return undefined
       const { server, dialer, backend } = target
       tried.add(server)
+      const done = server.places.state === 'free' ? server.begin() : await inTurn(server, this.#gone)
+      if (typeof done === 'string') {
+        this.#tries?.add({ ...one, backend, server: server.name, connect: undefined, failure: done })
+        this.#code = FAILURES[done].code
+        return undefined
+      }
       const begun = clock.monotonic()
-      const done = server.begin()
       try {
         const why = {
           client: this.#facts,
@@ -284,6 +289,18 @@ export class TcpConnection {
     lines?.write(record)
     events.connection(record)
   }
+}
+
+/** Waits for a place at the server: the way to end what takes it, or why there is none. */
+function inTurn(server: Server, signal: AbortList): Promise<(() => void) | Failure> {
+  return new Promise((resolve) => {
+    const { places } = server
+    places.wait(
+      signal,
+      () => resolve(server.begin()),
+      ({ failure }) => resolve(failure)
+    )
+  })
 }
 
 const ENDS: Readonly<Record<PipeEnd, string | undefined>> = {

@@ -60,8 +60,10 @@ interface UpstreamsParts extends UnitServersParts {
   readonly budgetRecord?: BudgetRecord
 }
 
-/** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
-type State = 'up' | 'down' | 'none'
+/** How good a choice a unit is, the best first: it works and has a place, one may wait for a place, or not even that; it is down. */
+const STATES = ['up', 'full', 'crowded', 'down'] as const
+/** `none`: it cannot be tried (again). */
+type State = (typeof STATES)[number] | 'none'
 
 /** One choice of a server for a request. */
 interface Choosing {
@@ -137,9 +139,10 @@ export class Upstreams {
       case 'tunnels':
         return this.#tunnel(choosing, key, unit)
       case 'failover': {
-        const member =
-          unit.members.find((one) => this.#state(choosing, one) === 'up') ??
-          unit.members.find((one) => this.#state(choosing, one) === 'down')
+        // Who works and has no place is waited for.
+        const states = unit.members.map((one) => this.#state(choosing, one))
+        const works = states.findIndex((state) => state !== 'down' && state !== 'none')
+        const member = unit.members[works === -1 ? states.indexOf('down') : works]
         return member === undefined ? undefined : this.#choose(choosing, member)
       }
       case 'weighted':
@@ -148,18 +151,18 @@ export class Upstreams {
   }
 
   #weighted(choosing: Choosing, key: string, unit: WeightedUpstream): UpstreamTarget | undefined {
-    const up: Share[] = []
-    const down: Share[] = []
+    const shares: Record<(typeof STATES)[number], Share[]> = { up: [], full: [], crowded: [], down: [] }
     for (const [index, { upstream, weight }] of unit.members.entries()) {
       const state = weight > 0 ? this.#state(choosing, upstream) : 'none'
       if (state === 'none') continue
       const { load, warmth } = this.#business(choosing.units, upstream, unit)
-      const share = { index, weight: weight * warmth, load }
-      if (state === 'up') up.push(share)
-      else down.push(share)
+      shares[state].push({ index, weight: weight * warmth, load })
     }
-    const panics = up.length < (unit.panicThreshold ?? 0) * (up.length + down.length)
-    const tiers = panics ? [[...up, ...down]] : [up, down]
+    let tiers = [shares.up, shares.full, shares.crowded, shares.down]
+    if (unit.panicThreshold !== undefined) {
+      const all = tiers.flat()
+      if (all.length - shares.down.length < unit.panicThreshold * all.length) tiers = [all]
+    }
     const index = this.#take(choosing, key, unit, this.#balancer(unit), tiers, (one) => unit.members[one]?.upstream)
     const member = index === undefined ? undefined : unit.members[index]
     if (member === undefined) return undefined
@@ -175,12 +178,12 @@ export class Upstreams {
     const full: Share[] = []
     for (const [index, { tunnel, server }] of servers.entries()) {
       if (choosing.tried.has(server)) continue
-      const share = { index, weight: 1, load: server.active }
+      const share = { index, weight: 1, load: server.places.active }
       if (!tunnel.ready) full.push(share)
       else if (server.isUp()) up.push(share)
       else down.push(share)
     }
-    const index = this.#take(choosing, key, unit, balancer, [up, down, full], (one) => servers[one]?.tunnel.id)
+    const index = this.#take(choosing, key, unit, balancer, [up, [], down, full], (one) => servers[one]?.tunnel.id)
     const chosen = index === undefined ? undefined : servers[index]
     if (chosen === undefined) return undefined
     const { tunnel, server, dialer } = chosen
@@ -188,7 +191,10 @@ export class Upstreams {
     return this.#stuck(choosing, key, unit, tunnel.id, target)
   }
 
-  /** Index of the share that gets the request, out of the first tier that is not empty: the one that the client keeps, else as the unit balances. */
+  /**
+   * Index of the share that gets the request: the one that the client keeps, if it is in the first tier that is not empty or among the first
+   * two, which work; else one of that tier, as the unit balances.
+   */
   #take(
     { flow }: Choosing,
     key: string,
@@ -200,7 +206,9 @@ export class Upstreams {
     const shares = tiers.find((tier) => tier.length > 0)
     if (shares === undefined) return undefined
     const member = sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
-    const kept = member === undefined ? undefined : shares.find(({ index }) => nameOf(index) === member)
+    const working = [...(tiers[0] ?? []), ...(tiers[1] ?? [])]
+    const kept =
+      member === undefined ? undefined : [...working, ...shares].find(({ index }) => nameOf(index) === member)
     return kept?.index ?? balancer.take(shares, flow)
   }
 
@@ -250,7 +258,7 @@ export class Upstreams {
     for (const { server } of unit.form === 'address'
       ? this.servers.members(unit)
       : this.servers.tunnelsOf(unit).servers) {
-      load += server.active
+      load += server.places.active
       warmth = Math.max(warmth, warmthOf(server, slowStart))
     }
     return { load, warmth }
@@ -281,7 +289,13 @@ export class Upstreams {
       this.#turns.set(members, turn)
     }
     const shares = among.filter((one) => one.priority === priority)
-    const index = turn.take(shares.map(({ index, weight, server }) => ({ index, weight, load: server.active })))
+    const states = shares.map(({ server }) => stateOf(server, tried))
+    const best = STATES.find((state) => states.includes(state))
+    const index = turn.take(
+      shares
+        .filter((_, at) => states[at] === best)
+        .map(({ index, weight, server }) => ({ index, weight, load: server.places.active }))
+    )
     return index === undefined ? undefined : members[index]?.server
   }
 }
@@ -300,7 +314,9 @@ export function absence(units: UpstreamLookup, key: string | undefined): Failure
 
 function stateOf(server: Server, tried: ReadonlySet<Server>): State {
   if (tried.has(server)) return 'none'
-  return server.isUp() ? 'up' : 'down'
+  if (!server.isUp()) return 'down'
+  const { state } = server.places
+  return state === 'free' ? 'up' : state
 }
 
 function warmthOf(server: Server, slowStart: number): number {
@@ -308,6 +324,5 @@ function warmthOf(server: Server, slowStart: number): number {
 }
 
 function best(states: readonly State[]): State {
-  if (states.includes('up')) return 'up'
-  return states.includes('down') ? 'down' : 'none'
+  return STATES.find((state) => states.includes(state)) ?? 'none'
 }

@@ -100,6 +100,16 @@ export const TIMEOUTS = {
   idle: seconds('Without a byte either way; 0: as the options say.', { min: 0, max: 24 * HOUR, default: 0 })
 }
 
+export const QUEUE = {
+  length: integer({
+    description: 'Most requests and connections that wait at one server; further ones get 503 UPSTREAM_BUSY at once.',
+    min: 0,
+    max: 100_000,
+    default: 100
+  }),
+  timeout: seconds('How long one waits, before it gets 503 UPSTREAM_BUSY.', { min: 0.01, max: HOUR, default: 10 })
+}
+
 const RETRY_CONDITIONS: readonly RetryCondition[] = ['connect', 'refused_stream', 'closed', 'timeout']
 
 export const RETRIES = {

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type AddressUpstream, type StatusRange, upstreamKey } from '../runtime/plan.js'
-import { choice, computed, described, flag, text } from '../schema/fields.js'
+import { choice, computed, described, flag, integer, text } from '../schema/fields.js'
 import { object } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
 import {
@@ -15,6 +15,7 @@ import {
   pathFits,
   pinOf,
   pinsRead,
+  QUEUE,
   RETRIES,
   statusesRead,
   statusRange,
@@ -122,6 +123,16 @@ export const staticBackend = defineResource({
         'When a request is sent again, to another server if there is one; null: three tries on connect, refused_stream and closed, without a bound.',
       rules: [{ on: ['on'], check: conditionsRead }]
     }),
+    max_connections: integer({
+      description:
+        'Most requests and connections that each of its servers carries at a time, in this process; further ones wait in the queue. 0: no bound.',
+      min: 0,
+      max: 1_000_000,
+      default: 0
+    }),
+    queue: object(QUEUE, {
+      description: 'Who waits for a server that carries max_connections; null: 100, for 10 seconds.'
+    }),
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
   },
@@ -142,6 +153,7 @@ export const staticBackends = planned(
       ...placeOf(body),
       ...(body.http2 === true ? { http2: true } : {}),
       ...wayOf(body),
+      ...placesOf(body),
       ...tlsOf(body),
       ...healthOf(body),
       ...retriesOf(body),
@@ -166,6 +178,15 @@ function wayOf({ path = '', proxy_protocol: proxy, lenient }: StaticBody): Parti
     ...(path === '' ? {} : { pathPrefix: path }),
     ...(proxy === 'v1' || proxy === 'v2' ? { proxyProtocol: proxy === 'v1' ? 1 : 2 } : {}),
     ...(lenient === true ? { lenient } : {})
+  }
+}
+
+function placesOf({ max_connections: most = 0, queue }: StaticBody): Partial<AddressUpstream> {
+  if (most === 0) return {}
+  const { length, timeout } = queue ?? {}
+  return {
+    maxConnections: most,
+    ...(length === undefined || timeout === undefined ? {} : { queue: { length, timeout: milliseconds(timeout) } })
   }
 }
 

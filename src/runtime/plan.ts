@@ -117,6 +117,9 @@ export interface AddressUpstream extends UpstreamBase {
   readonly http2?: boolean
   /** Its answers may break the grammar of HTTP/1, as far as they cannot be taken for others. Absent: they must keep to it. */
   readonly lenient?: true
+  /** Most exchanges and connections that one of its servers carries at a time, and how many wait for how long (milliseconds). Absent: no bound. */
+  readonly maxConnections?: number
+  readonly queue?: { readonly length: number; readonly timeout: number }
   /** The name that is sent and must stand in the certificate; absent: the host. Only for https. */
   readonly servername?: string
   /** Only for https; absent: TLS 1.2. */

@@ -47,6 +47,10 @@ export interface UpstreamState {
   readonly up: boolean
   /** Exchanges and connections that it carries now. */
   readonly active: number
+  /** Those that wait for a place at it. */
+  readonly waiting: number
+  /** Those that got no place since its backend was written last. */
+  readonly refused: number
   /** Requests and connections that were sent to it since its backend was written last, and those of them that failed. */
   readonly tries: number
   readonly failures: number
@@ -99,6 +103,12 @@ export function observeUpstreams(registry: Registry, read: () => Iterable<Upstre
     ({ up }) => (up ? 1 : 0)
   )
   gauge('sluice_upstream_active', 'Requests and connections that the server carries now.', ({ active }) => active)
+  gauge('sluice_upstream_waiting', 'Those that wait for a place of max_connections.', ({ waiting }) => waiting)
+  counter(
+    'sluice_upstream_busy_total',
+    'Requests and connections that got no place, because the queue of the server was full or took too long.',
+    ({ refused }) => refused
+  )
   counter(
     'sluice_upstream_tries_total',
     'Requests and connections that were sent to the server, retries included; begins anew when its backend is changed.',

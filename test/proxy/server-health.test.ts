@@ -41,10 +41,10 @@ t.test('connections that break count three in a row, what the client does counts
 t.test('each that it carries is counted once, however often it ends', async (t) => {
   const server = new Server(dialer, 'one', new ManualClock())
   const [first, second] = [server.begin(), server.begin()]
-  t.equal(server.active, 2)
+  t.equal(server.places.active, 2)
   first()
   first()
-  t.equal(server.active, 1)
+  t.equal(server.places.active, 1)
   second()
-  t.equal(server.active, 0)
+  t.equal(server.places.active, 0)
 })

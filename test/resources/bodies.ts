@@ -196,6 +196,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       path: '/base',
       proxy_protocol: 'v2',
       lenient: false,
+      max_connections: 10,
+      queue: { length: 5, timeout: 0.5 },
       health: {
         type: 'http',
         path: '/healthz?all',
@@ -217,6 +219,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       path: '',
       proxy_protocol: 'off',
       lenient: true,
+      max_connections: 20,
+      queue: null,
       tls: { enabled: false },
       health: { type: 'tcp' },
       passive_health: null,

@@ -16,7 +16,17 @@ import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
 /** Of each server, as the API has them. */
-export const SERVER_SETTINGS = ['health', 'lenient', 'passive_health', 'proxy_protocol', 'retries', 'timeouts', 'tls']
+export const SERVER_SETTINGS = [
+  'health',
+  'lenient',
+  'max_connections',
+  'passive_health',
+  'proxy_protocol',
+  'queue',
+  'retries',
+  'timeouts',
+  'tls'
+]
 /** Of several that share traffic, as the API has them. */
 export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 /** How one of several is chosen, as the API has them. */
