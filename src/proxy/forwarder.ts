@@ -252,7 +252,7 @@ class Forwarding {
       this.#parts.clientTransport.forward(
         this.#exchange,
         this.#login?.dialer(target.dialer) ?? target.dialer,
-        serverOptions(options, server),
+        serverOptions(options, server, this.#exchange),
         this.#onAnswer
       )
     else

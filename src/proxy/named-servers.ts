@@ -5,7 +5,8 @@ import type { Names } from '../lib/names/names.js'
 import type { AddressUpstream } from '../runtime/plan.js'
 import { DialError, type Dialer } from '../transport/contract.js'
 import { PlaceDialer } from './place-dialer.js'
-import { dialerOf, nameOf, Server, type Surroundings, shareOf } from './server.js'
+import { dialerOf, nameOf, Server, type Surroundings } from './server.js'
+import { shareOf } from './server-places.js'
 
 /** How long the last addresses of a name stay that does not resolve any more. Milliseconds. */
 const KEPT = 600_000
@@ -81,7 +82,7 @@ export class NamedServers {
   #timer: NodeJS.Timeout | undefined
 
   constructor(unit: AddressUpstream, clock: Clock, around: Surroundings, names: Pick<Names, 'resolve' | 'services'>) {
-    this.#unit = shareOf(unit, around)
+    this.#unit = shareOf(unit, around.threads)
     this.#clock = clock
     this.#around = around
     this.#names = names

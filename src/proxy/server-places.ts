@@ -6,7 +6,13 @@ import { ignore } from '../transport/pipes.js'
 type Failed = Extract<Answer, { kind: 'failed' }>
 
 /** A queue of a unit that does not say. Milliseconds. */
-export const USUAL_QUEUE = { length: 100, timeout: 10_000 }
+const USUAL_QUEUE = { length: 100, timeout: 10_000 }
+
+/** The unit with the part of its places that each of so many threads has: together no more than it gives, but one at least. */
+export function shareOf(unit: AddressUpstream, threads = 1): AddressUpstream {
+  if (unit.maxConnections === undefined) return unit
+  return { ...unit, maxConnections: Math.max(1, Math.floor(unit.maxConnections / threads)) }
+}
 
 /** What a server carries, in the places that its unit gives it, and the requests and connections that wait for one: first come, first served. */
 export class ServerPlaces {

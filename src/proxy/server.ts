@@ -10,7 +10,7 @@ import type { Certificate } from '../runtime/certificates.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
-import { ServerPlaces } from './server-places.js'
+import { ServerPlaces, shareOf } from './server-places.js'
 
 /** How long a server is avoided that traffic found to fail. Milliseconds. */
 const AVOIDED = { first: 1_000, longest: 30_000 }
@@ -33,7 +33,10 @@ export interface ServerState {
 export type Observer = 'check' | 'traffic'
 
 /** What a unit says of the health of its server. */
-type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts' | 'pathPrefix'>
+type ServerSettings = Pick<
+  AddressUpstream,
+  'health' | 'passiveHealth' | 'retries' | 'timeouts' | 'pathPrefix' | 'upgrades'
+>
 
 /** What traffic has found of a place. Plain data. */
 export interface OutageState {
@@ -349,13 +352,7 @@ export interface Surroundings {
 
 /** The server of a unit. */
 export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
-  return new Server(dialerOf(unit, around), nameOf(unit), clock, shareOf(unit, around))
-}
-
-/** The unit with the part of its places that this thread has. */
-export function shareOf(unit: AddressUpstream, { threads = 1 }: Surroundings): AddressUpstream {
-  if (unit.maxConnections === undefined) return unit
-  return { ...unit, maxConnections: Math.max(1, Math.floor(unit.maxConnections / threads)) }
+  return new Server(dialerOf(unit, around), nameOf(unit), clock, shareOf(unit, around.threads))
 }
 
 /** For logs: what the configuration calls it. */

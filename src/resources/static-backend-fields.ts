@@ -110,6 +110,17 @@ export const QUEUE = {
   timeout: seconds('How long one waits, before it gets 503 UPSTREAM_BUSY.', { min: 0.01, max: HOUR, default: 10 })
 }
 
+/** `protocol` of RFC 9110 7.8. */
+const PROTOCOL = /^[\w!#$%&'*+.^`|~-]+(?:\/[\w!#$%&'*+.^`|~-]+)?$/
+
+export function upgradesRead({ body, report }: RuleView): void {
+  for (const [index, one] of (body.upgrades as readonly string[]).entries()) {
+    if (!PROTOCOL.test(one)) report(`upgrades[${index}]`, 'FIELD_INVALID', 'must be a protocol such as tcp or spdy/3.1')
+    else if (one.toLowerCase() === 'websocket')
+      report(`upgrades[${index}]`, 'FIELD_INVALID', 'is not needed: WebSockets pass everywhere')
+  }
+}
+
 const RETRY_CONDITIONS: readonly RetryCondition[] = ['connect', 'refused_stream', 'closed', 'timeout']
 
 export const RETRIES = {

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { type AddressUpstream, type StatusRange, upstreamKey } from '../runtime/plan.js'
-import { choice, computed, described, flag, integer, text } from '../schema/fields.js'
+import { choice, computed, described, flag, integer, text, texts } from '../schema/fields.js'
 import { object } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
 import {
@@ -21,6 +21,7 @@ import {
   statusRange,
   TIMEOUTS,
   TLS,
+  upgradesRead,
   verifyFits
 } from './static-backend-fields.js'
 import { certificateKey, planned, splitHostport } from './units.js'
@@ -133,10 +134,20 @@ export const staticBackend = defineResource({
     queue: object(QUEUE, {
       description: 'Who waits for a server that carries max_connections; null: 100, for 10 seconds.'
     }),
+    upgrades: texts({
+      description:
+        'Protocols beside WebSocket that clients may switch to by the field Upgrade, such as tcp for docker exec and spdy/3.1 for kubectl. Bytes then pass unseen by policies.',
+      item: 'A protocol, with its version if it has one.',
+      max: 20,
+      bytes: 64
+    }),
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
   },
-  rules: [{ on: ['health', 'http2'], check: grpcNeedsHttp2 }]
+  rules: [
+    { on: ['health', 'http2'], check: grpcNeedsHttp2 },
+    { on: ['upgrades'], check: upgradesRead }
+  ]
 })
 
 const USUAL: readonly StatusRange[] = [[200, 399]]
@@ -173,11 +184,12 @@ function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port'
 }
 
 /** Records of earlier versions have none of these fields. */
-function wayOf({ path = '', proxy_protocol: proxy, lenient }: StaticBody): Partial<AddressUpstream> {
+function wayOf({ path = '', proxy_protocol: proxy, lenient, upgrades = [] }: StaticBody): Partial<AddressUpstream> {
   return {
     ...(path === '' ? {} : { pathPrefix: path }),
     ...(proxy === 'v1' || proxy === 'v2' ? { proxyProtocol: proxy === 'v1' ? 1 : 2 } : {}),
-    ...(lenient === true ? { lenient } : {})
+    ...(lenient === true ? { lenient } : {}),
+    ...(upgrades.length > 0 ? { upgrades: upgrades.map((one) => one.toLowerCase()) } : {})
   }
 }
 

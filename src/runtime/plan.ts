@@ -117,6 +117,8 @@ export interface AddressUpstream extends UpstreamBase {
   readonly http2?: boolean
   /** Its answers may break the grammar of HTTP/1, as far as they cannot be taken for others. Absent: they must keep to it. */
   readonly lenient?: true
+  /** Protocols beside WebSocket, in lower case, that clients may switch to (RFC 9110 7.8). Absent: none. */
+  readonly upgrades?: readonly string[]
   /** Most exchanges and connections that one of its servers carries at a time, and how many wait for how long (milliseconds). Absent: no bound. */
   readonly maxConnections?: number
   readonly queue?: { readonly length: number; readonly timeout: number }

@@ -240,6 +240,8 @@ export interface ForwardOptions {
   readonly head: RequestHead
   /** The exchange's own body costs nothing; bytes may be sent again, a stream may not. */
   readonly body: Outgoing
+  /** Its head asks for another protocol than WebSocket, which the upstream may switch to once the request is complete. Left out: it does not. */
+  readonly upgrade?: boolean
   /** Milliseconds. */
   readonly connectTimeout: number
   readonly responseTimeout: number

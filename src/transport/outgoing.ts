@@ -1,7 +1,8 @@
 import type { OutgoingMessage } from 'node:http'
 import { Readable } from 'node:stream'
-import type { Body, Failure, Framing, Outgoing } from '../flow/exchange.js'
+import type { Body, Exchange, Failure, Framing, Outgoing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
+import type { ForwardOptions } from './contract.js'
 import { hasToken } from './http1/serialise.js'
 import { MessageBody, type MessageSink } from './message-body.js'
 import { copy, ignore } from './pipes.js'
@@ -33,6 +34,11 @@ function takesTrailers(request: HeaderList): boolean {
     if (name.length === 2 && name.toLowerCase() === 'te' && hasToken(request[i + 1] as string, 'trailers')) return true
   }
   return false
+}
+
+/** May the upstream switch to another protocol? */
+export function asksUpgrade({ upgrade }: Exchange, options: ForwardOptions): boolean {
+  return upgrade === 'websocket' || options.upgrade === true
 }
 
 /** The sender of `body` holds it back until it is asked to go on. */

@@ -1,6 +1,6 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { ServerPlaces } from '../../src/proxy/server-places.js'
+import { ServerPlaces, shareOf } from '../../src/proxy/server-places.js'
 import { AbortList } from '../../src/transport/deadlines.js'
 import { account, create, type Seen, site, visit } from '../helpers/account.js'
 import { rawClient } from '../helpers/raw-client.js'
@@ -66,6 +66,19 @@ t.test('places are never more than there are, and whoever waits gets one in orde
       [...served].sort((one, other) => one - other)
     )
   }
+})
+
+t.test('threads share the places, and none is without', (t) => {
+  const unit = { kind: 'upstream', form: 'address', protocol: 'http', host: 'a', port: 1 } as const
+  t.equal(shareOf(unit, 4), unit)
+  for (const [most, threads, each] of [
+    [50, 1, 50],
+    [50, 4, 12],
+    [4, 4, 1],
+    [3, 4, 1]
+  ] as const)
+    t.equal(shareOf({ ...unit, maxConnections: most }, threads).maxConnections, each)
+  t.end()
 })
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'

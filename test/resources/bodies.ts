@@ -197,6 +197,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       proxy_protocol: 'v2',
       lenient: false,
       max_connections: 10,
+      upgrades: ['tcp', 'SPDY/3.1'],
       queue: { length: 5, timeout: 0.5 },
       health: {
         type: 'http',
@@ -220,6 +221,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       proxy_protocol: 'off',
       lenient: true,
       max_connections: 20,
+      upgrades: [],
       queue: null,
       tls: { enabled: false },
       health: { type: 'tcp' },

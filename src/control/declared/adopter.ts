@@ -23,9 +23,9 @@ import {
   slug,
   switchedOn
 } from './adoption-form.js'
-import { SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
 import { declaredId } from './declaration.js'
 import { serverUrl } from './server-url.js'
+import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import type { RemovedRecord } from './site-request.js'
 import { ROUTE_MODULES, TCP_MODULES } from './sites.js'
 import { NAMED_LISTS } from './values.js'

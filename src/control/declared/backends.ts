@@ -9,26 +9,12 @@ import type { Declaration } from './declaration.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
-import { type DeclaredServer, readServer } from './servers.js'
+import { type DeclaredServer, readServer, SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
-/** Of each server, as the API has them. */
-export const SERVER_SETTINGS = [
-  'health',
-  'lenient',
-  'max_connections',
-  'passive_health',
-  'proxy_protocol',
-  'queue',
-  'retries',
-  'timeouts',
-  'tls'
-]
-/** Of several that share traffic, as the API has them. */
-export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 /** How one of several is chosen, as the API has them. */
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']
 const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']

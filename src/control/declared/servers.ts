@@ -4,6 +4,21 @@ import { fieldErrors } from '../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import { lacks } from './synonyms.js'
 
+/** Settings of a backend that hold for each of its servers, as the API has them. */
+export const SERVER_SETTINGS = [
+  'health',
+  'lenient',
+  'max_connections',
+  'passive_health',
+  'proxy_protocol',
+  'queue',
+  'retries',
+  'timeouts',
+  'tls',
+  'upgrades'
+]
+/** Of several that share traffic, as the API has them. */
+export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 const SERVER_KEYS = ['url', 'weight', 'backup']
 
 /** A server of a backend as a site file writes it. */

@@ -6,7 +6,7 @@ import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { InterimBudget } from '../interim-budget.js'
 import { BodyBroken, type BodyOwner, httpSink, MessageBody } from '../message-body.js'
-import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
+import { asksUpgrade, awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import { type Requester, requester, responseFraming, writeRequestHead } from './client-messages.js'
 import { MAX_RESPONSE_HEAD, UpstreamConnection, UpstreamPool } from './upstream-connection.js'
@@ -87,9 +87,8 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     // Unlimited: node:http would drop fields beyond its limit in silence. The size of the block is bounded.
     request.maxHeadersCount = 0
     request.maxHeaderSize = MAX_RESPONSE_HEAD
-    if (
-      !writeRequestHead(request, this.#options.head, framingOf(body), this.#exchange.upgrade !== undefined, expects)
-    ) {
+    const asks = asksUpgrade(this.#exchange, this.#options)
+    if (!writeRequestHead(request, this.#options.head, framingOf(body), asks, expects)) {
       this.#fail('upstream-malformed', 'never', 'the request target cannot be written')
       return
     }
@@ -243,8 +242,13 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex): void => {
     const connection = this.#connection as UpstreamConnection
     if (this.#phase === 'over') return
-    if (this.#exchange.upgrade === undefined || response.statusCode !== 101) {
-      this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
+    const complete = this.#request?.writableEnded === true
+    if (!asksUpgrade(this.#exchange, this.#options) || !complete || response.statusCode !== 101) {
+      this.#fail(
+        'upstream-malformed',
+        'never',
+        'switched protocols without being asked, or before the request was sent'
+      )
       return
     }
     const stream = connection.release()

@@ -72,11 +72,13 @@ export function readHead(method: string, minor: number, headers: HeaderList): He
     }
   }
   if (hosts > 1 || (hosts === 0 && minor === 1) || lengths + encodings > 1) facts.refused = 400
-  if (connectionUpgrade && upgrade !== '' && minor === 1 && method === 'GET') {
-    const websocket = hasToken(upgrade, 'websocket')
-    // Some clients say by a length of 0 that there is no content.
-    if (websocket && facts.framing.kind === 'length' && facts.framing.bytes === 0) facts.framing = NONE
-    if (facts.framing.kind === 'none') facts.upgrade = websocket ? 'websocket' : 'other'
+  if (connectionUpgrade && upgrade !== '' && minor === 1) {
+    if (!hasToken(upgrade, 'websocket')) facts.upgrade = 'other'
+    else if (method === 'GET') {
+      // Some clients say by a length of 0 that there is no content.
+      if (facts.framing.kind === 'length' && facts.framing.bytes === 0) facts.framing = NONE
+      if (facts.framing.kind === 'none') facts.upgrade = 'websocket'
+    }
   }
   return facts
 }

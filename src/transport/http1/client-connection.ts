@@ -388,7 +388,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     }
     const read = requestFraming(head)
     const upgrade = upgradeOf(head, read)
-    const framing = upgrade !== undefined && read.kind === 'length' ? NONE : read
+    const framing = upgrade === 'websocket' && read.kind === 'length' ? NONE : read
     const none = framing.kind === 'none'
     const body = new CodecBody(framing, none ? undefined : this, 'client-gone')
     this.#body = body
@@ -408,7 +408,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       body
     }
     const exchange = new CodecExchange(this, request, upgrade, expects, keepsAlive(head))
-    if (upgrade !== undefined && this.#reading === 'body') this.#asking = exchange
+    if (upgrade === 'websocket' && this.#reading === 'body') this.#asking = exchange
     else this.#start(exchange)
   }
 

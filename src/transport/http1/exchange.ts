@@ -276,13 +276,17 @@ export function requestFraming(head: HeadReader): Framing {
   return head.encodings > 0 ? OPEN : { kind: 'length', bytes: head.length }
 }
 
-/** What the head asks to turn into a byte pipe: in a request without content, which some WebSocket clients say by a length of 0 or by chunks. */
+/**
+ * What the head asks to turn into a byte pipe once the request is complete (RFC 9110 7.8). A WebSocket has no content, which some clients
+ * say by a length of 0 or by chunks.
+ */
 export function upgradeOf(head: HeadReader, framing: Framing): 'websocket' | 'other' | undefined {
-  if (head.upgrade === '' || !head.connectionUpgrade || head.minor !== 1 || head.method !== 'GET') return undefined
-  const websocket = hasToken(head.upgrade, 'websocket')
-  if (framing.kind === 'none') return websocket ? 'websocket' : 'other'
+  if (head.upgrade === '' || !head.connectionUpgrade || head.minor !== 1) return undefined
+  if (!hasToken(head.upgrade, 'websocket')) return 'other'
+  if (head.method !== 'GET') return undefined
+  if (framing.kind === 'none') return 'websocket'
   const mayBeEmpty = framing.kind === 'open' || framing.bytes === 0
-  return websocket && mayBeEmpty && head.expectation === '' ? 'websocket' : undefined
+  return mayBeEmpty && head.expectation === '' ? 'websocket' : undefined
 }
 
 /** May another request follow on the connection? */

@@ -4,7 +4,7 @@ import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { InterimBudget } from '../interim-budget.js'
 import { LenientAnswer } from '../lenient-answer.js'
-import { awaitsContinue, framingOf } from '../outgoing.js'
+import { asksUpgrade, awaitsContinue, framingOf } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import type { CodecBody } from './body.js'
 import { CodecExchange, type ExchangeWatcher } from './exchange.js'
@@ -86,7 +86,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     const text = this.#host.serialiser.request(
       head,
       framingOf(body),
-      exchange.upgrade !== undefined,
+      asksUpgrade(exchange, this.#options),
       awaitsContinue(body)
     )
     if (text === undefined) {
@@ -125,8 +125,12 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
 
   switched(head: ResponseHead): void {
     const connection = this.#connection as UpstreamConnection
-    if (this.#exchange.upgrade === undefined) {
-      this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
+    if (!asksUpgrade(this.#exchange, this.#options) || !this.#sent) {
+      this.#fail(
+        'upstream-malformed',
+        'never',
+        'switched protocols without being asked, or before the request was sent'
+      )
       return
     }
     this.#leave()

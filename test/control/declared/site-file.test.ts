@@ -485,7 +485,7 @@ t.test('certificates are read: a key that does not fit, one that has expired', a
 t.test('servers at Unix domain sockets, with paths, and as backups', async (t) => {
   const { file, problems } = await read(`backends:
   one: { servers: ['http://unix:/run/app.sock'] }
-  two: { servers: ['unix:///run/app.sock:/path'], proxy_protocol: v2 }
+  two: { servers: ['unix:///run/app.sock:/path'], proxy_protocol: v2, upgrades: [TCP, spdy/3.1], max_connections: 9, queue: { timeout: 2s } }
   three: { servers: ['http://10.0.0.5:3000/base'] }
   four: { servers: ['https://10.0.0.5/'], tls: { verify: off }, lenient: true }
   five: { servers: [http://10.0.0.1:1, http://10.0.0.2:1, { url: http://10.0.0.3:1, backup: true }], balance: least_requests }
@@ -496,7 +496,15 @@ t.test('servers at Unix domain sockets, with paths, and as backups', async (t) =
   const at = { kind: 'upstream', form: 'address' }
   t.match(found.slice(0, 4), [
     { ...at, protocol: 'http', host: 'localhost', port: 0, socket: '/run/app.sock', pathPrefix: undefined },
-    { ...at, socket: '/run/app.sock', pathPrefix: '/path', proxyProtocol: 2 },
+    {
+      ...at,
+      socket: '/run/app.sock',
+      pathPrefix: '/path',
+      proxyProtocol: 2,
+      upgrades: ['tcp', 'spdy/3.1'],
+      maxConnections: 9,
+      queue: { length: 100, timeout: 2_000 }
+    },
     { ...at, host: '10.0.0.5', port: 3000, pathPrefix: '/base', proxyProtocol: undefined, lenient: undefined },
     { ...at, protocol: 'https', verify: false, pathPrefix: undefined, lenient: true }
   ])
