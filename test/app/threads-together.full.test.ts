@@ -134,6 +134,52 @@ t.test('a budget of retries is one for all threads', options, async (t) => {
   t.equal(asked, 40)
 })
 
+t.test(
+  'the threads together give a server no more than max_connections, and report it together',
+  options,
+  async (t) => {
+    let [active, peak] = [0, 0]
+    const held: (() => void)[] = []
+    const slow = createServer((_request, response) => {
+      peak = Math.max(peak, ++active)
+      held.push(() => {
+        active--
+        response.end('ok')
+      })
+    }).listen(0, '127.0.0.1')
+    await once(slow, 'listening')
+    t.teardown(() => {
+      slow.closeAllConnections()
+      slow.close()
+    })
+    const { sluice } = await start(t, { upstream: { port: 9 } })
+    const backend = await create(sluice, '/backends/static', {
+      address: `127.0.0.1:${(slow.address() as AddressInfo).port}`,
+      max_connections: 4
+    })
+    await site(sluice, 'a.test', { backend: { backend_id: backend.id } })
+    const answers = (await clients(t, sluice, 12)).map((client) => ask(client))
+    const account = asker('127.0.0.1', sluice.apiPort)
+    const metric = async (name: string) => {
+      const { text } = await account('/metrics', { key: sluice.apiKey })
+      return Number(new RegExp(`^${name}\\{backend="${backend.id}".*\\} (\\d+)$`, 'm').exec(text)?.[1])
+    }
+    await until(
+      async () => (await metric('sluice_upstream_active')) === 4 && (await metric('sluice_upstream_waiting')) === 8
+    )
+    let over = false
+    const answered = Promise.all(answers).finally(() => {
+      over = true
+    })
+    await until(async () => {
+      held.shift()?.()
+      return over
+    })
+    t.same(await answered, Array(12).fill(200))
+    t.equal(peak, 4)
+  }
+)
+
 t.test('spans come from every thread', options, async (t) => {
   const receiver = await Receiver.start(t)
   const { sluice } = await start(t, {
