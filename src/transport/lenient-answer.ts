@@ -144,7 +144,7 @@ export class LenientAnswer {
     if (lengths?.some((one) => one !== first) !== false) return `${field}\r\n`
     if (this.#length === first) return ''
     this.#length = first
-    return `${name}: ${first}\r\n`
+    return lengths?.length === 1 ? `${field}\r\n` : `${name}: ${first}\r\n`
   }
 
   #blockEnds(): string {
