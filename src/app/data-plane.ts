@@ -64,12 +64,10 @@ interface DataPlaneParts {
   /** Where connections come from, and what counts handshakes; absent: this thread accepts them. */
   readonly sockets?: (transport: SocketTransport) => TrafficParts['sockets']
   readonly terminations?: TrafficParts['terminations']
-  /** How servers do is found out in another thread; absent: in this one. */
-  readonly learnt?: { readonly checks: ServerChecks; readonly judge: OutageJudge }
+  /** This is one of so many threads, and how servers do is found out in another one; absent: it is alone. */
+  readonly learnt?: { readonly checks: ServerChecks; readonly judge: OutageJudge; readonly threads: number }
   /** Learns what this thread finds out of servers. */
   readonly health?: ServerHealth
-  /** As in `Surroundings`. */
-  readonly threads?: number
   /** Where retry budgets are kept that threads have together; absent: in this one. */
   readonly budgetRecord?: ConstructorParameters<typeof Upstreams>[0]['budgetRecord']
 }
@@ -126,7 +124,6 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     names,
     ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
     descriptors: foundation.live.limits.descriptors,
-    threads: parts.threads,
     keepAlive: () => foundation.live.limits.tcpKeepAlive ?? 0,
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {

@@ -91,8 +91,7 @@ export async function openTrafficThread(
     answered: (place) => post({ kind: 'server', place, how: 'answered' })
   }
   const dataPlane = openDataPlane(options, foundation, {
-    learnt: { checks, judge },
-    threads: data.threads,
+    learnt: { checks, judge, threads: data.threads },
     tunnels,
     ...(tracer === undefined ? {} : { tracer }),
     events,

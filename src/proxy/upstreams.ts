@@ -140,9 +140,9 @@ export class Upstreams {
         return this.#tunnel(choosing, key, unit)
       case 'failover': {
         // Who works and has no place is waited for.
-        const states = unit.members.map((one) => this.#state(choosing, one))
-        const works = states.findIndex((state) => state !== 'down' && state !== 'none')
-        const member = unit.members[works === -1 ? states.indexOf('down') : works]
+        const member =
+          unit.members.find((one) => !['down', 'none'].includes(this.#state(choosing, one))) ??
+          unit.members.find((one) => this.#state(choosing, one) === 'down')
         return member === undefined ? undefined : this.#choose(choosing, member)
       }
       case 'weighted':
@@ -206,9 +206,8 @@ export class Upstreams {
     const shares = tiers.find((tier) => tier.length > 0)
     if (shares === undefined) return undefined
     const member = sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
-    const working = [...(tiers[0] ?? []), ...(tiers[1] ?? [])]
-    const kept =
-      member === undefined ? undefined : [...working, ...shares].find(({ index }) => nameOf(index) === member)
+    if (member === undefined) return balancer.take(shares, flow)
+    const kept = [...tiers.slice(0, 2).flat(), ...shares].find(({ index }) => nameOf(index) === member)
     return kept?.index ?? balancer.take(shares, flow)
   }
 
