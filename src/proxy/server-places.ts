@@ -33,7 +33,7 @@ export class ServerPlaces {
     return this.#waiting.size
   }
 
-  /** `full`: whoever comes waits; `crowded`: no more may wait. */
+  /** `full`: the next request waits; `crowded`: the queue is full, too. */
   get state(): 'free' | 'full' | 'crowded' {
     const waiting = this.#waiting.size
     if (waiting === 0 && this.active < this.#most) return 'free'
