@@ -15,7 +15,14 @@ t.test('what the API has made becomes a file that takes its place without a gap'
     return made.body
   }
   const [one, two] = [
-    await make('/backends/static', { address: web }),
+    await make('/backends/static', {
+      address: web,
+      lenient: true,
+      max_connections: 500,
+      queue: { length: 7 },
+      upgrades: ['tcp', 'spdy/3.1'],
+      proxy_protocol: 'off'
+    }),
     await make('/backends/static', { address: other })
   ]
   const both = await make('/backends/weighted', {
@@ -81,6 +88,9 @@ t.test('what the API has made becomes a file that takes its place without a gap'
   t.notMatch(text, /a secret|PRIVATE KEY/)
   t.match(text, `#   https_edge ${kept.id} stays in the API`)
   t.match(text, /balance: hash\n\s+hash_key: .*req\.headers\['x-user'\]\[0\]/)
+  t.match(text, /lenient: true\n\s+max_connections: 500\n\s+queue:\n\s+length: 7\n/)
+  t.match(text, /upgrades:\n\s+- tcp\n\s+- spdy\/3\.1\n/)
+  t.notMatch(text, 'proxy_protocol')
   t.match(text, /balance: least_requests\n\s+sticky:\n\s+cookie: at\n\s+ttl: 60\n/)
   const checked = await sluice(cwd, 'check', 'sites/sites.yaml')
   t.equal(checked.code, 0, checked.out)
