@@ -120,9 +120,10 @@ function readProxy(
   server: { readonly host: string }
 ): URL | undefined {
   if (given === 'off') return undefined
-  const value = (name: string) => environment[name.toLowerCase()] || environment[name] || undefined
-  const found = value('HTTPS_PROXY') ?? value('ALL_PROXY')
-  const text = given ?? (found === undefined || isDirect(server.host, value('NO_PROXY') ?? '') ? undefined : found)
+  const { HTTPS_PROXY, ALL_PROXY, NO_PROXY = '' } = environment
+  const found = environment.https_proxy || HTTPS_PROXY || environment.all_proxy || ALL_PROXY || undefined
+  const text =
+    given ?? (found === undefined || isDirect(server.host, environment.no_proxy || NO_PROXY) ? undefined : found)
   if (text === undefined) return undefined
   const whole = /^[a-z0-9]+:\/\//i.test(text) ? text : `http://${text}`
   const url = URL.canParse(whole) ? new URL(whole) : undefined
