@@ -118,9 +118,10 @@ export class Edits {
   /** How bodies of a caller are read: the documents of a member have bounds of their own. */
   readOptions(path: PathValues, { principal }: Call): ReadOptions {
     const { checkPolicy, checkFile } = this.#parts
-    if (principal.role !== 'member') return { checkPolicy, checkFile, path }
+    const options = { checkPolicy, checkFile, path, zeroIsAbsent: true }
+    if (principal.role !== 'member') return options
     const { documents } = CALLER_LIMITS.member
-    return { checkPolicy: (text, layer) => checkPolicy(text, layer, documents), checkFile, path }
+    return { ...options, checkPolicy: (text, layer) => checkPolicy(text, layer, documents) }
   }
 
   #makers(reader: StoreReader, { principal }: Call): Makers {
@@ -168,6 +169,8 @@ export function namedReferences({ name }: Resource): readonly NamedReference[] {
   return NAMED.filter(({ resource }) => resource.name === name)
 }
 
+const isUnset = (given: unknown) => given === undefined || given === null || given === ''
+
 /**
  * The body of a creation with names turned into ids; what is no object is left to the reader of the body. Fails with
  * `CONFLICTING_FIELDS`, `FIELD_INVALID` or `REF_NOT_FOUND`.
@@ -177,8 +180,11 @@ export async function withIds(reader: StoreReader, resource: Resource, body: unk
   let resolved = body
   for (const { name, id, space } of namedReferences(resource)) {
     const { [name]: given, ...rest } = resolved
-    if (given === undefined || given === null) continue
-    if (rest[id] !== undefined && rest[id] !== null) {
+    if (isUnset(given)) {
+      resolved = rest
+      continue
+    }
+    if (!isUnset(rest[id])) {
       throw new ControlError(fieldErrors.CONFLICTING_FIELDS, `${name} and ${id} say the same; give one of them`, {
         field: name
       })

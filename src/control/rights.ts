@@ -199,7 +199,7 @@ export function mayCommand(principal: Principal, resource: Resource, owner: stri
 export function mayGive(principal: Principal, resource: Resource, body: unknown): void {
   if (principal.role === 'administrator' || typeof body !== 'object' || body === null) return
   const given = body as Readonly<Record<string, unknown>>
-  const field = adminFields(resource, given).find((name) => given[name] !== principal.id)
+  const field = adminFields(resource, given).find((name) => ![principal.id, '', null].includes(given[name] as string))
   if (field === undefined) return
   throw new ControlError(controlErrors.ADMIN_REQUIRED, `only an administrator may set ${field} to somebody else`, {
     field

@@ -4,6 +4,7 @@ import { didYouMean } from '../lib/suggest.js'
 import type { FieldCode } from '../schema/errors.js'
 import { defineField, type Reading } from '../schema/field.js'
 import { nullable, text } from '../schema/fields.js'
+import { isZero } from '../schema/objects.js'
 import { refs } from '../schema/references.js'
 import * as values from '../schema/values.js'
 import { TRAFFIC_FIELDS, trafficFieldsText } from '../telemetry/event-fields.js'
@@ -122,7 +123,8 @@ function readSource(value: unknown, at: string, reading: Reading): Source | unde
     const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
     return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
   }
-  const fields = readFields(type, value.fields ?? undefined, `${at}.fields`, reading)
+  const unset = reading.zeroIsAbsent === true && isZero(value.fields ?? null)
+  const fields = readFields(type, unset ? undefined : (value.fields ?? undefined), `${at}.fields`, reading)
   const filter = readFilter(type, value.filter ?? undefined, `${at}.filter`, reading)
   if (fields === null || filter === null) return undefined
   return { type, ...(fields === undefined ? {} : { fields }), ...(filter === undefined ? {} : { filter }) }

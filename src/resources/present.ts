@@ -96,10 +96,18 @@ export function readReplacement(
   body: unknown,
   options: ReadOptions
 ): Read {
-  const given = withoutPath(body, options.path)
+  const whole = withoutPath(body, options.path)
+  const given = options.zeroIsAbsent === true && isObject(whole) ? withoutUnset(part, whole) : whole
   const entries = entriesOf(part, current)
   const changed = isObject(given) ? { ...entries[place], ...given } : given
   return readEntries(resource, part, current, { list: entries.with(place, changed as Entry), place }, options)
+}
+
+/** The members but for a key without text and empty lists, which no entry can have. */
+function withoutUnset({ key }: Part, entry: Entry): Entry {
+  const isUnset = ([name, value]: [string, unknown]) =>
+    name === key ? value === '' || value === null : Array.isArray(value) && value.length === 0
+  return Object.fromEntries(Object.entries(entry).filter((member) => !isUnset(member)))
 }
 
 /** Reads a whole list of which one entry comes from the request: there that entry is the body. */

@@ -8,6 +8,8 @@ export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
   /** Absent where the machine that will write is not known: then that machine refuses. */
   readonly checkFile?: FileCheck | undefined
+  /** As in `Reading`: for requests of clients, not for files, whose authors mean what they write. */
+  readonly zeroIsAbsent?: boolean
   /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
   readonly path: Readonly<Record<string, string>>
 }
@@ -95,6 +97,9 @@ export function readModule(
   if (astray.length > 0) return { ok: false, problems: astray }
   const inner = Object.fromEntries(Object.entries(outer).filter(([key]) => !Object.hasOwn(options.path, key)))
   const read = readUpdate(resource, current, { [name]: inner }, options)
+  // Nothing but the module is written here, so that an empty body is no absent one.
+  if (read.ok && !read.input.given.has(name))
+    return readModule(resource, current, name, body, { ...options, zeroIsAbsent: false })
   if (read.ok) return read
   // In a request of its own the module is the body.
   const problems = read.problems.map((problem) => {
@@ -109,12 +114,13 @@ interface Collected {
   readonly secrets: Record<string, string>
 }
 
-function collect({ checkPolicy, checkFile }: ReadOptions): Collected {
+function collect({ checkPolicy, checkFile, zeroIsAbsent }: ReadOptions): Collected {
   const problems: Problem[] = []
   const secrets: Record<string, string> = {}
   const reading: Reading = {
     checkPolicy,
     checkFile,
+    zeroIsAbsent,
     report(problem) {
       if (problems.length < MOST_PROBLEMS) problems.push(problem)
     },

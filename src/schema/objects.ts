@@ -17,6 +17,7 @@ import {
 } from './field.js'
 import { type FieldOptions, flag, nullable, optionsOf } from './fields.js'
 import { requestSchema, responseMembers } from './json-schema.js'
+import type { Schema } from './schema.js'
 
 /** Fields that depend on each other. Runs only when none of the fields `on` had a problem of its own. */
 export interface Rule {
@@ -118,6 +119,8 @@ function readMember(
     reading.report({ field: at, code, message })
   }
   const written = Object.hasOwn(value, key) ? value[key] : undefined
+  const optional = source.mode === 'update' || !field.required
+  const unset = reading.zeroIsAbsent === true && optional && isZero(written, field.request)
   const absent = written === undefined || (written === null && source.mode === 'create')
   if (absent) {
     if (source.mode !== 'create') return
@@ -126,7 +129,7 @@ function readMember(
     return
   }
   if (written === null) {
-    if (field.onNull === 'unchanged') return
+    if (field.onNull === 'unchanged' || (unset && (field.onNull === 'refused' || field.required))) return
     if (field.onNull === 'refused') {
       fault('FIELD_INVALID', 'must not be null')
       return
@@ -139,12 +142,24 @@ function readMember(
     given.add(name)
     return
   }
-  const read = field.read(written, at, join(source.path, name), reading)
-  if (read === undefined) faults.add(name)
-  else {
+  const read = field.read(written, at, join(source.path, name), unset ? { ...reading, report: () => {} } : reading)
+  if (read !== undefined) {
     body[name] = read
     given.add(name)
-  }
+  } else if (!unset) faults.add(name)
+  else if (source.mode === 'create') body[name] = field.initial
+}
+
+/** Whether `value` is null, or what a field of this schema holds in a typed language until it is set. No schema: of any type. */
+export function isZero(value: unknown, schema?: TSchema): boolean {
+  const { type } = (schema ?? {}) as Schema
+  const is = (...types: readonly (typeof type)[]) => type === undefined || types.includes(type)
+  if (value === null) return true
+  if (Array.isArray(value)) return value.length === 0 && is('array')
+  if (isObject(value)) return Object.keys(value).length === 0 && is('object')
+  return (
+    (value === '' && is('string')) || (value === 0 && is('integer', 'number')) || (value === false && is('boolean'))
+  )
 }
 
 function settableNow({ settable, request }: Field, mode: MemberSource['mode']): boolean {
@@ -169,6 +184,7 @@ function refuseFixed(
   if (tolerated?.has(key) === true || value === undefined) return
   // Clients that send every key they know of send as null what is null in every answer.
   if (value === null && (mode === 'create' || field.settable === 'never')) return
+  if (reading.zeroIsAbsent === true && isZero(value, field.request)) return
   faults.add(key)
   if (field.settable === 'create') {
     reading.report({ field: join(at, key), code: 'IMMUTABLE', message: 'is given at creation and cannot be changed' })
@@ -318,16 +334,20 @@ export function oneOf(members: Fields, options: FieldOptions): Field<Chosen | nu
     request: oneOfSchema(members, description),
     response: nullable(responseMembers(members, { description })),
     read(value, at, path, reading) {
-      const given = isObject(value) ? names.filter((name) => value[name] !== undefined && value[name] !== null) : names
-      const known = isObject(value) ? Object.keys(value).every((name) => names.includes(name)) : true
-      if (isObject(value) && known && given.length !== 1) {
-        const code = given.length === 0 ? 'FIELD_REQUIRED' : 'CONFLICTING_FIELDS'
+      if (!isObject(value) || !Object.keys(value).every((name) => names.includes(name))) {
+        readObject(members, [], value, at, path, reading)
+        return undefined
+      }
+      const set = names.filter((name) => value[name] !== undefined && value[name] !== null)
+      const filled = reading.zeroIsAbsent === true && set.length > 1 ? set.filter((name) => !isZero(value[name])) : set
+      const [name] = filled
+      if (name === undefined || filled.length > 1) {
+        const code = set.length === 0 ? 'FIELD_REQUIRED' : 'CONFLICTING_FIELDS'
         reading.report({ field: at, code, message: `must have exactly one of ${names.join(', ')}` })
         return undefined
       }
-      const read = readObject(members, [], value, at, path, reading)
-      const name = given[0]
-      return read === undefined || name === undefined ? undefined : { name, value: read[name] as Body }
+      const read = members[name]?.read(value[name], join(at, name), join(path, name), reading)
+      return read === undefined ? undefined : { name, value: read as Body }
     },
     present(stored, path, record, context) {
       if (stored === null) return null

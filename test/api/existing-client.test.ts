@@ -123,3 +123,52 @@ t.test('an existing client follows pages to their end', async (t) => {
     ids.reverse()
   )
 })
+
+t.test('the Python client, which sends zeros for what nobody set, creates and updates', async (t) => {
+  const { ask } = await openAccount(t)
+  const made = async (path: string, body: object) => {
+    const answer = await ask(path, { method: 'POST', body })
+    t.equal(answer.status, 201, `${path}: ${answer.text}`)
+    return answer.json
+  }
+  const changed = async (path: string, body: object, expected: object) => {
+    const answer = await ask(path, { method: 'PATCH', body })
+    t.match(answer, { status: 200, json: expected }, answer.text)
+  }
+  const described = { description: '', metadata: '' }
+  const authority = { ...described, private_key_type: '', elliptic_curve: '', key_size: 0 }
+  t.match(await made('/ssh_certificate_authorities', authority), { key_type: 'ed25519' })
+  t.match(await made('/ssh_certificate_authorities', { ...authority, private_key_type: 'ecdsa' }), {
+    key_type: 'ecdsa'
+  })
+  const backend = await made('/backends/static', { ...described, address: '127.0.0.1:80', tls: {} })
+  await changed(`/backends/static/${backend.id}`, { description: 'd', address: '' }, { address: '127.0.0.1:80' })
+  const edge = await made('/edges/https', { ...described, hostports: ['a.test:443'] })
+  const route = { match_type: '', match: '/', ...described, backend: { enabled: true, backend_id: backend.id } }
+  const { id, uri } = await made(`/edges/https/${edge.id}/routes`, route)
+  const path = new URL(uri).pathname
+  await changed(path, { match_type: '', match: '', description: 'd' }, { id, match: '/', match_type: 'path_prefix' })
+  t.match(await ask(`${path}/backend`, { method: 'PUT', body: {} }), {
+    status: 400,
+    json: { details: { field: 'backend_id' } }
+  })
+  const vault = await made('/vaults', { ...described, name: 'v' })
+  const secret = { ...described, name: 's', value: 'x', vault_id: vault.id, vault_name: '' }
+  const { id: secretId } = await made('/vault_secrets', secret)
+  await made('/vault_secrets', { ...secret, name: 't', vault_id: '', vault_name: 'v' })
+  await changed(`/vault_secrets/${secretId}`, { name: '', value: '', description: 'd' }, { name: 's' })
+  const sources = [{ type: 'http_request_complete.v0', fields: ['conn.client_ip'], filter: '' }]
+  const subscription = await made('/event_subscriptions', { ...described, sources, destination_ids: [] })
+  const source = `/event_subscriptions/${subscription.id}/sources/${sources[0]?.type}`
+  await changed(source, { type: '', fields: [], filter: '' }, { fields: ['conn.client_ip'] })
+  await changed(`/event_subscriptions/${subscription.id}`, { sources: [] }, { sources: [{ fields: ['conn.client_ip'] }] })
+  const bot = await made('/bot_users', { name: 'b', active: true })
+  const key = await made('/api_keys', { ...described, owner_id: bot.id })
+  const own = await ask('/credentials', {
+    method: 'POST',
+    body: { ...described, acl: [], owner_id: '' },
+    key: key.token
+  })
+  t.match(own, { status: 201, json: { owner_id: bot.id } }, 'a member names nobody else as the owner')
+  t.match(await ask('/bot_users', { method: 'POST', body: { name: '' } }), { status: 400 }, 'what is required stays so')
+})
