@@ -64,6 +64,9 @@ const action = defineAction({
         `^(?:${['http', 'https', 'tcp', 'tls'].map(anyCase).join('|')})://[^\\s/:@?#]+(?::\\d{1,5})?/?$`
       )
     }),
+    binding: optional(
+      choice(['internal'], { description: 'Kind of the endpoint, as other programs write it; always internal.' })
+    ),
     on_error: optional(
       choice(['halt', 'continue'], {
         description: 'What follows when the endpoint cannot be reached.',

@@ -4,6 +4,7 @@ import type { Coded } from '../lib/errors.js'
 import { SourceText, type Span } from '../lib/positions.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { didYouMean, suggest } from '../lib/suggest.js'
+import { findEmbeddedPolicies } from './embedded-policies.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
   child,
@@ -196,6 +197,13 @@ class DocumentReader {
     if (root.kind !== 'map') {
       const message = `a policy document is a map of phases (${PHASES.join(', ')}), not ${nameOf(root)}`
       this.#report.error([], policyErrors.DOCUMENT_INVALID, message, root.span)
+      return
+    }
+    const embedded = findEmbeddedPolicies(root)
+    if (embedded !== undefined && embedded.path.length > 0) {
+      const { what, parts, path, span } = embedded
+      const message = `this is ${what}; take ${parts} as a document of its own, with the phases at the root`
+      this.#report.error(path, policyErrors.PHASE_UNKNOWN, message, span)
       return
     }
     // Legacy phases come after their present name, wherever they stand in the text.

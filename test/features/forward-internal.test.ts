@@ -18,7 +18,9 @@ onEngines('an internal entry takes the request with its own policy, and both see
     backend: { backend_id: id },
     traffic_policy: { value: tagging('inner') }
   })
-  await site(sluice, HOST, { traffic_policy: { value: leadTo('https://api.internal') + tagging('outer') } })
+  await site(sluice, HOST, {
+    traffic_policy: { value: leadTo('https://api.internal', ', binding: internal') + tagging('outer') }
+  })
   const seen = await visit(sluice, HOST)
   t.match(seen, { status: 200, body: 'from inside' })
   t.equal(seen.headers['x-by'], 'inner, outer')

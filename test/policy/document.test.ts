@@ -18,7 +18,7 @@ t.test('what is wrong with a document is reported where it stands', async (t) =>
     ['an alias without an anchor', 'on_http_request: *x', ['1:18 DOCUMENT_SYNTAX']],
     ['an alias inside its anchor', 'on_http_request: &x\n  - *x', ['2:5 DOCUMENT_SYNTAX']],
     ['an unknown phase', 'on_http_requests: []', ['1:1 PHASE_UNKNOWN on_http_requests']],
-    ['a wrapper', `traffic_policy:\n  on_http_request: []`, ['1:1 PHASE_UNKNOWN traffic_policy']],
+    ['a wrapper', `traffic_policy:\n  on_http_request: []`, ['2:3 PHASE_UNKNOWN traffic_policy']],
     ['switched off', `enabled: false\n${rule}`, ['1:1 DOCUMENT_INVALID enabled']],
     ['strictness that is no truth value', 'strict_expressions: maybe', ['1:21 DOCUMENT_INVALID strict_expressions']],
     ['strictness misspelt', 'strict_expression: true', ['1:1 PHASE_UNKNOWN strict_expression']],
@@ -204,4 +204,39 @@ t.test('keys that JavaScript treats specially are only keys', async (t) => {
   const data = dataOf(config as NonNullable<typeof config>) as object
   t.same(Object.keys(data), ['__proto__', 'constructor'])
   t.equal(Object.getPrototypeOf(data), Object.prototype)
+})
+
+t.test('a document of another program that holds policies says which part to take', (t) => {
+  const inner = (indent: number) => rule.trimEnd().replace(/^/gm, ' '.repeat(indent))
+  const kubernetes = (kind: string) =>
+    `apiVersion: ngrok.k8s.ngrok.com/v1alpha1\nkind: ${kind}\nmetadata: { name: p }\n`
+  const cases: [text: string, path: string, what: RegExp][] = [
+    [
+      `${kubernetes('NgrokTrafficPolicy')}spec:\n  policy:\n${inner(4)}`,
+      'spec.policy',
+      /Kubernetes manifest \(NgrokTr/
+    ],
+    [
+      `${kubernetes('AgentEndpoint')}spec:\n  trafficPolicy:\n    inline:\n${inner(6)}`,
+      'spec.trafficPolicy.inline',
+      /Agent/
+    ],
+    [`apiVersion: v1\nkind: ConfigMap\ndata:\n  policy: |\n${inner(4)}`, 'data.policy', /ConfigMap/],
+    [`version: 3\nendpoints:\n  - url: a\n    traffic_policy:\n${inner(6)}`, 'endpoints[0].traffic_policy', /an agent/],
+    ['tunnels:\n  web:\n    traffic_policy:\n      inbound: []', 'tunnels.web.traffic_policy', /an agent/],
+    [JSON.stringify({ enabled: true, value: rule }), 'value', /with a policy inside/]
+  ]
+  for (const [text, path, what] of cases) {
+    const { problems } = readDocument(text)
+    t.match(problems, [{ code: 'PHASE_UNKNOWN', severity: 'error', path, message: what }], path)
+    t.equal(problems.length, 1, `${path}: one problem`)
+    t.match(problems[0]?.message, `take its part ${path} as`)
+  }
+  const two = `endpoints:\n  - traffic_policy:\n${inner(6)}\n  - traffic_policy:\n${inner(6)}`
+  t.match(
+    readDocument(two).problems[0]?.message,
+    /take its parts endpoints\[0\]\.traffic_policy, endpoints\[1\]\.traffic_policy/
+  )
+  t.match(readDocument('apiVersion: v1\nkind: Service\n').problems.length, 2, 'no policy inside')
+  t.end()
 })

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { formatAuthority, takesIpv6 } from '../../lib/host.js'
 import { Passes, type Steps } from '../../lib/slices.js'
 import { readBlockYaml } from '../../policy/block-yaml.js'
+import { findEmbeddedPolicies } from '../../policy/embedded-policies.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { policyErrors } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
@@ -84,6 +85,8 @@ export interface SiteFileRead {
   readonly files: readonly string[]
 }
 
+const isOwn = ({ key }: MapEntry) => (SITE_FILE_KEYS as readonly string[]).includes(key) || OPTIONS.includes(key)
+
 /** Does this document say what a site file says? It tells one from a traffic policy. */
 export function looksLikeSiteFile(text: string): boolean {
   const { root } = readTree(text, LIMITS)
@@ -160,6 +163,13 @@ async function readRoot(
 ): Promise<RootRead | undefined | typeof NOT_BY_SITE> {
   if (root.kind === 'map' && root.entries.length === 0) {
     reportEmpty(declaration, root)
+    return undefined
+  }
+  const foreign = root.kind === 'map' && !root.entries.some(isOwn) ? findEmbeddedPolicies(root) : undefined
+  if (foreign !== undefined) {
+    const given = foreign.path.length === 0 ? 'name it' : `give ${foreign.parts}`
+    const message = `this is ${foreign.what}, not a site file; ${given} as policy of a site`
+    declaration.error(foreign, fieldErrors.FIELD_UNKNOWN, message)
     return undefined
   }
   const options = root.kind === 'map' ? root.entries.filter(({ key }) => OPTIONS.includes(key)) : []

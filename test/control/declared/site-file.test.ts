@@ -450,6 +450,19 @@ t.test('an empty file is refused, one that says that there is nothing is none', 
   t.same(await problemsOf('sites: {}\n'), [])
 })
 
+t.test('a file of another program that holds a policy says which part a site could take', async (t) => {
+  const manifest = 'apiVersion: a/v1\nkind: NgrokTrafficPolicy\nspec:\n  policy:\n    on_http_request: []\n'
+  const message =
+    /:5:5 FIELD_UNKNOWN this is a Kubernetes manifest \(NgrokTrafficPolicy\), not a site file; give its part spec.policy as policy of a site/
+  t.match(await problemsOf(manifest), [message])
+  t.match(await problemsOf('endpoints:\n  - traffic_policy:\n      on_http_request: []\n'), [
+    /endpoints\[0\].traffic_policy/
+  ])
+  t.match(await problemsOf('on_http_request: []\n'), [
+    /FIELD_UNKNOWN this is a traffic policy, not a site file; name it as policy of a site/
+  ])
+})
+
 t.test('what has a policy does not lose it by silence', async (t) => {
   const text = (policy: string) =>
     `sites: { a.test: { backend: web${policy} } }\nbackends: { web: { servers: ["http://127.0.0.1:1"] } }\n`
