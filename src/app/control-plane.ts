@@ -129,7 +129,7 @@ export async function openControlPlane(
     policyLanguage: policyLanguage(
       services,
       policyTestRuns({ geo: stage.geo }),
-      () => foundation.holder.current().tables.https.takesIpv6
+      () => foundation.holder.current().tables.https
     ),
     checkFile: (path) => folders.refusal(path),
     siteReading: siteReader,

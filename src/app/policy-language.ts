@@ -9,6 +9,7 @@ import type { Json } from '../lib/json.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { type Action, resultMeanings, resultsOf } from '../policy/action.js'
 import { policySchema } from '../policy/json-schema.js'
+import { judgePaths } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { policyProblems } from './policy-check.js'
 import type { PolicyTestRun } from './stored-tests.js'
@@ -29,11 +30,18 @@ export function languageCatalogue() {
   }
 }
 
-/** The language of policies by the services that run them. `ipv6`: do clients come by IPv6? */
-export function policyLanguage(services: PolicyServices, runTests: PolicyTestRun, ipv6: () => boolean): PolicyLanguage {
+/** The language of policies by the services that run them. `listeners`: do clients come by IPv6, do paths keep what the strict form refuses? */
+export function policyLanguage(
+  services: PolicyServices,
+  runTests: PolicyTestRun,
+  listeners: () => { readonly takesIpv6: boolean; readonly takesLenientPaths: boolean }
+): PolicyLanguage {
   let described: Json | undefined
+  const problemsOf = policyProblems(services, actions, () => listeners().takesIpv6)
   return {
-    check: policyProblems(services, actions, ipv6),
+    *check(text, layer, limits) {
+      return judgePaths(yield* problemsOf(text, layer, limits), !listeners().takesLenientPaths)
+    },
     describe() {
       described ??= describeLanguage()
       return described

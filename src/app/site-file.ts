@@ -99,8 +99,8 @@ export class SiteReader implements SiteReading {
         agreed: this.#options.acme.agree_terms,
         tls: this.#options.listeners.some(({ tls }) => tls),
         lenientPaths:
-          this.#options.path_form === 'lenient' ||
-          this.#options.listeners.some(({ path_form }) => path_form === 'lenient')
+          this.#options.path_form !== 'strict' ||
+          this.#options.listeners.some(({ path_form = 'strict' }) => path_form !== 'strict')
       }
     })
   }

@@ -14,7 +14,7 @@ import { Slices } from '../lib/slices.js'
 import { fileReason } from '../lib/system-errors.js'
 import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
-import type { Problem } from '../policy/problems.js'
+import { judgePaths, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
 
@@ -84,7 +84,9 @@ async function checkDocument(file: string, { input, services, environment }: Che
     actions,
     unavailable: 'warn'
   })
-  return { findings: [{ file, problems, line: (number) => source.line(number) }], named: [] }
+  // The strict form is the default.
+  const judged = judgePaths(problems, true)
+  return { findings: [{ file, problems: judged, line: (number) => source.line(number) }], named: [] }
 }
 
 async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Checked> {

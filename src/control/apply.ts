@@ -12,6 +12,7 @@ import type { Snapshot } from '../runtime/snapshot.js'
 import { type ServingParts, type Staged, stage } from '../runtime/stage.js'
 import type { DeclaredSet } from './declared/declared-records.js'
 import { ControlError, controlErrors } from './errors.js'
+import { refusedOnPaths } from './path-forms.js'
 
 /** Units to put and to drop, and the values that those to put refer to. */
 export interface Units extends Pick<Change, 'put' | 'drop'> {
@@ -86,6 +87,11 @@ export class Live {
     const ready = await this.ready({ put, drop, secrets })
     const { revision } = this.#running
     if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
+    const refused = refusedOnPaths(put, this.units, ready.snapshot)
+    if (refused.length > 0) {
+      ready.abandon()
+      return { ok: false, revision, problems: refused, ports: NO_PORTS }
+    }
     await ready.swap()
     this.#own = units
     const changed = put.length > 0 || drop.length > 0

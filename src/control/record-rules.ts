@@ -1,7 +1,8 @@
+import { takesStrictPaths } from '../flow/target.js'
 import { parseAuthority } from '../lib/host.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { UnitName } from '../policy/action.js'
-import type { Problem, UnitProblems } from '../policy/problems.js'
+import { judgePaths, type Problem, type UnitProblems } from '../policy/problems.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
@@ -17,6 +18,7 @@ import type { RecordKey } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { PolicyWarning } from './calls.js'
 import { ControlError, inUse } from './errors.js'
+import { isStrictFor } from './path-forms.js'
 import { recordsNaming } from './records.js'
 
 /** Where the names of reserved domains are unique. */
@@ -77,7 +79,7 @@ export async function matchesMustBePossible(
   { kind, id, body }: ResourceRecord,
   lenient: () => boolean
 ): Promise<void> {
-  const isStrict = (form: unknown) => form === 'strict' || (form !== 'lenient' && !lenient())
+  const isStrict = (form: unknown) => takesStrictPaths(form, lenient())
   if (kind === httpsEdgeRoute.name) {
     const refusal = before?.body.match === body.match ? undefined : refusalOfMatch(String(body.match))
     if (refusal === undefined) return
@@ -184,7 +186,8 @@ export function policyWarnings(
     // A document that several routes have is one.
     found.set(JSON.stringify([source, warning]), { source, warning })
   }
-  for (const { key, source, problems } of compiled) for (const one of problems) note(key, source, one)
+  for (const { key, source, problems } of compiled)
+    for (const one of judgePaths(problems, isStrictFor(key, snapshot))) note(key, source, one)
   for (const [key, unit] of put) {
     for (const one of snapshot.policy(key)?.named ?? []) {
       if (!isThere(one.unit, snapshot)) note(key, unit.kind === 'policy' ? unit.source : key, one.missing)

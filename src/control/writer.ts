@@ -12,6 +12,7 @@ import { type Live, touchedRoutes, type Units } from './apply.js'
 import type { Call, Done, EventRecorder, Principal, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
 import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
+import { refusedOnPaths } from './path-forms.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { type RevisionNote, revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach, mayUseSockets } from './rights.js'
@@ -176,6 +177,8 @@ export class Writer {
       opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
       const writer = draft.author ?? call.principal
       mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
+      const refused = refusedOnPaths(units.put, live.units, ready.snapshot)
+      if (refused.length > 0) throw refusedPolicy(refused)
       mayOpenPorts(call.principal, units.put, live.units)
       mayUseSockets(call.principal, units.put, live.units)
       await this.#mayReach(writer, units, ready.snapshot, opening !== undefined)

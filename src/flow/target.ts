@@ -7,6 +7,14 @@ import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.
  */
 export type PathForm = 'strict' | 'lenient' | 'exact'
 
+/**
+ * Does an edge take paths in the strict form alone? `form`: what it says, if anything. `lenient`: does a listener keep what the strict
+ * form refuses?
+ */
+export function takesStrictPaths(form: unknown, lenient: boolean): boolean {
+  return form === 'strict' || (form !== 'lenient' && form !== 'exact' && !lenient)
+}
+
 /** Why a text has no normal form as a path. All but the first are known to the strict form alone. */
 export type PathProblem =
   /** No `/` at its beginning, a query or fragment, an incomplete escape, a character without an encoding. */

@@ -28,6 +28,8 @@ export interface CompiledPolicy {
   readonly reads: ResponseReading | undefined
   /** What of the configuration it names in its text. */
   readonly named: readonly NamedUnit[]
+  /** Why it cannot serve where paths are in the strict form. */
+  readonly strictErrors: readonly Problem[]
   /** Names of the vaults whose secrets it reads; undefined among them: one whose name is known only at run time. */
   readonly vaults: ReadonlySet<string | undefined>
   /** The hosts that its actions lead to. */
@@ -108,7 +110,9 @@ export function* compilingPolicy(text: string, options: CompileOptions): Steps<P
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
   const { logins, limits } = compiler
-  return { policy: { owner: options.owner, phases, named, vaults, leads, reads, logins, limits }, problems: found }
+  const strictErrors = found.filter(({ underStrict }) => underStrict === 'error')
+  const policy = { owner: options.owner, phases, named, strictErrors, vaults, leads, reads, logins, limits }
+  return { policy, problems: found }
 }
 
 /** Adds to `vaults` those that what is compiled reads, whichever part of an action compiles it. */

@@ -99,6 +99,18 @@ export interface Problem {
   readonly length: number
   /** Offset inside the string at `path`, when an expression is to blame; UTF-16 units from 0. */
   readonly offset?: number
+  /** The severity where paths are in the strict form; there is no problem in the other forms. The document alone says neither. */
+  readonly underStrict?: Severity
+}
+
+type Severity = Problem['severity']
+
+/** The problems of a document that serves, or would serve, where paths are in the strict form or not. */
+export function judgePaths(problems: readonly Problem[], isStrict: boolean): readonly Problem[] {
+  if (problems.every(({ underStrict }) => underStrict === undefined)) return problems
+  return problems.flatMap(({ underStrict, ...problem }) =>
+    underStrict === undefined ? [problem] : isStrict ? [{ ...problem, severity: underStrict }] : []
+  )
 }
 
 /** The problems of one policy document of a plan. */
@@ -151,6 +163,12 @@ export class Reporter {
 
   warning(path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
     this.#add('warning', path, error, message, span, offset)
+  }
+
+  /** Reports what is a problem of this severity under the strict form of paths alone, as a warning until the form is known. */
+  underStrict(severity: Severity, path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
+    const problem = this.problem('warning', path, error, message, span, offset)
+    this.take([{ ...problem, underStrict: severity }])
   }
 
   /** Takes problems that another reporter has found in a part of the text. */

@@ -194,10 +194,11 @@ export function reportExpression<T>(
   }
   for (const { text, message, start, end, isCertain } of literals) {
     const span = spanOf(start, end)
-    if (!denying || !isCertain)
-      document.report.warning(at.path, policyWarnings.LITERAL_NEVER_EQUAL, message, span, start)
-    else if (PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
-    else document.report.error(at.path, policyWarnings.LITERAL_NEVER_EQUAL, message, span, start)
+    const severity = denying ? 'error' : 'warning'
+    const { LITERAL_NEVER_EQUAL } = policyWarnings
+    if (!isCertain) document.report.underStrict(severity, at.path, LITERAL_NEVER_EQUAL, message, span, start)
+    else if (denying && PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
+    else document.report[severity](at.path, LITERAL_NEVER_EQUAL, message, span, start)
   }
 }
 

@@ -38,7 +38,7 @@ export class HttpsRules {
 
   /** Does a listener take the lenient form of paths? */
   get takesLenientPaths(): boolean {
-    return [...this.#listeners.values()].some(({ pathForm }) => pathForm === 'lenient')
+    return [...this.#listeners.values()].some(({ pathForm = 'strict' }) => pathForm !== 'strict')
   }
 
   /** The value of Strict-Transport-Security in answers of an edge over TLS; undefined: none is added. */

@@ -207,3 +207,26 @@ t.test('a limit for each address is told where a listener takes IPv6', async (t)
     t.same(codesOf(checked.json.problems), codes, `${listen}, checked`)
   }
 })
+
+t.test('a rule denies nothing by a path that the form of its edge never has: refused, or right', async (t) => {
+  const { ask } = await openAccount(t)
+  const value = JSON.stringify({
+    on_http_request: [{ expressions: ["req.url.path == '/low%2Fx'"], actions: [{ type: 'deny' }] }]
+  })
+  const { id } = await make(ask, '/edges/https', { hostports: ['app.test:443'] })
+  const routes = `/edges/https/${id}/routes`
+  const body = { match: '/', traffic_policy: { value } }
+  const form = (path_form: string) => ask(`/edges/https/${id}`, { method: 'PATCH', body: { path_form } })
+  for (const strict of ['listener', 'strict']) {
+    await form(strict)
+    const post = await ask(routes, { method: 'POST', body })
+    t.match([post.status, post.text], [400, /POLICY_LITERAL_NEVER_EQUAL/], strict)
+  }
+  for (const lenient of ['lenient', 'exact']) {
+    t.equal((await form(lenient)).status, 200)
+    const { id: route, warnings } = await make(ask, routes, body)
+    t.equal(warnings, undefined, `nothing is doubtful where the form is ${lenient}`)
+    t.match(await form('strict'), { status: 400, text: /POLICY_LITERAL/ }, 'the edge keeps the form that its policies need')
+    t.equal((await ask(`${routes}/${route}`, { method: 'DELETE' })).status, 204)
+  }
+})

@@ -55,6 +55,17 @@ t.test('each problem is one line with its place; the summary counts', async (t) 
   t.equal(lines[3], '2 files: 1 valid, 1 with errors (2 errors, 1 warning)')
 })
 
+t.test('a literal that the strict form of paths never has is an error where the rule denies', async (t) => {
+  const text = (type: string) =>
+    `on_http_request: [{ expressions: ["req.url.path == '/a//b'"], actions: [{ type: ${type} }] }]`
+  const folder = t.testdir({ 'deny.yaml': text('deny'), 'log.yaml': text('log') })
+  t.match(
+    (await check([join(folder, 'deny.yaml')])).lines[0],
+    /error LITERAL_NEVER_EQUAL: .* where path_form is strict, as by default: .*; write '\/a\/b'/
+  )
+  t.match((await check([join(folder, 'log.yaml')])).lines[0], /warning LITERAL_NEVER_EQUAL: /)
+})
+
 t.test('a document that says nothing is an error, one that says "no rules" is none', async (t) => {
   const folder = t.testdir({ 'empty.yaml': '', 'none.yaml': 'on_http_request: []\n' })
   const { valid, lines } = await check([join(folder, 'empty.yaml'), join(folder, 'none.yaml')])

@@ -133,6 +133,9 @@ t.test('a route is refused that no request can reach in the form of paths of its
       await t.rejects(add(match), { code: 'FIELD_INVALID', field: 'match' }, `${match} where the form is ${strict}`)
     }
   }
+  await form('exact')
+  const { id: exact } = await add('/exact%2fx')
+  await account.remove('https_edge_route', { id: exact, edge_id: edge })
   await form('lenient')
   const { id } = await add('/low%2fx')
   for (const strict of ['listener', 'strict']) {

@@ -15,15 +15,14 @@ import { controlErrors } from '../errors.js'
 import { testProblems } from '../policy-tests.js'
 import type { At, DeclaredPart, DeclaredRecord, DeclaredServer, NamedPolicy, ReadText } from './declared-part.js'
 import { siteErrors } from './site-codes.js'
-import type { SiteFileInput } from './site-input.js'
+import { type PolicyCarrier, problemsOn, type SiteFileInput } from './site-input.js'
 import { meantKey } from './synonyms.js'
 
 /** Key of the problems of a site file itself; policies that it names have their own. */
 export const SITE_FILE = 'site-file'
 
-interface TestedPolicy {
+interface TestedPolicy extends PolicyCarrier {
   readonly text: string
-  readonly layer: 'http' | 'tcp'
 }
 
 /** A record as the file asks for it. */
@@ -260,22 +259,22 @@ export class Declaration {
   }
 
   /** The text of a policy: of the file that the node names, or of what stands there itself; undefined after a report or for `none`. */
-  async policy(node: TreeNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string | undefined> {
+  async policy(node: TreeNode, path: NodePath, owner: string, carrier: PolicyCarrier): Promise<string | undefined> {
     if (isNull(node)) {
       const message = 'names no policy; write "policy: none" where there is to be none'
       this.error({ path, span: node.span }, siteErrors.POLICY_MISSING, message)
       return undefined
     }
-    if (node.kind === 'map') return await this.#writtenPolicy(node, path, owner, layer)
+    if (node.kind === 'map') return await this.#writtenPolicy(node, path, owner, carrier)
     const name = this.text(node, path, 'policy')
     if (name === undefined || name === 'none') return undefined
     const text = await this.file(name, { path, span: node.span }, POLICY)
     if (text === undefined) return undefined
     this.policyNames.set(owner, name)
     if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
-    const key = `${layer} ${name}`
+    const key = `${carrier.layer} ${carrier.isStrict} ${name}`
     if (!this.#documents.has(key)) {
-      const problems = await this.slices.run(this.input.policyProblems(text, layer))
+      const problems = await this.slices.run(problemsOn(carrier, text, this.input))
       this.#documents.set(key, { key, source: name, text, problems })
     }
     return text
@@ -303,10 +302,10 @@ export class Declaration {
     return text
   }
 
-  async #tested({ text: policy, layer }: TestedPolicy, tests: string): Promise<Problem[]> {
-    const { testPolicy, policyProblems } = this.input
+  async #tested({ text: policy, ...carrier }: TestedPolicy, tests: string): Promise<Problem[]> {
+    const { testPolicy } = this.input
     if (testPolicy === undefined) return []
-    const problems = await this.slices.run(policyProblems(policy, layer))
+    const problems = await this.slices.run(problemsOn(carrier, policy, this.input))
     if (problems.some(({ severity }) => severity === 'error')) return []
     return testProblems(await testPolicy({ policy, tests }))
   }
@@ -328,9 +327,9 @@ export class Declaration {
   }
 
   /** A policy that stands in the site file: its problems have their places there. */
-  async #writtenPolicy(node: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string> {
+  async #writtenPolicy(node: MapNode, path: NodePath, owner: string, carrier: PolicyCarrier): Promise<string> {
     const { text, line, place } = this.#written(node, path)
-    for (const problem of await this.slices.run(this.input.policyProblems(text, layer)))
+    for (const problem of await this.slices.run(problemsOn(carrier, text, this.input)))
       this.#placed.push(place(problem))
     this.policyLines.set(owner, line)
     const name = formatPath(path)

@@ -217,7 +217,7 @@ function takesLenientPaths({ input }: Declaration, listeners: MapEntry | undefin
   const items = listeners?.value.kind === 'list' ? listeners.value.items : []
   return items.some((item) => {
     const read = input.readListener(dataOf(item))
-    return read.ok && (read.value as FileListener).path_form === 'lenient'
+    return read.ok && ((read.value as FileListener).path_form ?? 'strict') !== 'strict'
   })
 }
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Slices, Steps } from '../../lib/slices.js'
-import type { Problem } from '../../policy/problems.js'
+import { judgePaths, type Problem } from '../../policy/problems.js'
 import type { PolicyTesting } from '../policy-tests.js'
 import type { SiteMemory } from './site-memory.js'
 
@@ -51,4 +51,19 @@ export interface SiteFileInput {
   readonly slices?: Slices
   /** Sites of the reading before, which are read again only where they changed; default: none. */
   readonly memory?: SiteMemory
+}
+
+/** What a policy runs on: requests, whose paths may be in the strict form alone, or connections. */
+export interface PolicyCarrier {
+  readonly layer: 'http' | 'tcp'
+  readonly isStrict: boolean
+}
+
+/** What is wrong with a policy on its carrier. */
+export function* problemsOn(
+  { layer, isStrict }: PolicyCarrier,
+  text: string,
+  { policyProblems }: Pick<SiteFileInput, 'policyProblems'>
+): Steps<readonly Problem[]> {
+  return judgePaths(yield* policyProblems(text, layer), isStrict)
 }

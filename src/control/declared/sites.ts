@@ -1,3 +1,4 @@
+import { takesStrictPaths } from '../../flow/target.js'
 import type { NodePath } from '../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
 import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../resources/edges.js'
@@ -12,6 +13,7 @@ import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
+import type { PolicyCarrier } from './site-input.js'
 import { lacks } from './synonyms.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
 
@@ -82,8 +84,7 @@ class SiteReader {
   readonly #label: string
   readonly #edge: string
   readonly #hosts: CertificateHost[]
-  /** Are its paths in the strict form whatever the listener? */
-  #strict = false
+  #carrier: PolicyCarrier = { layer: 'http', isStrict: true }
 
   constructor(reader: Reader, entry: MapEntry, hosts: CertificateHost[]) {
     this.#reader = reader
@@ -105,9 +106,11 @@ class SiteReader {
       return undefined
     }
     const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
-    this.#strict = this.#isStrict(fields.get('path_form'))
+    const form = fields.get('path_form')
+    const isStrict = takesStrictPaths(form && dataOf(form.value), declaration.lenientPaths)
+    this.#carrier = { layer: 'http', isStrict }
     await this.#edgeRecord(fields)
-    const { text } = await policyOf(declaration, fields, this.#path, this.#edge, this.#entry, 'http')
+    const { text } = await policyOf(declaration, fields, this.#path, this.#edge, this.#entry, this.#carrier)
     const policed = text !== undefined
     await this.#routes(fields, policed)
     return policed ? { edge: this.#edge, text } : undefined
@@ -149,11 +152,6 @@ class SiteReader {
       const [host, port] = [hostport.slice(0, colon), Number(hostport.slice(colon + 1))]
       this.#hosts.push({ host, port, choice, at: { path, span: item?.span ?? keySpan } })
     }
-  }
-
-  #isStrict(form: MapEntry | undefined): boolean {
-    const word = form === undefined ? 'listener' : dataOf(form.value)
-    return word === 'strict' || (word !== 'lenient' && !this.#reader.declaration.lenientPaths)
   }
 
   /** `managed` and `none`, or the files of a certificate, which then stands in the list of all. */
@@ -211,10 +209,17 @@ class SiteReader {
     const { declaration } = this.#reader
     const body = await modulesBody(this.#reader, httpsEdgeRoute, fields, path)
     const isRoute = path.length > 2
-    const own = await policyOf(declaration, isRoute ? fields : NO_FIELDS, path, id, isRoute ? entry : undefined, 'http')
+    const own = await policyOf(
+      declaration,
+      isRoute ? fields : NO_FIELDS,
+      path,
+      id,
+      isRoute ? entry : undefined,
+      this.#carrier
+    )
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
-    const refusal = this.#strict ? refusalOfMatch(match) : undefined
+    const refusal = this.#carrier.isStrict ? refusalOfMatch(match) : undefined
     if (refusal !== undefined) declaration.error(at, fieldErrors.FIELD_INVALID, `the path "${match}" ${refusal}`)
     await declaration.add(httpsEdgeRoute, {
       label: this.#label,
@@ -279,7 +284,7 @@ async function policyOf(
   path: NodePath,
   owner: string,
   place: MapEntry | undefined,
-  layer: 'http' | 'tcp'
+  carrier: PolicyCarrier
 ): Promise<PolicyTexts> {
   const key = path.join(' ')
   const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
@@ -289,11 +294,11 @@ async function policyOf(
     declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
   }
   if (given !== undefined) {
-    const text = await declaration.policy(given.value, [...path, 'policy'], owner, layer)
+    const text = await declaration.policy(given.value, [...path, 'policy'], owner, carrier)
     if (text === undefined) return {}
     declaration.policed.add(key)
     if (tested === undefined) return { text }
-    return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, layer }) }
+    return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, ...carrier }) }
   }
   if (place === undefined) return {}
   declaration.unpoliced.push(key)
@@ -337,7 +342,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
     const body = await modulesBody(reader, tcpEdge, fields, path)
     const id = declaredId(tcpEdge, [entry.key])
-    const policy = await policyOf(declaration, fields, path, id, entry, 'tcp')
+    const policy = await policyOf(declaration, fields, path, id, entry, { layer: 'tcp', isStrict: false })
     const at = { path, span: entry.keySpan }
     if (!fields.has('backend') && lacks(entry.value, TCP_KEYS)) {
       declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')

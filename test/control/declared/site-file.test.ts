@@ -394,8 +394,8 @@ t.test('routes take a star at their end for a prefix, and what no request can ha
     refused
   )
   const taken = ['exact /low%2Fx']
-  t.same(await paths(site(encoded, 'path_form: lenient,')), taken)
-  t.same(await paths(`listeners: [http://127.0.0.1:8081?path_form=lenient]\n${site(encoded)}`), taken)
+  for (const form of ['lenient', 'exact']) t.same(await paths(site(encoded, `path_form: ${form},`)), taken, form)
+  t.same(await paths(`listeners: [http://127.0.0.1:8081?path_form=exact]\n${site(encoded)}`), taken)
   t.same(await paths(site(encoded), {}, { process: { ...NONE, lenientPaths: true } }), taken)
 })
 
@@ -550,4 +550,30 @@ t.test('the URL of a server is read and written', async (t) => {
     t.equal(serverUrl({ address, path, http2, tls: { enabled: secure } }), url)
   }
   t.same(readServerUrl('unix:///run/a.sock:/base'), readServerUrl('http://unix:/run/a.sock:/base'))
+})
+
+t.test('literals that the strict form of paths never has are judged by the form of the site', async (t) => {
+  const rules = (action: string) =>
+    `on_http_request: [{ expressions: ["req.url.path == '/a//b'"], actions: [{ type: ${action} }] }]`
+  const site = (action: string, form = '') =>
+    `sites:\n  a.test: { ${form} policy: { ${rules(action)} }, backend: http://127.0.0.1:1 }\n`
+  const severities = async (text: string, about: Partial<SiteFileInput> = {}) => {
+    const { problems } = await read(text, { 'p.yaml': rules('deny') }, about)
+    return problems.flatMap((one) => one.problems.map(({ severity, code }) => `${severity} ${code}`))
+  }
+  const error = ['error LITERAL_NEVER_EQUAL']
+  t.same(await severities(site('deny')), error)
+  t.same(await severities(site('log')), ['warning LITERAL_NEVER_EQUAL'])
+  t.same(await severities(site('deny', 'path_form: lenient,')), [])
+  t.same(await severities(site('deny', 'path_form: exact,')), [])
+  t.same(await severities(`listeners: [http://127.0.0.1:8081?path_form=lenient]\n${site('deny')}`), [])
+  const process = { ...NONE, lenientPaths: true }
+  t.same(await severities(site('deny'), { process }), [])
+  t.same(await severities(site('deny', 'path_form: strict,'), { process }), error)
+  const both = 'sites:\n  a.test: { path_form: lenient, policy: p.yaml }\n  b.test: { policy: p.yaml }\n'
+  t.same(
+    (await severities(both)).filter((one) => one.includes('LITERAL')),
+    error,
+    'one document of two sites'
+  )
 })
