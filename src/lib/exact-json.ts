@@ -24,7 +24,8 @@ export function parseExactJson(text: string): unknown {
   )
 }
 
-function exact(digits: string): bigint | string {
+/** The whole number of these digits; the digits where 64 bits do not hold it. */
+export function exact(digits: string): bigint | string {
   if (digits.length > LONGEST_INT64) return digits
   const value = BigInt(digits)
   return value <= MAX_INT64 && value >= -MAX_INT64 - 1n ? value : digits

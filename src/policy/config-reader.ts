@@ -3,7 +3,17 @@ import { didYouMean } from '../lib/suggest.js'
 import { isExact, type Schema, typeOfWords } from '../schema/schema.js'
 import { describe, describeBranches, listProblems, mapProblems, scalarProblems } from './phrases.js'
 import { formatPath, type NodePath } from './problems.js'
-import { dataOf, isNull, type ListNode, type MapNode, nameOf, type ScalarNode, setOwn, type TreeNode } from './tree.js'
+import {
+  dataOf,
+  exactValue,
+  isNull,
+  type ListNode,
+  type MapNode,
+  nameOf,
+  type ScalarNode,
+  setOwn,
+  type TreeNode
+} from './tree.js'
 
 /** Where a reader reports. `onKey`: the key of the path is to blame, not its value. */
 type ReportField = (path: NodePath, message: string, onKey: boolean) => void
@@ -36,7 +46,7 @@ class ConfigReader {
       return undefined
     }
     if (schema.type === undefined && schema.enum === undefined && schema.const === undefined) {
-      return dataOf(node)
+      return schema['x-kind'] === 'template' ? dataOf(node, exactValue) : dataOf(node)
     }
     if (node.kind === 'map') return this.#map(schema, node, path)
     return node.kind === 'list' ? this.#list(schema, node, path) : this.#scalar(schema, node, path)

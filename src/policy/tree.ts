@@ -1,4 +1,5 @@
 import { defineErrors } from '../lib/errors.js'
+import { exact } from '../lib/exact-json.js'
 import type { Span } from '../lib/positions.js'
 
 /** A node of a document, with its place in the text. */
@@ -62,13 +63,21 @@ export interface TreeLimits {
   readonly nodes: number
 }
 
-/** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. */
-export function dataOf(node: TreeNode): unknown {
-  if (node.kind === 'scalar') return node.value
-  if (node.kind === 'list') return node.items.map(dataOf)
+/** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. `read` gives the data of scalars. */
+export function dataOf(node: TreeNode, read: (scalar: ScalarNode) => unknown = ({ value }) => value): unknown {
+  if (node.kind === 'scalar') return read(node)
+  if (node.kind === 'list') return node.items.map((item) => dataOf(item, read))
   const data: Record<string, unknown> = {}
-  if (node.kind === 'map') for (const { key, value } of node.entries) setOwn(data, key, dataOf(value))
+  if (node.kind === 'map') for (const { key, value } of node.entries) setOwn(data, key, dataOf(value, read))
   return data
+}
+
+/** The value of a scalar; of a whole number that a number of JavaScript may not hold a bigint, or its digits beyond 64 bits. */
+export function exactValue({ value, text }: ScalarNode): ScalarNode['value'] | bigint {
+  if (typeof value !== 'number' || Number.isSafeInteger(value) || !/^(?:[-+]?\d+|0x[\da-f]+|0o[0-7]+)$/i.test(text))
+    return value
+  if (text.length > 64) return text
+  return exact(text.startsWith('0x') || text.startsWith('0o') ? String(BigInt(text)) : text.replace(/^\+/, ''))
 }
 
 /** Like `data[key] = value`, also for the key `__proto__`. */

@@ -76,7 +76,7 @@ export class Kit {
     ])
   }
 
-  compile(document: object, owner = 'route:1', unavailable: 'warn' | 'refuse' = 'warn') {
+  compile(document: object | string, owner = 'route:1', unavailable: 'warn' | 'refuse' = 'warn') {
     const keep = {
       keep: <T>(key: readonly unknown[], make: (identity: string) => T): T => {
         const identity = JSON.stringify(key)
@@ -84,7 +84,7 @@ export class Kit {
         return this.kept.get(identity) as T
       }
     }
-    return compilePolicy(JSON.stringify(document), {
+    return compilePolicy(typeof document === 'string' ? document : JSON.stringify(document), {
       owner,
       services: this.services,
       keep,

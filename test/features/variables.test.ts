@@ -29,6 +29,44 @@ t.test('set-vars keeps types, at any depth', async (t) => {
   t.equal(kit.read('vars.mixed', flow), 'port 40000!')
 })
 
+t.test('whole numbers of a document keep their bits, and beyond 64 bits their digits', async (t) => {
+  const block = `on_http_request:
+  - actions:
+      - type: set-vars
+        config:
+          vars:
+            - id: 1234567890123456789
+            - least: -9223372036854775808
+            - hex: 0x7fffffffffffffff
+            - plus: +9007199254740993
+            - beyond: 9223372036854775808
+            - deep: { a: [9007199254740993, 1e20] }
+      - type: log
+        config: { metadata: { id: 9007199254740993 } }
+`
+  const entries = '{"id":1234567890123456789},{"least":-9223372036854775808},{"hex":9223372036854775807}'
+  const more = '{"plus":9007199254740993},{"beyond":9223372036854775808},{"deep":{"a":[9007199254740993,1e20]}}'
+  const metadata = '{"type":"log","config":{"metadata":{"id":9007199254740993}}}'
+  const vars = `{"type":"set-vars","config":{"vars":[${entries},${more}]}}`
+  for (const text of [block, `{"on_http_request":[{"actions":[${vars},${metadata}]}]}`]) {
+    const flow = makeFlow()
+    kit.compile(text).policy?.phases.on_http_request?.run(flow)
+    for (const [source, digits] of [
+      ['vars.id == 1234567890123456789', true],
+      ['vars.id + 1', '1234567890123456790'],
+      ['vars.least', '-9223372036854775808'],
+      ['vars.hex', '9223372036854775807'],
+      ['vars.plus', '9007199254740993'],
+      ["vars.beyond == '9223372036854775808'", true],
+      ['vars.deep.a[0]', '9007199254740993'],
+      ['vars.deep.a[1] == 1e20', true],
+      ['json.encode(vars.deep.a[0])', '9007199254740993']
+    ] as const)
+      t.equal(kit.read(source, flow), digits, source)
+    t.same(flow.results?.get('log')?.metadata, new Map([['id', 9007199254740993n]]))
+  }
+})
+
 t.test('later entries see earlier ones, and the last value of a name stays', async (t) => {
   const flow = makeFlow()
   kit.actions([

@@ -1,6 +1,7 @@
 import * as client from 'openid-client'
 import type { Clock } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
+import { parseExactJson } from '../../lib/exact-json.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import { outboundFetch, ProviderFailure, type ProviderTrouble } from './provider-fetch.js'
 import { type Application, type Json, type Provider, textOf } from './providers.js'
@@ -123,6 +124,31 @@ export async function normalTokenAnswer(answer: Response): Promise<Response> {
     status: failed && answer.status === 200 ? 400 : answer.status,
     headers: { 'content-type': 'application/json' }
   })
+}
+
+/**
+ * An answer of a userinfo endpoint (OpenID Connect Core 5.3.2) whose whole numbers beyond 2^53 are texts of their digits: the library
+ * that reads it would round them.
+ */
+export async function exactUserinfo(answer: Response): Promise<Response> {
+  const { status, headers } = answer
+  if (status !== 200 || !/^application\/json\b/i.test(headers.get('content-type') ?? '')) return answer
+  const text = await answer.text()
+  let exact = text
+  try {
+    exact = JSON.stringify(parseExactJson(text), (_key, value: unknown) =>
+      typeof value === 'bigint' ? String(value) : value
+    )
+  } catch {
+    // What is no JSON is refused where the answer is read.
+  }
+  return new Response(exact, { status, headers: { 'content-type': 'application/json' } })
+}
+
+/** The claims of a signed token (RFC 7519 3) that has been verified, with the digits of their numbers. */
+export function claimsIn(token: string): Json | undefined {
+  const [, payload = ''] = token.split('.')
+  return parseExactJson(Buffer.from(payload, 'base64url').toString('utf8')) as Json
 }
 
 /** Facebook reports errors as objects. */
@@ -285,7 +311,10 @@ export class OpenidProtocol {
     const config = new client.Configuration(server, id, undefined, authentication(provider, server, secret))
     config.timeout = TIMEOUT
     if (provider.kind === 'openid') {
-      config[client.customFetch] = this.#fetch as client.CustomFetch
+      config[client.customFetch] = async (url, options) => {
+        const answer = await this.#fetch(url, options)
+        return url === server.userinfo_endpoint ? exactUserinfo(answer) : answer
+      }
       client.enableNonRepudiationChecks(config)
     } else {
       const { token } = provider
@@ -307,7 +336,7 @@ export class OpenidProtocol {
       refreshToken: refresh_token,
       expiresAt: expires_in === undefined ? 0 : Math.trunc(this.#clock.wall() + expires_in * 1_000),
       identityToken: id_token,
-      claims: answer.claims() as Json | undefined
+      claims: answer.claims() === undefined ? undefined : claimsIn(id_token)
     }
   }
 

@@ -68,6 +68,17 @@ t.test('a visitor logs in and lands where the visit began, with the results publ
   t.equal(provider.asked.length, before, 'a session asks nobody')
 })
 
+t.test('a whole number beyond 2^53 of the userinfo endpoint keeps its digits', async (t) => {
+  const { stand, browser } = await stage(t, '', (provider) =>
+    provider.broken.set('/userinfo', (response) => {
+      const body = '{"sub":"u1","name":1234567890123456789,"more":[1.5,123456789012345678901234]}'
+      response.writeHead(200, { 'content-type': 'application/json; charset=utf-8' }).end(body)
+    })
+  )
+  t.equal((await browser.visit(`${SITE}/`)).status, 200)
+  t.match(stand.arrived[0]?.results?.get('oidc'), { 'identity.name': '1234567890123456789' })
+})
+
 t.test('cookies: HttpOnly, Lax, host only; over TLS Secure and __Host-', async (t) => {
   for (const [scheme, begin] of [
     ['http', 'sluice.session.sl'],

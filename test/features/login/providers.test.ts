@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { providerApi } from '../../../src/features/login/identities.js'
-import { normalTokenAnswer } from '../../../src/features/login/openid.js'
+import { claimsIn, normalTokenAnswer } from '../../../src/features/login/openid.js'
 import { defaultProviders, readOperatorProviders } from '../../../src/features/login/operator-providers.js'
 import {
   type ApiProvider,
@@ -129,6 +129,14 @@ t.test('token answers of other forms become those of the standard', async (t) =>
   t.same(await normal(200, '{"error":"bad_verification_code"}'), [400, '{"error":"bad_verification_code"}'])
   t.same(await normal(400, '{"error":{"message":"m","code":190}}'), [400, '{"error":"invalid_request"}'])
   t.same(await normal(200, 'access_token=a'), [200, 'access_token=a'])
+})
+
+t.test('claims of an identity token keep the digits of whole numbers beyond 2^53', (t) => {
+  const payload = '{"sub":"u1","preferred_username":1234567890123456789,"exp":1767225600}'
+  const claims = claimsIn(`e30.${Buffer.from(payload).toString('base64url')}.x`)
+  t.same(claims, { sub: 'u1', preferred_username: 1234567890123456789n, exp: 1767225600 })
+  t.equal(profileOfClaims(claims ?? {}, {}, false).name, '1234567890123456789')
+  t.end()
 })
 
 t.test("the operator's file: addresses and applications; mistakes are named without values", async (t) => {
