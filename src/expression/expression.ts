@@ -11,6 +11,8 @@ export interface ExpressionProblem {
   readonly message: string
   readonly start: number
   readonly end: number
+  /** Both sides of `==` or `!=` have types that are never equal: a rule that denies by it denies nothing, or everything. */
+  readonly isNeverMet?: boolean
 }
 
 /**

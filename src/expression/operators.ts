@@ -225,7 +225,11 @@ export function typeOperation(operator: string, left: StaticType, right: StaticT
     case '!=':
       return {
         type: 'bool',
-        ...(comparable(left, right) ? {} : { warning: `${mismatch(operator, left, right)}: they are never equal` })
+        ...(comparable(left, right)
+          ? {}
+          : {
+              warning: `${mismatch(operator, left, right)}: they are never equal${listAdvice(left, right) || conversion(left, right)}`
+            })
       }
     case '<':
     case '<=':
@@ -278,6 +282,13 @@ function comparable(left: StaticType, right: StaticType): boolean {
 function orderable(left: StaticType, right: StaticType): boolean {
   if (isOpen(left) || isOpen(right)) return true
   return (isNumericType(left) && isNumericType(right)) || (left.name === right.name && ORDERED.includes(left.name))
+}
+
+/** What to write where a list is compared with one of its elements: header fields and query parameters are lists of their values. */
+function listAdvice(left: StaticType, right: StaticType): string {
+  const [list, other] = left.kind === 'list' ? [left, right] : [right, left]
+  const holds = list.kind === 'list' && other.kind !== 'list' && typeLabel(list) === `list<${typeLabel(other)}>`
+  return holds ? '; compare an element, such as [0], or write: element in list' : ''
 }
 
 /** How to make both sides of one type, where it can be said. */

@@ -125,9 +125,16 @@ export function pathHint(path: string, paths: Iterable<string>): string {
   const [root = '', , action = ''] = path.split('.')
   if (root === 'actions' && UNPUBLISHED.has(action))
     return `: the action ${action.replaceAll('_', '-')} is not supported`
-  const near = nearestPath(path, paths)
+  const last = path.slice(path.lastIndexOf('.') + 1)
+  if (/^(?:length|len|count)$/.test(last)) return `; write ${path.slice(0, -last.length - 1)}.size()`
+  const near = /^(?:ip|(?:client|remote|source|src|peer)_?(?:ip|addr|address))$/i.test(last)
+    ? ADDRESS
+    : nearestPath(path, paths)
   return near === undefined ? '' : `; did you mean ${near}?`
 }
+
+/** Other languages call it by names that are near to those of other variables. */
+const ADDRESS = 'conn.client_ip'
 
 const OLD_TEMPLATE: readonly (readonly [RegExp, string])[] = [
   [/^\s*\.(?:ngrok|service)\.geo\.(\w+)/, 'conn.geo.'],
@@ -228,9 +235,13 @@ function unexpected(source: string, start: number, found: string): string {
     '=': '; compare with ==',
     '&': '; write &&',
     '|': '; write ||',
+    and: '; write &&',
+    or: '; write ||',
     ';': '; an expression has no statements'
   }
-  return `${found} is unexpected here${advice[found] ?? ''}`
+  if (found === '>' && source[start - 1] === '<') return '<> is unexpected here; write !='
+  if (/\bnot\s+$/i.test(source.slice(Math.max(0, start - 8), start))) return 'not is no operator; write !(…)'
+  return `${found} is unexpected here${advice[found.toLowerCase()] ?? ''}`
 }
 
 /** A checker's fault in our words. */

@@ -107,7 +107,11 @@ class Resolver {
   #typeOf(node: Node, left: StaticType, right: StaticType): string {
     const typed = typeOperation(node.op, left, right)
     if (typed.type === undefined) this.#report('EXPRESSION_TYPE', typed.error, node)
-    else if (typed.warning !== undefined) this.#report('EXPRESSION_TYPE', typed.warning, node, 'warning')
+    else if (typed.warning !== undefined) {
+      // Beside null it asks whether a value is there, of which RULE_FAILS_OPEN says more.
+      const isNeverMet = typeLabel(left) !== 'null' && typeLabel(right) !== 'null'
+      this.problems.push({ ...problem('EXPRESSION_TYPE', typed.warning, node, 'warning'), isNeverMet })
+    }
     return typed.type ?? 'dyn'
   }
 
@@ -176,8 +180,14 @@ class Resolver {
       this.#report('EXPRESSION_UNKNOWN', `${path} is no value; name one of its members`, node)
       return
     }
+    if (this.#environment.functions.functionNames.has(path)) {
+      this.#report('EXPRESSION_UNKNOWN', `${path} is a function; write ${path}(…)`, node)
+      return
+    }
     const hint = pathHint(path, this.#environment.paths(this.#phase))
-    this.#report('EXPRESSION_UNKNOWN', `there is no variable ${path}${hint}`, node)
+    const quotes =
+      hint === '' && names.length === 1 && this.#source.trim() !== path ? `; a text stands in quotes: '${path}'` : hint
+    this.#report('EXPRESSION_UNKNOWN', `there is no variable ${path}${quotes}`, node)
   }
 
   #visitCall(node: Node, bound: ReadonlySet<string>): void {
@@ -233,6 +243,12 @@ class Resolver {
     const count = boundBy(node)
     if (count > 0) {
       this.#visitMacro(node, count, bound)
+      return
+    }
+    const namespace = chain !== undefined && !bound.has(chain.names[0] as string) ? chain.names.join('.') : undefined
+    if (namespace !== undefined && full !== undefined && this.#environment.isNamespace(namespace)) {
+      const hint = pathHint(full, this.#environment.paths(this.#phase))
+      this.#report('EXPRESSION_UNKNOWN', `there is no function ${full}()${hint}`, node)
       return
     }
     this.visit(receiver, bound)

@@ -1,4 +1,5 @@
 import { METHODS } from 'node:http'
+import { domainToASCII } from 'node:url'
 import { normalPath } from '../flow/target.js'
 import { formatAddress, parseAddress } from '../lib/ip.js'
 import { compileRegex, quotedPattern, type Regex, sharesText } from '../lib/regex.js'
@@ -123,12 +124,14 @@ const lowerHost: TextValues = {
   spell: (text) => spellHost(text)?.toLowerCase().replace(/:\d+$/, '')
 }
 
+/** A name of other letters is in the form of the DNS (RFC 5891) in every request. */
 function spellHost(text: string): string | undefined {
-  return text
+  const host = text
     .trim()
     .replace(/^[a-z]+:\/\//i, '')
     .replace(/\/.*$/, '')
     .replace(/\.$/, '')
+  return /[^\0-\x7f]/.test(host) ? domainToASCII(host) : host
 }
 
 const scheme = oneOf(['http', 'https'], "it is 'http' or 'https'", (text) => text.replace(/:\/*$/, ''))

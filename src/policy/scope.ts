@@ -188,9 +188,15 @@ export function reportExpression<T>(
     node.kind === 'scalar' && node.text.length === source.length ? scalarOffsets(document.source.text, node) : undefined
   const spanOf = (start: number, end: number) =>
     offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
-  for (const { severity, code, message, start, end } of found) {
+  for (const { severity, code, message, start, end, isNeverMet } of found) {
     if (document.refusedResults.has(resultNamed(source.slice(start, end)))) continue
-    document.report[severity](at.path, { code }, message, spanOf(start, end), start)
+    document.report[denying && isNeverMet === true ? 'error' : severity](
+      at.path,
+      { code },
+      message,
+      spanOf(start, end),
+      start
+    )
   }
   for (const { text, message, start, end, isCertain } of literals) {
     const span = spanOf(start, end)

@@ -305,6 +305,17 @@ t.test('in a rule that denies it is an error, and a warning everywhere else', as
   t.same(severities("req.method == 'delete'", DENY), ['error'])
   t.same(severities("req.method == 'delete'", LOG), ['warning'])
   t.same(severities("req.url.path.startsWith('/a b')", { type: 'redirect', config: { to: '/' } }), ['error'])
+  const typed = (expression: string, action: object) =>
+    kit
+      .compile({ on_http_request: [{ expressions: [expression], actions: [action] }] })
+      .problems.map(({ severity, code, message }) => `${severity} ${code} ${message}`)
+  t.match(typed("req.headers['x'] == 'a'", DENY), [
+    /^error EXPRESSION_TYPE .*never equal; compare an element, such as \[0\]/
+  ])
+  t.match(typed("req.headers['x'][0] == 5", DENY), [
+    /^error EXPRESSION_TYPE .*never equal; write the number without quotes/
+  ])
+  t.match(typed("req.headers['x'] == 'a'", LOG), [/^warning EXPRESSION_TYPE/])
   // The lenient form of paths has them.
   for (const path of ['/a//b', '/low%2Fx']) {
     const [problem] = found(`req.url.path == '${path}'`, DENY)
