@@ -3,8 +3,8 @@ import { PHASES, type Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import { SourceText, type Span } from '../lib/positions.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
-import { didYouMean, suggest } from '../lib/suggest.js'
-import { findEmbeddedPolicies } from './embedded-policies.js'
+import { didYouMean } from '../lib/suggest.js'
+import { findEmbeddedPolicies, siteHint } from './embedded-policies.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
   child,
@@ -35,14 +35,6 @@ function presentName(key: string, carrier: Carrier): Phase | undefined {
 
 /** Keys that belong to what carries a document, not to the document. */
 const WRAPPERS = ['policy', 'traffic_policy', 'value', 'spec', 'inline']
-
-/** Keys at the root of a site file. */
-const SITE_KEYS = ['sites', 'listeners', 'backends']
-
-function siteHint(key: string): string {
-  const near = suggest(key, SITE_KEYS)
-  return near === undefined ? '' : `; did you mean "${near}", as in a site file?`
-}
 
 /** A key of the root that is no phase: the phase that it stood for, or undefined after a report. */
 function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: Reporter): Phase | undefined {

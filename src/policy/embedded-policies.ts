@@ -1,5 +1,6 @@
 import { PHASES } from '../flow/flow.js'
 import type { Span } from '../lib/positions.js'
+import { suggest } from '../lib/suggest.js'
 import { formatPath, type NodePath } from './problems.js'
 import { child, type MapEntry, type MapNode, type TreeNode } from './tree.js'
 
@@ -51,4 +52,18 @@ function describe(root: MapNode): string {
     return `a Kubernetes manifest (${kind.text.slice(0, 64)})`
   const isAgents = ['endpoints', 'tunnels'].some((key) => child(root, key) !== undefined)
   return isAgents ? 'the configuration file of an agent' : 'a document with a policy inside'
+}
+
+/** Keys at the root of a site file, with those of other programs for the same. */
+const SITE_KEYS: Readonly<Record<string, readonly string[]>> = {
+  sites: ['hosts', 'servers', 'vhosts', 'virtual_hosts', 'virtualHosts', 'http', 'routers', 'routes', 'domains'],
+  listeners: ['entryPoints', 'entrypoints', 'ports', 'binds'],
+  backends: ['upstreams', 'services', 'clusters', 'loadBalancers']
+}
+
+/** `; did you mean …?` for a key at the root of a policy that belongs into a site file, or nothing. */
+export function siteHint(key: string): string {
+  const found = Object.entries(SITE_KEYS).find(([, others]) => others.includes(key))
+  const near = found?.[0] ?? suggest(key, Object.keys(SITE_KEYS))
+  return near === undefined ? '' : `; did you mean "${near}", as in a site file?`
 }

@@ -64,8 +64,12 @@ export const PREFIX_STAR = /\/\*{1,2}$/
 /** The path of a route without the star that marks a prefix: `/admin/*` and `/admin/**` are `/admin/`. */
 const withoutStar = (path: string) => path.replace(PREFIX_STAR, '/')
 
-/** Keeps the compared path as `match`, and refuses stars that would be literal text, which no author means. */
-function readMatch({ body, report }: RuleView): void {
+/** Placeholders and alternatives of other routers in the normal form of a path: `{id}`, `<id>`, `:id`, `(en|de)`. */
+const FOREIGN_PATTERN = /%7B[^/]*%7D|%3C[^/]*%3E|(?<=\/):[A-Za-z_]\w*(?=\/|$)|\([^/)]*%7C[^/)]*\)/
+
+/** Keeps the compared path as `match`, and refuses patterns that would be literal text, which no author means. */
+function readMatch({ body, given, report }: RuleView): void {
+  if (!given.has('match') && !given.has('match_type')) return
   const [type, match] = [String(body.match_type), String(body.match)]
   const path = withoutStar(match)
   if (path !== match && type === 'exact_path') {
@@ -75,6 +79,13 @@ function readMatch({ body, report }: RuleView): void {
   if (path.includes('*')) {
     const above = path.slice(0, path.slice(0, path.indexOf('*')).lastIndexOf('/') + 1)
     const message = `may have "*" only as "/*" or "/**" at its end; write "${above}" and let a policy there compare req.url.path`
+    report('match', 'FIELD_INVALID', message)
+    return
+  }
+  const foreign = FOREIGN_PATTERN.exec(path)
+  if (foreign !== null) {
+    const above = path.slice(0, path.lastIndexOf('/', foreign.index) + 1)
+    const message = `has ${foreign[0].replace(/%(?:7[BCD]|3[CE])/g, decodeURIComponent)}, which would be literal text; write "${above}" and let a policy there compare req.url.path`
     report('match', 'FIELD_INVALID', message)
     return
   }

@@ -31,12 +31,32 @@ t.test('a match is kept, claimed and compared in the normal form of paths', asyn
   }
   t.equal(await kept('/slash/', 'exact_path'), '/slash/', 'two paths, compared as a whole')
   t.equal(await kept('/slash', 'exact_path'), '/slash')
-  for (const match of ['/q?x', '/zz%', '/%zz', '/f#g', 'a', '', '/a/*/b', '/a*', '/a/*.png', '/a/***', '*']) {
+  for (const match of [
+    '/q?x',
+    '/zz%',
+    '/%zz',
+    '/f#g',
+    'a',
+    '',
+    '/a/*/b',
+    '/a*',
+    '/a/*.png',
+    '/a/***',
+    '*',
+    '/u/{id}',
+    '/u/{id:[0-9]+}',
+    '/<path:p>',
+    '/u/:id',
+    '/:a/b',
+    '/(en|de)/',
+    '/{%ff}'
+  ]) {
     await t.rejects(kept(match), { code: 'FIELD_INVALID' }, JSON.stringify(match))
   }
   await t.rejects(kept('/*'), { code: 'ALREADY_EXISTS' }, 'every path, as the route / of the site has them')
   await t.rejects(kept('/whole/*', 'exact_path'), { code: 'FIELD_INVALID', message: /match_type path_prefix/ })
   await t.rejects(kept('/a/*/b'), { message: /write "\/a\/"/ })
+  await t.rejects(kept('/u/{id}/x'), { message: /has \{id\}, which would be literal text; write "\/u\/"/ })
   const exact = await account.create(
     'https_edge_route',
     { match: '/last/', match_type: 'exact_path' },
