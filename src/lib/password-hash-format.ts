@@ -17,7 +17,7 @@ const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
 const ARGON2ID = /^\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}$/
 /** What begins like a hash of crypt(3), of htpasswd or of LDAP. */
 const LOOKS_HASHED =
-  /^(?:\$(?:apr1|2[abxy]?|argon2(?:id|i|d)|1|5|6|7|y|gy|scrypt|pbkdf2[a-z0-9-]*)\$|\{(?:SSHA|SHA|CRYPT|MD5|SMD5)\}|pbkdf2_sha256\$)/i
+  /^(?:\$(?:apr1|2[abxy]?|argon2(?:id|i|d)|1|5|6|7|y|gy|scrypt|pbkdf2[a-z0-9-]*)\$|\{(?:SSHA|SHA|CRYPT|MD5|SMD5)\}|(?:pbkdf2|bcrypt|argon2|scrypt|md5|sha1|sha256)(?:_\w+)?\$|(?:pbkdf2|scrypt):[\w:]+\$)/i
 
 const MAKE = 'make one with "sluice hash-password"'
 

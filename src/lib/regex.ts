@@ -212,6 +212,9 @@ const FOREIGN_REFERENCES: readonly (readonly [RegExp, (group: string) => string]
   // sed, Apache, Python
   [/\\([0-9])/, (group) => `$${group}`],
   [/\\g<(\w+)>/, toReference],
+  // JavaScript, .NET
+  [/(?<!\$)\$&/, () => '$0'],
+  [/(?<!\$)\{([0-9])\}/, (group) => `$${group}`],
   // IIS, Caddy
   [/\{R:([0-9])\}/, (group) => `$${group}`],
   [/\{(?:http\.regexp|re)\.(?:\w+\.)?(\w+)\}/, toReference],

@@ -4,6 +4,7 @@ import type { Flow } from '../flow/flow.js'
 import { refusalToWrite, wireValue } from '../flow/headers.js'
 import { type Regex, RegexCache } from '../lib/regex.js'
 import type { Scope } from './action.js'
+import { foreignVariable } from './foreign-variables.js'
 import { type NodePath, policyErrors } from './problems.js'
 
 /** `$YOUR_IP`, `<your ip>`, `{your-ip}`, `YOUR_IP`, `...`: where an example leaves the value to its reader. */
@@ -112,6 +113,11 @@ function compileHeaderValue(
   scope: Scope
 ): (flow: Flow) => string | readonly string[] {
   const template = scope.template(source, at)
+  const foreign = foreignVariable(source)
+  if (foreign !== undefined) {
+    const message = `"${foreign.written}" is not a variable of this language, so the field has this text; write ${foreign.right}`
+    scope.warn(at, policyErrors.PLACEHOLDER, message)
+  }
   const { expressions } = scope.services
   // No reader could part cookies again that a comma joins (RFC 6265 3).
   if (template.constant === undefined && name === 'set-cookie') {

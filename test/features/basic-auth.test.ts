@@ -274,6 +274,17 @@ t.test('the hash of a password is read by its form, and a new one is right', asy
   t.ok(await verifyPassword(Buffer.from('pw'.repeat(25)), '$apr1$ab$PDJDuGFxMA4ktUaHgbNLs1'))
   for (const text of ['password1', '$100-is-a-lot', '{not a hash}', '2y$05$abc', ''])
     t.equal(readPasswordHash(text).kind, 'none', text)
-  for (const text of ['$1$a$b', '$5$a$b', '$y$j9T$a$b', '{SSHA}abc', '$argon2i$v=19$m=64,t=2,p=1$a$b', '$2y$05$short'])
+  for (const text of [
+    '$1$a$b',
+    '$5$a$b',
+    '$y$j9T$a$b',
+    '{SSHA}abc',
+    'pbkdf2:sha256:1000$a$b',
+    'pbkdf2_sha256$1000$a$b',
+    'scrypt:32768:8:1$a$b',
+    'bcrypt_sha256$$2b$12$a',
+    '$argon2i$v=19$m=64,t=2,p=1$a$b',
+    '$2y$05$short'
+  ])
     t.equal(readPasswordHash(text).kind, 'refused', text)
 })

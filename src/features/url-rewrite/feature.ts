@@ -1,4 +1,5 @@
 import { EvaluationError } from '../../expression/expression.js'
+import { fixedTextsOf } from '../../expression/template.js'
 import { isPossible, VARIABLE_TEXTS } from '../../expression/value-sets.js'
 import type { Flow, FlowRequest } from '../../flow/flow.js'
 import { NEVER_WRITTEN } from '../../flow/headers.js'
@@ -8,6 +9,7 @@ import { defineErrors } from '../../lib/errors.js'
 import { foreignReference, withGroupReferences } from '../../lib/regex.js'
 import { defineAction, ERROR_RESULTS, type Replacing, type Scope } from '../../policy/action.js'
 import { config, headerMap } from '../../policy/fields.js'
+import { foreignVariableIn, VARIABLE_PATTERN } from '../../policy/foreign-variables.js'
 import { policyErrors } from '../../policy/problems.js'
 import { compileHeaders, compilePattern } from '../../policy/values.js'
 import { policyWarnings } from '../../policy/warnings/codes.js'
@@ -23,41 +25,11 @@ const MATCHED = {
   ...ERROR_RESULTS
 } as const
 
-/** Names that other proxies give in replacements, and what says the same here. */
-const SUBSTITUTES: Readonly<Record<string, string>> = {
-  args: '${req.url.query}',
-  query_string: '${req.url.query}',
-  authority: '${req.url.authority}',
-  host: '${req.url.host}',
-  port: '${req.url.port}',
-  scheme: '${req.url.scheme}',
-  uri: '${req.url.path}',
-  user: '${req.url.user_password}',
-  is_args: 'an expression over req.url.query',
-  is_user: 'an expression over req.url.user_password'
-}
-/** The same as a pattern. */
-const LEGACY_NAMES = `\\$(?:arg_\\w+|(?:${Object.keys(SUBSTITUTES).join('|')})(?![a-z_]))`
-const LEGACY = /\$(arg_\w+|[a-z_]+)/g
-
-/** What to write instead of a variable such as `$args` in `to`, or undefined when there is none in it. */
-function legacyVariableIn(to: string): string | undefined {
-  for (const [written, name = ''] of to.matchAll(LEGACY)) {
-    if (name.startsWith('arg_')) return notVariable(written, `\${getQueryParam('${name.slice(4)}')[0]}`)
-    if (Object.hasOwn(SUBSTITUTES, name)) return notVariable(written, SUBSTITUTES[name] as string)
-  }
-  return undefined
-}
-
-function notVariable(written: string, substitute: string): string {
-  return `"${written}" is not a variable of this language; write ${substitute}`
-}
-
 /** Characters of a URL times instructions of the pattern: some ten milliseconds. */
 const MAX_WORK = 8_000_000
 
 /** For editors: no variable of another proxy, and without `from` a URL that is not empty. */
-const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
+const REPLACEMENT = { not: { type: 'string', pattern: VARIABLE_PATTERN } }
 const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
 
 /** Codes of `redirect` and `url-rewrite`. */
@@ -93,8 +65,11 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
     const message = `"${foreign.written}" is no reference to a group here; write ${foreign.right}`
     scope.problem(['to'], policyErrors.CONFIG_INVALID, message)
   }
-  const legacy = legacyVariableIn(to)
-  if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
+  const variable = foreignVariableIn(fixedTextsOf(to).join(''))
+  if (variable !== undefined) {
+    const message = `"${variable.written}" is not a variable of this language; write ${variable.right}`
+    scope.problem(['to'], policyErrors.CONFIG_INVALID, message)
+  }
   if (from === undefined)
     return (target, flow) => ({ text: settled(textOf(replacement, flow), target), matches: [target.url] })
   const pattern = compilePattern(from, ['from'], scope)

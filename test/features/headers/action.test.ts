@@ -44,6 +44,26 @@ t.test('no field comes twice on an answer of our own, and those of an upstream a
   t.equal(upstream.response?.headers.list.length, 12)
 })
 
+t.test('a value that is a variable of another proxy is warned of with what says the same here', (t) => {
+  const warned: Readonly<Record<string, string>> = {
+    $remote_addr: '${conn.client_ip}',
+    '{remote_host}': '${conn.client_ip}',
+    $http_host: '${req.host}',
+    '%{REMOTE_ADDR}e': 'with an expression',
+    '%REQ(X-A)%': 'with an expression',
+    '%[src]': 'with an expression',
+    '{{ .Host }}': 'with an expression'
+  }
+  for (const [value, right] of Object.entries(warned)) {
+    const [problem] = kit.problems('add-headers', { headers: { 'x-a': value } })
+    t.match(problem, /^warning PLACEHOLDER /, value)
+    t.ok(problem?.endsWith(right), String(problem))
+  }
+  for (const value of ['$5', '{a}', '100%', '$price', 'a $remote_addr', '%20', '{"host":1}', '${req.url.host}'])
+    t.same(kit.problems('add-headers', { headers: { 'x-a': value } }), [], value)
+  t.end()
+})
+
 t.test('host is the one field that is replaced, and only by a host', async (t) => {
   const flow = makeFlow({ url: 'http://app.example.com/?h=a%20b' })
   kit.action('add-headers', { headers: { Host: 'other.example.com:8080' } })(flow)
