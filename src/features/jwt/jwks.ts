@@ -1,4 +1,5 @@
 import { createHash, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto'
+import { parseExactJson } from '../../lib/exact-json.js'
 import { isObject } from '../../lib/json.js'
 import { atOnce, type Steps } from '../../lib/slices.js'
 
@@ -85,7 +86,7 @@ function* fromPem(text: string): Steps<VerificationKey[] | undefined> {
 function* fromJson(text: string, options: ReadKeysOptions): Steps<VerificationKey[] | undefined> {
   let data: unknown
   try {
-    data = JSON.parse(text.replace(/^\uFEFF/, ''))
+    data = parseExactJson(text.replace(/^\uFEFF/, ''))
   } catch {
     // The parser's message quotes the text, which may hold a secret.
     return undefined
@@ -110,7 +111,7 @@ function membersOf(data: unknown): readonly unknown[] | undefined {
 /** The name of a key as text; RFC 7517 4.5 wants text, and some issuers write a number. Undefined when it is neither. */
 export function kidText(kid: unknown): string | undefined {
   if (typeof kid === 'string') return kid
-  return Number.isSafeInteger(kid) ? String(kid) : undefined
+  return typeof kid === 'bigint' || Number.isSafeInteger(kid) ? String(kid) : undefined
 }
 
 function fromJwk(jwk: Readonly<Record<string, unknown>>, { secrets }: ReadKeysOptions): VerificationKey | undefined {

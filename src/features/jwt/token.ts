@@ -19,13 +19,16 @@ type JsonObject = Readonly<Record<string, unknown>>
  * Reads bytes as one JSON object, strictly: valid UTF-8, no member twice in any object, bounded depth. Undefined when
  * it is none: of two members of one name this reader and the next might take different ones (RFC 7519 4).
  */
-export function readJsonObject(bytes: Uint8Array): JsonObject | undefined {
+export function readJsonObject(
+  bytes: Uint8Array,
+  parse: (text: string) => unknown = JSON.parse
+): JsonObject | undefined {
   let colons: number | undefined
   let value: unknown
   try {
     const text = UTF8.decode(bytes)
     colons = scan(text)
-    value = colons === undefined ? undefined : JSON.parse(text)
+    value = colons === undefined ? undefined : parse(text)
   } catch {
     // Decoder and parser have one reason to throw, and their messages may quote what must not be logged.
     return undefined
@@ -98,7 +101,8 @@ export function readToken(text: string): Token | JwtProblem {
   if (segments.length !== 3 || protectedHeader === undefined || claims === undefined || signature === undefined) {
     return 'JWT_MALFORMED'
   }
-  const header = readSegment(protectedHeader)
+  // A key may have a number of more digits than a number of JavaScript holds.
+  const header = readSegment(protectedHeader, parseExactJson)
   const payload = readSegment(claims)
   if (header === undefined || payload === undefined || decode(signature) === undefined) return 'JWT_MALFORMED'
   const { alg, typ } = header
@@ -114,9 +118,9 @@ export function exactPayload({ text }: Token): unknown {
   return parseExactJson(Buffer.from(text.split('.')[1] as string, 'base64url').toString('utf8'))
 }
 
-function readSegment(segment: string): JsonObject | undefined {
+function readSegment(segment: string, parse?: (text: string) => unknown): JsonObject | undefined {
   const bytes = decode(segment)
-  return bytes === undefined ? undefined : readJsonObject(bytes)
+  return bytes === undefined ? undefined : readJsonObject(bytes, parse)
 }
 
 function decode(segment: string): Uint8Array | undefined {

@@ -2,6 +2,7 @@ import { createSecretKey, generateKeyPairSync } from 'node:crypto'
 import t from 'tap'
 import { readKeySet, secretKey } from '../../../src/features/jwt/jwks.js'
 import { freshness } from '../../../src/features/jwt/jwks-cache.js'
+import { readToken } from '../../../src/features/jwt/token.js'
 import { jwkOf, signer } from './issuer.js'
 
 const RS = signer('RS256', 'one')
@@ -42,7 +43,7 @@ t.test('what cannot check signatures is left out, the rest of the set serves', a
     { ...jwkOf(RS), key_ops: ['encrypt'] },
     { ...jwkOf(RS), key_ops: 'verify' },
     { ...jwkOf(RS), kid: 7.5 },
-    { ...jwkOf(RS), kid: 2 ** 53 },
+    { ...jwkOf(RS), kid: 1.5 },
     { ...jwkOf(RS), kid: null },
     { ...jwkOf(RS), alg: null },
     { ...jwkOf(RS), n: '' },
@@ -78,6 +79,12 @@ t.test('a set may be long, a list alone, begin with a byte order mark and name k
     read([{ ...jwkOf(ES), kid: 7 }])?.keys.map(({ kid }) => kid),
     ['7']
   )
+  const digits = '1234567890123456789'
+  const text = JSON.stringify([{ ...jwkOf(ES), kid: 'K' }]).replace('"K"', digits)
+  t.equal(readKeySet(text, { secrets: false })?.keys[0]?.kid, digits, 'all digits of a number')
+  const part = (json: string) => Buffer.from(json).toString('base64url')
+  const token = readToken(`${part(`{"alg":"ES256","kid":${digits}}`)}.${part('{"sub":"a"}')}.${part('signature')}`)
+  t.match(token, { kid: digits }, 'as in the token')
 })
 
 t.test('PEM: public keys and certificates, never private keys', async (t) => {
