@@ -8,6 +8,7 @@ import { findEmbeddedPolicies, siteHint } from './embedded-policies.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
   child,
+  isMeant,
   isNull,
   type ListNode,
   type MapEntry,
@@ -279,6 +280,7 @@ class DocumentReader {
   #actions(rule: MapNode, rulePath: NodePath): ActionNode[] {
     const path = [...rulePath, 'actions']
     const node = child(rule, 'actions')
+    if (node === undefined && isMeant(rule, 'actions', RULE_KEYS)) return []
     if (node === undefined || isNull(node) || (node.kind === 'list' && node.items.length === 0)) {
       const legacy =
         child(rule, 'type') === undefined ? '' : '; put `type` and `config` into a list item below `actions`'
@@ -298,8 +300,15 @@ class DocumentReader {
   #action(node: TreeNode, path: NodePath): ActionNode | undefined {
     const map = this.#map(node, path, policyErrors.ACTION_INVALID, 'an action is a map with `type` and `config`')
     if (map === undefined) return undefined
+    const [only, second] = map.entries
+    if (only !== undefined && second === undefined && only.value.kind === 'map' && only.key !== 'config') {
+      const message = `an action has its name as type; write "type: ${only.key.slice(0, 64)}" and the rest below config`
+      this.#report.error([...path, only.key], policyErrors.ACTION_KEY_UNKNOWN, message, only.keySpan)
+      return undefined
+    }
     this.#unknownKeys(map, path, policyErrors.ACTION_KEY_UNKNOWN, 'action', ACTION_KEYS)
     const typeNode = child(map, 'type')
+    if (typeNode === undefined && isMeant(map, 'type', ACTION_KEYS)) return undefined
     if (typeNode?.kind !== 'scalar' || typeof typeNode.value !== 'string' || typeNode.value === '') {
       const found = typeNode === undefined ? '' : `; \`type\` is the name of an action, not ${nameOf(typeNode)}`
       const place = typeNode === undefined ? path : [...path, 'type']

@@ -1,6 +1,7 @@
 import { defineErrors } from '../lib/errors.js'
 import { exact } from '../lib/exact-json.js'
 import type { Span } from '../lib/positions.js'
+import { suggest } from '../lib/suggest.js'
 
 /** A node of a document, with its place in the text. */
 export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
@@ -118,4 +119,9 @@ export function nodeAt(root: TreeNode, path: readonly (string | number)[]): Tree
 /** Is the node an explicit or empty null? */
 export function isNull(node: TreeNode): boolean {
   return node.kind === 'scalar' && node.value === null
+}
+
+/** Does the map have the key in another spelling, which is reported already? */
+export function isMeant(map: MapNode, key: string, known: readonly string[]): boolean {
+  return map.entries.some((entry) => !known.includes(entry.key) && suggest(entry.key, known) === key)
 }

@@ -209,6 +209,18 @@ t.test('keys that JavaScript treats specially are only keys', async (t) => {
   t.equal(Object.getPrototypeOf(data), Object.prototype)
 })
 
+t.test('a key in another spelling is one problem, not two', (t) => {
+  const codes = (text: string) => readDocument(text).problems.map(({ code, path }) => `${code} ${path}`)
+  t.same(codes('on_http_request:\n  - action: [{ type: deny }]'), ['RULE_KEY_UNKNOWN on_http_request[0].action'])
+  t.same(codes('on_http_request:\n  - actions: [{ typ: deny }]'), [
+    'ACTION_KEY_UNKNOWN on_http_request[0].actions[0].typ'
+  ])
+  const named = readDocument('on_http_request:\n  - actions: [{ deny: {} }]').problems
+  t.match(named, [{ code: 'ACTION_KEY_UNKNOWN', message: /has its name as type; write "type: deny"/ }])
+  t.equal(named.length, 1)
+  t.end()
+})
+
 t.test('a document of another program that holds policies says which part to take', (t) => {
   const inner = (indent: number) => rule.trimEnd().replace(/^/gm, ' '.repeat(indent))
   const kubernetes = (kind: string) =>

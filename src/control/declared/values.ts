@@ -85,9 +85,9 @@ export class Values {
     if (name === undefined) return undefined
     const place = { path: [...path, entry.key], span: entry.value.span }
     if (entry.key === 'file') {
-      return withoutLineEnd(await declaration.file(name, place, 'the secret in'))
+      return withoutMarks(await declaration.file(name, place, 'the secret in'))
     }
-    const value = entry.key === 'env' ? withoutLineEnd(declaration.input.environment[name]) : this.#vaults.get(name)
+    const value = entry.key === 'env' ? withoutMarks(declaration.input.environment[name]) : this.#vaults.get(name)
     if (value !== undefined && value !== '') return value
     const message =
       entry.key === 'env'
@@ -98,8 +98,8 @@ export class Values {
   }
 }
 
-/** Editors and `$(cat FILE)` with quotes end a text with a line end that belongs to no secret. */
-const withoutLineEnd = (text: string | undefined) => text?.replace(/\r?\n$/, '')
+/** Editors end a text with a line end, as `$(cat FILE)` with quotes does, and some begin it with a byte order mark: neither belongs to a secret. */
+const withoutMarks = (text: string | undefined) => text?.replace(/^\uFEFF|\r?\n$/g, '')
 
 const REFERENCES = ['env', 'file', 'vault']
 const ONLY_REFERENCES =

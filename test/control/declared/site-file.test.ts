@@ -361,7 +361,7 @@ t.test('a secret loses the line end of its file or variable, and must go into a 
     await read(text('env: TOKEN'), {}, { environment: { TOKEN: value } }),
     await read(text('file: token'), { token: value })
   ]
-  const taken = { 'abc\n': 'abc', 'abc\r\n': 'abc', 'a\nb\n': 'a\nb', ABC: 'ABC' }
+  const taken = { 'abc\n': 'abc', 'abc\r\n': 'abc', '\ufeffabc\r\n': 'abc', 'a\nb\n': 'a\nb', ABC: 'ABC' }
   for (const [value, kept] of Object.entries(taken)) {
     for (const { file } of await from(value)) t.same([...(file?.secrets.values() ?? [])], [kept], JSON.stringify(value))
   }
