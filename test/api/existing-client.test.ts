@@ -161,7 +161,11 @@ t.test('the Python client, which sends zeros for what nobody set, creates and up
   const subscription = await made('/event_subscriptions', { ...described, sources, destination_ids: [] })
   const source = `/event_subscriptions/${subscription.id}/sources/${sources[0]?.type}`
   await changed(source, { type: '', fields: [], filter: '' }, { fields: ['conn.client_ip'] })
-  await changed(`/event_subscriptions/${subscription.id}`, { sources: [] }, { sources: [{ fields: ['conn.client_ip'] }] })
+  await changed(
+    `/event_subscriptions/${subscription.id}`,
+    { sources: [] },
+    { sources: [{ fields: ['conn.client_ip'] }] }
+  )
   const bot = await made('/bot_users', { name: 'b', active: true })
   const key = await made('/api_keys', { ...described, owner_id: bot.id })
   const own = await ask('/credentials', {

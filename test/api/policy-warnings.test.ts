@@ -226,7 +226,11 @@ t.test('a rule denies nothing by a path that the form of its edge never has: ref
     t.equal((await form(lenient)).status, 200)
     const { id: route, warnings } = await make(ask, routes, body)
     t.equal(warnings, undefined, `nothing is doubtful where the form is ${lenient}`)
-    t.match(await form('strict'), { status: 400, text: /POLICY_LITERAL/ }, 'the edge keeps the form that its policies need')
+    t.match(
+      await form('strict'),
+      { status: 400, text: /POLICY_LITERAL/ },
+      'the edge keeps the form that its policies need'
+    )
     t.equal((await ask(`${routes}/${route}`, { method: 'DELETE' })).status, 204)
   }
 })

@@ -264,7 +264,11 @@ t.test('references and patterns of other programs work, or the right form is sho
   }
   for (const [to, right] of Object.entries(foreign)) {
     const found = problems('^/old/(?P<name>.*)$', to)
-    t.match(found[0], /^error CONFIG_INVALID .*\.to: ".+" is (?:no reference to a group here|not a variable of this language); write /, to)
+    t.match(
+      found[0],
+      /^error CONFIG_INVALID .*\.to: ".+" is (?:no reference to a group here|not a variable of this language); write /,
+      to
+    )
     t.ok(found[0]?.endsWith(`write ${right}`), String(found[0]))
   }
   for (const to of ['/a%20b', '/%1F', '/new/$1', '/new/${1}', '/new/${name}', '/$<name>'])

@@ -130,7 +130,7 @@ export async function normalTokenAnswer(answer: Response): Promise<Response> {
  * An answer of a userinfo endpoint (OpenID Connect Core 5.3.2) whose whole numbers beyond 2^53 are texts of their digits: the library
  * that reads it would round them.
  */
-export async function exactUserinfo(answer: Response): Promise<Response> {
+async function exactUserinfo(answer: Response): Promise<Response> {
   const { status, headers } = answer
   if (status !== 200 || !/^application\/json\b/i.test(headers.get('content-type') ?? '')) return answer
   const text = await answer.text()
