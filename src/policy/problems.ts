@@ -165,12 +165,6 @@ export class Reporter {
     this.#add('warning', path, error, message, span, offset)
   }
 
-  /** Reports what is a problem of this severity under the strict form of paths alone, as a warning until the form is known. */
-  underStrict(severity: Severity, path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
-    const problem = this.problem('warning', path, error, message, span, offset)
-    this.take([{ ...problem, underStrict: severity }])
-  }
-
   /** Takes problems that another reporter has found in a part of the text. */
   take(problems: readonly Problem[]): void {
     for (const problem of problems) if (++this.#count[problem.severity] <= MOST) this.problems.push(problem)

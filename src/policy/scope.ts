@@ -202,8 +202,10 @@ export function reportExpression<T>(
     const span = spanOf(start, end)
     const severity = denying ? 'error' : 'warning'
     const { LITERAL_NEVER_EQUAL } = policyWarnings
-    if (!isCertain) document.report.underStrict(severity, at.path, LITERAL_NEVER_EQUAL, message, span, start)
-    else if (denying && PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
+    if (!isCertain) {
+      const warning = document.report.problem('warning', at.path, LITERAL_NEVER_EQUAL, message, span, start)
+      document.report.take([{ ...warning, underStrict: severity }])
+    } else if (denying && PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
     else document.report[severity](at.path, LITERAL_NEVER_EQUAL, message, span, start)
   }
 }

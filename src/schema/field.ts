@@ -54,7 +54,7 @@ export type FileCheck = (path: string) => string | undefined
 export interface Reading {
   readonly checkPolicy: PolicyCheck
   readonly checkFile?: FileCheck | undefined
-  /** What is zero for its type and not allowed counts as absent: clients in typed languages send it for what nobody set. */
+  /** A value that is zero for its type and not allowed counts as absent: clients in typed languages send it for unset fields. */
   readonly zeroIsAbsent?: boolean | undefined
   report(problem: Problem): void
   secret(path: string, value: string): void
