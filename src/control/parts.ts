@@ -23,6 +23,7 @@ import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import type { ExchangeSource } from './exchanges.js'
 import type { Explain } from './explanations.js'
+import { DEFAULT_LISTENER } from './file-units.js'
 import type { ChangedDecisions } from './guard/changed-decisions.js'
 import type { EndedGuard } from './guard/guard-judge.js'
 import { type CountedTraffic, GuardedWrites } from './guard/guarded-writes.js'
@@ -153,8 +154,8 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
   const { store, seal, clock, log, holder, compile, checkPolicy, zone, published, events, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
   const { settling = settleNothing, replicas = noReplicas } = options
-  // The first load has no traffic beside it.
-  const besideTraffic = (): Slices => (applied.revision > 0 ? Slices.besideTraffic() : new Slices())
+  // Until the listeners of the process are open, no traffic is beside the work.
+  const besideTraffic = (): Slices => (live.units.has(DEFAULT_LISTENER) ? Slices.besideTraffic() : new Slices())
   const { slices = besideTraffic } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)

@@ -250,7 +250,11 @@ export function weightOf(node: Node): number {
 
 /** Calls `visit` for every node below `node`. */
 export function forEachChild(node: Node, visit: (child: Node) => void): void {
-  for (const part of [node.args].flat(4)) {
-    if (typeof part === 'object' && part !== null && 'op' in part && 'setMeta' in part) visit(part as Node)
-  }
+  eachNode(node.args, visit)
+}
+
+function eachNode(part: unknown, visit: (child: Node) => void): void {
+  if (typeof part !== 'object' || part === null) return
+  if (Array.isArray(part)) for (const one of part) eachNode(one, visit)
+  else if ('op' in part && 'setMeta' in part) visit(part as Node)
 }

@@ -2,6 +2,7 @@ import { METHODS } from 'node:http'
 import t from 'tap'
 import { isPossible, VARIABLE_TEXTS } from '../../src/expression/value-sets.js'
 import { RequestTarget } from '../../src/flow/target.js'
+import { compileRegex, quotedPattern, type Regex, sharesText } from '../../src/lib/regex.js'
 import { sampleExpressions, sampleFlow } from '../expression/sample-flow.js'
 import { Kit } from '../features/kit.js'
 
@@ -421,4 +422,31 @@ t.test('no value of a request is outside of the set of its variable, however the
   ] as const) {
     t.ok(isPossible(VARIABLE_TEXTS['req.url.path'] as never, method, part, true))
   }
+})
+
+t.test('a value that is found at once is one that the search through all values finds', async (t) => {
+  const regexOf = (pattern: string): Regex => {
+    const made = compileRegex(pattern)
+    if (!made.ok) throw new Error(made.message)
+    return made.regex
+  }
+  const places = [
+    ['start', (text: string) => `^${quotedPattern(text)}`],
+    ['end', (text: string) => `${quotedPattern(text)}$`],
+    ['part', quotedPattern]
+  ] as const
+  const sets = new Map(Object.values(VARIABLE_TEXTS).map((values) => [values.pattern, values]))
+  const literals = ['a', 'A', '/a b', '.php', '/../', '', ' ', 'https://x.test/', 'x.test:80', '127.0.', 'é', '?']
+  const counts = { true: 0, false: 0 }
+  for (const [pattern, values] of sets) {
+    const all = regexOf(pattern)
+    for (const literal of literals) {
+      for (const [as, wanted] of places) {
+        const possible = sharesText(all, regexOf(wanted(literal))) !== false
+        t.equal(isPossible(values, as, literal), possible, `${as} ${JSON.stringify(literal)} of ${pattern}`)
+        counts[`${possible}`]++
+      }
+    }
+  }
+  t.ok(counts.true > 200 && counts.false > 200, JSON.stringify(counts))
 })

@@ -26,9 +26,8 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
   const labels = new Map<string, string>()
   const routes = new Map<string, string[]>()
   for (const { record, label } of records) {
-    const revision = createHmac('sha256', versionKey).update(JSON.stringify(record.secrets)).digest()
     const one: DerivedUnits = { units: new Map(), secrets: all.secrets }
-    addUnits(one, { record, revision: revision.readUIntBE(0, VERSION_BYTES) })
+    addUnits(one, { record, revision: versionOf(record.secrets, versionKey) })
     for (const [key, unit] of one.units) {
       if (!all.units.has(key)) labels.set(key, label)
       all.units.set(key, unit.kind === 'policy' ? { ...unit, source: sourceOf(unit.owner) ?? unit.source } : unit)
@@ -44,6 +43,12 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
     }
   }
   return { units: [...all.units], secrets: all.secrets, contents: [...digests(all.units, labels)] }
+}
+
+/** Tells values of secrets apart without telling them; 0: there are none. */
+function versionOf(secrets: DeclaredRecord['record']['secrets'], key: Uint8Array): number {
+  const text = JSON.stringify(secrets)
+  return text === '{}' ? 0 : createHmac('sha256', key).update(text).digest().readUIntBE(0, VERSION_BYTES)
 }
 
 /** The policy of the site comes before the route's own. */
