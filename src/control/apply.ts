@@ -33,8 +33,8 @@ const NO_PORTS: readonly PortProblem[] = []
  */
 export class Live {
   readonly #parts: LiveParts
-  /** By the keys of the units of the process itself. */
-  #own: Pick<Entries<unknown>, 'has' | 'keys'> = new Map()
+  /** The units of the process itself, as they run. */
+  #own: Entries<Unit> = new Map()
 
   constructor(parts: LiveParts) {
     this.#parts = parts
@@ -115,29 +115,42 @@ export class Live {
 
   /** The change after which the records' units are exactly `units`, in steps. */
   *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
-    const keys = new Map<string, undefined>()
+    const before = new Map<string, Unit>()
     const passes = new Passes()
-    for (const [key] of this.units) {
-      if (!this.#own.has(key)) keys.set(key, undefined)
+    for (const [key, unit] of this.units) {
+      if (!this.#own.has(key)) before.set(key, unit)
       if (passes.due()) yield
     }
-    return { ...(yield* this.#unlike(units, keys)), secrets }
+    return { ...(yield* this.#unlike(units, before)), secrets }
   }
 
   get #running(): Snapshot {
     return this.#parts.holder.current()
   }
 
-  *#unlike(units: Entries<Unit>, before: Pick<Entries<unknown>, 'keys'>): Steps<Pick<Change, 'put' | 'drop'>> {
+  /** `before`: of what runs. As long as both have the same keys in the same order nothing is looked up. */
+  *#unlike(units: Entries<Unit>, before: Entries<Unit>): Steps<Pick<Change, 'put' | 'drop'>> {
     const passes = new Passes()
     const put: [string, Unit][] = []
-    for (const [key, unit] of units) {
-      const running = this.units.get(key)
+    const changed = (key: string, unit: Unit, running: Unit | undefined) => {
       if (running !== unit && !isDeepStrictEqual(running, unit)) put.push([key, unit])
+    }
+    const [all, old] = [units[Symbol.iterator](), before[Symbol.iterator]()]
+    let [next, past] = [all.next(), old.next()]
+    while (next.done !== true && past.done !== true && next.value[0] === past.value[0]) {
+      changed(next.value[0], next.value[1], past.value[1])
+      next = all.next()
+      past = old.next()
+      if (passes.due()) yield
+    }
+    for (; next.done !== true; next = all.next()) {
+      const [key, unit] = next.value
+      changed(key, unit, this.units.get(key))
       if (passes.due()) yield
     }
     const drop: string[] = []
-    for (const key of before.keys()) {
+    for (; past.done !== true; past = old.next()) {
+      const [key] = past.value
       if (!units.has(key)) drop.push(key)
       if (passes.due()) yield
     }

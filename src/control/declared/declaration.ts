@@ -114,7 +114,7 @@ export class Declaration {
 
   /** Takes what an entry came to. False: a claim of it is taken, and nothing has been taken of it. */
   take(part: DeclaredPart): boolean {
-    for (const { claims } of part.records) if (claims.some((claim) => this.claims.has(claim))) return false
+    for (const { claims } of part.records) for (const claim of claims) if (this.claims.has(claim)) return false
     for (const declared of part.records) this.#keep(declared)
     for (const server of part.servers) this.servers.push(server)
     if (part.files.size > 0) for (const path of part.files) this.files.add(path)

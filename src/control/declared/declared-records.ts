@@ -111,8 +111,11 @@ export async function clashesWithStore(
   let lines: readonly string[] | undefined
   const problems: UnitProblems['problems'][number][] = []
   const slices = new Slices()
-  for (const { resource, record, label, line, claims } of set.records) {
+  const served = serving?.current?.records ?? []
+  for (const [index, declared] of set.records.entries()) {
     if (slices.due) await slices.rest()
+    if (served[index] === declared) continue
+    const { resource, record, label, line, claims } = declared
     if (serving !== undefined && claims.every((claim) => serving.hasClaim(claim))) continue
     for (const { space, value, field } of claimsOf(resource, record)) {
       const keeper = await reader.keeperOf(space, value)

@@ -5,7 +5,7 @@ import type { Declaration } from './declaration.js'
 import { type CertificateHost, movedPart } from './declared-part.js'
 import { type Names, namesWithin } from './names.js'
 import type { SiteLines } from './site-lines.js'
-import { type PartUnits, type RememberedSite, SiteMemory } from './site-memory.js'
+import { firstLine, type KnownSites, type PartUnits, type RememberedSite, SiteMemory } from './site-memory.js'
 import { movedUnits, unitsOf } from './site-units.js'
 import { readSite } from './sites.js'
 import { Values } from './values.js'
@@ -36,8 +36,8 @@ class SiteEntries {
   readonly #slices: Slices
   readonly #memory: SiteMemory
   readonly #around: string
-  readonly #known: ReadonlyMap<string, RememberedSite>
-  readonly #next = new Map<string, RememberedSite>()
+  readonly #known: KnownSites
+  readonly #next: RememberedSite[] = []
   readonly #keys = new Set<string>()
   #nodes: number
 
@@ -59,8 +59,7 @@ class SiteEntries {
     let first = declaration.lineOf(lines.all)
     for (const { start, end } of lines.sites) {
       if (passes.due() && this.#slices.due) await this.#slices.rest()
-      const name = firstLine(text, start)
-      const known = this.#known.get(name)
+      const known = this.#known.at(text, start)
       const isSame = known !== undefined && known.text.length === end - start && text.startsWith(known.text, start)
       const taken = isSame && this.#mayTake(known) ? this.#moved(known, first) : undefined
       const mayBeTaken = taken !== undefined && (taken.part.texts.length === 0 || (await this.#hasSameFiles(taken)))
@@ -74,7 +73,7 @@ class SiteEntries {
         const span = { start: start + at.span.start, end: start + at.span.end }
         hosts.push({ host, port, choice, at: { path: at.path, span } })
       }
-      if (!site.part.failed && !site.part.volatile) this.#next.set(site.name, site)
+      if (!site.part.failed && !site.part.volatile) this.#next.push(site)
       all.push(site.units)
       first += site.lines
     }
@@ -116,7 +115,9 @@ class SiteEntries {
   async #readAnew(start: number, end: number, first: number): Promise<RememberedSite | undefined> {
     const { declaration, vaults, lines: where, limits } = this.#reader
     // A copy of its own: what is cut out of the text of the file would keep all of it in memory.
-    const text = Buffer.from(declaration.input.text.slice(start, end), 'utf16le').toString('utf16le')
+    const cut = declaration.input.text.slice(start, end)
+    const encoding = Buffer.byteLength(cut) === cut.length ? 'latin1' : 'utf16le'
+    const text = Buffer.from(cut, encoding).toString(encoding)
     const read = await this.#slices.run(readBlockEntry(text, where.indent, { ...limits, depth: limits.depth - 1 }))
     if (read === undefined) return undefined
     const entry = declaration.entry(text, first)
@@ -143,11 +144,6 @@ function aroundSites({ input }: Declaration, { all }: SiteLines): string {
   const { source, folder, text, opened, zone, refuseExpired, process } = input
   const options = JSON.stringify([source, folder, [...opened], zone, refuseExpired, process])
   return `${options}\n${text.slice(0, all.start)}\n${text.slice(all.end)}`
-}
-
-function firstLine(text: string, start: number): string {
-  const end = text.indexOf('\n', start)
-  return text.slice(start, end === -1 ? text.length : end)
 }
 
 function lineCount(text: string): number {
