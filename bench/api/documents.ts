@@ -11,8 +11,9 @@ import { percentile } from './percentile.js'
 import { listening } from './product.js'
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url))
-/** Milliseconds from one request of the traffic beside to the next. */
+/** Milliseconds from one request of the traffic beside to the next, and from one new connection to the next. */
 const BESIDE = 2
+const CONNECTING = 20
 /** Longest time until a saved file serves, in milliseconds. */
 const LONGEST = 60_000
 
@@ -144,6 +145,8 @@ interface Measured {
   /** Milliseconds until it listened. */
   readonly took: number
   ask(host: string): Promise<{ readonly text: string }>
+  /** As `ask`, on a connection of its own. */
+  connect(host: string): Promise<unknown>
   /** Seconds of CPU since its start. */
   cpu(): number
   stop(): Promise<void>
@@ -179,6 +182,11 @@ async function started(
     api: operator,
     took,
     ask: (name) => visitor.ask('GET', '/', undefined, { host: name }),
+    connect: async (name) => {
+      const client = new Client(traffic)
+      await client.ask('GET', '/', undefined, { host: name })
+      client.close()
+    },
     cpu: () => cpuSeconds(child.pid as number),
     stop: () =>
       new Promise((resolve) => {
@@ -193,8 +201,9 @@ async function started(
 interface Change {
   /** Milliseconds from the save, or from the request, until the change serves. */
   readonly serves: number
-  /** Milliseconds of the longest request of another route meanwhile, and of the longest connection to it. */
+  /** Milliseconds of the longest request of another route meanwhile, and of the longest one with a connection of its own. */
   readonly longest: number
+  readonly connection: number
   /** Seconds of CPU of the process beyond those of its traffic. */
   readonly cpu: number
 }
@@ -219,25 +228,29 @@ async function watched(
     await sleep(200)
   })
   const share = calm.cpu / calm.requests
-  return { serves, longest: during.longest, cpu: Math.max(0, during.cpu - share * during.requests) }
+  const { longest, connection } = during
+  return { serves, longest, connection, cpu: Math.max(0, during.cpu - share * during.requests) }
 }
 
 async function traffic(running: Measured, other: string, run: () => Promise<void>) {
-  const took: number[] = []
   let asks = true
   const begun = running.cpu()
-  const asking = (async () => {
+  const asking = async (ask: (host: string) => Promise<unknown>, pause: number) => {
+    const took: number[] = []
     while (asks) {
       const at = performance.now()
-      await running.ask(other)
+      await ask(other)
       took.push(performance.now() - at)
-      await sleep(BESIDE)
+      await sleep(pause)
     }
-  })()
+    return took
+  }
+  const both = Promise.all([asking(running.ask, BESIDE), asking(running.connect, CONNECTING)])
   await run()
   asks = false
-  await asking
-  return { longest: percentile(took, 1), requests: took.length, cpu: running.cpu() - begun }
+  const [took, connected] = await both
+  const requests = took.length + connected.length
+  return { longest: percentile(took, 1), connection: percentile(connected, 1), requests, cpu: running.cpu() - begun }
 }
 
 function told(all: readonly Change[]): string {
@@ -246,6 +259,7 @@ function told(all: readonly Change[]): string {
   return (
     `serves after ${Math.round(median(of('serves')))} ms (longest ${Math.round(percentile(of('serves'), 1))}), ` +
     `longest request of another route ${median(of('longest')).toFixed(1)} ms (longest ${percentile(of('longest'), 1).toFixed(1)}), ` +
+    `with a new connection ${median(of('connection')).toFixed(1)} ms (longest ${percentile(of('connection'), 1).toFixed(1)}), ` +
     `CPU ${Math.round(median(of('cpu')) * 1000)} ms`
   )
 }

@@ -41,15 +41,15 @@ interface RunningLab {
 }
 
 /** Opens labs over what serves now: with copies of its counters, in a time of its own, and no server is asked. */
-export type OpenRunningLab = (start: RunningLabStart) => RunningLab
+export type OpenRunningLab = (start: RunningLabStart) => Promise<RunningLab>
 
-/** Fails with a ControlError for policies with errors, and where no policy serves. */
+/** Rejects with a ControlError for policies with errors, and where no policy serves. */
 export function runningLabs(
   { region, rate_limit_headers }: Options,
   { holder, limiter, trusted, clock: running }: Pick<Foundation, 'holder' | 'limiter' | 'trusted' | 'clock'>,
   geo: Geo
 ): OpenRunningLab {
-  return ({ at, instead, counters, upstreamStatus, reveal, random }) => {
+  return async ({ at, instead, counters, upstreamStatus, reveal, random }) => {
     const clock = new VirtualClock(at, running.monotonic())
     const stub = { status: upstreamStatus, headers: [], body: undefined }
     const forwarding = trustingProxies(trusted)
@@ -66,7 +66,7 @@ export function runningLabs(
       if (holder.current().plan.units.get(key)?.kind !== 'policy') throw withoutPolicy(source)
     }
     const snapshot = new CandidateSnapshot(holder.current(), { services, actions, instead })
-    const problems = snapshot.problems()
+    const problems = await Slices.besideTraffic().run(snapshot.checking())
     if (problems.length > 0) throw refusedPolicy(problems)
     lab.serves(snapshot)
     const takeNotAsked = () => {
@@ -83,7 +83,7 @@ export function explainRunning(open: OpenRunningLab, running: Clock): Explain {
   return async (request) => {
     const { at = running.wall(), repeat, every, upstreamStatus, instead, counters, body, ...asked } = request
     const start = { at, instead, counters, upstreamStatus, reveal: false, random: unpredictable }
-    const { lab, clock, snapshot, takeNotAsked } = open(start)
+    const { lab, clock, snapshot, takeNotAsked } = await open(start)
     const slices = Slices.besideTraffic()
     const explanations: Json[] = []
     for (let n = 0; n < repeat; n++) {

@@ -16,13 +16,14 @@ import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { outboundError } from '../lib/http-client/answer.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { type PolicyServices, provide } from '../policy/services.js'
 import { trustingProxies } from '../proxy/client-address.js'
-import { prepare } from '../runtime/compile.js'
+import { preparing } from '../runtime/compile.js'
 import { PersistentState } from '../runtime/persistent-state.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
 import { Snapshot } from '../runtime/snapshot.js'
@@ -158,6 +159,11 @@ interface OpenLab {
   readonly warnings: readonly UnitProblems[]
 }
 
+/** Why there is no lab. */
+interface RefusedLab {
+  readonly problems: readonly UnitProblems[]
+}
+
 /**
  * Labs for one policy, that of an upstream which takes every host. Each begins with empty counters; what is compiled of
  * expressions is shared, so that one more lab costs little. One lab is used at a time: all have one clock.
@@ -175,7 +181,12 @@ export class PolicyBench {
   }
 
   /** A lab that begins with nothing counted, or what is wrong with the policy. */
-  open({ now, stub, outside }: LabStart): OpenLab | { readonly problems: readonly UnitProblems[] } {
+  open(start: LabStart): OpenLab | RefusedLab {
+    return atOnce(this.opening(start))
+  }
+
+  /** As `open`, in steps. */
+  *opening({ now, stub, outside }: LabStart): Steps<OpenLab | RefusedLab> {
     const { policy, units = [], secrets = NO_SECRETS, reveal } = this.#parts
     const clock = this.#clock
     clock.begin(now)
@@ -189,7 +200,7 @@ export class PolicyBench {
       outside
     })
     const change = { from: 0, to: 1, put: [...unitsOf(policy), ...units], drop: [] }
-    const prepared = prepare(Snapshot.empty(), change, secrets, {
+    const prepared = yield* preparing(Snapshot.empty(), change, secrets, {
       services,
       actions,
       persistentState: new PersistentState()

@@ -323,12 +323,12 @@ class Comparer {
     const slices = Slices.besideTraffic()
     const at = past[0]?.at ?? 0
     const side = (policies: ComparisonRequest['instead']) => this.#side(policies, at, counters)
-    const sides = [side(NOTHING_INSTEAD), side(instead)] as const
+    const sides = await Promise.all([side(NOTHING_INSTEAD), side(instead)] as const)
     const compared = await compare(past, sides, { examples, slices })
     const tried: Json[] = []
     for (const capacity of capacities?.values ?? []) {
       const changed = this.#withCapacity(instead, capacities?.rule, capacity)
-      tried.push({ capacity, refused: { ...(await refusals(past, side(changed), slices)) } })
+      tried.push({ capacity, refused: { ...(await refusals(past, await side(changed), slices)) } })
     }
     return {
       ...(compared as unknown as { readonly [name: string]: Json }),
@@ -336,9 +336,9 @@ class Comparer {
     }
   }
 
-  #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Judge {
+  async #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Promise<Judge> {
     const start = { at, instead, counters, upstreamStatus: 200, reveal: true, random: sameNumbers() }
-    const { lab, clock, takeNotAsked } = this.#labs(start)
+    const { lab, clock, takeNotAsked } = await this.#labs(start)
     return async (past) => {
       clock.advance(Math.max(0, past.at - clock.wall()))
       const { request, answer = UNKNOWN_ANSWER } = past

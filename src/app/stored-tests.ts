@@ -122,12 +122,13 @@ async function testPolicy(
     reveal: true,
     policy: { source: 'traffic_policy', text: policy }
   })
-  const opened = bench.open({ now: 0, stub: NO_STUB, outside: () => undefined })
+  const slice = slices()
+  const opened = await slice.run(bench.opening({ now: 0, stub: NO_STUB, outside: () => undefined }))
   if ('problems' in opened) {
     const [problem] = opened.problems.flatMap((one) => one.problems)
     return [failureAt(tests.cases[0], `the policy cannot be tested: ${problem?.message ?? 'it does not compile'}`)]
   }
-  return await runCases(tests, bench, { slices: slices(), now, ran })
+  return await runCases(tests, bench, { slices: slice, now, ran })
 }
 
 interface RunParts {
@@ -151,7 +152,7 @@ async function runCases(
   for (const one of cases) {
     try {
       await rest()
-      const result = await runCase(one, opening(bench), rest)
+      const result = await runCase(one, opening(bench, slices), rest)
       const failure = result.failures.length > 0 ? failureOf(one, result) : undefined
       if (failure !== undefined) failed.push(failure)
       ran?.({ name: one.name, line: one.line, failure })
@@ -166,9 +167,9 @@ async function runCases(
 }
 
 /** Labs of a policy that is known to compile. */
-function opening(bench: PolicyBench): OpenCase {
-  return (now, outside) => {
-    const made = bench.open({ now, stub: NO_STUB, outside })
+function opening(bench: PolicyBench, slices: Slices): OpenCase {
+  return async (now, outside) => {
+    const made = await slices.run(bench.opening({ now, stub: NO_STUB, outside }))
     if ('problems' in made) throw new TypeError('a policy compiles once and not again')
     return made
   }

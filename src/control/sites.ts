@@ -92,7 +92,7 @@ export class Sites {
     if (mode.dryRun !== true) this.#mustDecide()
     const { declared, clock } = this.#parts
     const next = await this.#asApplied(bundle, timestampText(clock.wall()))
-    const changes = siteDifferences(declared.current?.site, next.file)
+    const changes = await siteDifferences(declared.current?.site, next.file)
     const done = await this.#write(next, remove, mode, call)
     return this.#written(done, { changes, removed: remove, warnings: warningsOf(next.problems) })
   }
@@ -111,7 +111,7 @@ export class Sites {
   /** Takes the applied file away, with everything that it declares. Fails with `NOT_FOUND` when there is none, and as `replace`. */
   async remove(mode: WriteMode, call: Call): Promise<WrittenSite> {
     mustHave(call.principal, 'site_file')
-    const changes = siteDifferences(this.#started ? undefined : this.#parts.declared.current?.site, undefined)
+    const changes = await siteDifferences(this.#started ? undefined : this.#parts.declared.current?.site, undefined)
     const done = await this.#write(undefined, [], mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
   }

@@ -22,7 +22,7 @@ export interface ExpressionProblem {
 export class EvaluationError extends Error {
   readonly kind: 'absent' | 'failed'
   constructor(kind: 'absent' | 'failed', message: string) {
-    // Compiling makes many that no request meets, and nobody reads where: their stacks would take a tenth of its time.
+    // Compiling makes many that no request meets: their stacks would take a tenth of its time.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
     super(message)

@@ -48,12 +48,7 @@ export class CandidateSnapshot extends Snapshot {
     return value
   }
 
-  /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */
-  problems(): UnitProblems[] {
-    return atOnce(this.checking())
-  }
-
-  /** As `problems`, in steps. */
+  /** What is wrong with the texts that are given instead, in steps; empty: nothing. Warnings are left out. */
   *checking(): Steps<UnitProblems[]> {
     const all: UnitProblems[] = []
     for (const [key, { text, source }] of this.#parts.instead ?? []) {

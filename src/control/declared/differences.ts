@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, type Json } from '../../lib/json.js'
+import { Passes, Slices, type Steps } from '../../lib/slices.js'
 import { recordedChange } from '../revision-note.js'
 import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
@@ -62,12 +63,24 @@ export function itemsOf(file: SiteFile): SiteItem[] {
   return [...contentsOf(file).values()].map(({ kind, name, line }) => ({ kind, name, line })).sort(byLine)
 }
 
-/** What changes when `after` takes the place of `before`; undefined: nothing is declared. In the order of the file. */
-export function siteDifferences(before: SiteFile | undefined, after: SiteFile | undefined): SiteDifference[] {
-  const [then, now] = [contentsOf(before), contentsOf(after)]
+/** What changes when `after` takes the place of `before`; undefined: nothing is declared. In the order of the file. Works in slices. */
+export async function siteDifferences(
+  before: SiteFile | undefined,
+  after: SiteFile | undefined
+): Promise<SiteDifference[]> {
+  return await Slices.besideTraffic().run(comparing(before, after))
+}
+
+function* comparing(before: SiteFile | undefined, after: SiteFile | undefined): Steps<SiteDifference[]> {
+  const then = contentsOf(before)
+  yield
+  const now = contentsOf(after)
+  yield
   const compare = new Comparison(before, after)
   const found: SiteDifference[] = []
+  const passes = new Passes()
   for (const [label, content] of now) {
+    if (passes.due()) yield
     const former = then.get(label)
     if (former === undefined) found.push(whole('added', content))
     else {
@@ -122,13 +135,14 @@ const POLICY = 'traffic_policy'
 
 /** Compares what two files say of one thing. */
 class Comparison {
-  readonly #before: SiteFile | undefined
-  readonly #after: SiteFile | undefined
+  /** Names of policies by the ids of their owners. */
+  readonly #before: ReadonlyMap<string, string> | undefined
+  readonly #after: ReadonlyMap<string, string> | undefined
   readonly #labels = new Map<string, string>()
 
   constructor(before: SiteFile | undefined, after: SiteFile | undefined) {
-    this.#before = before
-    this.#after = after
+    this.#before = before?.policyOf
+    this.#after = after?.policyOf
     for (const { record, label, name } of [...(before?.records ?? []), ...(after?.records ?? [])]) {
       this.#labels.set(record.id, name.length > 1 ? name.slice(1).join(' ') : label)
     }
@@ -140,7 +154,10 @@ class Comparison {
     const then = new Map(before.records.map((one) => [keyOf(one), one]))
     const now = new Map(after.records.map((one) => [keyOf(one), one]))
     for (const key of new Set([...then.keys(), ...now.keys()])) {
-      const compared = this.#record(then.get(key), now.get(key))
+      const [one, other] = [then.get(key), now.get(key)]
+      // A site that is written as before has the records of before.
+      if (one?.record === other?.record) continue
+      const compared = this.#record(one, other)
       fields.push(...compared.fields)
       secrets.push(...compared.secrets)
     }
@@ -169,8 +186,8 @@ class Comparison {
       })
     const policy = {
       field: at('policy'),
-      before: this.#before?.policyOf.get(one.record.id) ?? null,
-      after: this.#after?.policyOf.get(one.record.id) ?? null
+      before: this.#before?.get(one.record.id) ?? null,
+      after: this.#after?.get(one.record.id) ?? null
     }
     if (policy.before !== policy.after) fields.push(policy)
     return { fields, secrets: change.secrets.map(at) }

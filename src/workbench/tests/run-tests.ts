@@ -43,7 +43,7 @@ type Seen = (explanation: Explanation) => void | Promise<void>
 export type OpenCase = (
   now: number,
   outside: (request: { readonly method: string; readonly url: string }) => UpstreamStub | undefined
-) => FreshLab
+) => FreshLab | Promise<FreshLab>
 
 /**
  * Runs a case in a lab of its own, until something is not as expected. `seen` takes each explanation; the next request waits for
@@ -55,7 +55,7 @@ export async function runCase(
   seen?: Seen
 ): Promise<CaseResult> {
   const unanswered = new Set<string>()
-  const { lab, clock } = open(now, (request) => {
+  const { lab, clock } = await open(now, (request) => {
     const stub = stubs.find((one) => answers(one, request))
     if (stub === undefined) unanswered.add(request.url)
     return stub?.answer
