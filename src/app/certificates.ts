@@ -28,18 +28,19 @@ export async function openCertificates(
     })
   const outbound = outboundOf(usual)
   const hmacKey = acme.eab_key === undefined ? undefined : await readOptionFile(acme.eab_key, 'acme.eab_key')
-  const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
-  const optional = authorityOf({ directory, email, agreed: true, kid, hmacKey }) as AuthorityOptions
+  const { directory, email, agree_terms: agreed, eab_kid: kid, orders: orderLimit } = acme
+  const optional = authorityOf({ directory, email, agreed: true, kid, hmacKey, orderLimit }) as AuthorityOptions
   const service = await CertificateService.open({
     control: control.serviceAccount,
     challenges,
     outbound,
-    authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
+    authority: authorityOf({ directory, email, agreed, kid, hmacKey, orderLimit }),
     site: {
       outbound: (ca) => outboundOf(ca ?? usual),
       complete: (declared) => ({ ...optional, ...declared })
     },
     clock,
+    lookup: (host) => names.lookup(host),
     shared: isShared(storeAddress(options)),
     random: unpredictable,
     log,

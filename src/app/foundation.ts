@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { ChallengeTable } from '../certificates/certificates.js'
+import { ChallengeTable } from '../certificates/challenges.js'
 import type { Events } from '../events/events.js'
 import { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'

@@ -13,6 +13,8 @@ export interface AuthorityOptions {
   /** Where the authority may write to; undefined: nowhere. */
   readonly email: string | undefined
   readonly externalAccount: ExternalAccount | undefined
+  /** New orders that it allows the account in three hours. @default 300, as Let's Encrypt */
+  readonly orderLimit?: number
 }
 
 const KEY = 'private_key_pem'

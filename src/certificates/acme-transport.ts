@@ -1,110 +1,8 @@
 import type { Clock } from '../lib/clock.js'
-import { CodedError } from '../lib/errors.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
-import { provisioningErrors } from '../resources/domains.js'
-
-/** What an error means for the request of a certificate. */
-type AcmeFailure = keyof typeof provisioningErrors
-
-/** The authority refused, failed, or sent what cannot be understood. `message` is for users; it holds no key and no token. */
-export class AcmeError extends CodedError {
-  override readonly code: AcmeFailure
-  /** Milliseconds before this request may be made again. */
-  readonly retryAfter: number
-  /** Milliseconds that the authority is to be left alone with any request. */
-  readonly pause: number
-  /** Does the authority no longer know our account? */
-  readonly accountLost: boolean
-  /** Status of the answer; 0: there was none. */
-  readonly status: number
-  /** Kind of its problem (RFC 8555 6.7); '' when it has none. */
-  readonly kind: string
-
-  constructor(
-    code: AcmeFailure,
-    message: string,
-    about: {
-      readonly retryAfter?: number
-      readonly pause?: number
-      readonly accountLost?: boolean
-      readonly status?: number
-      readonly kind?: string
-      readonly cause?: unknown
-    } = {}
-  ) {
-    super(provisioningErrors[code], message, about.cause === undefined ? {} : { cause: about.cause })
-    this.name = 'AcmeError'
-    this.code = code
-    this.retryAfter = about.retryAfter ?? 0
-    this.pause = about.pause ?? 0
-    this.accountLost = about.accountLost ?? false
-    this.status = about.status ?? 0
-    this.kind = about.kind ?? ''
-  }
-}
-
-/** Kinds of problems (RFC 8555 6.7) that a user has to correct. */
-const TO_CORRECT = new Set([
-  'dns',
-  'caa',
-  'rejectedIdentifier',
-  'unauthorized',
-  'incorrectResponse',
-  'unsupportedIdentifier'
-])
-const KIND = /^urn:ietf:params:acme:error:([A-Za-z]{1,40})$/
-const MOST_DETAIL = 300
-
-/** A problem document (RFC 7807) as far as it can be believed. */
-export interface AcmeProblem {
-  /** Last word of its type; '' when it is not one of ACME. */
-  readonly kind: string
-  readonly detail: string
-}
-
-export function readProblem(value: unknown): AcmeProblem {
-  const { type, detail } = typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
-  const kind = typeof type === 'string' ? (KIND.exec(type)?.[1] ?? '') : ''
-  return { kind, detail: typeof detail === 'string' ? printable(detail) : '' }
-}
-
-/** Why a name could not be validated. `problem`: the error of its challenge or order. */
-export function validationFailed(name: string, problem: AcmeProblem): AcmeError {
-  const code = TO_CORRECT.has(problem.kind) ? 'DNS_ERROR' : 'INTERNAL_ERROR'
-  const why = problem.detail === '' ? problem.kind || 'it gave no reason' : problem.detail
-  return new AcmeError(code, `the authority could not validate ${name}: ${why}`)
-}
-
-function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: what an authority sends must not steer a terminal.
-  return text.slice(0, MOST_DETAIL).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
-}
-
-const MINUTE = 60_000
-const LONGEST_PAUSE_WHEN_BUSY = 60 * MINUTE
-
-/**
- * An authority that is overloaded (503) says when it is not. A limit (429) may be that of one domain alone, so others wait for a
- * minute at most: they then learn their own.
- */
-function pauseOf(status: number, retryAfter: number): number {
-  if (status === 503) return Math.min(Math.max(retryAfter, MINUTE), LONGEST_PAUSE_WHEN_BUSY)
-  return status === 429 ? MINUTE : 0
-}
-
-/** What an answer with an error status means. */
-function refusedRequest(status: number, problem: AcmeProblem, retryAfter: number): AcmeError {
-  const said = problem.detail === '' ? '' : `: ${problem.detail}`
-  const what = problem.kind === '' ? `status ${status}` : `${problem.kind} (${status})`
-  const toCorrect = problem.kind === 'rejectedIdentifier' || problem.kind === 'caa' || problem.kind === 'dns'
-  return new AcmeError(toCorrect ? 'DNS_ERROR' : 'INTERNAL_ERROR', `the authority answered ${what}${said}`, {
-    retryAfter,
-    pause: pauseOf(status, retryAfter),
-    accountLost: problem.kind === 'accountDoesNotExist',
-    status,
-    kind: problem.kind
-  })
-}
+import { isObject } from '../lib/json.js'
+import { AcmeError, readProblem, refusedRequest } from './acme-error.js'
+import { type Endpoint, LONGEST_GAP, LONGEST_WAIT, type RequestPacer } from './request-pacer.js'
 
 /** An answer as the client of the protocol reads it. */
 interface AcmeAnswer {
@@ -119,25 +17,73 @@ interface TransportParts {
   /** May reach private addresses: the operator names the authority. */
   readonly outbound: Outbound
   readonly clock: Clock
+  /** URL of the directory of the authority. */
+  readonly directory: string
+  readonly pacer: RequestPacer
 }
 
 const DEADLINE = 30_000
 const MOST_BYTES = 512 * 1024
 const LONGEST_PAUSE = 24 * 3_600_000
 
+/** Nonces that are kept; the newest is used first. */
+const MOST_NONCES = 64
+/** Refused nonces in a row after which a request fails. */
+const MOST_REFUSED_NONCES = 5
+
 /**
- * Sends the requests of the protocol. Answers with an error fail with an `AcmeError`, apart from `badNonce`, after which the
- * client tries again itself (RFC 8555 6.5). Nothing waits here for what Retry-After says.
+ * Sends the requests of the protocol, each in its turn. Answers with an error fail with an `AcmeError`, apart from `badNonce`, after which
+ * the client tries again itself (RFC 8555 6.5). A directory or nonce that a limit refuses for a moment is asked for again; nothing else waits
+ * here for what Retry-After says.
  */
 export class AcmeTransport {
+  readonly pacer: RequestPacer
   readonly #parts: TransportParts
+  /** Endpoints by the URLs that the directory names. */
+  #endpoints: ReadonlyMap<string, Endpoint>
+  readonly #nonces: string[] = []
+  /** In a row. */
+  #refusedNonces = 0
 
   constructor(parts: TransportParts) {
     this.#parts = parts
+    this.pacer = parts.pacer
+    this.#endpoints = new Map([[parts.directory, 'directory']])
+  }
+
+  /** A nonce of an earlier answer (RFC 8555 6.5), not used yet; undefined: there is none. */
+  takeNonce(): string | undefined {
+    return this.#nonces.pop()
+  }
+
+  /** Milliseconds that an answer asks to wait; 0: it does not. */
+  retryAfter(headers: Readonly<Record<string, string>>): number {
+    return retryAfterOf(headers['retry-after'], this.#parts.clock.wall())
   }
 
   async request(url: string, method: string, body: unknown): Promise<AcmeAnswer> {
-    const { outbound, clock } = this.#parts
+    const endpoint = this.#endpointOf(url)
+    const { pacer } = this
+    for (;;) {
+      await pacer.turn(endpoint)
+      try {
+        const answer = await this.#send(url, method, body)
+        pacer.accepted(endpoint)
+        if (endpoint === 'directory') this.#learn(answer.data)
+        return answer
+      } catch (error) {
+        if (!(error instanceof AcmeError) || !LIMITED.has(error.status)) throw error
+        const wait = pacer.refused(endpoint, error.retryAfter)
+        // A signed request is used up: its nonce is.
+        if (body !== undefined || wait > LONGEST_GAP) throw error
+        if (wait > LONGEST_WAIT)
+          throw new AcmeError(error.code, error.message, { ...error, retryAfter: wait, unsent: true })
+      }
+    }
+  }
+
+  async #send(url: string, method: string, body: unknown): Promise<AcmeAnswer> {
+    const { outbound } = this.#parts
     const answer = await outbound.request({
       method: method.toUpperCase(),
       url,
@@ -147,21 +93,62 @@ export class AcmeTransport {
       maxResponseBytes: MOST_BYTES
     })
     if (!answer.ok) {
-      throw new AcmeError('INTERNAL_ERROR', `the authority cannot be reached: ${answer.message}`)
+      throw new AcmeError('INTERNAL_ERROR', `the authority cannot be reached: ${answer.message}`, { passing: true })
     }
     const headers = headersOf(answer.headers)
     const { status } = answer
     const data = contentOf(Buffer.from(answer.body).toString('utf8'), headers['content-type'] ?? '')
     if (status >= 400 || status < 200) {
       const problem = readProblem(data)
-      if (problem.kind !== 'badNonce') {
-        throw refusedRequest(status, problem, retryAfterOf(headers['retry-after'], clock.wall()))
+      if (problem.kind === 'badNonce') await this.#nonceRefused()
+      if (problem.kind !== 'badNonce' || this.#refusedNonces > MOST_REFUSED_NONCES) {
+        this.#keepNonce(headers)
+        this.#refusedNonces = 0
+        throw refusedRequest(status, problem, this.retryAfter(headers))
       }
-    } else if (status >= 300) {
-      throw new AcmeError('INTERNAL_ERROR', `the authority answered with a redirect (${status})`)
+      return { status, headers, data }
+    }
+    if (status >= 300) throw new AcmeError('INTERNAL_ERROR', `the authority answered with a redirect (${status})`)
+    // That of an answer to HEAD is used at once.
+    if (body !== undefined) {
+      this.#keepNonce(headers)
+      this.#refusedNonces = 0
     }
     return { status, headers, data }
   }
+
+  /** Those that are kept are likely to be as old. The answer brings one to try at once; when that is refused too, the authority gets a second. */
+  async #nonceRefused(): Promise<void> {
+    this.#nonces.length = 0
+    if (++this.#refusedNonces > 1) await this.pacer.rest()
+  }
+
+  #keepNonce({ 'replay-nonce': nonce }: Readonly<Record<string, string>>): void {
+    // RFC 8555 6.5.1: base64url; another one is ignored.
+    if (nonce !== undefined && this.#nonces.length < MOST_NONCES && NONCE.test(nonce)) this.#nonces.push(nonce)
+  }
+
+  #learn(directory: unknown): void {
+    const endpoints = new Map<string, Endpoint>([[this.#parts.directory, 'directory']])
+    for (const [name, url] of Object.entries(isObject(directory) ? directory : {}))
+      if (isOwnEndpoint(name) && typeof url === 'string') endpoints.set(url, name)
+    this.#endpoints = endpoints
+  }
+
+  #endpointOf(url: string): Endpoint {
+    const known = this.#endpoints.get(url)
+    if (known !== undefined) return known
+    // RFC 9773 4.1: the identifier of the certificate follows the URL.
+    return this.#endpoints.get(url.slice(0, url.lastIndexOf('/'))) === 'renewalInfo' ? 'renewalInfo' : 'other'
+  }
+}
+
+const LIMITED: ReadonlySet<number> = new Set([429, 503])
+const NONCE = /^[A-Za-z0-9_-]{1,1024}$/
+const OWN: ReadonlySet<string> = new Set<Endpoint>(['newNonce', 'newAccount', 'newOrder', 'renewalInfo'])
+
+function isOwnEndpoint(name: string): name is Endpoint {
+  return OWN.has(name)
 }
 
 function headersOf(list: readonly string[]): Record<string, string> {

@@ -1,5 +1,7 @@
 import { Client, crypto } from 'acme-client'
-import { AcmeError, type AcmeProblem, type AcmeTransport, readProblem, validationFailed } from './acme-transport.js'
+import { AcmeError, type AcmeProblem, readProblem, validationFailed } from './acme-error.js'
+import type { AcmeTransport } from './acme-transport.js'
+import type { OrderQueue } from './request-pacer.js'
 
 export type KeyType = 'rsa' | 'ecdsa'
 type ChallengeType = 'http-01' | 'dns-01'
@@ -40,6 +42,11 @@ export interface OpenChallenge {
 export interface OrderState {
   readonly url: string
   readonly status: 'pending' | 'ready' | 'processing' | 'valid'
+  /** Milliseconds before the next look that the authority asks for; 0: it does not. */
+  readonly retryAfter: number
+  /** Where the certificate is asked for, and where it is then. */
+  readonly finalize: string
+  readonly certificate: string | undefined
 }
 
 interface Directory {
@@ -52,6 +59,14 @@ interface LibraryHttp {
   /** Reads it again after a day. */
   getDirectory(): Promise<unknown>
   request(url: string, method: string, options?: { data?: unknown }): Promise<unknown>
+  getResourceUrl(name: string): Promise<string>
+  /** Asks for a nonce for every request, instead of keeping those of answers. */
+  getNonce(): Promise<string>
+}
+
+/** The library's requests with the headers of their answers, which its own methods drop. */
+interface LibraryApi {
+  getOrder(url: string): Promise<{ readonly data: Order; readonly headers: Readonly<Record<string, string>> }>
 }
 
 type Order = Awaited<ReturnType<Client['createOrder']>>
@@ -72,6 +87,7 @@ export interface RenewalAnswer {
 export class Authority {
   readonly #client: Client
   readonly #http: LibraryHttp
+  readonly #api: LibraryApi
   readonly #transport: AcmeTransport
 
   constructor({ directory, externalAccount }: Directory, { privateKey, url }: AcmeAccount, transport: AcmeTransport) {
@@ -81,9 +97,12 @@ export class Authority {
       ...(url === null ? {} : { accountUrl: url }),
       ...(externalAccount === undefined ? {} : { externalAccountBinding: { ...externalAccount } })
     })
-    const { http } = this.#client as unknown as { http: LibraryHttp }
+    const { http, api } = this.#client as unknown as { http: LibraryHttp; api: LibraryApi }
     http.request = (target, method, options) => transport.request(target, method, options?.data)
+    const askNonce = http.getNonce.bind(http)
+    http.getNonce = async () => transport.takeNonce() ?? (await askNonce())
     this.#http = http
+    this.#api = api
     this.#transport = transport
   }
 
@@ -96,24 +115,40 @@ export class Authority {
     })
   }
 
-  /** Places an order. `replaces`: what the authority knows the certificate by that the new one takes the place of (RFC 9773 5). */
+  /**
+   * Places an order. `replaces`: what the authority knows the certificate by that the new one takes the place of (RFC 9773 5).
+   * `queue`: orders that wait for their turn, among them this one when it fails with an error that is `unsent`.
+   */
   async order(
     names: readonly string[],
-    replaces?: string
+    replaces?: string,
+    queue: OrderQueue = { waiting: 0 }
   ): Promise<{ order: OrderState; open: readonly Authorization[] }> {
     return await understood(async () => {
-      const order = await this.#place(names, replaces)
+      const { pacer } = this.#transport
+      pacer.takeOrder(queue)
+      const order = await this.#place(names, replaces).catch((error: unknown) => {
+        if (error instanceof AcmeError && error.unsent) pacer.putOrderBack()
+        throw error
+      })
       if (order.status === 'invalid') throw await this.#givenUp(order)
-      return { order: stateOf(order), open: await this.#open(order) }
+      // The order stands when it cannot be read what is to be proved: the next look reads it.
+      const open = await this.#open(order).catch((error: unknown) => {
+        if (error instanceof AcmeError && error.passing) return []
+        throw error
+      })
+      return { order: stateOf(order), open }
     })
   }
 
   /** How the order stands, with what is still to be proved. Fails when the authority has given it up, and says why. */
   async look(url: string): Promise<{ order: OrderState; open: readonly Authorization[] }> {
     return await understood(async () => {
-      const order = await this.#order(url)
+      const { data, headers } = await this.#api.getOrder(url)
+      const order = { ...data, url }
       if (order.status === 'invalid') throw await this.#givenUp(order)
-      return { order: stateOf(order), open: order.status === 'pending' ? await this.#open(order) : [] }
+      const open = order.status === 'pending' ? await this.#open(order) : []
+      return { order: stateOf(order, this.#transport.retryAfter(headers)), open }
     })
   }
 
@@ -122,19 +157,21 @@ export class Authority {
     await understood(() => this.#client.completeChallenge({ url, type, token, status: 'pending' }))
   }
 
-  /** Asks for the certificate of an order that is ready. `privateKey`: PEM. */
-  async finalize(url: string, names: readonly string[], privateKey: string): Promise<void> {
-    await understood(async () => {
+  /** Asks for the certificate of an order that is ready; returns the order as it is then. `privateKey`: PEM. */
+  async finalize(order: OrderState, names: readonly string[], privateKey: string): Promise<OrderState> {
+    return await understood(async () => {
       const [first = '', ...others] = names
       const [, csr] = await crypto.createCsr({ commonName: first, altNames: [first, ...others] }, privateKey)
-      await this.#client.finalizeOrder(await this.#order(url), csr)
+      const after = await this.#client.finalizeOrder(order as unknown as Order, csr)
+      if (after.status === 'invalid') throw await this.#givenUp(after)
+      return stateOf(after)
     })
   }
 
   /** The chain of a valid order, PEM, leaf first. */
-  async certificate(url: string): Promise<string> {
+  async certificate(order: OrderState): Promise<string> {
     return await understood(async () => {
-      const chain: unknown = await this.#client.getCertificate(await this.#order(url))
+      const chain: unknown = await this.#client.getCertificate(order as unknown as Order)
       if (typeof chain !== 'string') throw new AcmeError('INTERNAL_ERROR', 'the authority sent no certificate')
       return chain
     })
@@ -176,10 +213,6 @@ export class Authority {
     }
   }
 
-  async #order(url: string): Promise<Order> {
-    return await this.#client.getOrder({ url } as Order)
-  }
-
   async #open(order: Order): Promise<Authorization[]> {
     const all = await this.#client.getAuthorizations(order)
     const failed = all.filter(({ status }) => !['pending', 'valid'].includes(status))
@@ -203,7 +236,10 @@ export class Authority {
       return isEmpty(problem) ? [] : [validationFailed(nameOf(one), problem)]
     })
     if (reasons.length > 0) return worst(reasons)
-    return isEmpty(said) && authorizations instanceof AcmeError ? authorizations : whole
+    // The order is lost, whatever the answer that should say why is.
+    return isEmpty(said) && authorizations instanceof AcmeError
+      ? new AcmeError('INTERNAL_ERROR', authorizations.message)
+      : whole
   }
 
   /** Those of an order, or why they cannot be had. */
@@ -237,10 +273,9 @@ export async function newPrivateKey(type: KeyType): Promise<string> {
   return (await key).toString()
 }
 
-function stateOf(order: Order): OrderState {
-  const { url, status } = order
+function stateOf({ url, status, finalize, certificate }: Order, retryAfter = 0): OrderState {
   if (status === 'pending' || status === 'ready' || status === 'processing' || status === 'valid')
-    return { url, status }
+    return { url, status, finalize, certificate, retryAfter }
   throw new AcmeError('INTERNAL_ERROR', 'the authority answered with an order that has no known status')
 }
 

@@ -4,6 +4,7 @@ import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeTransport } from './acme-transport.js'
+import { RequestPacer, type RequestPacerParts } from './request-pacer.js'
 
 /** The authority of a site file, completed from the options of the process. */
 export interface SiteAuthority {
@@ -12,7 +13,10 @@ export interface SiteAuthority {
   outbound(ca: string | undefined): Outbound
 }
 
-export interface AuthoritiesParts {
+/** New orders that Let's Encrypt allows an account in three hours. */
+const USUAL_ORDERS = 300
+
+export interface AuthoritiesParts extends Pick<RequestPacerParts, 'waitUntil'> {
   readonly control: ServiceAccount
   readonly clock: Clock
   readonly outbound: Outbound
@@ -30,24 +34,29 @@ export class Authorities {
 
   constructor(parts: AuthoritiesParts) {
     this.#parts = parts
-    const { control, clock, outbound, authority } = parts
-    if (typeof authority !== 'string') {
-      this.#usual = new Accounts(control, new AcmeTransport({ outbound, clock }), authority)
-    }
+    const { outbound, authority } = parts
+    if (typeof authority !== 'string') this.#usual = this.#accounts(outbound, authority)
   }
 
   /** undefined: there is none, and the options say why. */
   get current(): Accounts | undefined {
-    const { control, clock, site } = this.#parts
+    const { control, site } = this.#parts
     const declared = control.declared.current?.site?.certificates.authority
     if (declared === undefined || site === undefined) return this.#usual
     const said = JSON.stringify(declared)
     if (this.#declared?.said === said) return this.#declared.accounts
     this.close()
     const outbound = site.outbound(declared.ca)
-    const accounts = new Accounts(control, new AcmeTransport({ outbound, clock }), site.complete(declared))
+    const accounts = this.#accounts(outbound, site.complete(declared))
     this.#declared = { said, accounts, outbound }
     return accounts
+  }
+
+  #accounts(outbound: Outbound, options: AuthorityOptions): Accounts {
+    const { control, clock, waitUntil } = this.#parts
+    const { directory, orderLimit: orders = USUAL_ORDERS } = options
+    const pacer = new RequestPacer({ clock, orders, waitUntil })
+    return new Accounts(control, new AcmeTransport({ outbound, clock, directory, pacer }), options)
   }
 
   close(): void {

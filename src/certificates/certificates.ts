@@ -1,82 +1,26 @@
 import type { Call } from '../control/calls.js'
 import { Leases } from '../control/cluster/leases.js'
 import type { ServiceAccount } from '../control/parts.js'
+import { withEarlierRetry } from '../control/renewal.js'
 import type { Clock } from '../lib/clock.js'
 import { FirstFailure, Mutex } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import { newId } from '../lib/id.js'
-import type { PendingChallenge } from '../resources/domains.js'
 import type { Place } from '../store/store.js'
 import type { AuthorityOptions } from './account.js'
-import { AcmeError } from './acme-transport.js'
-import { Authorities, type SiteAuthority } from './authorities.js'
+import { AcmeError } from './acme-error.js'
+import { AddressWatch, type AddressWatchParts } from './address-watch.js'
+import { Authorities, type AuthoritiesParts, type SiteAuthority } from './authorities.js'
+import type { ChallengeTable } from './challenges.js'
 import { Issuance } from './issuance.js'
 import { Ledger, OURSELVES } from './ledger.js'
 import { RenewalAdvice } from './renewal-advice.js'
+import type { OrderQueue } from './request-pacer.js'
 import { SiteDomains } from './site-domains.js'
-import { challengesOf, type ManagedCertificate, stageOf, type TargetOptions } from './target.js'
+import { byTurn, challengesOf, type ManagedCertificate, stageOf, type TargetOptions, turnOf } from './target.js'
 
-/** Where authorities ask (RFC 8555 8.3). */
-const CHALLENGE_PATH = '/.well-known/acme-challenge/'
-
-const NONE: ReadonlyMap<string, readonly string[]> = new Map()
-
-/** The answers to the challenges of authorities that are open now. Kept by the record whose certificate is requested. */
-export class ChallengeTable {
-  readonly #pending = new Map<string, readonly PendingChallenge[]>()
-  /** Answers by host and path. */
-  readonly #answers = new Map<string, Uint8Array>()
-  #texts = NONE
-  readonly #followers: ((answers: ReadonlyMap<string, Uint8Array>) => void)[] = []
-
-  /** Calls `follower` with the answers to requests by host and path, now and whenever they are others. It must not throw. */
-  follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void {
-    this.#followers.push(follower)
-    follower(this.#answers)
-  }
-
-  /** Makes `challenges` exactly those of `owner`. */
-  set(owner: string, challenges: readonly PendingChallenge[]): void {
-    if (challenges.length === 0 && !this.#pending.has(owner)) return
-    if (challenges.length === 0) this.#pending.delete(owner)
-    else this.#pending.set(owner, challenges)
-    this.#rebuild()
-  }
-
-  clear(): void {
-    this.#pending.clear()
-    this.#rebuild()
-  }
-
-  /**
-   * The key authorization for a request of an authority; undefined for every other request. `host`: lower-case, without a
-   * port. Looks at nothing else of the request and costs one comparison while nothing is pending.
-   */
-  answer(host: string, path: string): Uint8Array | undefined {
-    if (this.#answers.size === 0 || !path.startsWith(CHALLENGE_PATH)) return undefined
-    return this.#answers.get(`${host} ${path}`)
-  }
-
-  /** Values of the TXT records at a name, lower-case. */
-  texts(name: string): readonly string[] {
-    return this.#texts.get(name) ?? []
-  }
-
-  #rebuild(): void {
-    this.#answers.clear()
-    const texts = new Map<string, string[]>()
-    for (const challenge of [...this.#pending.values()].flat()) {
-      if (challenge.type === 'http-01') {
-        this.#answers.set(`${challenge.host} ${CHALLENGE_PATH}${challenge.token}`, Buffer.from(challenge.value))
-      } else texts.set(challenge.name, [...(texts.get(challenge.name) ?? []), challenge.value])
-    }
-    this.#texts = texts
-    for (const follower of this.#followers) follower(this.#answers)
-  }
-}
-
-export interface CertificatesParts extends TargetOptions {
+export interface CertificatesParts extends TargetOptions, Pick<AuthoritiesParts, 'waitUntil'> {
   readonly control: ServiceAccount
   /** What the data plane and the DNS listener answer from; kept by the certificates from now on. */
   readonly challenges: ChallengeTable
@@ -87,6 +31,10 @@ export interface CertificatesParts extends TargetOptions {
   /** Where certificates of a site file come from; absent: from the same. */
   readonly site?: SiteAuthority
   readonly clock: Clock
+  /** Addresses of a host; rejects when it has none. */
+  readonly lookup: AddressWatchParts['lookup']
+  /** Public addresses of this service that its operator names. */
+  readonly addresses: readonly string[]
   /** Are there other processes on the store? */
   readonly shared: boolean
   /** In [0, 1). */
@@ -96,13 +44,23 @@ export interface CertificatesParts extends TargetOptions {
 
 const DUTY = 'certificates'
 const AT_ONCE = 4
-/** Milliseconds between looks at an order that waits for the authority. */
-const POLL = 2_000
+/** Milliseconds after which a tick begins no further step: the lease has to be renewed, and records are to be read. */
+const SLICE = 5_000
+/** Milliseconds between lines of the log that say how far requests are. */
+const PROGRESS_EVERY = 30_000
 /** Without a renewal of the lease for so long, another process takes the certificates over. Milliseconds. */
 const LEASE_EXPIRY = 20_000
 /** How long a renewal may take from its time on before it is overdue: orders, and a retry or two. Milliseconds. */
 const RENEWAL_TAKES = 600_000
 const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
+
+/** One pass over what is due. */
+interface Round extends OrderQueue {
+  /** Names with an order. */
+  readonly ordered: Set<string>
+  /** A limit of the authority allows no further order now. */
+  isFull: boolean
+}
 
 /**
  * Managed certificates: follows the records that want one, requests and renews, and answers the challenges of
@@ -115,6 +73,7 @@ export class Certificates {
   readonly #leases: Leases | undefined
   readonly #issuance: Issuance
   readonly #advice: RenewalAdvice
+  readonly #watch: AddressWatch
   readonly #authorities: Authorities
   readonly #siteDomains: SiteDomains
   readonly #targets = new Map<string, ManagedCertificate>()
@@ -130,6 +89,9 @@ export class Certificates {
   #ticking: Promise<void> | undefined
   readonly #following = new Mutex()
   #swept = false
+  /** When the next line about progress is due, monotonic milliseconds; undefined: nothing is being requested. */
+  #progressAt: number | undefined
+  #progressLogged = false
   #closed = false
 
   constructor(parts: CertificatesParts) {
@@ -142,12 +104,13 @@ export class Certificates {
     if (shared) this.#leases = new Leases({ store: control.store.outbox, clock, holder, expiry: LEASE_EXPIRY })
     const authorities = new Authorities(parts)
     this.#authorities = authorities
-    this.#siteDomains = new SiteDomains({ control, call: () => this.#call(), shared, log: parts.log })
+    this.#siteDomains = new SiteDomains({ control, clock, call: () => this.#call(), shared, log: parts.log })
     const opened = async () => {
       const accounts = authorities.current
       if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
       return await accounts.open(() => this.#call())
     }
+    this.#watch = new AddressWatch({ clock, lookup: parts.lookup, own: parts.addresses })
     this.#advice = new RenewalAdvice({ ledger: this.#ledger, authority: opened, clock, log: parts.log })
     this.#issuance = new Issuance({
       ledger: this.#ledger,
@@ -239,19 +202,34 @@ export class Certificates {
     if (this.#leases !== undefined && !(await this.#leases.hold(DUTY))) return
     if (!this.#swept) await this.#ledger.removeOrphans()
     this.#swept = true
-    await this.#work(this.#issuance)
+    await this.#work()
     await this.#askAdvice()
+    await this.#lookForArrivals()
     await this.#follow()
+    this.#logProgress()
   }
 
-  async #work(issuance: Issuance): Promise<void> {
+  /** Orders under way come first: what is begun is to be finished. */
+  async #work(): Promise<void> {
     const { clock } = this.#parts
-    const due = [...this.#targets.values()].filter((target) => stageOf(target, clock.wall()).is !== 'wait')
-    const next = due[Symbol.iterator]()
-    const worker = async () => {
-      for (const target of next) if (!this.#closed) await this.#one(issuance, target)
+    const end = clock.monotonic() + SLICE
+    const due = { begin: [] as ManagedCertificate[], other: [] as ManagedCertificate[] }
+    const ordered = new Set<string>()
+    for (const target of this.#targets.values()) {
+      const { is } = stageOf(target, clock.wall())
+      if (is === 'continue') for (const name of target.names) ordered.add(name)
+      if (is !== 'wait') due[is === 'begin' ? 'begin' : 'other'].push(target)
     }
-    await Promise.all(Array.from({ length: Math.min(AT_ONCE, due.length) }, worker))
+    due.begin.sort(byTurn)
+    const next = [...due.other, ...due.begin][Symbol.iterator]()
+    const round: Round = { ordered, waiting: 0, isFull: false }
+    const worker = async () => {
+      for (const target of next) {
+        if (this.#closed || clock.monotonic() > end) return
+        await this.#one(target, round)
+      }
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }, worker))
   }
 
   /** A few at a time: no answer that is late holds up what is to be issued for long. */
@@ -273,7 +251,22 @@ export class Certificates {
     await Promise.all(due.map(look))
   }
 
-  async #one(issuance: Issuance, target: ManagedCertificate): Promise<void> {
+  /** A name whose address has come to ours is tried again at once, or as soon as the last attempt allows. */
+  async #lookForArrivals(): Promise<void> {
+    const { clock, log } = this.#parts
+    const due = [...this.#targets.values()].filter((target) => this.#watch.isDue(target)).slice(0, AT_ONCE)
+    const look = async (target: ManagedCertificate) => {
+      const { kind, id, names, status, work } = target
+      if (!(await this.#watch.hasArrived(target))) return
+      const sooner = withEarlierRetry(status, work, clock.wall())
+      if (sooner === undefined || work === null) return
+      log.info({ kind, id, names }, 'the addresses of a name have changed; its certificate is requested again')
+      await this.#ledger.step(target, { status: sooner, work })
+    }
+    await Promise.all(due.map(look))
+  }
+
+  async #one(target: ManagedCertificate, round: Round): Promise<void> {
     const { clock, log } = this.#parts
     const { is, wrong } = stageOf(target, clock.wall())
     try {
@@ -281,16 +274,51 @@ export class Certificates {
       else if (clock.monotonic() < this.#pausedUntil) return
       else if (is === 'begin') {
         if (wrong === 'retries_at') this.#ignore(target, wrong)
-        await issuance.begin(target)
+        await this.#begin(target, round)
       } else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
-        const waits = await issuance.proceed(target, this.#place?.revision ?? 0)
-        if (waits) this.#polls.set(target.id, clock.monotonic() + POLL)
-        else this.#polls.delete(target.id)
+        const wait = await this.#issuance.proceed(target, this.#place?.revision ?? 0)
+        this.#polls.set(target.id, clock.monotonic() + wait)
       }
     } catch (error) {
       // One record that cannot be written must not hold up the others.
       log.warn({ err: error, kind: target.kind, id: target.id }, 'a managed certificate could not be looked after')
     }
+  }
+
+  async #begin(target: ManagedCertificate, round: Round): Promise<void> {
+    // Two records may have one name, which has one order at a time.
+    if (target.names.some((name) => round.ordered.has(name))) return
+    // One that waits already does so behind those before it.
+    if (round.isFull && turnOf(target) !== undefined) {
+      round.waiting++
+      return
+    }
+    for (const name of target.names) round.ordered.add(name)
+    if (!(await this.#issuance.begin(target, round))) round.isFull = true
+  }
+
+  /** Tells the operator how far many requests are. A few that are soon done have lines of their own alone. */
+  #logProgress(): void {
+    const { clock, log } = this.#parts
+    const counts = { issued: 0, requested: 0, waiting: 0, failed: 0 }
+    for (const target of this.#targets.values()) {
+      if (target.keyType === null) continue
+      if (target.status?.provisioning_job?.error_code != null) counts.failed++
+      else if (target.work?.order != null) counts.requested++
+      else counts[stageOf(target, clock.wall()).is === 'begin' ? 'waiting' : 'issued']++
+    }
+    const now = clock.monotonic()
+    if (counts.requested + counts.waiting === 0) {
+      if (this.#progressLogged) log.info(counts, 'no more certificates are being requested')
+      this.#progressLogged = false
+      this.#progressAt = undefined
+      return
+    }
+    this.#progressAt ??= now + PROGRESS_EVERY
+    if (now < this.#progressAt) return
+    log.info(counts, 'certificates are being requested')
+    this.#progressLogged = true
+    this.#progressAt = now + PROGRESS_EVERY
   }
 
   async #follow(): Promise<void> {
@@ -321,7 +349,9 @@ export class Certificates {
     if (target === undefined && automatic) this.#swept = false
     if (target === undefined) {
       this.#targets.delete(id)
+      this.#polls.delete(id)
       this.#advice.forget(id)
+      this.#watch.forget(id)
     } else this.#targets.set(id, target)
     const renewsAt = target?.keyType == null || target.certificate === null ? null : (target.status?.renews_at ?? null)
     if (renewsAt === null) this.#renewals.delete(id)

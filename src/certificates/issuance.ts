@@ -3,9 +3,10 @@ import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
 import type { CertificateWork, ManagementStatus, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './acme.js'
-import { AcmeError } from './acme-transport.js'
+import { AcmeError } from './acme-error.js'
 import type { Ledger } from './ledger.js'
-import { MINUTE, renewalOf, retryBefore, retryDelay, shortestUse } from './renewal-times.js'
+import { correctionDelay, MINUTE, renewalOf, retryBefore, retryDelay, shortestUse } from './renewal-times.js'
+import type { OrderQueue } from './request-pacer.js'
 import type { ManagedCertificate } from './target.js'
 
 interface IssuanceParts {
@@ -26,6 +27,9 @@ interface IssuanceParts {
 /** An order that is not done by then is given up. */
 const LONGEST = 60 * MINUTE
 
+/** Between looks at an order that waits for the authority, and after a look that failed. Milliseconds. */
+const POLL = { usual: 2_000, failed: 15_000, longest: 10 * MINUTE }
+
 /** Processes that have not reported for this long are not waited for. */
 const ALIVE = 10_000
 
@@ -42,37 +46,74 @@ export class Issuance {
     this.#parts = parts
   }
 
-  /** Places the order and publishes what proves the names. Never rejects for a reason at the authority. */
-  async begin(target: ManagedCertificate): Promise<void> {
-    await this.#orFail(target, async () => {
+  /**
+   * Places the order and publishes what proves the names; false when a limit of the authority makes it wait, in `queue`
+   * with others. Never rejects for a reason at the authority.
+   */
+  async begin(target: ManagedCertificate, queue?: OrderQueue): Promise<boolean> {
+    const { ledger } = this.#parts
+    const work = target.work ?? NO_WORK
+    try {
       const authority = await this.#parts.authority()
-      const { order, open } = await authority.order(target.names, await this.#replaced(target))
+      const { order, open } = await authority.order(target.names, await this.#replaced(target), queue)
       const challenges = open.map((one) => this.#pending(target, one))
-      const work = { ...(target.work ?? NO_WORK), order: order.url, challenges }
       const status = statusOf(target, this.#job(target, null, PROGRESS, null))
-      await this.#parts.ledger.step(target, { status, work, requestedKey: null })
-    })
-  }
-
-  /** Goes on with an order; true when there is nothing to do but wait. `since`: the revision that published the challenges. */
-  async proceed(target: ManagedCertificate, since: number): Promise<boolean> {
-    return await this.#orFail(target, async () => {
-      const { clock } = this.#parts
-      const url = target.work?.order
-      if (url == null) return false
-      const started = Date.parse(target.status?.provisioning_job?.started_at ?? '')
-      // Either way: a start in the future is a clock that was ahead, and would keep the order for as long.
-      if (Math.abs(clock.wall() - started) > LONGEST)
-        throw new AcmeError('INTERNAL_ERROR', 'the authority took too long')
-      const authority = await this.#parts.authority()
-      const { order, open } = await authority.look(url)
-      if (order.status === 'pending') return await this.#prove(target, authority, open, since)
-      if (order.status === 'ready') return await this.#finalize(target, authority, order)
-      if (order.status === 'valid') return await this.#install(target, authority, order)
+      await ledger.step(target, { status, work: { ...work, order: order.url, challenges }, requestedKey: null })
       return true
-    })
+    } catch (error) {
+      const failure = this.#failure(error)
+      const msg = waiting(failure.message)
+      if (!failure.unsent) await this.#fail(target, failure)
+      else if (target.status?.provisioning_job?.msg !== msg) {
+        const turn = timestampText(this.#parts.clock.wall() + failure.retryAfter + 999)
+        await ledger.step(target, { status: statusOf(target, this.#job(target, null, msg, turn)), work })
+      }
+      return !failure.unsent
+    }
   }
 
+  /** Goes on with an order; returns the milliseconds before the next look at it. `since`: the revision that published the challenges. */
+  async proceed(target: ManagedCertificate, since: number): Promise<number> {
+    try {
+      return Math.min(await this.#proceed(target, since), POLL.longest)
+    } catch (error) {
+      const failure = this.#failure(error)
+      if (!failure.passing || this.#isTooLate(target)) {
+        await this.#fail(target, failure)
+        return 0
+      }
+      await this.#tell(target, `${failure.message}; the order under way is kept`)
+      return Math.min(Math.max(failure.retryAfter, POLL.failed), POLL.longest)
+    }
+  }
+
+  /** Writes what goes on with an order, unless the record says it already. */
+  async #tell(target: ManagedCertificate, msg: string): Promise<void> {
+    const { work, status } = target
+    if (work === null || status?.provisioning_job?.msg === msg) return
+    await this.#parts.ledger.step(target, { status: statusOf(target, this.#job(target, null, msg, null)), work })
+  }
+
+  /** Either way: a start in the future is a clock that was ahead, and would keep the order for as long. */
+  #isTooLate({ status }: ManagedCertificate): boolean {
+    const started = Date.parse(status?.provisioning_job?.started_at ?? '')
+    return Math.abs(this.#parts.clock.wall() - started) > LONGEST
+  }
+
+  async #proceed(target: ManagedCertificate, since: number): Promise<number> {
+    const url = target.work?.order
+    if (url == null) return 0
+    if (this.#isTooLate(target)) throw new AcmeError('INTERNAL_ERROR', 'the authority took too long')
+    const authority = await this.#parts.authority()
+    const { order, open } = await authority.look(url)
+    if (order.status === 'ready') return await this.#finalize(target, authority, order)
+    if (order.status === 'valid') return await this.#install(target, authority, order, target.requestedKey)
+    if (order.status === 'pending' && !(await this.#prove(target, authority, open, since))) return POLL.usual
+    await this.#tell(target, PROGRESS)
+    return Math.max(POLL.usual, order.retryAfter)
+  }
+
+  /** Asks the authority to look at what proves the names; false when that is not published everywhere yet. */
   async #prove(
     target: ManagedCertificate,
     authority: Authority,
@@ -80,7 +121,16 @@ export class Issuance {
     since: number
   ): Promise<boolean> {
     const { ledger } = this.#parts
-    if (!(await ledger.isEverywhere(since, ALIVE))) return true
+    const { work, status } = target
+    if (work !== null && status !== null && work.challenges.length === 0 && open.length > 0) {
+      // The answer that named them was lost when the order was placed.
+      await ledger.step(target, {
+        status,
+        work: { ...work, challenges: open.map((one) => this.#pending(target, one)) }
+      })
+      return false
+    }
+    if (!(await ledger.isEverywhere(since, ALIVE))) return false
     for (const one of open) {
       const challenge = this.#chosen(target, one)
       if (!challenge.begun) await authority.begin(challenge)
@@ -88,27 +138,33 @@ export class Issuance {
     return true
   }
 
-  async #finalize(target: ManagedCertificate, authority: Authority, order: OrderState): Promise<boolean> {
+  async #finalize(target: ManagedCertificate, authority: Authority, order: OrderState): Promise<number> {
     const { ledger } = this.#parts
-    const { work, status, names, keyType } = target
-    if (work === null || status === null || keyType === null) return true
-    if (target.requestedKey === undefined) {
+    const { work, status, names, keyType, requestedKey } = target
+    if (work === null || status === null || keyType === null) return POLL.usual
+    let key = requestedKey
+    if (key === undefined) {
       // Kept before it is used: a process that ends now can still take the certificate later.
       const { newPrivateKey } = await import('./acme.js')
-      await ledger.step(target, { status, work, requestedKey: await newPrivateKey(keyType) })
-      return false
+      key = await newPrivateKey(keyType)
+      if ((await ledger.step(target, { status, work, requestedKey: key })) === undefined) return 0
     }
-    await authority.finalize(order.url, names, target.requestedKey)
-    return false
+    const after = await authority.finalize(order, names, key)
+    return after.status === 'valid' ? await this.#install(target, authority, after, key) : POLL.usual
   }
 
-  async #install(target: ManagedCertificate, authority: Authority, order: OrderState): Promise<boolean> {
+  async #install(
+    target: ManagedCertificate,
+    authority: Authority,
+    order: OrderState,
+    requestedKey: string | undefined
+  ): Promise<number> {
     const { ledger, random, clock, log } = this.#parts
-    const { requestedKey, names, keyType, work } = target
+    const { names, keyType, work } = target
     if (requestedKey === undefined || keyType === null || work === null) {
       throw new AcmeError('INTERNAL_ERROR', 'the key of the certificate is lost')
     }
-    const chain = await authority.certificate(order.url)
+    const chain = await authority.certificate(order)
     const leaf = usableLeaf(chain, requestedKey, names, clock.wall())
     const validity = { notBefore: leaf.notBefore, notAfter: leaf.notAfter }
     const now = clock.wall()
@@ -140,7 +196,7 @@ export class Issuance {
         requestedKey: null
       }
     )
-    return false
+    return 0
   }
 
   /** The automatic certificate that a new one takes the place of. */
@@ -174,21 +230,17 @@ export class Issuance {
     retriesAt: string | null
   ): ProvisioningJob {
     const job = status?.provisioning_job ?? null
-    const goesOn = job !== null && (job.error_code === null || code !== null)
+    // An order that has waited for its turn begins anew.
+    const goesOn = job !== null && (code !== null || (job.error_code === null && job.retries_at === null))
     const started_at = goesOn ? job.started_at : timestampText(this.#parts.clock.wall())
     return { error_code: code, msg, started_at, retries_at: retriesAt }
   }
 
-  async #orFail<T>(target: ManagedCertificate, run: () => Promise<T>): Promise<T | false> {
-    try {
-      return await run()
-    } catch (error) {
-      if (!(error instanceof AcmeError)) throw error
-      if (error.accountLost) this.#parts.accountLost()
-      if (error.pause > 0) this.#parts.pause(error.pause)
-      await this.#fail(target, error)
-      return false
-    }
+  #failure(error: unknown): AcmeError {
+    if (!(error instanceof AcmeError)) throw error
+    if (error.accountLost) this.#parts.accountLost()
+    if (error.pause > 0) this.#parts.pause(error.pause)
+    return error
   }
 
   async #fail(target: ManagedCertificate, error: AcmeError): Promise<void> {
@@ -197,10 +249,10 @@ export class Issuance {
     const work = target.work ?? NO_WORK
     const failures = work.failures + 1
     const now = clock.wall()
-    const wait = retryBefore(retryDelay(failures, random(), retryAfter), retryAfter, work.issued?.validity, now)
-    const retries = code === 'DNS_ERROR' ? null : timestampText(now + wait + 999)
+    const delay = code === 'DNS_ERROR' ? correctionDelay : retryDelay
+    const wait = retryBefore(delay(failures, random(), retryAfter), retryAfter, work.issued?.validity, now)
     await ledger.step(target, {
-      status: statusOf(target, this.#job(target, code, message, retries)),
+      status: statusOf(target, this.#job(target, code, message, timestampText(now + wait + 999))),
       work: { ...work, order: null, challenges: [], failures },
       requestedKey: null
     })
@@ -213,6 +265,8 @@ function statusOf({ status }: ManagedCertificate, job: ProvisioningJob): Managem
 }
 
 const PROGRESS = 'The certificate is being requested.'
+
+const waiting = (why: string) => `The request waits for its turn: ${why}.`
 
 /** What the authority sent must be what was asked for: otherwise what serves now is better. */
 function usableLeaf(chain: string, key: string, names: readonly string[], now: number) {

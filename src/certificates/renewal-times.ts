@@ -26,6 +26,9 @@ const CLOCK_DIFFERENCE = 10 * MINUTE
 /** First pause after a certificate that was due for renewal when it came; each further one in a row doubles it. */
 const FIRST_REPEAT = 6 * HOUR
 
+/** Let's Encrypt allows a name five failed validations an hour. */
+const CORRECTION_PAUSES = { first: 5 * MINUTE, longest: 6 * HOUR }
+
 /** No retry is further away: the longest wait, and the longest Retry-After that is kept, with what is added at random. */
 const LONGEST_RETRY = 30 * HOUR
 
@@ -75,6 +78,14 @@ export function shortestUse(hurried: number, { notAfter }: Validity, now: number
  */
 export function retryDelay(failures: number, random: number, atLeast = 0): number {
   return Math.round(Math.max(pauseAfter(failures, ATTEMPT_PAUSES), atLeast) * (1 + random / 5))
+}
+
+/**
+ * Milliseconds before the next attempt after a failure that a user has to correct: minutes at first, then hours, then four times a day, up to a fifth
+ * longer at random. `atLeast`: what the authority asked for.
+ */
+export function correctionDelay(failures: number, random: number, atLeast = 0): number {
+  return Math.round(Math.max(pauseAfter(failures, CORRECTION_PAUSES), atLeast) * (1 + random / 5))
 }
 
 /** When to renew a certificate that has just come, and how many in a row were due at once, this one included. */

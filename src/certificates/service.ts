@@ -18,8 +18,6 @@ export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' |
   readonly regions: readonly string[]
   /** Where the DNS is served; undefined: nowhere. */
   readonly dns: { readonly host: string; readonly port: number } | undefined
-  /** Addresses of this service for its names in delegated domains. */
-  readonly addresses: readonly string[]
 }
 
 /** Milliseconds between looks at what is due. */
@@ -39,12 +37,12 @@ export class CertificateService {
   }
 
   /** Opens the DNS listener and begins. Rejects with the system's error, or a CodedError `OPTION_INVALID`. */
-  static async open({ dns, zone, addresses, ...parts }: CertificateServiceParts): Promise<CertificateService> {
+  static async open({ dns, zone, ...parts }: CertificateServiceParts): Promise<CertificateService> {
     const certificates = new Certificates({ ...parts, dns: dns !== undefined })
     const zones = new Zones({
       apex: `acme.${zone}`,
       servers: SERVERS.map((server) => `${server}.${zone}`),
-      addresses: addresses.map(address),
+      addresses: parts.addresses.map(address),
       content: {
         domains: () => certificates.delegated(),
         texts: (name) => parts.challenges.texts(name),
@@ -93,13 +91,21 @@ export interface AcmeOptions {
   readonly agreed: boolean
   readonly kid: string | undefined
   readonly hmacKey: string | undefined
+  readonly orderLimit: number
 }
 
 const NOT_AGREED =
   'certificates are not requested here: the operator has not agreed to the terms of the authority (option acme.agree_terms)'
 
 /** The authority to ask, or the reason why there is none. Throws a CodedError `OPTION_INVALID`. */
-export function authorityOf({ directory, email, agreed, kid, hmacKey }: AcmeOptions): AuthorityOptions | string {
+export function authorityOf({
+  directory,
+  email,
+  agreed,
+  kid,
+  hmacKey,
+  orderLimit
+}: AcmeOptions): AuthorityOptions | string {
   if (!URL.canParse(directory) || !/^https?:$/.test(new URL(directory).protocol)) {
     throw new CodedError(certificateOptionErrors.OPTION_INVALID, `acme.directory: ${directory} is no http(s) URL`)
   }
@@ -111,7 +117,7 @@ export function authorityOf({ directory, email, agreed, kid, hmacKey }: AcmeOpti
   }
   if (!agreed) return NOT_AGREED
   const externalAccount = kid === undefined || hmacKey === undefined ? undefined : { kid, hmacKey: hmacKey.trim() }
-  return { directory, email, externalAccount }
+  return { directory, email, externalAccount, orderLimit }
 }
 
 function address(text: string): string {

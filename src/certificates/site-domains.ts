@@ -4,8 +4,10 @@ import { declaredId } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import type { ServiceAccount } from '../control/parts.js'
 import { everyRecord } from '../control/records.js'
+import { withEarlierRetry } from '../control/renewal.js'
+import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
-import { reservedDomain } from '../resources/domains.js'
+import { type CertificateWork, type ManagementStatus, reservedDomain } from '../resources/domains.js'
 import type { ResourceRecord } from '../schema/field.js'
 
 const NOTHING: DeclaredCertificates = { keyType: 'ecdsa', hosts: [] }
@@ -13,6 +15,7 @@ const NOTHING: DeclaredCertificates = { keyType: 'ecdsa', hosts: [] }
 export interface SiteDomainsParts {
   readonly control: ServiceAccount
   readonly call: () => Call
+  readonly clock: Clock
   /** Are there other processes on the store? They may serve other site files. */
   readonly shared: boolean
   readonly log: { warn(fields: object, message: string): void }
@@ -46,7 +49,7 @@ export class SiteDomains {
     const names = new Set(hosts.map(({ host }) => host))
     for (const host of names) {
       this.#wanted.add(host)
-      await this.#keep(host, keyType)
+      await this.#keep(host, keyType, settled !== undefined && settled.set !== set)
     }
     // Another process may have a file of its own, and a start without a file by mistake costs no certificate.
     const alone = set !== undefined && (!this.#parts.shared || set.revision !== undefined)
@@ -61,7 +64,8 @@ export class SiteDomains {
     this.#settled = { set, revision: await control.store.revision() }
   }
 
-  async #keep(host: string, keyType: DeclaredCertificates['keyType']): Promise<void> {
+  /** `saved`: the file was written since; what it says may have been corrected. */
+  async #keep(host: string, keyType: DeclaredCertificates['keyType'], saved: boolean): Promise<void> {
     const { control, call, log } = this.#parts
     const { store, records, edits, writer } = control
     const id = idOf(host)
@@ -69,7 +73,7 @@ export class SiteDomains {
     const found = await records.findAny(store, reservedDomain.name, id)
     if (found === undefined) {
       if ((await store.keeperOf('domain', host)) !== undefined) return
-    } else if (keyTypeOf(found.record) === keyType) return
+    } else if (keyTypeOf(found.record) === keyType && !(saved && this.#sooner(found.record) !== undefined)) return
     try {
       const body = { domain: host, description: 'Made for the site file.', certificate_management_policy: policy }
       const { record } = await edits.make(store, reservedDomain, {}, body, call())
@@ -78,14 +82,22 @@ export class SiteDomains {
         if (current === undefined) await draft.insert(reservedDomain, { ...record, id })
         else {
           const { record: before } = current
-          const changed = { ...before.body, certificate_management_policy: policy }
-          await draft.update(reservedDomain, current, { ...before, body: changed })
+          const sooner = this.#sooner(before)
+          const status = sooner === undefined ? {} : { certificate_management_status: sooner }
+          const body = { ...before.body, ...status, certificate_management_policy: policy }
+          await draft.update(reservedDomain, current, { ...before, body })
         }
       })
     } catch (error) {
       // One name must not hold up the others; another process may have made it meanwhile.
       log.warn({ err: error, code: codeOf(error), host }, 'no managed certificate can be had for a site')
     }
+  }
+
+  /** The status of a domain whose failed request may be made earlier now. */
+  #sooner({ body }: ResourceRecord): ManagementStatus | undefined {
+    const { certificate_management_status: status, certificate_work: work } = body as ManagedBody
+    return withEarlierRetry(status, work ?? null, this.#parts.clock.wall())
   }
 
   async #remove(id: string): Promise<void> {
@@ -95,6 +107,12 @@ export class SiteDomains {
       if (found !== undefined) await draft.remove(found.record)
     })
   }
+}
+
+type ManagedBody = {
+  readonly certificate_management_status: ManagementStatus | null
+  /** Records of an older version lack it. */
+  readonly certificate_work?: CertificateWork | null
 }
 
 const idOf = (host: string) => declaredId(reservedDomain, [host])

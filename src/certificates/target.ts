@@ -4,7 +4,6 @@ import {
   type CertificateWork,
   type ManagementStatus,
   type PendingChallenge,
-  type ProvisioningJob,
   REQUESTED_KEY,
   reservedDomain
 } from '../resources/domains.js'
@@ -84,7 +83,7 @@ function managed({ kind, id, body, secrets }: RecordOf<typeof reservedDomain> | 
 }
 
 /**
- * What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when only its user can go on. `wrong`: a time of
+ * What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when nothing is managed. `wrong`: a time of
  * the record that is ignored, because a clock that was wrong wrote it.
  */
 export type Stage = (
@@ -99,8 +98,8 @@ export function stageOf(target: ManagedCertificate, now: number): Stage {
   const { keyType, status, work, certificate, names } = target
   if (keyType === null) return work === null ? NEVER : { is: 'detach' }
   const job = status?.provisioning_job ?? null
-  if (job !== null && job.error_code === 'DNS_ERROR') return afterRefusal(status?.renews_at ?? null, job, now)
-  if (job !== null && job.error_code === 'INTERNAL_ERROR') {
+  if (job !== null && job.error_code !== null) {
+    // A job of an older version that its user has to correct names no time: it is due.
     const moment = job.retries_at === null ? now : Date.parse(job.retries_at)
     return isRetryBeyond(moment, now) ? { is: 'begin', wrong: 'retries_at' } : at(moment, now)
   }
@@ -113,12 +112,18 @@ export function stageOf(target: ManagedCertificate, now: number): Stage {
   return { ...at(due.at, now), ...(due.wrong ? { wrong: 'renews_at' as const } : {}) }
 }
 
-/** Only its user can go on, unless it was requested before its time: then that time is one more chance. */
-function afterRefusal(renewsAt: string | null, { started_at }: ProvisioningJob, now: number): Stage {
-  const due = Date.parse(renewsAt ?? '')
-  return Date.parse(started_at) < due ? at(due, now) : NEVER
-}
-
 function at(moment: number, now: number): Stage {
   return moment <= now ? { is: 'begin' } : { is: 'wait', moment }
+}
+
+/** When a request that waits for its turn expects it; undefined: it does not wait. */
+export function turnOf({ status }: ManagedCertificate): string | undefined {
+  const job = status?.provisioning_job
+  return job?.error_code === null ? (job.retries_at ?? undefined) : undefined
+}
+
+/** Those that wait come first, the earliest turn before others. */
+export function byTurn(a: ManagedCertificate, b: ManagedCertificate): number {
+  const [first = '~', second = '~'] = [turnOf(a), turnOf(b)]
+  return first === second ? 0 : first < second ? -1 : 1
 }

@@ -1,6 +1,6 @@
-import { pauseAfter } from '../lib/concurrency.js'
+import { type BackoffRange, pauseAfter } from '../lib/concurrency.js'
 import { timestampText } from '../lib/json.js'
-import { ATTEMPT_PAUSES, type CertificateWork, type ManagementStatus } from '../resources/domains.js'
+import type { CertificateWork, ManagementStatus } from '../resources/domains.js'
 import type { ResourceRecord } from '../schema/field.js'
 import { ControlError, controlErrors } from './errors.js'
 
@@ -27,7 +27,7 @@ export function withRenewal(record: ResourceRecord, now: number): ResourceRecord
   if (status === null || work === null || status.provisioning_job?.error_code === null) return record
   const { provisioning_job: failed } = status
   if (failed === null && (status.renews_at === null || work.issued === null)) return record
-  const earliest = failed === null ? (work.earliest ?? 0) : nextAttempt(failed, work)
+  const earliest = failed === null ? (work.earliest ?? 0) : nextAttempt(failed, work, failed.error_code === 'DNS_ERROR')
   if (earliest > now) {
     const until = timestampText(earliest + 999)
     const why = failed === null ? 'the certificate in use is too new' : 'the last attempt failed'
@@ -46,13 +46,34 @@ export function withRenewal(record: ResourceRecord, now: number): ResourceRecord
   }
 }
 
-/** When a request that failed may be made again, milliseconds since the Unix epoch. What its user had to correct names no time. */
+/**
+ * The status with the next attempt earlier, because what made the last one fail may have been corrected at `now` (milliseconds since the
+ * Unix epoch); undefined: nothing has failed, or the next attempt is as soon.
+ */
+export function withEarlierRetry(
+  status: ManagementStatus | null,
+  work: CertificateWork | null,
+  now: number
+): ManagementStatus | undefined {
+  const job = status?.provisioning_job ?? null
+  if (status === null || work === null || job === null || job.error_code === null) return undefined
+  const at = Math.max(now, nextAttempt(job, work, true))
+  if (job.retries_at !== null && Date.parse(job.retries_at) <= at) return undefined
+  return { ...status, provisioning_job: { ...job, retries_at: timestampText(at) } }
+}
+
+/** Pauses after attempts whose cause a user has corrected since: an authority allows a name a few failures an hour. Milliseconds. */
+const CORRECTED_PAUSES: BackoffRange = { first: 60_000, longest: 12 * 60_000 }
+
+/** When a request that failed may be made again, milliseconds since the Unix epoch. */
 function nextAttempt(
   { retries_at, started_at }: NonNullable<ManagementStatus['provisioning_job']>,
-  work: CertificateWork
-) {
-  if (retries_at !== null) return Date.parse(retries_at)
-  return Date.parse(started_at) + pauseAfter(Math.max(work.failures, 1), ATTEMPT_PAUSES)
+  { failures }: CertificateWork,
+  isCorrected: boolean
+): number {
+  const planned = retries_at === null ? Number.POSITIVE_INFINITY : Date.parse(retries_at)
+  if (!isCorrected && retries_at !== null) return planned
+  return Math.min(planned, Date.parse(started_at) + pauseAfter(Math.max(failures, 1), CORRECTED_PAUSES))
 }
 
 /** Counts on from certificates that came early a short while ago. */

@@ -203,7 +203,8 @@ export const optionsSchema = Type.Object(
         eab_kid: optional(
           text({ description: 'Key identifier, when the authority wants an external account (RFC 8555 7.3.4).' })
         ),
-        eab_key: optional(option.file({ description: 'File with its HMAC key, base64url.' }))
+        eab_key: optional(option.file({ description: 'File with its HMAC key, base64url.' })),
+        orders: integer({ description: 'Orders in three hours; others wait.', default: 300, min: 1, max: 1_000_000 })
       },
       { description: 'Where managed certificates come from.' }
     ),

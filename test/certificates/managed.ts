@@ -3,7 +3,8 @@ import { createServer } from 'node:http'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import { policyTesting } from '../../src/app/stored-tests.js'
-import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
+import { Certificates, type CertificatesParts } from '../../src/certificates/certificates.js'
+import { ChallengeTable } from '../../src/certificates/challenges.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
 import { LatestRevision } from '../../src/control/configuration.js'
@@ -41,6 +42,8 @@ export interface ManagedSetup {
   readonly at?: string
   readonly clock?: ManualClock
   readonly sealedBy?: Sealer
+  /** @default no name has an address */
+  readonly lookup?: CertificatesParts['lookup']
 }
 
 /** A real store and control plane with managed certificates over it, and a clock that only tests move. */
@@ -96,6 +99,9 @@ export class Managed {
       outbound,
       authority,
       clock,
+      waitUntil: async (moment) => clock.advance(Math.max(0, moment - clock.monotonic())),
+      lookup: setup.lookup ?? (async () => []),
+      addresses: ['192.0.2.1'],
       shared: true,
       random: () => 0.5,
       log,

@@ -3,7 +3,7 @@ import 'reflect-metadata'
 import * as library from '@peculiar/x509'
 import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
-import { ChallengeTable } from '../../src/certificates/certificates.js'
+import { ChallengeTable } from '../../src/certificates/challenges.js'
 import {
   renewalOf,
   renewalTime,

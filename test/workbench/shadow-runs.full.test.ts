@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { RunningShadows } from '../../src/app/shadows.js'
-import { ChallengeTable } from '../../src/certificates/certificates.js'
+import { ChallengeTable } from '../../src/certificates/challenges.js'
 import type { ShadowSettings } from '../../src/control/shadow-runner.js'
 import { noGeo } from '../../src/lib/geo.js'
 import { localResponse } from '../../src/proxy/response.js'
