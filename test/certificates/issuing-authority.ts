@@ -191,7 +191,7 @@ export async function startIssuingAuthority(t: Test, clock: Clock, life: number,
     const [status, body] = await judged(what, text, () => answer(path, payloadOf(text)))
     if (status !== 429) nonces.add(nonce)
     if (status < 300 && strict?.loses?.(path)) return void request.socket.destroy()
-    const { seconds } = body as { seconds?: number }
+    const { seconds } = (body ?? {}) as { seconds?: number }
     const headers = {
       'content-type': typeof body === 'string' ? 'application/pem-certificate-chain' : 'application/json',
       ...(status === 429 ? {} : { 'replay-nonce': nonce }),

@@ -156,7 +156,7 @@ export class Managed {
 
   /** Goes on, with a clock that moves with each step, until the record is as it should be. Fails after a while. */
   async until(kind: string, id: string, isDone: (record: ResourceRecord) => boolean): Promise<ResourceRecord> {
-    for (let step = 0; step < 300; step++) {
+    for (let step = 0; step < 1_500; step++) {
       await this.certificates.tick()
       const record = await this.get(kind, id)
       if (isDone(record)) return record
