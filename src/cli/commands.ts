@@ -1,8 +1,10 @@
 import { Argument, Command } from 'commander'
 import type { OptionFlag } from '../options/load.js'
 import type { AgentFlags } from './agent-setup.js'
+import type { AccessFlags } from './api-client.js'
 import type { VerifyFlags } from './domains-verify.js'
 import { ExitCode } from './process.js'
+import { API_URL } from './site-commands.js'
 import type { ExportFlags } from './transfer.js'
 
 const START_EXAMPLES = `
@@ -296,21 +298,37 @@ Examples:
 Asks the management API which domains there are, and the DNS what it says of them. Without names all reserved domains
 and agent ingresses are looked at. Exit code 0: the DNS says what it must; 1: something is wrong or cannot be asked.`
 
+const toTerminal = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
+
 /** `sluice domains verify`: explains what the DNS must say, and what it says now. */
 export function domainsCommand(): Command {
   const verify = new Command('verify')
     .description('compare what the DNS must say of domains with what it says now')
     .argument('[domain...]', 'domains of the account (default: all of them)')
-    .option('--api <url>', 'the management API', 'http://127.0.0.1:4040')
+    .option('--api <url>', 'the management API', API_URL)
     .option('--dns <address...>', 'resolvers to ask (default: those of the system)')
     .option('--json', 'one JSON object for each line of the DNS')
     .addHelpText('after', DOMAINS_EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
       const { verifyDomains } = await import('./domains-verify.js')
-      const print = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
-      process.exitCode = await verifyDomains(domains, flags, process.env, print)
+      process.exitCode = await verifyDomains(domains, flags, process.env, toTerminal)
     })
   return new Command('domains').description('domains of the account').addCommand(verify)
+}
+
+/** `sluice certificates`: how far managed certificates are. */
+export function certificatesCommand(): Command {
+  return new Command('certificates')
+    .description('show which managed certificates are issued, requested, waiting or failed')
+    .argument('[domain...]', 'domains of the account (default: all with a managed certificate)')
+    .option('--api <url>', 'the management API', API_URL)
+    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
+    .option('--json', 'one JSON object for each domain')
+    .addHelpText('after', '\nNeeds SLUICE_API_KEY. Exit code 0: all are issued; 1: one is not, or the API refuses.')
+    .action(async (domains: readonly string[], flags: AccessFlags & { readonly json?: boolean }) => {
+      const { listCertificates } = await import('./domains-verify.js')
+      process.exitCode = await listCertificates(domains, flags, process.env, toTerminal)
+    })
 }
 
 const AGENT_EXAMPLES = `

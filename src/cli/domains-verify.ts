@@ -9,9 +9,10 @@ import {
   verifyIngress
 } from '../certificates/dns/requirements.js'
 import { CodedError, codeOf } from '../lib/errors.js'
-import { agentIngress, reservedDomain } from '../resources/domains.js'
+import { printable } from '../lib/printable.js'
+import { agentIngress, type ManagementStatus, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
-import { type ApiAccess, apiAccess, askApi, unusable } from './api-client.js'
+import { type AccessFlags, type ApiAccess, apiAccess, askApi, openAccess, unusable } from './api-client.js'
 import { ExitCode } from './process.js'
 
 /** What the command line says; each may be missing. */
@@ -112,6 +113,68 @@ async function subjectsOf(access: ApiAccess): Promise<Subject[]> {
     ...domains.map((facts) => ({ domain: facts.domain, verify: (lookup: Lookup) => verifyDomain(facts, lookup) })),
     ...ingresses.map((facts) => ({ domain: facts.domain, verify: (lookup: Lookup) => verifyIngress(facts, lookup) }))
   ]
+}
+
+/** A record with a managed certificate, as the API shows it. */
+interface CertifiedFacts {
+  readonly domain: string
+  readonly certificate_management_policy: object | null
+  readonly certificate_management_status: ManagementStatus | null
+}
+
+/** Prints how far the managed certificates of the account are. Resolves with the exit code. */
+export async function listCertificates(
+  wanted: readonly string[],
+  flags: AccessFlags & { readonly json?: boolean },
+  environment: NodeJS.ProcessEnv,
+  print: Output
+): Promise<number> {
+  const access = openAccess(flags, environment)
+  if (typeof access === 'string') {
+    print.error(access)
+    return ExitCode.usage
+  }
+  let found: CertifiedFacts[]
+  try {
+    const lists = [reservedDomain, agentIngress].map((resource) => all<CertifiedFacts>(access, resource))
+    found = (await Promise.all(lists)).flat()
+  } catch (error) {
+    if (!(error instanceof CodedError)) throw error
+    print.error(error.message)
+    return ExitCode.failure
+  }
+  const managed = found.filter((one) => one.certificate_management_policy !== null)
+  const missing = wanted.filter((name) => !managed.some(({ domain }) => domain === name.toLowerCase()))
+  for (const name of missing) print.error(`${printable(name)} has no managed certificate`)
+  const names = new Set(wanted.map((name) => name.toLowerCase()))
+  const counts = { issued: 0, requested: 0, waiting: 0, failed: 0 }
+  for (const facts of managed) {
+    if (names.size > 0 && !names.has(facts.domain)) continue
+    const { state, line } = progressOf(facts)
+    counts[state]++
+    const { domain, certificate_management_status: status } = facts
+    print.out(flags.json === true ? JSON.stringify({ domain, state, ...status }) : `${domain}: ${line}`)
+  }
+  const { issued, ...others } = counts
+  const open = Object.entries(others).filter(([, count]) => count > 0)
+  if (flags.json !== true)
+    print.out([`${issued} issued`, ...open.map(([state, count]) => `${count} ${state}`)].join(', '))
+  return open.length === 0 && missing.length === 0 ? ExitCode.ok : ExitCode.failure
+}
+
+function progressOf({ certificate_management_status: status }: CertifiedFacts) {
+  const job = status?.provisioning_job ?? null
+  if (job === null) {
+    const renews = status?.renews_at ?? null
+    if (renews === null) return { state: 'waiting' as const, line: 'waits to be requested' }
+    return { state: 'issued' as const, line: `issued, is renewed at ${renews}` }
+  }
+  const msg = printable(job.msg)
+  const next = job.retries_at === null ? '' : `, next attempt at ${job.retries_at}`
+  if (job.error_code !== null) return { state: 'failed' as const, line: `${job.error_code}${next}: ${msg}` }
+  if (job.retries_at !== null)
+    return { state: 'waiting' as const, line: `waits, its turn comes at about ${job.retries_at}: ${msg}` }
+  return { state: 'requested' as const, line: `requested since ${job.started_at}: ${msg}` }
 }
 
 /** Every record of a collection, page by page. Fails with a CodedError `API_UNUSABLE`. */

@@ -3,6 +3,7 @@ import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
 import {
   agentCommand,
+  certificatesCommand,
   checkCommand,
   doctorCommand,
   domainsCommand,
@@ -144,7 +145,8 @@ export function createProgram(): Command {
     schemaCommand(),
     apiKeyCommand(),
     hashPasswordCommand(),
-    domainsCommand()
+    domainsCommand(),
+    certificatesCommand()
   ]
   commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)

@@ -129,21 +129,25 @@ t.test('a process that ends in the middle: the next one goes on', needsPebble, a
   t.equal(secrets.private_key_pem, key, 'the key that was made before')
 })
 
-t.test('DNS that is wrong is tried again, and at once when its user says that it is corrected', needsPebble, async (t) => {
-  const { managed, resolver } = await world(t)
-  const made = await managed.create('reserved_domain', { domain: '*.example.org', ...LETSENCRYPT })
-  await managed.until('reserved_domain', made.id, hasFailed)
-  t.match(await managed.status('reserved_domain', made.id), {
-    renews_at: null,
-    provisioning_job: { error_code: 'DNS_ERROR', retries_at: /Z$/, msg: /example\.org/ }
-  })
-  managed.clock.advance(DAY)
-  await managed.until('reserved_domain', made.id, hasFailed)
-  t.match((await managed.status('reserved_domain', made.id))?.provisioning_job, { error_code: 'DNS_ERROR' })
-  resolver.aliases.set('_acme-challenge.example.org', String(made.body.acme_challenge_cname_target))
-  await managed.update('reserved_domain', made.id, LETSENCRYPT)
-  t.ok(isIssued(await managed.until('reserved_domain', made.id, isIssued)))
-})
+t.test(
+  'DNS that is wrong is tried again, and at once when its user says that it is corrected',
+  needsPebble,
+  async (t) => {
+    const { managed, resolver } = await world(t)
+    const made = await managed.create('reserved_domain', { domain: '*.example.org', ...LETSENCRYPT })
+    await managed.until('reserved_domain', made.id, hasFailed)
+    t.match(await managed.status('reserved_domain', made.id), {
+      renews_at: null,
+      provisioning_job: { error_code: 'DNS_ERROR', retries_at: /Z$/, msg: /example\.org/ }
+    })
+    managed.clock.advance(DAY)
+    await managed.until('reserved_domain', made.id, hasFailed)
+    t.match((await managed.status('reserved_domain', made.id))?.provisioning_job, { error_code: 'DNS_ERROR' })
+    resolver.aliases.set('_acme-challenge.example.org', String(made.body.acme_challenge_cname_target))
+    await managed.update('reserved_domain', made.id, LETSENCRYPT)
+    t.ok(isIssued(await managed.until('reserved_domain', made.id, isIssued)))
+  }
+)
 
 t.test('an authority that is down is asked again; one that has forgotten us knows us anew', needsPebble, async (t) => {
   const { managed, pebble } = await world(t)
