@@ -9,7 +9,7 @@ export interface AddressWatchParts {
   /** Addresses of a host; rejects when it has none. */
   readonly lookup: (host: string) => Promise<readonly string[]>
   /** Addresses of this service that its operator names; those of this machine are added. */
-  readonly own: readonly string[]
+  readonly addresses: readonly string[]
 }
 
 /** Milliseconds between looks at the addresses of one target. */
@@ -53,7 +53,7 @@ export class AddressWatch {
 
   #own(): readonly string[] {
     const here = Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address))
-    return [...this.#parts.own, ...here.filter(isPublicAddress)]
+    return [...this.#parts.addresses, ...here.filter(isPublicAddress)]
   }
 }
 

@@ -10,7 +10,7 @@ import { newId } from '../lib/id.js'
 import type { Place } from '../store/store.js'
 import type { AuthorityOptions } from './account.js'
 import { AcmeError } from './acme-error.js'
-import { AddressWatch, type AddressWatchParts } from './address-watch.js'
+import type { AddressWatch } from './address-watch.js'
 import { Authorities, type AuthoritiesParts, type SiteAuthority } from './authorities.js'
 import type { ChallengeTable } from './challenges.js'
 import { Issuance } from './issuance.js'
@@ -31,10 +31,7 @@ export interface CertificatesParts extends TargetOptions, Pick<AuthoritiesParts,
   /** Where certificates of a site file come from; absent: from the same. */
   readonly site?: SiteAuthority
   readonly clock: Clock
-  /** Addresses of a host; rejects when it has none. */
-  readonly lookup: AddressWatchParts['lookup']
-  /** Public addresses of this service that its operator names. */
-  readonly addresses: readonly string[]
+  readonly watch: AddressWatch
   /** Are there other processes on the store? */
   readonly shared: boolean
   /** In [0, 1). */
@@ -73,7 +70,6 @@ export class Certificates {
   readonly #leases: Leases | undefined
   readonly #issuance: Issuance
   readonly #advice: RenewalAdvice
-  readonly #watch: AddressWatch
   readonly #authorities: Authorities
   readonly #siteDomains: SiteDomains
   readonly #targets = new Map<string, ManagedCertificate>()
@@ -110,7 +106,6 @@ export class Certificates {
       if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
       return await accounts.open(() => this.#call())
     }
-    this.#watch = new AddressWatch({ clock, lookup: parts.lookup, own: parts.addresses })
     this.#advice = new RenewalAdvice({ ledger: this.#ledger, authority: opened, clock, log: parts.log })
     this.#issuance = new Issuance({
       ledger: this.#ledger,
@@ -253,11 +248,11 @@ export class Certificates {
 
   /** A name whose address has come to ours is tried again at once, or as soon as the last attempt allows. */
   async #lookForArrivals(): Promise<void> {
-    const { clock, log } = this.#parts
-    const due = [...this.#targets.values()].filter((target) => this.#watch.isDue(target)).slice(0, AT_ONCE)
+    const { clock, log, watch } = this.#parts
+    const due = [...this.#targets.values()].filter((target) => watch.isDue(target)).slice(0, AT_ONCE)
     const look = async (target: ManagedCertificate) => {
       const { kind, id, names, status, work } = target
-      if (!(await this.#watch.hasArrived(target))) return
+      if (!(await watch.hasArrived(target))) return
       const sooner = withEarlierRetry(status, work, clock.wall())
       if (sooner === undefined || work === null) return
       log.info({ kind, id, names }, 'the addresses of a name have changed; its certificate is requested again')
@@ -351,7 +346,7 @@ export class Certificates {
       this.#targets.delete(id)
       this.#polls.delete(id)
       this.#advice.forget(id)
-      this.#watch.forget(id)
+      this.#parts.watch.forget(id)
     } else this.#targets.set(id, target)
     const renewsAt = target?.keyType == null || target.certificate === null ? null : (target.status?.renews_at ?? null)
     if (renewsAt === null) this.#renewals.delete(id)

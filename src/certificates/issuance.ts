@@ -82,13 +82,13 @@ export class Issuance {
         await this.#fail(target, failure)
         return 0
       }
-      await this.#tell(target, `${failure.message}; the order under way is kept`)
+      await this.#writeMessage(target, `${failure.message}; the order under way is kept`)
       return Math.min(Math.max(failure.retryAfter, POLL.failed), POLL.longest)
     }
   }
 
   /** Writes what goes on with an order, unless the record says it already. */
-  async #tell(target: ManagedCertificate, msg: string): Promise<void> {
+  async #writeMessage(target: ManagedCertificate, msg: string): Promise<void> {
     const { work, status } = target
     if (work === null || status?.provisioning_job?.msg === msg) return
     await this.#parts.ledger.step(target, { status: statusOf(target, this.#job(target, null, msg, null)), work })
@@ -109,7 +109,7 @@ export class Issuance {
     if (order.status === 'ready') return await this.#finalize(target, authority, order)
     if (order.status === 'valid') return await this.#install(target, authority, order, target.requestedKey)
     if (order.status === 'pending' && !(await this.#prove(target, authority, open, since))) return POLL.usual
-    await this.#tell(target, PROGRESS)
+    await this.#writeMessage(target, PROGRESS)
     return Math.max(POLL.usual, order.retryAfter)
   }
 

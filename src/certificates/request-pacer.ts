@@ -24,7 +24,7 @@ const BUDGETS: Readonly<Record<Endpoint, Budget>> = {
 /** Endpoints whose limit is that of the client. What the others refuse may be the limit of one name. */
 const OF_CLIENT: ReadonlySet<Endpoint> = new Set(['directory', 'newNonce', 'newAccount'])
 
-/** Longest wait within a request. Whoever would wait for longer tries again later. Milliseconds. */
+/** Longest wait for the turn of a request, which otherwise fails and is made again later. Milliseconds. */
 export const LONGEST_WAIT = 3_000
 /** Pause of an endpoint after it has refused a request; each further refusal in a row doubles it. Milliseconds. */
 const FIRST_GAP = 1_000

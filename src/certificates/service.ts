@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { CodedError, defineErrors } from '../lib/errors.js'
 import type { AuthorityOptions } from './account.js'
+import { AddressWatch, type AddressWatchParts } from './address-watch.js'
 import { Certificates, type CertificatesParts } from './certificates.js'
 import { type DnsListener, openDnsListener, Zones } from './dns/server.js'
 
@@ -12,9 +13,13 @@ export const certificateOptionErrors = defineErrors({
   }
 })
 
-export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' | 'regions'> {
+export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' | 'regions' | 'watch'> {
   /** Zone of the names that the service makes. */
   readonly zone: string
+  /** Addresses of a host; rejects when it has none. */
+  readonly lookup: AddressWatchParts['lookup']
+  /** Public addresses of this service: answers for its names in delegated domains. */
+  readonly addresses: readonly string[]
   readonly regions: readonly string[]
   /** Where the DNS is served; undefined: nowhere. */
   readonly dns: { readonly host: string; readonly port: number } | undefined
@@ -38,7 +43,7 @@ export class CertificateService {
 
   /** Opens the DNS listener and begins. Rejects with the system's error, or a CodedError `OPTION_INVALID`. */
   static async open({ dns, zone, ...parts }: CertificateServiceParts): Promise<CertificateService> {
-    const certificates = new Certificates({ ...parts, dns: dns !== undefined })
+    const certificates = new Certificates({ ...parts, dns: dns !== undefined, watch: new AddressWatch(parts) })
     const zones = new Zones({
       apex: `acme.${zone}`,
       servers: SERVERS.map((server) => `${server}.${zone}`),

@@ -320,14 +320,13 @@ export function domainsCommand(): Command {
 export function certificatesCommand(): Command {
   return new Command('certificates')
     .description('show which managed certificates are issued, requested, waiting or failed')
-    .argument('[domain...]', 'domains of the account (default: all with a managed certificate)')
     .option('--api <url>', 'the management API', API_URL)
     .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
     .option('--json', 'one JSON object for each domain')
     .addHelpText('after', '\nNeeds SLUICE_API_KEY. Exit code 0: all are issued; 1: one is not, or the API refuses.')
-    .action(async (domains: readonly string[], flags: AccessFlags & { readonly json?: boolean }) => {
+    .action(async (flags: AccessFlags & { readonly json?: boolean }) => {
       const { listCertificates } = await import('./domains-verify.js')
-      process.exitCode = await listCertificates(domains, flags, process.env, toTerminal)
+      process.exitCode = await listCertificates(flags, process.env, toTerminal)
     })
 }
 

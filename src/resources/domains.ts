@@ -16,7 +16,7 @@ import { authorityKey, certificateKey, planned, secretAt } from './units.js'
 export const provisioningErrors = defineErrors({
   DNS_ERROR: {
     text: 'The owner of the domain has to correct something: DNS, CAA or the name itself.',
-    help: 'Correct what msg names; sluice domains verify shows what DNS must say.'
+    help: 'Correct what msg names (sluice domains verify shows what DNS must say); it is tried again at retries_at, or save the policy again.'
   },
   INTERNAL_ERROR: {
     text: 'The authority or Sluice failed; the next attempt may succeed.',
@@ -127,7 +127,7 @@ function managementStatus(): Field<ManagementStatus | null> {
     error_code: orNull('INTERNAL_ERROR (temporary) or DNS_ERROR (to be corrected); null: none.'),
     msg: Type.String({ description: 'For people.' }),
     started_at: Type.String({ description: 'RFC 3339.' }),
-    retries_at: orNull('RFC 3339.')
+    retries_at: orNull('Next attempt after a failure, or when a request that waits expects its turn (RFC 3339).')
   })
   const window = Type.Object(
     { start: Type.String({ description: 'RFC 3339.' }), end: Type.String({ description: 'RFC 3339.' }) },

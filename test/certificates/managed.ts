@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import { policyTesting } from '../../src/app/stored-tests.js'
+import { AddressWatch, type AddressWatchParts } from '../../src/certificates/address-watch.js'
 import { Certificates, type CertificatesParts } from '../../src/certificates/certificates.js'
 import { ChallengeTable } from '../../src/certificates/challenges.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
@@ -43,7 +44,7 @@ export interface ManagedSetup {
   readonly clock?: ManualClock
   readonly sealedBy?: Sealer
   /** @default no name has an address */
-  readonly lookup?: CertificatesParts['lookup']
+  readonly lookup?: AddressWatchParts['lookup']
 }
 
 /** A real store and control plane with managed certificates over it, and a clock that only tests move. */
@@ -100,8 +101,7 @@ export class Managed {
       authority,
       clock,
       waitUntil: async (moment) => clock.advance(Math.max(0, moment - clock.monotonic())),
-      lookup: setup.lookup ?? (async () => []),
-      addresses: ['192.0.2.1'],
+      watch: new AddressWatch({ clock, lookup: setup.lookup ?? (async () => []), addresses: ['192.0.2.1'] }),
       shared: true,
       random: () => 0.5,
       log,

@@ -105,7 +105,7 @@ t.test('without anything the defaults hold', async (t) => {
     limiter: { budget: 1_073_741_824, scope: 'server', top_keys: true, checkpoint: 5_000 },
     geoip: {},
     outbound: { allow_private: false },
-    acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
+    acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory', orders: 300 },
     dns: { addresses: [], resolver: 'own', servers: [] },
     login: {},
     events: {},
