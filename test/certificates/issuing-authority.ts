@@ -32,7 +32,7 @@ export interface Strictness {
   /** By the first segment of the path. */
   readonly limits?: Readonly<Record<string, Allowance>>
   /** The proof of a name (RFC 8555 8.3), which it asks for before it issues. @default it asks for none */
-  readonly proof?: (host: string, path: string) => Uint8Array | undefined
+  readonly proof?: (host: string, path: string) => Uint8Array | undefined | Promise<Uint8Array | undefined>
   /** Seconds of Retry-After for an order of these names, which it refuses; undefined: it takes the order. */
   readonly refuses?: (names: readonly string[]) => number | undefined
   /** The answer to a request that was done gets lost. */
@@ -153,7 +153,8 @@ export async function startIssuingAuthority(t: Test, clock: Clock, life: number,
       }
       case 'challenge': {
         const host = orders[Number(name)]?.identifiers[0]?.value ?? ''
-        if (strict?.proof?.(host, `/.well-known/acme-challenge/${TOKEN}`) !== undefined) proved.add(Number(name))
+        if ((await strict?.proof?.(host, `/.well-known/acme-challenge/${TOKEN}`)) !== undefined)
+          proved.add(Number(name))
         return [200, { type: 'http-01', url: `${base}/challenge/${name}`, token: TOKEN, status: 'valid' }]
       }
       case 'finalize':
