@@ -41,6 +41,10 @@ export async function openCertificates(
     },
     clock,
     lookup: (host) => names.lookup(host),
+    hasTls: () => {
+      const declared = control.serviceAccount.declared.current?.site?.listeners ?? []
+      return options.listeners.some(({ tls }) => tls) || declared.some(({ unit }) => unit.tls)
+    },
     shared: isShared(storeAddress(options)),
     random: unpredictable,
     log,

@@ -4,7 +4,7 @@ import type { AcmeTransport } from './acme-transport.js'
 import type { OrderQueue } from './request-pacer.js'
 
 export type KeyType = 'rsa' | 'ecdsa'
-type ChallengeType = 'http-01' | 'dns-01'
+export type ChallengeType = 'http-01' | 'dns-01' | 'tls-alpn-01'
 
 /** Whom an authority knows us as. */
 export interface AcmeAccount {
@@ -70,6 +70,7 @@ interface LibraryApi {
 }
 
 type Order = Awaited<ReturnType<Client['createOrder']>>
+type ClientChallenge = Parameters<Client['completeChallenge']>[0]
 type FullAuthorization = Awaited<ReturnType<Client['getAuthorizations']>>[number]
 
 const RSA_BITS = 4096
@@ -154,7 +155,7 @@ export class Authority {
 
   /** Asks the authority to look. */
   async begin({ url, type, token }: OpenChallenge): Promise<void> {
-    await understood(() => this.#client.completeChallenge({ url, type, token, status: 'pending' }))
+    await understood(() => this.#client.completeChallenge({ url, type, token, status: 'pending' } as ClientChallenge))
   }
 
   /** Asks for the certificate of an order that is ready; returns the order as it is then. `privateKey`: PEM. */
@@ -256,7 +257,7 @@ export class Authority {
     const challenges: OpenChallenge[] = []
     for (const challenge of one.challenges) {
       const { type, token, url, status } = challenge
-      if (type !== 'http-01' && type !== 'dns-01') continue
+      if (type !== 'http-01' && type !== 'dns-01' && type !== 'tls-alpn-01') continue
       // The token becomes part of a path (RFC 8555 8.3: base64url).
       if (!/^[A-Za-z0-9_-]{1,256}$/.test(token))
         throw new AcmeError('INTERNAL_ERROR', 'the authority sent a wrong token')
@@ -271,6 +272,17 @@ export class Authority {
 export async function newPrivateKey(type: KeyType): Promise<string> {
   const key = type === 'rsa' ? crypto.createPrivateRsaKey(RSA_BITS) : crypto.createPrivateEcdsaKey('P-256')
   return (await key).toString()
+}
+
+/** The certificate that answers a challenge tls-alpn-01 (RFC 8737 3), with its key: PEM texts, one behind the other. */
+export async function validationIdentity(name: string, keyAuthorization: string): Promise<string> {
+  const authorization = { identifier: { type: 'dns', value: name } } as FullAuthorization
+  const [key, certificate] = await crypto.createAlpnCertificate(
+    authorization,
+    keyAuthorization,
+    await newPrivateKey('ecdsa')
+  )
+  return `${certificate}\n${key}`
 }
 
 function stateOf({ url, status, finalize, certificate }: Order, retryAfter = 0): OrderState {

@@ -32,6 +32,8 @@ export interface CertificatesParts extends TargetOptions, Pick<AuthoritiesParts,
   readonly site?: SiteAuthority
   readonly clock: Clock
   readonly watch: AddressWatch
+  /** Is there a listener with TLS now? */
+  readonly hasTls: () => boolean
   /** Are there other processes on the store? */
   readonly shared: boolean
   /** In [0, 1). */
@@ -113,6 +115,7 @@ export class Certificates {
       random,
       log: parts.log,
       noDns: dns ? undefined : NO_DNS,
+      hasTls: parts.hasTls,
       accountLost: () => authorities.current?.lose(),
       pause: (milliseconds) => {
         this.#pausedUntil = Math.max(this.#pausedUntil, clock.monotonic() + milliseconds)

@@ -1,3 +1,4 @@
+import { ACME_TLS } from '../lib/acme-tls.js'
 import type { PendingChallenge } from '../resources/domains.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
@@ -33,11 +34,11 @@ export class ChallengeTable {
   }
 
   /**
-   * The key authorization for a request of an authority; undefined for every other request. `host`: lower-case, without a
-   * port. Looks at nothing else of the request and costs one comparison while nothing is pending.
+   * The key authorization for a request of an authority; undefined for every other request. For the path `ACME_TLS`, which no request
+   * has, it is the certificate for a handshake with that protocol, and its key. `host`: lower-case, without a port. Looks at nothing else of the request and costs one comparison while nothing is pending.
    */
   answer(host: string, path: string): Uint8Array | undefined {
-    if (this.#answers.size === 0 || !path.startsWith(CHALLENGE_PATH)) return undefined
+    if (this.#answers.size === 0 || !(path.startsWith(CHALLENGE_PATH) || path === ACME_TLS)) return undefined
     return this.#answers.get(`${host} ${path}`)
   }
 
@@ -52,6 +53,8 @@ export class ChallengeTable {
     for (const challenge of [...this.#pending.values()].flat()) {
       if (challenge.type === 'http-01') {
         this.#answers.set(`${challenge.host} ${CHALLENGE_PATH}${challenge.token}`, Buffer.from(challenge.value))
+      } else if (challenge.type === 'tls-alpn-01') {
+        this.#answers.set(`${challenge.host} ${ACME_TLS}`, Buffer.from(challenge.identity))
       } else texts.set(challenge.name, [...(texts.get(challenge.name) ?? []), challenge.value])
     }
     this.#texts = texts

@@ -2,7 +2,7 @@ import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
 import type { CertificateWork, ManagementStatus, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
-import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './acme.js'
+import type { Authority, Authorization, ChallengeType, KeyType, OpenChallenge, OrderState } from './acme.js'
 import { AcmeError } from './acme-error.js'
 import type { Ledger } from './ledger.js'
 import { correctionDelay, MINUTE, renewalOf, retryBefore, retryDelay, shortestUse } from './renewal-times.js'
@@ -22,6 +22,8 @@ interface IssuanceParts {
   readonly log: { warn(fields: object, message: string): void }
   /** Why dns-01 is not possible here; undefined when it is. */
   readonly noDns: string | undefined
+  /** Is there a listener with TLS, so that names can be proved by tls-alpn-01? */
+  readonly hasTls: () => boolean
 }
 
 /** An order that is not done by then is given up. */
@@ -56,7 +58,7 @@ export class Issuance {
     try {
       const authority = await this.#parts.authority()
       const { order, open } = await authority.order(target.names, await this.#replaced(target), queue)
-      const challenges = open.map((one) => this.#pending(target, one))
+      const challenges = await this.#published(target, open)
       const status = statusOf(target, this.#job(target, null, PROGRESS, null))
       await ledger.step(target, { status, work: { ...work, order: order.url, challenges }, requestedKey: null })
       return true
@@ -126,7 +128,7 @@ export class Issuance {
       // The answer that named them was lost when the order was placed.
       await ledger.step(target, {
         status,
-        work: { ...work, challenges: open.map((one) => this.#pending(target, one)) }
+        work: { ...work, challenges: await this.#published(target, open) }
       })
       return false
     }
@@ -205,22 +207,39 @@ export class Issuance {
     return (await this.#parts.ledger.leafOf(target))?.renewalId
   }
 
-  #pending(target: ManagedCertificate, open: Authorization): PendingChallenge {
-    const { name } = open
-    const { token, value } = this.#chosen(target, open)
-    const way = target.challenge(name)
-    return way.type === 'http-01'
-      ? { type: 'http-01', host: name.toLowerCase(), token, value }
-      : { type: 'dns-01', name: way.record.toLowerCase(), value }
+  async #published(target: ManagedCertificate, open: readonly Authorization[]): Promise<PendingChallenge[]> {
+    return await Promise.all(open.map((one) => this.#pending(target, one)))
+  }
+
+  async #pending(target: ManagedCertificate, open: Authorization): Promise<PendingChallenge> {
+    const { type, token, value } = this.#chosen(target, open)
+    const host = open.name.toLowerCase()
+    if (type === 'http-01') return { type, host, token, value }
+    if (type === 'tls-alpn-01') {
+      const { validationIdentity } = await import('./acme.js')
+      return { type, host, identity: await validationIdentity(host, value) }
+    }
+    const way = target.challenge(open.name)
+    return { type, name: (way.type === 'dns-01' ? way.record : '').toLowerCase(), value }
   }
 
   #chosen(target: ManagedCertificate, { name, challenges }: Authorization): OpenChallenge {
     const { type } = target.challenge(name)
     const { noDns } = this.#parts
     if (type === 'dns-01' && noDns !== undefined) throw new AcmeError('INTERNAL_ERROR', noDns)
-    const chosen = challenges.find((one) => one.type === type)
-    if (chosen === undefined) throw new AcmeError('INTERNAL_ERROR', `the authority offers no ${type} for ${name}`)
+    const types = type === 'dns-01' ? [type] : this.#visits(target)
+    const chosen = types.flatMap((one) => challenges.find((challenge) => challenge.type === one) ?? [])[0]
+    if (chosen === undefined)
+      throw new AcmeError('INTERNAL_ERROR', `the authority offers no ${types.join(' or ')} for ${name}`)
     return chosen
+  }
+
+  /** Challenges in which an authority visits a name: that which is published, else the one that the last attempt did not use comes first. */
+  #visits({ work }: ManagedCertificate): readonly ChallengeType[] {
+    const [published] = work?.challenges ?? []
+    if (published !== undefined) return [published.type]
+    if (!this.#parts.hasTls()) return ['http-01']
+    return (work?.failures ?? 0) % 2 === 0 ? ['http-01', 'tls-alpn-01'] : ['tls-alpn-01', 'http-01']
   }
 
   #job(

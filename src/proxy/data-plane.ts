@@ -98,7 +98,14 @@ export interface Traffic {
 export function createTraffic(parts: TrafficParts): Traffic {
   const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
   const contexts = new TlsContexts({ clock, ticketKeys: parts.ticketKeys })
-  const tls = new ListenerTls({ clock, holder, contexts, development: parts.development, log })
+  const tls = new ListenerTls({
+    clock,
+    holder,
+    contexts,
+    development: parts.development,
+    challenge: parts.challenge,
+    log
+  })
   const endpoints = new AddressFilter('endpoints', { log: lines, refused: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEventSource(parts.events)
   const logins = new ConnectionLogins(parts.clientTransport)

@@ -3,6 +3,7 @@ import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import type { ConnectionFacts } from '../flow/exchange.js'
 import type { EntryFacts } from '../flow/flow.js'
+import { ACME_TLS } from '../lib/acme-tls.js'
 import type { Clock } from '../lib/clock.js'
 import { type ClientAuthority, isRevoked } from '../lib/crl.js'
 import { canonicalAddress } from '../lib/ip.js'
@@ -194,6 +195,8 @@ interface ListenerTlsParts {
   readonly contexts: TlsContexts
   /** Shown where no certificate fits. */
   readonly development: DevelopmentIdentity
+  /** What a certificate authority is shown that validates a host; undefined: nothing is being validated there. */
+  readonly challenge: (host: string, path: string) => Uint8Array | undefined
   readonly log: { warn(fields: object, message: string): void }
 }
 
@@ -216,6 +219,7 @@ export class ListenerTls {
     { readonly authorities: readonly ClientAuthority[]; readonly revoked: boolean }
   >()
   readonly #warned = new Set<string>()
+  readonly #validations = new WeakMap<Uint8Array, ServerIdentity>()
 
   constructor(parts: ListenerTlsParts) {
     this.#parts = parts
@@ -229,13 +233,27 @@ export class ListenerTls {
   /** The table of one listener. */
   table(entry: EntryFacts): TlsTable {
     return {
-      entryFor: ({ sni }, local) => {
+      entryFor: ({ sni, alpn }, local) => {
+        // No choice is kept for it: a request on such a connection is misdirected.
+        const validation = alpn[0] === ACME_TLS ? this.#validation(sni, alpn) : undefined
+        if (validation !== undefined) return validation
         const choice = this.#choose(this.#parts.holder.current(), sni, canonicalAddress(local.address), entry)
         const chosen = this.#entry(choice, sni)
         if (chosen !== undefined) this.#choices.set(local, choice)
         return chosen
       }
     }
+  }
+
+  /** The entry for an authority that validates a name by tls-alpn-01 (RFC 8737 3), which offers that protocol alone. */
+  #validation(sni: string | undefined, { length }: readonly string[]): TlsEntry | undefined {
+    const { challenge, contexts } = this.#parts
+    const proof = sni === undefined || length !== 1 ? undefined : challenge(sni, ACME_TLS)
+    if (proof === undefined) return undefined
+    const text = Buffer.from(proof).toString()
+    const identity = this.#validations.get(proof) ?? { chain: text, privateKey: text }
+    this.#validations.set(proof, identity)
+    return { ...contexts.of(identity), alpn: [ACME_TLS] }
   }
 
   /**

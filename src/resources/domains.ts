@@ -67,10 +67,11 @@ function managementPolicy(keyType: 'rsa' | 'ecdsa'): Field<ObjectOf<ReturnType<t
   return object(policyFields(keyType), { description: 'Automatic management of the certificate; null: none.' })
 }
 
-/** What answers a challenge of the authority (RFC 8555 8.3, 8.4). */
+/** What answers a challenge of the authority (RFC 8555 8.3, 8.4; RFC 8737). `identity`: PEM of the certificate that proves it, with its key. */
 export type PendingChallenge =
   | { readonly type: 'http-01'; readonly host: string; readonly token: string; readonly value: string }
   | { readonly type: 'dns-01'; readonly name: string; readonly value: string }
+  | { readonly type: 'tls-alpn-01'; readonly host: string; readonly identity: string }
 
 /** What the service itself keeps of a managed certificate; no answer shows it. */
 export type CertificateWork = {

@@ -227,6 +227,7 @@ async function ordered(t: Test, chain: string, key: string) {
     random: () => 0,
     log: managed.log,
     noDns: undefined,
+    hasTls: () => false,
     accountLost: () => undefined,
     pause: () => undefined
   }

@@ -33,6 +33,8 @@ export interface Strictness {
   readonly limits?: Readonly<Record<string, Allowance>>
   /** The proof of a name (RFC 8555 8.3), which it asks for before it issues. @default it asks for none */
   readonly proof?: (host: string, path: string) => Uint8Array | undefined | Promise<Uint8Array | undefined>
+  /** The only challenge that it offers. @default http-01 */
+  readonly type?: 'http-01' | 'tls-alpn-01'
   /** Seconds of Retry-After for an order of these names, which it refuses; undefined: it takes the order. */
   readonly refuses?: (names: readonly string[]) => number | undefined
   /** The answer to a request that was done gets lost. */
@@ -148,14 +150,17 @@ export async function startIssuingAuthority(t: Test, clock: Clock, life: number,
       case 'authorization': {
         const [identifier] = orders[Number(name)]?.identifiers ?? []
         const status = isProved(Number(name)) ? 'valid' : 'pending'
-        const challenges = [{ type: 'http-01', url: `${base}/challenge/${name}`, token: TOKEN, status }]
+        const challenges = [{ type: strict?.type ?? 'http-01', url: `${base}/challenge/${name}`, token: TOKEN, status }]
         return [200, { status, identifier: { type: 'dns', ...identifier }, challenges }]
       }
       case 'challenge': {
         const host = orders[Number(name)]?.identifiers[0]?.value ?? ''
         if ((await strict?.proof?.(host, `/.well-known/acme-challenge/${TOKEN}`)) !== undefined)
           proved.add(Number(name))
-        return [200, { type: 'http-01', url: `${base}/challenge/${name}`, token: TOKEN, status: 'valid' }]
+        return [
+          200,
+          { type: strict?.type ?? 'http-01', url: `${base}/challenge/${name}`, token: TOKEN, status: 'valid' }
+        ]
       }
       case 'finalize':
         chains[Number(name)] = await issue(String(payload.csr))

@@ -39,6 +39,8 @@ export interface ManagedSetup {
   /** PEM that the authority's API is checked against. */
   readonly ca?: string
   readonly dns?: boolean
+  /** Is there a listener with TLS? */
+  readonly tls?: boolean
   /** Address of the store. */
   readonly at?: string
   readonly clock?: ManualClock
@@ -103,6 +105,7 @@ export class Managed {
       waitUntil: async (moment) => clock.advance(Math.max(0, moment - clock.monotonic())),
       watch: new AddressWatch({ clock, lookup: setup.lookup ?? (async () => []), addresses: ['192.0.2.1'] }),
       shared: true,
+      hasTls: () => setup.tls === true,
       random: () => 0.5,
       log,
       regions: ['global', 'eu'],

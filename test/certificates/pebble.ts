@@ -45,6 +45,8 @@ export interface PebbleSetup {
   readonly dns: number
   /** Where http-01 is asked. */
   readonly http: number
+  /** Where tls-alpn-01 is asked. @default nowhere */
+  readonly tls?: number
   readonly externalAccounts?: Readonly<Record<string, string>>
   /** Percentage of nonces that it refuses. */
   readonly badNonces?: number
@@ -53,7 +55,7 @@ export interface PebbleSetup {
 /** Starts the authority; it ends with the test. */
 export async function startPebble(
   t: Test,
-  { dns, http, externalAccounts, badNonces = 0 }: PebbleSetup
+  { dns, http, tls: tlsPort = 1, externalAccounts, badNonces = 0 }: PebbleSetup
 ): Promise<Pebble> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-pebble-'))
   const tls = await selfSigned('pebble', ['127.0.0.1', 'localhost'], Date.now())
@@ -66,7 +68,7 @@ export async function startPebble(
     certificate: join(folder, 'cert.pem'),
     privateKey: join(folder, 'key.pem'),
     httpPort: http,
-    tlsPort: 1,
+    tlsPort,
     ocspResponderURL: '',
     externalAccountBindingRequired: externalAccounts !== undefined,
     externalAccountMACKeys: externalAccounts ?? {}

@@ -4,9 +4,12 @@ import { Agent, get } from 'node:http'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t from 'tap'
+import { ACME_TLS } from '../../src/lib/acme-tls.js'
+import { systemClock } from '../../src/lib/clock.js'
 import { account, create } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
+import { startIssuingAuthority } from './issuing-authority.js'
 import { freePort, needsPebble, startPebble } from './pebble.js'
 import { startResolver } from './resolver.js'
 
@@ -115,3 +118,68 @@ t.test('an agent ingress: agents are shown its certificate once it is there', ne
   t.match(await shown(name), /^Pebble/)
   t.notMatch(await shown('localhost'), /^Pebble/)
 })
+
+/** The certificate of a validation by TLS, as an authority asks for it (RFC 8737 3). */
+async function validated(port: number, servername: string): Promise<Buffer> {
+  const about = { servername, ALPNProtocols: [ACME_TLS], rejectUnauthorized: false }
+  const socket = connect({ port, host: '127.0.0.1', ...about })
+  await once(socket, 'secureConnect')
+  const { raw, subjectaltname } = socket.getPeerCertificate()
+  t.equal(socket.alpnProtocol, ACME_TLS)
+  t.equal(subjectaltname, `DNS:${servername}`)
+  socket.destroy()
+  return raw
+}
+
+/** id-pe-acmeIdentifier, critical, and the beginning of its digest. */
+const IDENTIFIER = Buffer.from('06082b0601050507011f0101ff04220420', 'hex')
+
+for (const workers of [0, 2]) {
+  t.test(`${workers} threads: a name is proved by a TLS handshake`, async (t) => {
+    const secure = await freePort()
+    let asked = 0
+    const proof = async (host: string) => {
+      asked++
+      const raw = await validated(secure, host)
+      return raw.includes(IDENTIFIER) ? raw : undefined
+    }
+    const ca = await startIssuingAuthority(t, systemClock, 90 * 86_400_000, { type: 'tls-alpn-01', proof })
+    const sluice = await startSluice(t, {
+      options: {
+        LISTENERS: `https://127.0.0.1:${secure}`,
+        WORKERS: String(workers),
+        ACME_AGREE_TERMS: 'on',
+        ACME_DIRECTORY: ca.authority.directory
+      }
+    })
+    const policy = { certificate_management_policy: { authority: 'letsencrypt' } }
+    const made = await create(sluice, '/reserved_domains', { domain: 'app.example.com', ...policy })
+    await until(async () => (await account(sluice)(`/reserved_domains/${made.id}`)).json.certificate !== null)
+    t.equal(asked, 1)
+    await t.rejects(validated(secure, 'app.example.com'), 'nothing is being validated any more')
+  })
+}
+
+t.test(
+  'a name whose port 80 does not answer is proved by a TLS handshake in the next attempt',
+  needsPebble,
+  async (t) => {
+    const resolver = await startResolver(t)
+    const [closed, secure] = [await freePort(), await freePort()]
+    const pebble = await startPebble(t, { dns: resolver.port, http: closed, tls: secure })
+    const ca = join(t.testdir({}), 'ca.pem')
+    await writeFile(ca, pebble.ca)
+    let ahead = 0
+    const clock = { wall: () => systemClock.wall() + ahead, monotonic: () => systemClock.monotonic() + ahead }
+    const options = { ACME_AGREE_TERMS: 'on', ACME_DIRECTORY: pebble.directory, ACME_CA: ca }
+    const listeners = { LISTENERS: `https://127.0.0.1:${secure}` }
+    const sluice = await startSluice(t, { clock, options: { ...options, ...listeners } })
+    const policy = { certificate_management_policy: { authority: 'letsencrypt' } }
+    const made = await create(sluice, '/reserved_domains', { domain: 'app.example.com', ...policy })
+    const domain = async () => (await account(sluice)(`/reserved_domains/${made.id}`)).json
+    await until(async () => (await domain()).certificate_management_status?.provisioning_job?.error_code != null)
+    ahead = 90_000
+    await until(async () => (await domain()).certificate !== null)
+    t.match((await domain()).certificate_management_status, { provisioning_job: null })
+  }
+)
