@@ -192,8 +192,7 @@ function settleManagement({ body, given, before, report }: RuleView): void {
     report('certificate_management_policy', 'FIELD_INVALID', `is not possible: the domain ${never}`)
   // A policy that is written again has corrected what stopped it, so it does not wait for the next attempt.
   const status = body.certificate_management_status as ManagementStatus | null
-  const failed = status?.provisioning_job?.error_code ?? null
-  if (status === null || failed === null) return
+  if (status?.provisioning_job?.error_code == null) return
   body.certificate_management_status = status.renews_at === null ? null : { ...status, provisioning_job: null }
   const work = body.certificate_work as CertificateWork | null
   body.certificate_work = work === null ? null : { ...work, failures: 0, order: null, challenges: [] }
