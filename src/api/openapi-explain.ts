@@ -91,6 +91,7 @@ const EXPLANATION = {
     request: object({ method: text, url: text, client_ip: text, headers: FIELDS }),
     listener: text,
     edge: orNull(object({ id: text, host: text, port: integer })),
+    other_ports: listOf(integer, 'Ports at which edges have the host, where none of them is that of the listener.'),
     route: orNull(object({ id: text, path: text, match: text })),
     other_routes: listOf(
       object({ id: text, path: text, match: text, why: text }),

@@ -98,6 +98,7 @@ export class SiteReader implements SiteReading {
       process: {
         agreed: this.#options.acme.agree_terms,
         tls: this.#options.listeners.some(({ tls }) => tls),
+        ports: portsOf(this.#options),
         lenientPaths:
           this.#options.path_form !== 'strict' ||
           this.#options.listeners.some(({ path_form = 'strict' }) => path_form !== 'strict')
@@ -162,6 +163,11 @@ function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<stri
   add(api.listen, 'api.listen')
   if (agents !== undefined) add(agents, 'agents')
   return opened
+}
+
+/** Ports that clients know the listeners of the options by. */
+function portsOf({ listen, listeners }: Options): number[] {
+  return [listen.port, ...listeners.map((one) => one.public_port ?? one.listen.port)]
 }
 
 async function textOf(path: string): Promise<string | { readonly code: string }> {

@@ -11,11 +11,12 @@ import { paint, type ReportStyle } from './report.js'
 
 /** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {
-  const { request, at, listener, edge, route, steps, upstream, decision, omitted } = explanation
+  const { request, at, listener, edge, other_ports: ports, route, steps, upstream, decision, omitted } = explanation
   const place = [
     `listener ${listener}`,
     edge === null ? '' : `edge ${edge.id}`,
-    route === null ? 'no route' : `route ${route.id} (${route.path})`
+    route === null ? 'no route' : `route ${route.id} (${route.path})`,
+    ports.length === 0 ? '' : `the host is served on port ${ports.join(', ')} alone`
   ]
   const lines = [
     `${paint(printable(`${request.method} ${request.url}`), 'bold', style)} from ${request.client_ip} at ${at}`,

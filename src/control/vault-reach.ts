@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isInternal } from '../flow/flow.js'
+import { hostPatterns } from '../lib/host.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { HostLead } from '../policy/action.js'
@@ -205,7 +206,7 @@ type ServedHosts = ReadonlyMap<string, ReadonlySet<string>>
 /** The hosts that may be meant by `leads`; where one is known only at run time, all internal ones. */
 function* servedHosts({ plan }: Snapshot, leads: readonly HostLead[]): Steps<ServedHosts> {
   const passes = new Passes()
-  const wanted = new Set(leads.flatMap(({ host }) => (host === undefined ? [] : hostsFor(host))))
+  const wanted = new Set(leads.flatMap(({ host }) => (host === undefined ? [] : hostPatterns(host))))
   const everyInternal = leads.some(({ host }) => host === undefined)
   const found = new Map<string, Set<string>>()
   for (const [key, unit] of plan.units) {
@@ -220,13 +221,6 @@ function* servedHosts({ plan }: Snapshot, leads: readonly HostLead[]): Steps<Ser
   return found
 }
 
-/** A host, and the wildcards that cover it. */
-function hostsFor(host: string): string[] {
-  const found = [host]
-  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) found.push(`*${host.slice(dot)}`)
-  return found
-}
-
 /** Keys of the entries that may be meant by a host: those of its own edge and of wildcards above it. */
 function entriesAt(
   hosts: ServedHosts,
@@ -237,7 +231,7 @@ function entriesAt(
   const names =
     host === undefined
       ? [...hosts.keys()].filter((served) => served.startsWith(`${layer} `) && isInternal(served))
-      : hostsFor(host).map((one) => `${layer} ${one}`)
+      : hostPatterns(host).map((one) => `${layer} ${one}`)
   return names.flatMap((name) =>
     [...(hosts.get(name) ?? [])].flatMap((key) => {
       const unit = plan.units.get(key)

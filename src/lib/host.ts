@@ -125,6 +125,13 @@ export function readHostname(text: string): Formed {
   return formed(name)
 }
 
+/** The hosts of edges that hold a name: itself, then the wildcards above it, the longest first. */
+export function hostPatterns(name: string): string[] {
+  const found = [name]
+  for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) found.push(`*${name.slice(dot)}`)
+  return found
+}
+
 /** A host name with at least two labels that is no IP address. */
 export function readDomain(text: string): Formed {
   const read = readHostname(text)

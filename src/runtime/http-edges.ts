@@ -1,6 +1,7 @@
 import type { CompiledModule } from '../features/contract.js'
 import type { EndpointFacts } from '../flow/flow.js'
 import type { PathForm } from '../flow/target.js'
+import { hostPatterns } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
@@ -43,14 +44,17 @@ type Holders = readonly Holder[]
 
 /** The port of TLS by default: an edge with it is what a host without a port means. */
 const DEFAULT_PORT = 443
+/** Ports that URLs leave out: a host without a port has them. */
+const USUAL_PORTS = { http: 80, https: DEFAULT_PORT } as const
 
 /**
  * Host and port → edge: the exact name first, then the longest wildcard, then the edge that takes every host. A wildcard
  * holds the names below its suffix, at any depth, and not the suffix itself. Immutable.
  *
- * Edges hold `host:port` pairs. A request without a port gets the edge on 443, else the one on the lowest port. An edge that
- * yields serves what no other edge asks for, by name or wildcard. What is found follows from the edges alone, in whatever
- * order they came: an edge that stands behind another comes forward when that one has gone.
+ * Edges hold `host:port` pairs. One with the port that URLs of its protocol leave out is found at every listener that knows no
+ * public port; another one only at the listener whose port it is. A lookup without any port finds the edge on 443, else the one on
+ * the lowest port. An edge that yields serves what no other edge asks for, by name or wildcard. What is found follows from the
+ * edges alone, in whatever order they came: an edge that stands behind another comes forward when that one has gone.
  */
 export class HostTable {
   readonly #holders: ShardedMap<Holders>
@@ -97,12 +101,20 @@ export class HostTable {
     return this.at(host, publicPort, ownPort)?.edge
   }
 
-  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort` is preferred where the host stands on several. */
+  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort`: that of the listener. */
   at(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     if (this.#holders.size === 0) return this.#every
     const exact = chosen(this.#holders.get(host), publicPort, ownPort)
     if (exact !== undefined && !exact.edge.yields) return exact
     return this.#above(host, publicPort, ownPort) ?? exact ?? this.#every
+  }
+
+  /** The ports on which edges have the host, by its name or a wildcard. */
+  portsOf(host: string): readonly number[] {
+    const ports = new Set<number>()
+    for (const name of hostPatterns(host))
+      for (const { endpoint } of this.#holders.get(name) ?? []) ports.add(endpoint.port)
+    return [...ports]
   }
 
   #above(host: string, publicPort: number | undefined, ownPort: number | undefined): EdgeAt | undefined {
@@ -122,9 +134,16 @@ function chosen(
   ownPort: number | undefined
 ): EdgeAt | undefined {
   if (holders === undefined) return undefined
-  if (publicPort !== undefined) return holders.find(({ endpoint }) => endpoint.port === publicPort)
-  const own = holders.length > 1 ? holders.find(({ endpoint }) => endpoint.port === ownPort) : undefined
-  return own ?? holders[0]
+  const port = publicPort ?? ownPort
+  if (port === undefined) return holders[0]
+  let usual: Holder | undefined
+  for (const holder of holders) {
+    const { endpoint } = holder
+    if (endpoint.port === port) return holder
+    if (usual === undefined && publicPort === undefined && endpoint.port === USUAL_PORTS[holder.edge.protocol])
+      usual = holder
+  }
+  return usual
 }
 
 function* held(hosts: ReadonlyMap<string, Holders>): Generator<[string, Holders]> {

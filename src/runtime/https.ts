@@ -89,13 +89,14 @@ export class HttpsRules {
     return false
   }
 
-  /** The listener with TLS of exactly this port, else the lowest of those that serve a host whatever its port. */
+  /** The listener with TLS of exactly this port; for that of HTTPS else the lowest of those without a public port, which serve it too. */
   #placeOf(wanted: number): HttpsPlace | undefined {
     let found: readonly [key: string, port: number] | undefined
     for (const [key, { tls, port, publicPort }] of this.#listeners) {
       if (!tls) continue
       if ((publicPort ?? port) === wanted) return { port: wanted }
-      if (publicPort === undefined && (found === undefined || port < found[1])) found = [key, port]
+      const isServed = wanted === HTTPS_PORT && publicPort === undefined
+      if (isServed && (found === undefined || port < found[1])) found = [key, port]
     }
     return found === undefined ? undefined : { listener: found[0] }
   }

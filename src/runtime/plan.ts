@@ -25,7 +25,7 @@ export interface ListenerUnit {
   readonly port: number
   /** TLS ends here. */
   readonly tls: boolean
-  /** The port that clients know; then only edges with this port are served here. Absent: the host alone selects. */
+  /** The port that clients know; then only edges with this port are served here. Absent: it is `port`, and hosts without a port are served as well. */
   readonly publicPort?: number
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean

@@ -1,3 +1,5 @@
+import { hostPatterns } from '../lib/host.js'
+
 /** What one exchange, or one connection to a TCP edge, came to. */
 export type RateOutcome = 'served' | 'client-error' | 'refused' | 'failed'
 
@@ -270,13 +272,5 @@ function concerns({ all, routes, edges, hosts }: RateScope, record: RateRecord):
   if (route !== undefined && routes.has(route)) return true
   if (edge !== undefined && edges.has(edge)) return true
   if (inner?.some((id) => routes.has(id)) === true) return true
-  return host !== undefined && hosts.size > 0 && isAmong(hosts, host)
-}
-
-function isAmong(hosts: ReadonlySet<string>, host: string): boolean {
-  if (hosts.has(host)) return true
-  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
-    if (hosts.has(`*${host.slice(dot)}`)) return true
-  }
-  return false
+  return host !== undefined && hosts.size > 0 && hostPatterns(host).some((one) => hosts.has(one))
 }

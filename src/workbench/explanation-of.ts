@@ -1,4 +1,4 @@
-import type { EntryFacts, Flow } from '../flow/flow.js'
+import { type EntryFacts, type Flow, isInternal } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
 import { hashOf } from '../lib/seal.js'
 import type { Route } from '../runtime/http-edges.js'
@@ -44,6 +44,8 @@ export interface Explanation {
   readonly listener: string
   /** Null: no edge claims the host, or the exchange ended before it was looked for. */
   readonly edge: { readonly id: string; readonly host: string; readonly port: number } | null
+  /** Ports at which edges have the host, where none of them is served by the listener; else empty. */
+  readonly other_ports: readonly number[]
   readonly route: { readonly id: string; readonly path: string; readonly match: 'exact' | 'prefix' } | null
   readonly other_routes: readonly PassedRoute[]
   readonly steps: readonly ExplainedStep[]
@@ -116,6 +118,7 @@ export function explanationOf(found: Found): Explanation {
     },
     listener: entry.id,
     edge: edgeOf(record, flow),
+    other_ports: otherPorts(flow, snapshot, entry),
     ...routesOf(record, flow, snapshot),
     steps: recorder.steps,
     policies: policiesOf(recorder, snapshot),
@@ -146,6 +149,13 @@ function edgeOf(record: ExchangeRecord | undefined, flow: Flow | undefined): Exp
   if (record?.route === undefined || flow === undefined) return null
   const { host, port } = flow.endpoint
   return { id: record.route.edge, host, port }
+}
+
+function otherPorts(flow: Flow | undefined, { tables }: Snapshot, { publicPort, port }: EntryFacts): readonly number[] {
+  const { hosts } = tables.edges
+  const host = flow?.request?.target.host
+  if (host === undefined || isInternal(host) || hosts.at(host, publicPort, port)?.endpoint !== undefined) return []
+  return hosts.portsOf(host)
 }
 
 function routesOf(

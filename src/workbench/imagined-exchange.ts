@@ -61,15 +61,19 @@ export function imaginedHead({ method, url, headers, body, version }: ImaginedRe
   }
 }
 
-/** The listener that a request like this comes in by: one of the configuration with its scheme, else one that stands for it. */
+/**
+ * The listener that a request like this comes in by: the one of the configuration with its scheme and port, else one that may be reached at
+ * that port because it knows no public one, else one that stands for it.
+ */
 export function imaginedEntry(url: URL, listeners: readonly EntryFacts[]): EntryFacts {
   const protocol = url.protocol === 'https:' ? 'https' : 'http'
   const port = portOf(url)
   const same = listeners.filter((entry) => entry.protocol === protocol)
-  return (
-    same.find((entry) => (entry.publicPort ?? entry.port) === port) ??
-    same[0] ?? { id: 'imagined', protocol, host: '127.0.0.1', port, region: '' }
-  )
+  const exact = same.find((entry) => (entry.publicPort ?? entry.port) === port)
+  if (exact !== undefined) return exact
+  const mapped = same.find(({ publicPort }) => publicPort === undefined)
+  if (mapped !== undefined) return { ...mapped, port }
+  return same[0] ?? { id: 'imagined', protocol, host: '127.0.0.1', port, region: '' }
 }
 
 function portOf({ port, protocol }: URL): number {

@@ -57,6 +57,27 @@ t.test('a request is explained by what serves, and counts nothing', async (t) =>
   t.equal((await fetch(`http://127.0.0.1:${sluice.port}/`)).status, 429, 'and nothing has changed')
 })
 
+t.test('a host on another port alone has no edge at this one, and the explanation names its port', async (t) => {
+  const sluice = await startSluice(t)
+  const ask = asker('127.0.0.1', sluice.apiPort)
+  const { apiKey: key } = sluice
+  const post = (path: string, body: object) => ask(path, { method: 'POST', body, key })
+  const { json: backend } = await post('/backends/http_response', { body: 'ok' })
+  const { json: edge } = await post('/edges/https', { hostports: ['admin.test:9443'] })
+  await post(`/edges/https/${edge.id}/routes`, { match: '/', backend: { backend_id: backend.id } })
+  const explained = async (url: string) => {
+    const { json } = await post('/explain', { url })
+    return (json as unknown as Explained).explanations[0]
+  }
+  t.match(await explained('http://admin.test/'), { edge: null, other_ports: [9443], decision: { code: 'NO_ROUTE' } })
+  t.match(await explained('http://admin.test:9443/'), {
+    edge: { port: 9443 },
+    other_ports: [],
+    decision: { status: 200 }
+  })
+  t.match(await explained('http://none.test/'), { edge: null, other_ports: [] })
+})
+
 t.test('what is wrong with the question is said with its field', async (t) => {
   const sluice = await startSluice(t, { upstream: { port: 9 }, policy: POLICY })
   const ask = asker('127.0.0.1', sluice.apiPort)

@@ -25,8 +25,11 @@ t.test('endpoint.* is the edge at the hostport that serves, not the listener', a
     `${wild.id} *.example.com:443 https https://*.example.com`,
     'a wildcard is what is configured'
   )
+  const port = await freePort()
+  const listen = { host: '127.0.0.1', port }
+  await sluice.listeners([{ listen, tls: false, proxy_protocol: false, public_port: 8443 }])
   t.equal(
-    (await visit(sluice, 'other.example.com')).body,
+    (await visit({ ...sluice, port }, 'other.example.com')).body,
     `${wild.id} other.example.com:8443 https https://other.example.com:8443`,
     'of several hostports the one that was asked for'
   )

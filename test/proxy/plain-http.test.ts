@@ -84,10 +84,16 @@ t.test('redirect leads to the public port where clients know one, and nowhere wh
   t.match(await visit(sluice, SHOP, { path: '/x' }), { status: 308, headers: { location: `https://${SHOP}/x` } })
   const other = await create(sluice, '/edges/https', { hostports: ['plain.wild.example.com:80'] })
   await create(sluice, `/edges/https/${other.id}/routes`, { match: '/', ...route })
-  t.match(await visit(sluice, 'plain.wild.example.com'), { status: 200 }, 'a name on port 80 is none for HTTPS')
-  await patch(sluice, `/edges/https/${other.id}`, { on_http: 'redirect' })
-  t.match(await visit(sluice, 'plain.wild.example.com'), { status: 200 }, 'and has no place with TLS here')
   const tls = { tls: true, proxy_protocol: false }
+  const plain = { ...sluice, port: await freePort() }
+  await sluice.listeners([
+    { ...tls, listen: { host: '127.0.0.1', port }, public_port: 443 },
+    { ...tls, listen: { host: '127.0.0.1', port: plain.port }, tls: false, public_port: 80 }
+  ])
+  t.match(await visit(sluice, 'plain.wild.example.com'), { status: 404 }, 'a name on port 80 is served there alone')
+  t.match(await visit(plain, 'plain.wild.example.com'), { status: 200 }, 'and is none for HTTPS')
+  await patch(sluice, `/edges/https/${other.id}`, { on_http: 'redirect' })
+  t.match(await visit(plain, 'plain.wild.example.com'), { status: 200 }, 'it has no place with TLS here')
   await sluice.listeners([{ ...tls, listen: { host: '127.0.0.1', port }, public_port: 8443 }])
   t.match(await visit(sluice, SHOP), { status: 200 }, 'that listener does not serve the name')
   await patch(sluice, shop, { hostports: [`${SHOP}:443`, `${SHOP}:8443`] })

@@ -36,6 +36,33 @@ t.test('the exact host goes before the longest wildcard, and that before every h
   for (const [host, found] of cases) t.equal(hosts.find(host)?.id, found, host)
 })
 
+t.test('a host with a port is found at the listener with that port alone, one without at each', async (t) => {
+  const plain: CompiledEdge = { ...edge('plain', 'p.test:80', 'q.test:8080'), protocol: 'http' }
+  const hosts = HostTable.empty.with(
+    [edge('admin', 'admin.test:9443', '*.w.test:9443'), edge('both', 'both.test', 'both.test:9443'), plain, every],
+    []
+  )
+  const cases: [host: string, own: number, found: string][] = [
+    ['admin.test', 9443, 'admin'],
+    ['admin.test', 443, 'every'],
+    ['admin.test', 80, 'every'],
+    ['admin.test', 0, 'every'],
+    ['x.w.test', 9443, 'admin'],
+    ['x.w.test', 8443, 'every'],
+    ['both.test', 9443, 'both'],
+    ['both.test', 8080, 'both'],
+    ['p.test', 8080, 'plain'],
+    ['q.test', 8080, 'plain'],
+    ['q.test', 8081, 'every']
+  ]
+  for (const [host, own, found] of cases) t.equal(hosts.find(host, undefined, own)?.id, found, `${host} at ${own}`)
+  t.equal(hosts.at('both.test', undefined, 9443)?.endpoint?.port, 9443)
+  t.equal(hosts.at('both.test', undefined, 80)?.endpoint?.port, 443)
+  t.same(hosts.portsOf('both.test'), [443, 9443])
+  t.same(hosts.portsOf('x.w.test'), [9443])
+  t.same(hosts.portsOf('none.test'), [])
+})
+
 t.test('a host on several ports belongs to the edge on 443, else to the lowest port', async (t) => {
   const high = edge('high', 'a.test:8443')
   const low = edge('low', 'a.test:80', 'b.test:80')
@@ -48,7 +75,7 @@ t.test('a host on several ports belongs to the edge on 443, else to the lowest p
   hosts = hosts.with([tls], [])
   t.equal(hosts.find('a.test')?.id, 'tls')
   t.equal(hosts.find('a.test', undefined, 8443)?.id, 'high', 'the own port of a listener is preferred')
-  t.equal(hosts.find('b.test', undefined, 8443)?.id, 'low', 'where the host stands on one port alone, that one')
+  t.equal(hosts.find('b.test', undefined, 8443), undefined, 'its port is another one')
   hosts = hosts.with([], [tls])
   t.equal(hosts.find('a.test')?.id, 'low', 'who stood behind comes forward')
   hosts = hosts.with([edge('low', 'b.test:80')], [low])

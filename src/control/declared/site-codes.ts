@@ -15,6 +15,10 @@ export const siteErrors = defineErrors({
     help: 'Write the policy again, or "policy: none" where there is to be none.'
   },
   PORT_CLASH: { text: 'Two listeners or TCP edges need the same port.', help: 'Give one of them another port.' },
+  PORT_UNSERVED: {
+    text: 'A site has a port that no listener has, so nobody would reach it.',
+    help: 'Open a listener with that port, or name the host without one: each listener without public_port serves it then.'
+  },
   BACKEND_LOOP: { text: 'A server of a backend is a listener of the process.', help: 'Correct its address.' },
   SECRET_LITERAL: {
     text: 'A secret stands in the file itself.',

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { isInternal } from '../../flow/flow.js'
 import { formatAuthority, takesIpv6 } from '../../lib/host.js'
 import { Passes, type Steps } from '../../lib/slices.js'
 import { readBlockYaml } from '../../policy/block-yaml.js'
@@ -44,6 +45,7 @@ const SITE_FILE_KEYS = [
 
 type Key = (typeof SITE_FILE_KEYS)[number]
 
+const HTTPS_PORT = 443
 const LIMITS = { depth: 40, nodes: 200_000 }
 const EMPTY =
   'the file says nothing; write "sites: {}" where there is to be none, so that an empty file takes nothing away by mistake'
@@ -200,6 +202,8 @@ async function readRoot(
   await given('tcp', (entry) => readTcp(reader, entry))
   const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))
   warnOfLoops(declaration, listeners ?? [])
+  if (lengthOf(fields.get('listeners')) === (listeners ?? []).length)
+    reportUnserved(declaration, hosts, listeners ?? [])
   const acme = await given('acme', (entry) => readAcme(declaration, values, entry))
   const secure = (listeners ?? []).map(({ unit }) => unit)
   const managed = await managedHosts(declaration, acme, hosts, secure)
@@ -249,6 +253,27 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): Decl
     found.push({ unit, line: declaration.lineOf(item.span) })
   }
   return found
+}
+
+const lengthOf = (entry: MapEntry | undefined) => (entry?.value.kind === 'list' ? entry.value.items.length : 0)
+
+/**
+ * Reports hosts whose port no listener has: no request would find them. Where the options are not known, the listeners of the file
+ * alone are looked at, if it has any. Internal hosts are reached through policies, which name the port.
+ */
+function reportUnserved(
+  declaration: Declaration,
+  hosts: readonly CertificateHost[],
+  listeners: readonly DeclaredListener[]
+): void {
+  const own = listeners.map(({ unit }) => unit.publicPort ?? unit.port)
+  const ports = new Set([...own, ...(declaration.input.process?.ports ?? [])])
+  if (ports.size === 0) return
+  for (const { host, port, at } of hosts) {
+    if (port === HTTPS_PORT || ports.has(port) || isInternal(host)) continue
+    const message = `no listener has port ${port}; open one, such as https://0.0.0.0:${port}, or write "${host}" without a port, which each listener without public_port serves`
+    declaration.error(at, siteErrors.PORT_UNSERVED, message)
+  }
 }
 
 /** Warns of servers that are listeners of the file or of the options: what is sent there comes back. */

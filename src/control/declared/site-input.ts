@@ -43,8 +43,14 @@ export interface SiteFileInput {
   readonly zone: string
   /** Is a certificate that has expired an error? Where it is none, a start serves it and warns. */
   readonly refuseExpired: boolean
-  /** Of the options: are the terms of an authority agreed to, is there a listener with TLS, and one with the lenient form of paths? Absent: none of them. */
-  readonly process?: { readonly agreed: boolean; readonly tls: boolean; readonly lenientPaths?: boolean }
+  /** Of the options: are the terms of an authority agreed to, is there a listener with TLS, and one with the lenient form of paths? Absent: none of them, and the options are not known. */
+  readonly process?: {
+    readonly agreed: boolean
+    readonly tls: boolean
+    readonly lenientPaths?: boolean
+    /** Ports that clients know its listeners by. */
+    readonly ports?: readonly number[]
+  }
   /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
   readonly policed: ReadonlySet<string>
   /** Slices of the whole reading; default: the loop gets its turns, and traffic no more room than that. */

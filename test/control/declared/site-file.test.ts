@@ -62,6 +62,29 @@ t.test('names with underscores are taken, and get no managed certificate', async
   )
 })
 
+t.test('a site with a port that no listener has is an error, with the form without one', async (t) => {
+  const text = (listeners: string, host = 'admin.test:9443') =>
+    `${listeners}sites:\n  shop.test: { backend: http://127.0.0.1:3, hosts: ["${host}"] }\n`
+  const unserved =
+    /:3:53 PORT_UNSERVED no listener has port 9443; open one, such as https:\/\/0\.0\.0\.0:9443, or write "admin.test" without/
+  t.match(await problemsOf(text('listeners: [http://127.0.0.1:8081]\n')), [unserved])
+  const known = { process: { ...NONE, ports: [8080, 9444] } }
+  t.match(await problemsOf(text('\n'), {}, known), [unserved])
+  const served: [listeners: string, about: Partial<SiteFileInput>, host?: string][] = [
+    ['listeners: [http://127.0.0.1:9443]\n', {}],
+    ['listeners: ["http://127.0.0.1:8443?public_port=9443"]\n', {}],
+    ['listeners: [http://127.0.0.1:8443]\n', { process: { ...NONE, ports: [9443] } }],
+    ['', {}],
+    ['listeners: [http://127.0.0.1:8443]\n', {}, 'admin.test:443'],
+    ['listeners: [http://127.0.0.1:8443]\n', {}, 'api.internal:9443']
+  ]
+  for (const [listeners, about, host] of served)
+    t.same(await problemsOf(text(listeners, host), {}, about), [], listeners)
+  t.match(await problemsOf(text('listeners: [http://127.0.0.1:8443, nonsense]\n')), [
+    /1:36 FIELD_INVALID listeners must be/
+  ])
+})
+
 t.test('sites, routes and backends become the units that the API would make', async (t) => {
   const { file, problems } = await read(
     `listeners: [http://127.0.0.1:8081]

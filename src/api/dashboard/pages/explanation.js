@@ -123,14 +123,14 @@ function textsOf(given, owner) {
 
 /** @param {{ explanation: any }} props */
 function Decision({ explanation }) {
-  const { decision, request, listener, edge, route, at, other_routes: others } = explanation
+  const { decision, request, listener, edge, other_ports: ports = [], route, at, other_routes: others } = explanation
   return html`<p>
       <${Badge} tone=${toneOf(decision.status)}>${decisionWord(decision)}<//>${' '}
       ${decisionSentence(decision)}
     </p>
     <p class="small">
       <code>${request.method} ${request.url}</code> from ${request.client_ip}, <${When} at=${at} />, listener ${listener},
-      ${edge === null ? ' no edge' : ` edge ${edge.id} (${edge.host}:${edge.port})`},
+      ${edge === null ? (ports.length === 0 ? ' no edge' : ` no edge: the host is served on port ${ports.join(', ')} alone`) : ` edge ${edge.id} (${edge.host}:${edge.port})`},
       ${route === null ? ' no route' : html` route ${route.id} (<code>${route.path}</code>)`}
     </p>
     ${
