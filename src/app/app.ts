@@ -15,6 +15,8 @@ import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
+import type { ProcessPorts } from '../proxy/ports.js'
+import type { Snapshot } from '../runtime/snapshot.js'
 import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
@@ -46,7 +48,7 @@ import { beginUpkeep } from './upkeep.js'
 
 /** What a start has opened: addresses, revision and what the user should know. */
 export interface Started {
-  readonly traffic: { readonly host: string; readonly port: number }
+  readonly traffic: { readonly host: string; readonly port: number; readonly tls?: boolean }
   readonly api: { readonly host: string; readonly port: number }
   /** Where agents connect, and the file of the authority that they must trust; absent: nowhere. */
   readonly agents?: AgentsAddress
@@ -234,7 +236,7 @@ async function stages(
   lifecycle.ready()
   return {
     started: {
-      traffic: dataPlane.traffic.ports.listener(DEFAULT_LISTENER) ?? options.listen,
+      traffic: trafficAddress(dataPlane.traffic.ports, holder.current()) ?? options.listen,
       api: address,
       ...(listening === undefined ? {} : { agents: listening }),
       revision: applied.revision,
@@ -249,6 +251,17 @@ async function stages(
     state: () => stateOf({ clock, limiter, ...dataPlane, agents, threaded: threads !== undefined }),
     stop: () => lifecycle.stop()
   }
+}
+
+/** Where traffic is accepted, for people: at the listener of the option `listen`, else at the first one, rather without TLS. */
+function trafficAddress(ports: Pick<ProcessPorts, 'listener'>, { plan }: Snapshot): Started['traffic'] | undefined {
+  const usual = ports.listener(DEFAULT_LISTENER)
+  if (usual !== undefined) return usual
+  const open = [...plan.units].flatMap(([key, unit]) => {
+    const address = unit.kind === 'listener' ? ports.listener(key) : undefined
+    return unit.kind === 'listener' && address !== undefined ? [{ ...address, tls: unit.tls }] : []
+  })
+  return open.find(({ tls }) => !tls) ?? open[0]
 }
 
 /** What a reload applies counts from now on, in every thread. */

@@ -238,7 +238,12 @@ function trafficOptions(
     forwarding: trustingProxies(trusted),
     via: options.via === 'off' ? undefined : new Via(options.via, processId),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
-    reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
+    reserved: [
+      ...(listen.preset === true ? [] : [listen]),
+      api.listen,
+      ...(agents === undefined ? [] : [agents]),
+      ...listeners.map((one) => one.listen)
+    ]
   }
 }
 

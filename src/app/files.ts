@@ -68,8 +68,10 @@ export function filesOf(
     const recording = recorder.prepare(recorderSettings(options.recorder))
     const policy =
       path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }
+    const site = await sites?.read()
+    const namesListeners = (site?.file?.listeners.length ?? 0) > 0
     const units = fileUnits({
-      listen,
+      listen: listen.preset === true && namesListeners ? undefined : listen,
       listeners,
       path_form,
       edges_on_http,
@@ -91,7 +93,6 @@ export function filesOf(
       metrics.configuration('refused')
       return { ok: false, revision: holder.current().revision, problems: failed, ports: [], named: [] }
     }
-    const site = await sites?.read()
     if (site !== undefined && site.file === undefined) {
       metrics.configuration('refused')
       const { revision } = holder.current()

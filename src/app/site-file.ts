@@ -40,6 +40,11 @@ export interface ReadSite extends SiteFileRead {
   applied(): void
 }
 
+type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'policed'>
+
+/** What the options open whatever stands in the site file. */
+type Open = Pick<Options, 'listeners' | 'api' | 'agents'> & { readonly listen: Options['listen'] | undefined }
+
 /** Reads site files, and what they name, as this process would serve them. */
 export class SiteReader implements SiteReading {
   #options: Options
@@ -74,12 +79,17 @@ export class SiteReader implements SiteReading {
       if (found !== undefined && 'text' in found) return found.text
       throw Object.assign(new Error('the file does not come with the site file'), { code: found?.error ?? 'ENOENT' })
     }
-    return await this.readFrom({ source: file, folder: '/', text, readFile: readNamed, policed })
+    // What the process listens on stays open beside the listeners of a file that is applied to it.
+    return await this.#readFrom({ source: file, folder: '/', text, readFile: readNamed, policed }, this.#options)
   }
 
-  async readFrom(
-    from: Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'policed'>
-  ): Promise<SiteFileRead> {
+  /** As the site file of the start. */
+  async readFrom(from: From): Promise<SiteFileRead> {
+    const { listen } = this.#options
+    return await this.#readFrom(from, listen.preset === true ? { ...this.#options, listen: undefined } : this.#options)
+  }
+
+  async #readFrom(from: From, open: Open): Promise<SiteFileRead> {
     const { clock, environment, policyProblems, testPolicy } = this.#host
     return await readSiteFile({
       ...from,
@@ -87,7 +97,8 @@ export class SiteReader implements SiteReading {
       policyProblems,
       testPolicy,
       readListener,
-      opened: openedBy(this.#options),
+      opened: openedBy(open),
+      usual: open.listen === undefined ? this.#options.listen : undefined,
       clock,
       versionKey: this.#versionKey,
       memory: this.#memory,
@@ -98,7 +109,7 @@ export class SiteReader implements SiteReading {
       process: {
         agreed: this.#options.acme.agree_terms,
         tls: this.#options.listeners.some(({ tls }) => tls),
-        ports: portsOf(this.#options),
+        ports: portsOf(open),
         lenientPaths:
           this.#options.path_form !== 'strict' ||
           this.#options.listeners.some(({ path_form = 'strict' }) => path_form !== 'strict')
@@ -153,12 +164,12 @@ export class SiteFiles {
 const NO_CHANGES: SiteChanges = { added: [], changed: [], removed: [] }
 
 /** Addresses that the options open, with the names of the options. */
-function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<string, string> {
+function openedBy({ listen, listeners, api, agents }: Open): ReadonlyMap<string, string> {
   const opened = new Map<string, string>()
   const add = ({ host, port }: Options['listen'], option: string) => {
     if (port !== 0) opened.set(formatAuthority(host, port), `the option ${option}`)
   }
-  add(listen, 'listen')
+  if (listen !== undefined) add(listen, 'listen')
   for (const listener of listeners) add(listener.listen, 'listeners')
   add(api.listen, 'api.listen')
   if (agents !== undefined) add(agents, 'agents')
@@ -166,8 +177,8 @@ function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<stri
 }
 
 /** Ports that clients know the listeners of the options by. */
-function portsOf({ listen, listeners }: Options): number[] {
-  return [listen.port, ...listeners.map((one) => one.public_port ?? one.listen.port)]
+function portsOf({ listen, listeners }: Open): number[] {
+  return [...(listen === undefined ? [] : [listen.port]), ...listeners.map((one) => one.public_port ?? one.listen.port)]
 }
 
 async function textOf(path: string): Promise<string | { readonly code: string }> {

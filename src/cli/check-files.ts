@@ -16,6 +16,7 @@ import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
 import { judgePaths, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
+import type { HostPort } from '../runtime/plan.js'
 import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
 
 export interface CheckOptions {
@@ -58,6 +59,8 @@ interface Checked {
   readonly findings: readonly Finding[]
   /** Absolute paths of the files that a site file names. */
   readonly named: readonly string[]
+  /** Where a site file without errors listens. */
+  readonly listeners?: readonly HostPort[]
 }
 
 /** The findings of one document; of a site file those of the policies that it names stand behind its own. */
@@ -90,7 +93,11 @@ async function checkDocument(file: string, { input, services, environment }: Che
 }
 
 async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Checked> {
-  const { problems, files } = await readSiteFile({
+  const {
+    problems,
+    files,
+    file: site
+  } = await readSiteFile({
     source: file,
     folder: file === '-' ? process.cwd() : dirname(resolve(file)),
     text,
@@ -111,7 +118,8 @@ async function checkSite(file: string, text: string, parts: Omit<Checking, 'inpu
     const source = new SourceText(one.text)
     return { file: one.source, problems: one.problems, line: (number: number) => source.line(number) }
   })
-  return { findings, named: files }
+  const listeners = site?.listeners.map(({ unit: { host, port } }) => ({ host, port })) ?? []
+  return { findings, named: files, listeners }
 }
 
 function unreadable(file: string, reason: string): Finding {

@@ -71,11 +71,16 @@ async function creatable(data: string): Promise<Finding> {
   }
 }
 
-/** Where the process is to listen. `running`: a process of Sluice answers at the address of the API. */
-export async function checkPorts(options: Options, running: boolean): Promise<Finding[]> {
+/** Where the process is to listen. `running`: a process of Sluice answers at the address of the API. `own`: listeners of the site file. */
+export async function checkPorts(
+  options: Options,
+  running: boolean,
+  own: readonly ListenAddress[] = []
+): Promise<Finding[]> {
   const { listen, api, agents, listeners, dns } = options
   const places: [option: string, at: ListenAddress | undefined, kind: 'tcp' | 'udp'][] = [
-    ['listen', listen, 'tcp'],
+    ['listen', listen.preset === true && own.length > 0 ? undefined : listen, 'tcp'],
+    ...own.map((at): [string, ListenAddress, 'tcp'] => ['site file', at, 'tcp']),
     ['api.listen', api.listen, 'tcp'],
     ['agents', agents, 'tcp'],
     ...listeners.map(({ listen: at }, index): [string, ListenAddress, 'tcp'] => [`listeners[${index}]`, at, 'tcp']),

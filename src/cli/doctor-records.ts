@@ -12,6 +12,7 @@ import { shellWord } from '../lib/shell-word.js'
 import { COPY_FILE, isShared, isWithoutStore, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
+import type { HostPort } from '../runtime/plan.js'
 import { type CopyEnd, endOfCopy } from '../store/copy/copy-file.js'
 import { inspectStore, type StoreFacts } from '../store/inspection.js'
 import { checkFile } from './check-files.js'
@@ -196,9 +197,10 @@ async function validityOf(file: string, now: number): Promise<Finding[]> {
 export async function checkFilesOf(
   { site_file, policy }: Pick<Options, 'site_file' | 'policy'>,
   environment: Readonly<Record<string, string | undefined>>
-): Promise<{ readonly findings: readonly Finding[]; readonly named: readonly string[] }> {
+): Promise<{ findings: Finding[]; named: string[]; listeners: HostPort[] }> {
   const findings: Finding[] = []
   const named: string[] = []
+  const listeners: HostPort[] = []
   for (const [check, file] of [
     ['site file', site_file],
     ['policy', policy]
@@ -206,6 +208,7 @@ export async function checkFilesOf(
     if (file === undefined) continue
     const found = await checkFile(file, environment)
     named.push(...found.named)
+    listeners.push(...(found.listeners ?? []))
     const problems = found.findings.flatMap((one) => one.problems.map((problem) => ({ ...problem, file: one.file })))
     for (const { file: source, line, column, severity, message } of problems) {
       const text = `${source}:${line}:${column}: ${message}`
@@ -214,5 +217,5 @@ export async function checkFilesOf(
     }
     if (problems.length === 0) findings.push(fine(check, `${file} is valid`))
   }
-  return { findings, named }
+  return { findings, named, listeners }
 }

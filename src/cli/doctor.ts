@@ -68,7 +68,7 @@ async function examine(options: Options): Promise<Finding[]> {
     ...(await checkKeys(options, facts, process.env)),
     ...(await checkCopy(options, facts, process.env)),
     ...ofStore,
-    ...(await checkPorts(options, running)),
+    ...(await checkPorts(options, running, files.listeners)),
     ...(await checkUpstream(options)),
     ...(await checkCertificates(options, facts, files.named, now)),
     ...checkClock(times),

@@ -80,7 +80,12 @@ function greeting(
   }
   if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
   if (unusedKey !== undefined) lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used)`)
-  lines.push('', demo ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done` : `Try it: curl -i ${url}/`)
+  lines.push(
+    '',
+    demo
+      ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done`
+      : `Try it: curl ${traffic.tls === true ? '-ik' : '-i'} ${url}/`
+  )
   if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
   lines.push('Ctrl-C stops it.', '')
   return lines

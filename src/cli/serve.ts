@@ -171,11 +171,15 @@ async function run(
   let starting: Promise<Running>
   let running: Running | NodeJS.Signals | Error
   try {
-    starting = start(options, {
+    const sockets = successor?.sockets ?? inheritedSockets(process.env, process.pid, options)
+    const { host, port } = options.listen
+    // A service manager that hands over the socket asks for it.
+    const isAsked = successor === undefined && sockets.has(options.listen)
+    starting = start(isAsked ? { ...options, listen: { host, port } } : options, {
       ...given,
       output: processLog.output,
       clock,
-      sockets: successor?.sockets ?? inheritedSockets(process.env, process.pid, options),
+      sockets,
       ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
       ...(threads === undefined ? {} : { threads }),
       signal: ending.signal

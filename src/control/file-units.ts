@@ -1,6 +1,6 @@
 import type { PathForm } from '../flow/target.js'
 import { formatAuthority } from '../lib/host.js'
-import type { AddressUpstream, Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
+import type { AddressUpstream, HostPort, Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
 export interface FileListener {
@@ -13,7 +13,8 @@ export interface FileListener {
 
 /** What the options say about traffic, with the texts of the files they name. */
 export interface FileConfiguration {
-  readonly listen: { readonly host: string; readonly port: number }
+  /** Undefined: a site file says where. */
+  readonly listen: HostPort | undefined
   readonly listeners: readonly FileListener[]
   /** The form of paths where neither listener nor edge says another. */
   readonly path_form: PathForm
@@ -37,14 +38,11 @@ export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`
 export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string, Unit> {
   const { listen, listeners, path_form, edges_on_http, hsts, upstream, certificateAuthorities, policy } = configuration
   const units = new Map<string, Unit>()
-  units.set(DEFAULT_LISTENER, {
-    kind: 'listener',
-    name: DEFAULT_ENTRY,
-    tls: false,
-    proxyProtocol: false,
-    ...formOf(path_form),
-    ...listen
-  })
+  if (listen !== undefined) {
+    const { host, port } = listen
+    const unit = { kind: 'listener', name: DEFAULT_ENTRY, tls: false, proxyProtocol: false } as const
+    units.set(DEFAULT_LISTENER, { ...unit, ...formOf(path_form), host, port })
+  }
   for (const listener of listeners) {
     const unit = listenerUnit(listener, path_form, units)
     units.set(`listener:${unit.name}`, unit)

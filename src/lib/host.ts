@@ -75,8 +75,8 @@ export function formatAuthority(host: string, port: number): string {
 }
 
 /** The URL of a listener for clients on this machine, as for `reachableAuthority`. */
-export function reachableUrl(at: { readonly host: string; readonly port: number }): string {
-  return `http://${reachableAuthority(at)}`
+export function reachableUrl(at: { readonly host: string; readonly port: number; readonly tls?: boolean }): string {
+  return `${at.tls === true ? 'https' : 'http'}://${reachableAuthority(at)}`
 }
 
 /** host:port of a listener for clients on this machine: one that listens on every interface is reached through loopback. */

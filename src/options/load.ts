@@ -159,6 +159,9 @@ export type LoadResult =
 /** The option whose default is the folder of the options file; without one it is empty. */
 const KEY_FOLDERS = 'jwt.key_folders'
 
+/** The option that a site file with listeners takes the place of, unless something has asked for it. */
+const LISTEN = 'listen'
+
 /** The option whose values are secrets. */
 const SECRET_FIELDS = 'otlp.headers'
 
@@ -208,6 +211,8 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   // The author of policies is not necessarily allowed to read files of this machine.
   if (!values.has(KEY_FOLDERS)) values.set(KEY_FOLDERS, file === undefined ? [] : [dirname(file)])
 
+  const listen = values.get(LISTEN) as ListenAddress
+  if (origins.get(LISTEN)?.kind === 'default') values.set(LISTEN, { ...listen, preset: true } satisfies ListenAddress)
   const options = assemble(entries, values)
   if (problems.some(({ severity }) => severity === 'error')) return { ok: false, problems }
   problems.push(...contradictions(options, origins))

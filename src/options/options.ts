@@ -22,7 +22,11 @@ const DAY = 24 * HOUR
  */
 export const optionsSchema = Type.Object(
   {
-    listen: option.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
+    listen: option.address({
+      description:
+        'Where traffic is accepted. The default is not opened where the site file of the start names listeners.',
+      default: '127.0.0.1:8080'
+    }),
     listeners: option.listeners({
       description:
         'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, or URLs such as ' +

@@ -65,6 +65,8 @@ export const OPTIONS: Dialect = {
 export interface ListenAddress {
   readonly host: string
   readonly port: number
+  /** It is the default: nothing has asked for it. */
+  readonly preset?: true
 }
 
 /** A further place where traffic is accepted. */

@@ -97,6 +97,27 @@ t.test('a file serves; what is saved serves too, under traffic, and says what ch
   t.match(await get(traffic, 'a.test', '/admin'), { status: 200 })
 })
 
+t.test('listeners of the file take the place of the default listener, not of one that was asked for', async (t) => {
+  const port = await freePort()
+  const cwd = t.testdir({
+    'sluice.yaml': `listeners: [http://127.0.0.1:${port}]\nsites: { a.test: { backend: { response: { body: a } } } }\n`
+  })
+  const listening = async (...more: string[]) => {
+    const words = ['start', 'sluice.yaml', '--api', '127.0.0.1:0', '--data', ':memory:', ...more]
+    const sluice = new SluiceProcess(t, words, { cwd, env: { SLUICE_API_KEY: KEY } })
+    const { traffic, api } = (await sluice.logged('listening')) as { traffic: string; api: string }
+    const { body } = await call(api, 'GET', '/map')
+    t.same(await get(`http://127.0.0.1:${port}`, 'a.test'), { status: 200, text: 'a' })
+    sluice.child.kill('SIGTERM')
+    await sluice.ended()
+    const { listeners } = body as unknown as { readonly listeners: readonly { readonly key: string }[] }
+    return { traffic, keys: listeners.map(({ key }) => key) }
+  }
+  const own = `listener:127.0.0.1:${port}`
+  t.same(await listening(), { traffic: `http://127.0.0.1:${port}`, keys: [own] })
+  t.same((await listening('--listen', '127.0.0.1:0')).keys.sort(), [own, 'listener:default'])
+})
+
 t.test(
   'the policy of a site and that of a route both decide, and one limit counts for all routes of the site',
   async (t) => {

@@ -37,7 +37,7 @@ t.test('without anything the defaults hold', async (t) => {
     cache: true,
     edges_on_http: 'serve',
     hsts: { max_age: 0, include_subdomains: false, preload: false },
-    listen: { host: '127.0.0.1', port: 8080 },
+    listen: { host: '127.0.0.1', port: 8080, preset: true },
     listeners: [],
     path_form: 'strict',
     tcp_proxy_protocol: false,

@@ -68,15 +68,17 @@ export class Successor {
   async problems(options: Options, environment: NodeJS.ProcessEnv): Promise<readonly string[]> {
     const style = styleFor(process.stderr, environment)
     const lines: string[] = []
+    let namesListeners = false
     for (const file of [options.policy, options.site_file]) {
       if (file === undefined) continue
-      const { findings } = await checkFile(file, environment)
+      const { findings, listeners = [] } = await checkFile(file, environment)
+      namesListeners ||= listeners.length > 0
       for (const finding of findings) {
         if (finding.problems.some(({ severity }) => severity === 'error')) lines.push(...formatFinding(finding, style))
       }
     }
     const places = [
-      options.listen,
+      options.listen.preset === true && namesListeners ? undefined : options.listen,
       options.api.listen,
       ...options.listeners.map(({ listen }) => listen),
       options.agents

@@ -141,8 +141,8 @@ class SiteEntries {
 
 /** All that the meaning of a site depends on beside its text and the files that it names. */
 function aroundSites({ input }: Declaration, { all }: SiteLines): string {
-  const { source, folder, text, opened, zone, refuseExpired, process } = input
-  const options = JSON.stringify([source, folder, [...opened], zone, refuseExpired, process])
+  const { source, folder, text, opened, usual, zone, refuseExpired, process } = input
+  const options = JSON.stringify([source, folder, [...opened], usual, zone, refuseExpired, process])
   return `${options}\n${text.slice(0, all.start)}\n${text.slice(all.end)}`
 }
 

@@ -267,7 +267,9 @@ function reportUnserved(
   listeners: readonly DeclaredListener[]
 ): void {
   const own = listeners.map(({ unit }) => unit.publicPort ?? unit.port)
-  const ports = new Set([...own, ...(declaration.input.process?.ports ?? [])])
+  const { process, usual } = declaration.input
+  const ports = new Set([...own, ...(process?.ports ?? [])])
+  if (own.length === 0 && usual !== undefined) ports.add(usual.port)
   if (ports.size === 0) return
   for (const { host, port, at } of hosts) {
     if (port === HTTPS_PORT || ports.has(port) || isInternal(host)) continue
@@ -278,7 +280,9 @@ function reportUnserved(
 
 /** Warns of servers that are listeners of the file or of the options: what is sent there comes back. */
 function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListener[]): void {
+  const { usual } = declaration.input
   const own = [
+    ...(listeners.length > 0 || usual === undefined ? [] : [{ at: usual, by: 'the option listen' }]),
     ...listeners.map(({ unit: { host, port }, line }) => ({ at: { host, port }, by: `the listener in line ${line}` })),
     ...[...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
   ]

@@ -1,6 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Slices, Steps } from '../../lib/slices.js'
 import { judgePaths, type Problem } from '../../policy/problems.js'
+import type { HostPort } from '../../runtime/plan.js'
 import type { PolicyTesting } from '../policy-tests.js'
 import type { SiteMemory } from './site-memory.js'
 
@@ -33,6 +34,8 @@ export interface SiteFileInput {
   readonly readListener: (written: unknown) => ReadListener
   /** Addresses that the options open already, such as `127.0.0.1:8080`, with the names of the options. */
   readonly opened: ReadonlyMap<string, string>
+  /** Where the process listens unless the file names listeners. */
+  readonly usual?: HostPort | undefined
   readonly clock: Clock
   /**
    * Of this process: equal secrets have equal versions under it, and a version tells nothing of its secret. See
