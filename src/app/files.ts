@@ -6,6 +6,7 @@ import { SITE_PART } from '../control/sites.js'
 import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
 import { readAuthorityFile } from '../lib/x509.js'
+import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
@@ -69,9 +70,8 @@ export function filesOf(
     const policy =
       path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }
     const site = await sites?.read()
-    const namesListeners = (site?.file?.listeners.length ?? 0) > 0
     const units = fileUnits({
-      listen: listen.preset === true && namesListeners ? undefined : listen,
+      listen: opensListen({ listen, listeners }, site?.file?.listeners.length ?? 0) ? listen : undefined,
       listeners,
       path_form,
       edges_on_http,

@@ -21,6 +21,7 @@ import { formatAuthority } from '../lib/host.js'
 import { timestampText } from '../lib/json.js'
 import { Slices } from '../lib/slices.js'
 import { fileReason } from '../lib/system-errors.js'
+import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { readListener } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -98,7 +99,7 @@ export class SiteReader implements SiteReading {
       testPolicy,
       readListener,
       opened: openedBy(open),
-      usual: open.listen === undefined ? this.#options.listen : undefined,
+      usual: open.listen === undefined && opensListen(this.#options, 0) ? this.#options.listen : undefined,
       clock,
       versionKey: this.#versionKey,
       memory: this.#memory,

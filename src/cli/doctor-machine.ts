@@ -9,6 +9,7 @@ import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { fileReason, systemReason } from '../lib/system-errors.js'
 import { formatSize } from '../lib/units.js'
+import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY, type ListenAddress } from '../options/values.js'
 import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
@@ -79,7 +80,7 @@ export async function checkPorts(
 ): Promise<Finding[]> {
   const { listen, api, agents, listeners, dns } = options
   const places: [option: string, at: ListenAddress | undefined, kind: 'tcp' | 'udp'][] = [
-    ['listen', listen.preset === true && own.length > 0 ? undefined : listen, 'tcp'],
+    ['listen', opensListen(options, own.length) ? listen : undefined, 'tcp'],
     ...own.map((at): [string, ListenAddress, 'tcp'] => ['site file', at, 'tcp']),
     ['api.listen', api.listen, 'tcp'],
     ['agents', agents, 'tcp'],

@@ -98,6 +98,14 @@ export function formatOptionProblem({ severity, option, message, origin }: Optio
   return `${formatOrigin(origin)}: ${severity}: ${option === '' ? '' : `${option}: `}${message}`
 }
 
+/**
+ * Is the address of `listen` opened? Its default gives way to the listeners of the site file (`named`: their number), and to one of the
+ * options with its port.
+ */
+export function opensListen({ listen, listeners }: Pick<Options, 'listen' | 'listeners'>, named: number): boolean {
+  return listen.preset !== true || (named === 0 && !listeners.some((one) => one.listen.port === listen.port))
+}
+
 /** Where the store of a process lies, as `openStore` takes it. */
 export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): string {
   return store ?? (data === IN_MEMORY ? IN_MEMORY : join(data, 'sluice.db'))

@@ -308,7 +308,8 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
   for (const [index, one] of listeners.entries()) {
     if (one.listen.port === 0) continue
     const where = `listeners[${index}] (${formatAuthority(one.listen.host, one.listen.port)})`
-    if (same(one.listen, listen)) add('error', 'listeners', `${where} is the address of listen (${origin('listen')})`)
+    if (listen.preset !== true && same(one.listen, listen))
+      add('error', 'listeners', `${where} is the address of listen (${origin('listen')})`)
     if (same(one.listen, api.listen)) {
       add('error', 'listeners', `${where} is the address of api.listen (${origin('api.listen')})`)
     }

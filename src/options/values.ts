@@ -184,9 +184,12 @@ export function readAddress(written: unknown): Reading {
   return ok({ host: authority.host, port: authority.port ?? 0 } satisfies ListenAddress)
 }
 
-/** A listener: a map, or a URL such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
+/**
+ * A listener: a map, or a URL such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. A port without a host (`8080`, `:8080`,
+ * `https://:8443`) is that of every IPv4 address; without a scheme http is meant, but for port 443.
+ */
 export function readListener(written: unknown): Reading {
-  if (typeof written === 'string') return readUrl(written)
+  if (typeof written === 'string' || typeof written === 'number') return readUrl(String(written))
   if (typeof written !== 'object' || written === null || Array.isArray(written)) {
     return refuse(`maps of ${KEYS.join(', ')}, or URLs such as https://0.0.0.0:8443?public_port=443`)
   }
@@ -194,9 +197,15 @@ export function readListener(written: unknown): Reading {
 }
 
 function readUrl(written: string): Reading {
-  const [, scheme, address, query = ''] = /^(https?):\/\/([^/?#]+)\/?(?:\?([^#]*))?$/.exec(written) ?? []
-  if (scheme === undefined) {
-    return refuse('URLs such as http://0.0.0.0:8081 or https://0.0.0.0:8443?public_port=443&proxy_protocol=on')
+  const [, scheme, place, query = ''] = /^(?:(https?):\/\/)?([^/?#]+)\/?(?:\?([^#]*))?$/.exec(written) ?? []
+  if (place === undefined) {
+    return refuse(
+      'URLs such as http://0.0.0.0:8081 or https://0.0.0.0:8443?public_port=443&proxy_protocol=on, or ports'
+    )
+  }
+  const address = everywhere(place)
+  if (scheme === undefined && /:443$/.test(address)) {
+    return refuse(`https://${address}, or http://${address} where it has no TLS: port 443 alone does not say which`)
   }
   const parts: [string, unknown][] = [...new URLSearchParams(query)]
   const unknown = parts.find(([key]) => !URL_KEYS.includes(key))
@@ -207,7 +216,9 @@ function readUrl(written: string): Reading {
 function readParts(parts: Readonly<Record<string, unknown>>, keys: readonly string[]): Reading {
   const unknown = Object.keys(parts).find((key) => !keys.includes(key))
   if (unknown !== undefined) return unknownKey(unknown, keys)
-  const address = readAddress(parts.listen)
+  const address = readAddress(
+    typeof parts.listen === 'object' || parts.listen === undefined ? parts.listen : everywhere(parts.listen)
+  )
   if (!address.ok) return refuse(`listeners whose listen is ${address.refused}`)
   const [tls, proxyProtocol] = [readSwitch(parts.tls), readSwitch(parts.proxy_protocol)]
   if (tls === undefined || proxyProtocol === undefined)
@@ -227,6 +238,9 @@ function readParts(parts: Readonly<Record<string, unknown>>, keys: readonly stri
     ...(form === undefined ? {} : { path_form: form })
   } satisfies Listener)
 }
+
+/** The address of a port without a host: on every IPv4 address. */
+const everywhere = (place: unknown) => String(place).replace(/^(?:\*?:)?(\d{1,5})$/, '0.0.0.0:$1')
 
 function unknownKey(key: string, keys: readonly string[]): Reading {
   return refuse(`listeners with ${keys.join(', ')} alone${didYouMean(key, keys)}`)

@@ -426,6 +426,33 @@ t.test('the rate of the API, its foreign origins, the zone and the regions are r
     t.equal((await refused(t, { environment: { [variable]: text } })).length, 1, `${variable}=${text}`)
 })
 
+t.test('a listener may be a port, or host and port', async (t) => {
+  const cases: [written: string, host: string, port: number, tls?: boolean][] = [
+    ['8080', '0.0.0.0', 8080],
+    ['":8080"', '0.0.0.0', 8080],
+    ['"*:8080"', '0.0.0.0', 8080],
+    ['"8081"', '0.0.0.0', 8081],
+    ['localhost:3000', 'localhost', 3000],
+    ['"[::]:81"', '::', 81],
+    ['"https://:8443"', '0.0.0.0', 8443, true],
+    ['{ listen: 8082, tls: on }', '0.0.0.0', 8082, true],
+    ['{ listen: ":8082" }', '0.0.0.0', 8082]
+  ]
+  for (const [written, host, port, tls = false] of cases) {
+    const { listeners } = (await good(file(t, `listeners: [${written}]`))).options
+    t.match(listeners, [{ listen: { host, port }, tls }], written)
+  }
+  const { listeners } = (await good({ environment: { SLUICE_LISTENERS: ':80, https://:443' } })).options
+  t.match(listeners, [
+    { listen: { port: 80 }, tls: false },
+    { listen: { port: 443 }, tls: true }
+  ])
+  for (const written of ['443', '":443"', 'localhost:443'])
+    t.match((await refused(t, file(t, `listeners: [${written}]`)))[0], /https:\/\/\S+:443, or http:/, written)
+  for (const written of ['80.5', '70000', '-1', 'localhost', 'true', '{ listen: true }', '[80]'])
+    t.match((await refused(t, file(t, `listeners: [${written}]`)))[0], /host:port|maps of/, written)
+})
+
 t.test('listeners are maps or URLs, in a file or joined by commas', async (t) => {
   const wanted = [
     { listen: { host: '0.0.0.0', port: 8443 }, tls: true, public_port: 443, proxy_protocol: false },
@@ -451,7 +478,8 @@ listeners:
   t.match(await why('https://127.0.0.1:1?proxy_protocol=yes'), /on or off/)
   t.match(await why('https://127.0.0.1:1?path_form=loose'), /strict, lenient or exact/)
   t.match((await refused(t, file(t, 'listeners: [{ listen: 127.0.0.1:1, tsl: on }]')))[0], /did you mean "tls"/)
-  t.match(await why('http://127.0.0.1:8080'), /is the address of listen/)
+  const asked = { SLUICE_LISTEN: '127.0.0.1:8080', SLUICE_LISTENERS: 'http://127.0.0.1:8080' }
+  t.match((await refused(t, { environment: asked }))[0], /is the address of listen/)
   t.match(await why('http://127.0.0.1:4040'), /is the address of api.listen/)
   t.match(await why('http://127.0.0.1:1,https://127.0.0.1:1'), /another listener/)
 })

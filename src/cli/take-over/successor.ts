@@ -6,6 +6,7 @@ import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import { InheritedSockets } from '../../lib/inherited-sockets.js'
 import { systemReason } from '../../lib/system-errors.js'
+import { opensListen } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import type { FromHolder, HandedTunnels } from '../../proxy/threads/handed-tunnels.js'
 import { checkFile } from '../check-files.js'
@@ -68,17 +69,17 @@ export class Successor {
   async problems(options: Options, environment: NodeJS.ProcessEnv): Promise<readonly string[]> {
     const style = styleFor(process.stderr, environment)
     const lines: string[] = []
-    let namesListeners = false
+    let named = 0
     for (const file of [options.policy, options.site_file]) {
       if (file === undefined) continue
       const { findings, listeners = [] } = await checkFile(file, environment)
-      namesListeners ||= listeners.length > 0
+      named += listeners.length
       for (const finding of findings) {
         if (finding.problems.some(({ severity }) => severity === 'error')) lines.push(...formatFinding(finding, style))
       }
     }
     const places = [
-      options.listen.preset === true && namesListeners ? undefined : options.listen,
+      opensListen(options, named) ? options.listen : undefined,
       options.api.listen,
       ...options.listeners.map(({ listen }) => listen),
       options.agents

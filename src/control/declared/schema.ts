@@ -98,8 +98,8 @@ export function siteFileSchema(documents: object): object {
       listeners: {
         type: 'array',
         description:
-          'Where traffic is accepted: URLs such as https://0.0.0.0:443, or maps as of the option `listeners`.',
-        items: { type: ['string', 'object'] }
+          'Where traffic is accepted: URLs such as https://0.0.0.0:443, ports for http, or maps as of the option `listeners`.',
+        items: { type: ['string', 'integer', 'object'] }
       },
       acme,
       certificates: { type: 'array', items: certificate, description: 'Chains with their keys; watched.' },

@@ -62,6 +62,17 @@ t.test('names with underscores are taken, and get no managed certificate', async
   )
 })
 
+t.test('listeners may be ports, or hosts and ports', async (t) => {
+  const { file } = await read('listeners:\n  - 8081\n  - :8082\n  - localhost:3000\nsites: {}\n')
+  t.same(
+    [...(file?.units.keys() ?? [])],
+    ['0.0.0.0:8081', '0.0.0.0:8082', 'localhost:3000'].map((at) => `listener:${at}`)
+  )
+  t.match(await problemsOf('listeners: [8081, 443]\nsites: {}\n'), [
+    /:1:19 FIELD_INVALID .*https:\/\/0\.0\.0\.0:443, or http/
+  ])
+})
+
 t.test('a site with a port that no listener has is an error, with the form without one', async (t) => {
   const text = (listeners: string, host = 'admin.test:9443') =>
     `${listeners}sites:\n  shop.test: { backend: http://127.0.0.1:3, hosts: ["${host}"] }\n`
