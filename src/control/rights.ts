@@ -1,4 +1,5 @@
 import { isInternal } from '../flow/flow.js'
+import { ANY_HOST } from '../lib/host.js'
 import type { Json } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
@@ -232,6 +233,22 @@ export function mayOpenPorts({ role }: Principal, put: Change['put'], running: S
     )
     if (index === -1) continue
     const message = `only an administrator may open a port below ${FIRST_UNPRIVILEGED_PORT} (${unit.ports[index]?.port})`
+    throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field: `hostports[${index}]` })
+  }
+}
+
+/** Fails with `ADMIN_REQUIRED` when a write makes an edge take the requests of every host that no other edge has. */
+export function mayTakeEveryHost({ role }: Principal, put: Change['put'], running: ShardedMap<Unit>): void {
+  if (role === 'administrator') return
+  for (const [key, unit] of put) {
+    if (unit.kind !== 'edge' || unit.hosts === 'every') continue
+    const before = running.get(key)
+    const had = before?.kind === 'edge' && before.hosts !== 'every' ? before.hosts : []
+    const index = unit.hosts.findIndex(
+      (one) => one.host === ANY_HOST && !had.some((at) => at.port === one.port && at.host === ANY_HOST)
+    )
+    if (index === -1) continue
+    const message = 'only an administrator may let an edge take every host that no other edge has'
     throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field: `hostports[${index}]` })
   }
 }

@@ -15,7 +15,7 @@ import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
 import { refusedOnPaths } from './path-forms.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { type RevisionNote, revisionNote } from './revision-note.js'
-import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach, mayUseSockets } from './rights.js'
+import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach, mayTakeEveryHost, mayUseSockets } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
 import { concernsReach, newReaches } from './vault-reach.js'
@@ -181,6 +181,7 @@ export class Writer {
       if (refused.length > 0) throw refusedPolicy(refused)
       mayOpenPorts(call.principal, units.put, live.units)
       mayUseSockets(call.principal, units.put, live.units)
+      mayTakeEveryHost(call.principal, units.put, live.units)
       await this.#mayReach(writer, units, ready.snapshot, opening !== undefined)
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { domainToASCII, domainToUnicode } from 'node:url'
 import { formatAddress, parseAddress } from './ip.js'
 
 /**
@@ -125,11 +126,60 @@ export function readHostname(text: string): Formed {
   return formed(name)
 }
 
-/** The hosts of edges that hold a name: itself, then the wildcards above it, the longest first. */
+/** The host of an edge that takes the requests for each host that no other edge has. */
+export const ANY_HOST = '*'
+
+/**
+ * The hosts of edges that hold a name, in the order in which they are looked for: the name itself, then those with a star by the length of
+ * what is behind it, of two alike the one with labels before the star first, and last `*`.
+ */
 export function hostPatterns(name: string): string[] {
   const found = [name]
-  for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) found.push(`*${name.slice(dot)}`)
-  return found
+  let before = -1
+  for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
+    const behind = name.slice(dot)
+    if (before !== -1) found.push(`${name.slice(0, before)}.*${behind}`)
+    found.push(`*${behind}`)
+    before = dot
+  }
+  return [...found, ANY_HOST]
+}
+
+/**
+ * The host of an edge: a name as `readHostname` takes it, `*`, or a name in which one label is a star: as the first one it stands for one
+ * or more labels, behind others for one. Letters beyond ASCII become those of the DNS (UTS 46).
+ */
+export function readHostPattern(written: string): Formed {
+  const text = written.trim()
+  if (text === ANY_HOST) return formed(text)
+  const name = /[^ -~]/.test(text) ? domainToASCII(text) : text
+  if (name === '' && text !== '') return refuse('is no name that the DNS can have (UTS 46)')
+  const star = name.indexOf('*')
+  if (star === -1) return readHostname(name)
+  const labels = name.replace(/\.$/, '').split('.')
+  const at = labels.indexOf('*')
+  const behind = labels.slice(at + 1).join('.')
+  if (at === -1) {
+    const above = name.slice(star).includes('.') ? name.slice(name.indexOf('.', star)) : '.example.com'
+    return refuse(`may have "*" as a whole label only; write "*${above}" and let a policy look at req.host`)
+  }
+  if (behind.includes('*'))
+    return refuse(`may have one "*" only; write "*${behind.slice(behind.lastIndexOf('*') + 1)}"`)
+  if (labels.length - at < 3)
+    return refuse(
+      'may have "*" only before at least two labels, or alone for every host; name others one by one under hosts'
+    )
+  const read = readHostname([...labels.slice(0, at), 'x', ...labels.slice(at + 1)].join('.'))
+  if (!read.ok) return read
+  const formedLabels = read.text.split('.')
+  formedLabels[at] = '*'
+  return formed(formedLabels.join('.'))
+}
+
+/** A host as people write it, with the form of the DNS behind it where that is another one. */
+export function shownHost(host: string): string {
+  const written = host.includes('xn--') ? domainToUnicode(host) : host
+  return written === host || written === '' ? host : `${written} (${host})`
 }
 
 /** A host name with at least two labels that is no IP address. */

@@ -6,6 +6,7 @@ import type { EntryFacts } from '../flow/flow.js'
 import { ACME_TLS } from '../lib/acme-tls.js'
 import type { Clock } from '../lib/clock.js'
 import { type ClientAuthority, isRevoked } from '../lib/crl.js'
+import { ANY_HOST } from '../lib/host.js'
 import { canonicalAddress } from '../lib/ip.js'
 import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
@@ -349,7 +350,7 @@ export class ListenerTls {
 
   #warn(name: string, edge: CompiledEdge): void {
     // Names that no edge claims come from clients, and a client must not be able to fill the log.
-    const about = edge.hosts === 'every' ? '*' : name
+    const about = edge.hosts === 'every' || edge.hosts.some(({ host }) => host === ANY_HOST) ? ANY_HOST : name
     if (this.#warned.has(about) || this.#warned.size >= MOST_WARNINGS) return
     this.#warned.add(about)
     this.#parts.log.warn(

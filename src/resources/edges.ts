@@ -136,7 +136,8 @@ export const httpsEdge = defineResource({
   fields: {
     ...described,
     hostports: texts({
-      description: 'host:port pairs that it serves.',
+      description:
+        'host:port pairs that it serves. An extension of Sluice: the host may be *, for each host that no other edge has, or have one label that is a star (api.*.example.com).',
       item: 'A host and a port.',
       form: 'hostport',
       bytes: 300,

@@ -1,7 +1,7 @@
 import type { CompiledModule } from '../features/contract.js'
 import type { EndpointFacts } from '../flow/flow.js'
 import type { PathForm } from '../flow/target.js'
-import { hostPatterns } from '../lib/host.js'
+import { ANY_HOST, hostPatterns } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
@@ -48,8 +48,8 @@ const DEFAULT_PORT = 443
 const USUAL_PORTS = { http: 80, https: DEFAULT_PORT } as const
 
 /**
- * Host and port → edge: the exact name first, then the longest wildcard, then the edge that takes every host. A wildcard
- * holds the names below its suffix, at any depth, and not the suffix itself. Immutable.
+ * Host and port → edge: the exact name first, then those with a star in the order of `hostPatterns`, then the edge that takes every host. A
+ * wildcard holds the names below its suffix, at any depth, and not the suffix itself; a star behind other labels stands for one. Immutable.
  *
  * Edges hold `host:port` pairs. One with the port that URLs of its protocol leave out is found at every listener that knows no
  * public port; another one only at the listener whose port it is. A lookup without any port finds the edge on 443, else the one on
@@ -59,13 +59,16 @@ const USUAL_PORTS = { http: 80, https: DEFAULT_PORT } as const
 export class HostTable {
   readonly #holders: ShardedMap<Holders>
   readonly #every: EdgeAt | undefined
+  /** Number of hosts with a star behind other labels. */
+  readonly #inner: number
 
-  private constructor(holders: ShardedMap<Holders>, every: EdgeAt | undefined) {
+  private constructor(holders: ShardedMap<Holders>, every: EdgeAt | undefined, inner: number) {
     this.#holders = holders
     this.#every = every
+    this.#inner = inner
   }
 
-  static readonly empty = new HostTable(ShardedMap.empty(), undefined)
+  static readonly empty = new HostTable(ShardedMap.empty(), undefined, 0)
 
   /** The edge that takes every host that no other edge claims. */
   get every(): CompiledEdge | undefined {
@@ -93,7 +96,11 @@ export class HostTable {
       if (edge.hosts === 'every') every = { edge, endpoint: undefined }
       else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
     }
-    return new HostTable(yield* this.#holders.editing(held(changed), free(changed)), every)
+    let inner = this.#inner
+    for (const [host, holders] of changed) {
+      if (host.indexOf('*') > 0) inner += Number(holders.length > 0) - Number(this.#holders.get(host) !== undefined)
+    }
+    return new HostTable(yield* this.#holders.editing(held(changed), free(changed)), every, inner)
   }
 
   /** The edge of `at`. */
@@ -106,7 +113,8 @@ export class HostTable {
     if (this.#holders.size === 0) return this.#every
     const exact = chosen(this.#holders.get(host), publicPort, ownPort)
     if (exact !== undefined && !exact.edge.yields) return exact
-    return this.#above(host, publicPort, ownPort) ?? exact ?? this.#every
+    const above = this.#above(host, publicPort, ownPort) ?? exact
+    return above ?? chosen(this.#holders.get(ANY_HOST), publicPort, ownPort) ?? this.#every
   }
 
   /** The ports on which edges have the host, by its name or a wildcard. */
@@ -119,9 +127,16 @@ export class HostTable {
 
   #above(host: string, publicPort: number | undefined, ownPort: number | undefined): EdgeAt | undefined {
     let dot = host.indexOf('.')
+    let before = -1
     while (dot !== -1) {
-      const above = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
+      const behind = host.slice(dot)
+      if (this.#inner > 0 && before !== -1) {
+        const inner = chosen(this.#holders.get(`${host.slice(0, before)}.*${behind}`), publicPort, ownPort)
+        if (inner !== undefined) return inner
+      }
+      const above = chosen(this.#holders.get(`*${behind}`), publicPort, ownPort)
       if (above !== undefined) return above
+      before = dot
       dot = host.indexOf('.', dot + 1)
     }
     return undefined

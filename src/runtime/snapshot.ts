@@ -1,6 +1,7 @@
 import type { ModuleUnits } from '../features/contract.js'
 import { type FlowRequest, isInternal, type OwnRequest } from '../flow/flow.js'
 import type { OwnPath } from '../flow/reserved-paths.js'
+import { ANY_HOST } from '../lib/host.js'
 import type { AddressRules } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { CompiledPolicy } from '../policy/compile.js'
@@ -145,8 +146,7 @@ export class Snapshot implements ModuleUnits {
 
   /** The edge with an internal host; undefined also when the host is not internal. */
   internalEdge(host: string, port: number | undefined): EdgeAt | undefined {
-    const found = isInternal(host) ? this.edgeAt(host, port) : undefined
-    return found?.endpoint === undefined ? undefined : found
+    return isInternal(host) ? this.claimant(host, port) : undefined
   }
 
   internalTcpEdge(host: string, port: number | undefined): CompiledTcpEdge | undefined {
@@ -161,6 +161,12 @@ export class Snapshot implements ModuleUnits {
   /** As `edge`, with the hostport that was found. */
   edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     return this.tables.edges.hosts.at(host, publicPort, ownPort)
+  }
+
+  /** The edge that has a host by its name or a wildcard; undefined where it is that of every other host at best. */
+  claimant(host: string, port?: number): EdgeAt | undefined {
+    const found = this.edgeAt(host, port)
+    return found?.endpoint === undefined || found.endpoint.host === ANY_HOST ? undefined : found
   }
 
   /** The route of a request, by lower-case host and normal path. */

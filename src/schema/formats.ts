@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { isInternal } from '../flow/flow.js'
 import { normalPath } from '../flow/target.js'
-import { type Formed, formatAuthority, formed, readDomain, readHostname, refuse } from '../lib/host.js'
+import { type Formed, formatAuthority, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
 
@@ -123,7 +123,7 @@ function readHostport(text: string): Formed {
       ? refuse('must be host:port; only an IPv6 address has brackets')
       : formed(formatAuthority(formatAddress(address), port))
   }
-  const host = readHostname(name ?? '')
+  const host = readHostPattern(name ?? '')
   return host.ok ? formed(`${host.text}:${port}`) : host
 }
 
@@ -152,7 +152,7 @@ function readUpstreamAddress(text: string): Formed {
 }
 
 function readAddress(text: string): Formed {
-  return text.trim().startsWith('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
+  return text.includes('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
 }
 
 const RFC3339 =

@@ -193,6 +193,19 @@ t.test('whom the account’s restrictions admit is the administrators’ to say,
   }
 })
 
+t.test('members make no edge for every other host, and keep one that is there', async (t) => {
+  const { ask, ann } = await open(t)
+  const edge = (caller: Ask, hostports: string[]) => caller('/edges/https', { method: 'POST', body: { hostports } })
+  const refused = await edge(ann.ask, ['a.example.com:443', '*:443'])
+  t.equal(word(t, refused), 'ADMIN_REQUIRED')
+  t.equal(refused.json.details.field, 'hostports[1]')
+  const made = await edge(ask, ['*:443'])
+  t.equal(made.status, 201)
+  const patch = (hostports: string[]) => ann.ask(pathIn(made.json.uri), { method: 'PATCH', body: { hostports } })
+  t.equal((await patch(['*:443', 'b.example.com:443'])).status, 200)
+  t.equal(word(t, await patch(['*:443', '*:8443'])), 'ADMIN_REQUIRED')
+})
+
 t.test('members open no port below 1024, and keep those that are open', async (t) => {
   const { ask, ann } = await open(t)
   const edge = (caller: Ask, hostports: string[]) => caller('/edges/tcp', { method: 'POST', body: { hostports } })

@@ -72,6 +72,15 @@ t.test('forms of texts', async (t) => {
       ['192.0.2.1:65535', '192.0.2.1:65535'],
       ['[2001:DB8:0::1]:1', '[2001:db8::1]:1'],
       ['*.example.com:443', '*.example.com:443'],
+      ['*:443', '*:443'],
+      ['API.*.example.com:443', 'api.*.example.com:443'],
+      ['*.*.example.com:443', false],
+      ['a.*.com:443', false],
+      ['a.*:443', false],
+      ['api-*.example.com:443', false],
+      ['Bücher.example:443', 'xn--bcher-kva.example:443'],
+      ['*.bücher.example:443', '*.xn--bcher-kva.example:443'],
+      ['a：b.example:443', false],
       ['example.com', false],
       ['example.com:0', false],
       ['example.com:65536', false],
@@ -87,6 +96,7 @@ t.test('forms of texts', async (t) => {
       ['[2001:DB8:0::1]:1', '[2001:db8::1]:1'],
       ['*.wild.example.com:5000', false],
       ['*:5000', false],
+      ['a.*.example.com:5000', false],
       ['example.com', false]
     ],
     acl_rule: [

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { hostPatterns } from '../../src/lib/host.js'
 import { type CompiledEdge, HostTable, PathTable } from '../../src/runtime/http-edges.js'
 import type { HostPort } from '../../src/runtime/plan.js'
 import { random as seeded, whole } from '../features/rate-limit/limiter/support/random.js'
@@ -61,6 +62,36 @@ t.test('a host with a port is found at the listener with that port alone, one wi
   t.same(hosts.portsOf('both.test'), [443, 9443])
   t.same(hosts.portsOf('x.w.test'), [9443])
   t.same(hosts.portsOf('none.test'), [])
+})
+
+t.test('a star behind other labels stands for one, and * for every host that is left', async (t) => {
+  const names = ['a.*.x.test', '*.x.test', 'a.b.*.test.io', '*.b.c.test.io', '*', 'exact.x.test']
+  const yielding = { ...edge('agent', 'agent.test'), yields: true }
+  let hosts = HostTable.empty.with(
+    [yielding, every, edge('port', '*:9443'), ...names.map((name) => edge(name, name))],
+    []
+  )
+  const cases: [host: string, found: string][] = [
+    ['exact.x.test', 'exact.x.test'],
+    ['a.b.x.test', 'a.*.x.test'],
+    ['a.b.c.x.test', '*.x.test'],
+    ['c.b.x.test', '*.x.test'],
+    ['a.b.c.test.io', '*.b.c.test.io'],
+    ['a.b.d.test.io', 'a.b.*.test.io'],
+    ['agent.test', 'agent'],
+    ['192.0.2.1', '*'],
+    ['x.test', '*']
+  ]
+  for (const [host, found] of cases) {
+    t.equal(hosts.find(host, undefined, 8080)?.id, found, host)
+    const first = hostPatterns(host).find((name) => [...names, 'agent.test'].includes(name))
+    t.equal(first?.replace('agent.test', 'agent'), found, `${host} as hostPatterns says`)
+  }
+  t.equal(hosts.find('none.test', undefined, 9443)?.id, 'port', 'a catch-all of a port')
+  t.equal(hosts.find('none.test', 80)?.id, 'every', 'no catch-all has the public port')
+  hosts = hosts.with([], [edge('a.*.x.test', 'a.*.x.test'), edge('*', '*')])
+  t.equal(hosts.find('a.b.x.test', undefined, 8080)?.id, '*.x.test')
+  t.equal(hosts.find('none.test', undefined, 8080)?.id, 'every')
 })
 
 t.test('a host on several ports belongs to the edge on 443, else to the lowest port', async (t) => {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { whyUncertifiable } from '../../lib/host.js'
+import { ANY_HOST, hostPatterns, shownHost, whyUncertifiable } from '../../lib/host.js'
 import { readAuthorities } from '../../lib/x509.js'
 import { dataOf, type MapEntry } from '../../policy/tree.js'
 import { tlsCertificate } from '../../resources/certificates.js'
@@ -149,9 +149,10 @@ export async function managedHosts(
     if (choice === 'listed' && isListed(listed, host)) continue
     const never = whyNever(host, declaration.input.zone)
     if (choice === 'managed') {
-      if (never !== undefined) declaration.error(at, siteErrors.CERTIFICATE_NONE, `${host} ${never}`)
+      if (never !== undefined) declaration.error(at, siteErrors.CERTIFICATE_NONE, `${shownHost(host)} ${never}`)
       else if (agreed) managed.set(host, { host, line: declaration.lineOf(at.span) })
-      else declaration.error(at, siteErrors.CERTIFICATE_NONE, `${host} gets no managed certificate: ${AGREE}`)
+      else
+        declaration.error(at, siteErrors.CERTIFICATE_NONE, `${shownHost(host)} gets no managed certificate: ${AGREE}`)
     } else if (never === undefined && agreed && !host.startsWith('*.')) {
       managed.set(host, { host, line: declaration.lineOf(at.span) })
     } else if (!host.endsWith('.internal'))
@@ -164,7 +165,7 @@ const AGREE = 'write "acme: { agree_to_terms: true }" in this file'
 const OR_FILE = 'list one under "certificates", or write "certificate: none"'
 
 function without(host: string, agreed: boolean, never: string | undefined): string {
-  const what = `there is no certificate for ${host}, so clients get one that they do not trust`
+  const what = `there is no certificate for ${shownHost(host)}, so clients get one that they do not trust`
   if (never !== undefined) return `${what}: it ${never}; ${OR_FILE}`
   if (agreed) return `${what}: a wildcard is proved by DNS; write "certificate: managed", ${OR_FILE}`
   return `${what}: for a managed one ${AGREE}, else ${OR_FILE}`
@@ -172,6 +173,8 @@ function without(host: string, agreed: boolean, never: string | undefined): stri
 
 /** Why no authority issues for this host; undefined: it may. */
 function whyNever(host: string, zone: string): string | undefined {
+  if (host === ANY_HOST) return 'stands for every host, for which there are no managed certificates'
+  if (host.indexOf('*') > 0) return 'has a star behind other labels, and no certificate can'
   if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return 'is an IP address, for which there are no managed certificates'
   if (!host.replace(/^\*\./, '').includes('.')) return 'is no public name, for which there are no managed certificates'
   if (host === zone || host.endsWith(`.${zone}`)) return 'is below the zone of the service'
@@ -197,5 +200,6 @@ function listedNames({ records }: Declaration): ReadonlySet<string> {
 }
 
 function isListed(listed: ReadonlySet<string>, host: string): boolean {
+  if (host.indexOf('*') > 0) for (const name of listed) if (hostPatterns(name).includes(host)) return true
   return listed.size > 0 && (listed.has(host) || listed.has(`*${host.slice(host.indexOf('.'))}`))
 }

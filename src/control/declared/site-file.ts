@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { domainToUnicode } from 'node:url'
 import { isInternal } from '../../flow/flow.js'
 import { formatAuthority, takesIpv6 } from '../../lib/host.js'
 import { Passes, type Steps } from '../../lib/slices.js'
@@ -273,7 +274,7 @@ function reportUnserved(
   if (ports.size === 0) return
   for (const { host, port, at } of hosts) {
     if (port === HTTPS_PORT || ports.has(port) || isInternal(host)) continue
-    const message = `no listener has port ${port}; open one, such as https://0.0.0.0:${port}, or write "${host}" without a port, which each listener without public_port serves`
+    const message = `no listener has port ${port}; open one, such as https://0.0.0.0:${port}, or write "${domainToUnicode(host)}" without a port, which each listener without public_port serves`
     declaration.error(at, siteErrors.PORT_UNSERVED, message)
   }
 }

@@ -3,6 +3,7 @@ import type { Flow, FlowRequest } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { Clock } from '../../lib/clock.js'
 import { defineErrors, messageOf } from '../../lib/errors.js'
+import { hostPatterns } from '../../lib/host.js'
 import type { KeptStateDraft, PolicyServices } from '../../policy/services.js'
 import { SenderCertificates } from './certificates.js'
 import type { Provider } from './providers.js'
@@ -62,7 +63,8 @@ function publicUrls(flow: Flow, request: FlowRequest): readonly string[] {
 
 /** Public ports on which the edge has this name. */
 function portsOf({ hosts, entry }: Flow, name: string, usual: number): readonly number[] {
-  const held = hosts.filter(({ host }) => (host.startsWith('*.') ? name.endsWith(host.slice(1)) : name === host))
+  const patterns = hostPatterns(name)
+  const held = hosts.filter(({ host }) => patterns.includes(host))
   return held.length === 0 ? [entry.publicPort ?? usual] : [usual, ...held.map(({ port }) => port)]
 }
 

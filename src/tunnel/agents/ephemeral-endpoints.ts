@@ -93,8 +93,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
 
   /** The edge that a name belongs to: its own, or that of a wildcard above it. */
   #edgeOn(host: string): CompiledEdge | undefined {
-    const edge = this.#parts.holder.current().edge(host)
-    return edge?.hosts === 'every' ? undefined : edge
+    return this.#parts.holder.current().claimant(host)?.edge
   }
 
   async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | BindDenied> {

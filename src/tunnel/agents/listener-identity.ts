@@ -250,8 +250,7 @@ export class ListenerIdentity {
   isOperators(name: string): boolean {
     const { given, holder } = this.#parts
     if (given === undefined || !this.#shown.covers(name)) return false
-    const edge = holder.current().edge(name)
-    return edge === undefined || edge.hosts === 'every'
+    return holder.current().claimant(name) === undefined
   }
 
   close(): void {

@@ -73,6 +73,45 @@ t.test('listeners may be ports, or hosts and ports', async (t) => {
   ])
 })
 
+t.test(
+  'a host may be every host, have one star, or letters beyond ASCII; other patterns are refused with the form',
+  async (t) => {
+    const site = (host: string) => `sites: { ${JSON.stringify(host)}: { backend: http://127.0.0.1:3 } }\n`
+    const hosts: [written: string, host: string, port?: number][] = [
+      ['*', '*'],
+      ['*:9443', '*', 9443],
+      ['api.*.example.com', 'api.*.example.com'],
+      ['bücher.example', 'xn--bcher-kva.example'],
+      ['Bücher.example:8443', 'xn--bcher-kva.example', 8443]
+    ]
+    for (const [written, host, port = 443] of hosts) {
+      const { file, problems } = await read(site(written))
+      t.same(problems, [], written)
+      t.match(
+        [...(file?.units.values() ?? [])].filter(({ kind }) => kind === 'edge'),
+        [{ hosts: [{ host, port }] }]
+      )
+    }
+    const refused: [written: string, message: RegExp][] = [
+      ['api-*.example.com', /write "\*\.example\.com" and let a policy look at req\.host/],
+      ['*.*.example.com', /one "\*" only; write "\*\.example\.com"/],
+      ['example.*', /before at least two labels, or alone for every host/],
+      ['*.com', /before at least two labels/],
+      ['~^www\\..+$', /must be a host name/],
+      ['bü cher.example', /must be a host name|no name that the DNS can have/]
+    ]
+    for (const [written, message] of refused) t.match(await problemsOf(site(written)), [message], written)
+    const twice = 'sites: { bücher.example: http://127.0.0.1:3, xn--bcher-kva.example: http://127.0.0.1:3 }\n'
+    t.match(await problemsOf(twice), [/ALREADY_EXISTS .*taken by site bücher\.example/])
+    const secure = { process: { agreed: true, tls: true } }
+    t.match(await problemsOf(site('*'), {}, secure), [/CERTIFICATE_NONE .*for \*.*stands for every host/])
+    t.match(await problemsOf(site('api.*.example.com'), {}, secure), [/CERTIFICATE_NONE .*star behind other labels/])
+    t.match(await problemsOf(site('bücher.localhost'), {}, secure), [
+      /no certificate for bücher\.localhost \(xn--bcher-kva\.localhost\)/
+    ])
+  }
+)
+
 t.test('a site with a port that no listener has is an error, with the form without one', async (t) => {
   const text = (listeners: string, host = 'admin.test:9443') =>
     `${listeners}sites:\n  shop.test: { backend: http://127.0.0.1:3, hosts: ["${host}"] }\n`
@@ -263,7 +302,7 @@ backends:
       { 'broken.yaml': DENY.replace('deny', 'denny') }
     ).then((lines) => lines.map((line) => line.replace(/; (it has|the fields are) .*$/, ''))),
     [
-      'sluice.yaml:1:13 FIELD_INVALID listeners must be URLs such as http://0.0.0.0:8081 or https://0.0.0.0:8443?public_port=443&proxy_protocol=on',
+      'sluice.yaml:1:13 FIELD_INVALID listeners must be URLs such as http://0.0.0.0:8081 or https://0.0.0.0:8443?public_port=443&proxy_protocol=on, or ports',
       'sluice.yaml:1:22 PORT_CLASH 127.0.0.1:4040 is opened by the option api.listen already',
       'sluice.yaml:1:47 PORT_CLASH 127.0.0.1:5432 is opened by TCP edge 127.0.0.1:5432 in line 10 already',
       'sluice.yaml:2:1 FIELD_UNKNOWN a site file has no "site"; did you mean "sites"?',

@@ -246,7 +246,7 @@ t.test('a signed URL is that of the route: a client cannot say that it was anoth
 
   const elsewhere = await startHooks(t)
   await elsewhere.module({ provider: 'twilio', secret })
-  const hostports = [`${HOST}:8443`, '*.example.com:9443', 'x.example.com:7443']
+  const hostports = [`${HOST}:443`, `${HOST}:8443`, '*.example.com:9443', 'x.example.com:7443']
   t.equal((await elsewhere.ask(elsewhere.edge, { method: 'PATCH', body: { hostports } })).status, 200)
   for (const port of [8443, 9443, 443]) {
     const signed = signedFor(`https://${HOST}:${port}/call?x=%2f`)

@@ -40,6 +40,18 @@ t.test('a name below the wildcard of an edge is the edge’s, and so is one on a
   await t.rejects(bind('other.test'), /already served by an edge/)
 })
 
+t.test('an edge for every other host takes neither the names of agents nor internal ones', async (t) => {
+  const { product, bind, edge, status } = await running(t)
+  const before = await bind('before.example.com')
+  await edge('*:443')
+  await bind('after.example.com')
+  for (const host of ['before.example.com', 'after.example.com']) t.equal(await status(host), 200, host)
+  t.equal(await status('none.example.com'), 451)
+  t.equal(await status('api.internal'), 404)
+  t.equal(product.sluice.log.filter(({ msg }) => /has taken the name/.test(String(msg))).length, 0)
+  await before.close()
+})
+
 t.test('no agent takes an internal name, for TCP either', async (t) => {
   const { product, bind } = await running(t)
   await t.rejects(bind('api.internal'), /is internal: only policies lead there/)
