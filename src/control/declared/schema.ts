@@ -94,6 +94,7 @@ export function siteFileSchema(documents: object): object {
     $schema,
     $defs,
     title: 'Site file of Sluice',
+    patternProperties: { '^x-': { description: 'Ignored: a place for YAML anchors.' } },
     ...object({
       listeners: {
         type: 'array',

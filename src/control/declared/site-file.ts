@@ -47,6 +47,8 @@ const SITE_FILE_KEYS = [
 type Key = (typeof SITE_FILE_KEYS)[number]
 
 const HTTPS_PORT = 443
+/** Keys that begin so say nothing: anchors of YAML are written there. */
+const IGNORED = 'x-'
 const LIMITS = { depth: 40, nodes: 200_000 }
 const EMPTY =
   'the file says nothing; write "sites: {}" where there is to be none, so that an empty file takes nothing away by mistake'
@@ -164,7 +166,7 @@ async function readRoot(
   root: TreeNode,
   bySite?: BySite
 ): Promise<RootRead | undefined | typeof NOT_BY_SITE> {
-  if (root.kind === 'map' && root.entries.length === 0) {
+  if (root.kind === 'map' && root.entries.every(({ key }) => key.startsWith(IGNORED))) {
     reportEmpty(declaration, root)
     return undefined
   }
@@ -180,7 +182,8 @@ async function readRoot(
     const message = `"${key}" is an option of the process and stands in the options file (sluice start --config FILE)`
     declaration.error({ path: [key], span: keySpan }, fieldErrors.FIELD_UNKNOWN, message)
   }
-  const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter((one) => !options.includes(one)) } : root
+  const isRead = (entry: MapEntry) => !options.includes(entry) && !entry.key.startsWith(IGNORED)
+  const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter(isRead) } : root
   const fields = declaration.fields(rest, [], 'a site file', SITE_FILE_KEYS)
   const names = createNames(declaration)
   declaration.lenientPaths = takesLenientPaths(declaration, fields.get('listeners'))

@@ -112,6 +112,20 @@ t.test(
   }
 )
 
+t.test('keys that begin with x- are ignored, and a file of nothing else is empty', async (t) => {
+  const sites =
+    'sites:\n  a.test:\n    backend: web\n    compression: true\nbackends:\n  web:\n    servers:\n      - http://127.0.0.1:3\n'
+  const plain = (await read(sites)).file
+  const same = [
+    `x-list: [1, { a: b }]\nx-text: no key\n${sites}`,
+    `x-site: &site\n  backend: web\n  compression: true\n${sites.replace('\n    backend: web\n    compression: true', ' *site')}`,
+    `x-site: &site { compression: true }\n${sites.replace('    compression: true', '    <<: *site')}`
+  ]
+  for (const text of same) t.same((await read(text)).file?.contents, plain?.contents, text)
+  t.match(await problemsOf('x-site: { backend: web }\n'), [/DOCUMENT_EMPTY the file says nothing/])
+  t.match(await problemsOf(`xsite: 1\n${sites}`), [/FIELD_UNKNOWN a site file has no "xsite"/])
+})
+
 t.test('a site with a port that no listener has is an error, with the form without one', async (t) => {
   const text = (listeners: string, host = 'admin.test:9443') =>
     `${listeners}sites:\n  shop.test: { backend: http://127.0.0.1:3, hosts: ["${host}"] }\n`
