@@ -7,6 +7,8 @@ interface YamlMistake {
 
 const GOES_ON = 'the value goes on after its closing quote or bracket; put all of it in quotes of the other kind'
 
+const UNQUOTED = 'a value with "${" needs quotes inside brackets'
+
 const INDENTED =
   'the next line is indented further, although this one has a value already; begin both in the same column'
 
@@ -33,6 +35,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
 /** A mistake of YAML in our own words: what is wrong there, and what to write instead. */
 export function yamlMistake(mistake: YamlMistake, text: string): string {
   if (isIndented(mistake, text)) return INDENTED
+  if (text.startsWith('${', mistake.pos[0] - 1)) return UNQUOTED
   return goesOn(mistake, text) ? GOES_ON : (MESSAGES[mistake.code] ?? 'this is not valid YAML')
 }
 

@@ -28,6 +28,10 @@ export const siteErrors = defineErrors({
     text: 'What a secret refers to is not there.',
     help: 'Set the environment variable, or correct the name of the secret.'
   },
+  VARIABLE_MISSING: {
+    text: 'A host, URL or listener names an environment variable that is not set.',
+    help: 'Set the variable for the process that serves the file, or write a default: ${NAME:-default}.'
+  },
   CERTIFICATE_EXPIRED: { text: 'A certificate is past its end.', help: 'Renew it.' },
   CERTIFICATE_EARLY: {
     text: 'A certificate is not valid yet.',

@@ -9,6 +9,7 @@ import { firstLine, type KnownSites, type PartUnits, type RememberedSite, SiteMe
 import { movedUnits, unitsOf } from './site-units.js'
 import { readSite } from './sites.js'
 import { Values } from './values.js'
+import { Variables } from './variables.js'
 
 /** What sites are read with, one by one. */
 export interface EntriesReader {
@@ -124,7 +125,8 @@ class SiteEntries {
     const names = namesWithin(this.#reader.names, entry)
     const hosts: CertificateHost[] = []
     const values = new Values(entry, names, vaults)
-    const policy = await readSite({ declaration: entry, names, values }, read.entry, hosts)
+    const site = new Variables(entry).site(read.entry)
+    const policy = site && (await readSite({ declaration: entry, names, values }, site, hosts))
     const part = entry.part()
     const { source, versionKey } = declaration.input
     const sourceOf = (owner: string) => entry.sourceOf(owner)

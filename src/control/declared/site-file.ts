@@ -29,6 +29,7 @@ import type { PartUnits } from './site-memory.js'
 import { unitsOf } from './site-units.js'
 import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
+import { Variables } from './variables.js'
 
 /** Keys of a site file. */
 const SITE_FILE_KEYS = [
@@ -163,9 +164,10 @@ function reportEmpty(declaration: Declaration, root: TreeNode | undefined): void
 
 async function readRoot(
   declaration: Declaration,
-  root: TreeNode,
+  written: TreeNode,
   bySite?: BySite
 ): Promise<RootRead | undefined | typeof NOT_BY_SITE> {
+  const root = new Variables(declaration).root(written)
   if (root.kind === 'map' && root.entries.every(({ key }) => key.startsWith(IGNORED))) {
     reportEmpty(declaration, root)
     return undefined
@@ -241,6 +243,7 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): Decl
   }
   for (const [index, item] of declaration.items(value, [key], key).entries()) {
     const at = { path: [key, index], span: item.span }
+    if (item.kind === 'broken') continue
     const read = declaration.input.readListener(dataOf(item))
     if (!read.ok) {
       declaration.error(at, fieldErrors.FIELD_INVALID, `listeners must be ${read.refused}`)

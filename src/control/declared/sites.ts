@@ -219,7 +219,11 @@ class SiteReader {
     )
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
-    const refusal = this.#carrier.isStrict ? refusalOfMatch(match) : undefined
+    const refusal = match.includes('${')
+      ? 'has no variables: they stand in hosts, URLs and listeners alone'
+      : this.#carrier.isStrict
+        ? refusalOfMatch(match)
+        : undefined
     if (refusal !== undefined) declaration.error(at, fieldErrors.FIELD_INVALID, `the path "${match}" ${refusal}`)
     await declaration.add(httpsEdgeRoute, {
       label: this.#label,

@@ -3,7 +3,7 @@ import { policyProblems } from '../../../src/app/policy-check.js'
 import { offline, policyServices } from '../../../src/app/services.js'
 import { readServerUrl, serverUrl } from '../../../src/control/declared/server-url.js'
 import { newVersionKey, readSiteFile, siteChanges } from '../../../src/control/declared/site-file.js'
-import type { SiteFileInput } from '../../../src/control/declared/site-input.js'
+import { type SiteFileInput, uncheckedPolicies } from '../../../src/control/declared/site-input.js'
 import { actions } from '../../../src/features/registry.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { makeServerCertificate } from '../../../src/lib/self-signed.js'
@@ -37,6 +37,7 @@ function read(text: string, files: Readonly<Record<string, string>> = {}, about:
   })
 }
 
+const sorted = (map: ReadonlyMap<string, string> | undefined) => [...(map ?? [])].sort(([a], [b]) => (a < b ? -1 : 1))
 const NONE = { agreed: false, tls: false }
 
 /** The problems as `file:line:column CODE message`. */
@@ -124,6 +125,75 @@ t.test('keys that begin with x- are ignored, and a file of nothing else is empty
   for (const text of same) t.same((await read(text)).file?.contents, plain?.contents, text)
   t.match(await problemsOf('x-site: { backend: web }\n'), [/DOCUMENT_EMPTY the file says nothing/])
   t.match(await problemsOf(`xsite: 1\n${sites}`), [/FIELD_UNKNOWN a site file has no "xsite"/])
+})
+
+t.test('variables of the environment are put into hosts, URLs and listeners, and nowhere else', async (t) => {
+  const environment = { HOST: 'a.test', UP: '10.0.0.1', PORT: '8081', EMPTY: '', LINE: 'b.test\n', A: 'x' }
+  const text = `listeners:
+  - http://127.0.0.1:\${PORT}
+  - listen: "\${NONE:-127.0.0.1:8082}"
+    public_port: \${PORT}
+sites:
+  \${HOST}: http://\${UP}:3000
+  \${EMPTY:-c.test}:
+    hosts:
+      - \${LINE}
+    routes:
+      /: web
+      /x/:
+        backend:
+          servers:
+            - url: http://\${UP}/\${A}
+    policy:
+      on_http_request:
+        - actions:
+            - type: custom-response
+              config:
+                body: \${req.method} \${A}
+backends:
+  web:
+    servers:
+      - http://\${UP}:1
+  fixed:
+    response:
+      body: \${A}
+`
+  const { file, problems } = await read(text, {}, { environment, policyProblems: uncheckedPolicies })
+  t.same(problems, [])
+  const whole = await read(`${text}x-a: &a 1\nx-b: *a\n`, {}, { environment, policyProblems: uncheckedPolicies })
+  t.same(sorted(whole.file?.contents), sorted(file?.contents), 'site by site and as a whole')
+  const units = [...(file?.units.values() ?? [])]
+  const kinds = (kind: string) => units.filter((unit) => unit.kind === kind)
+  t.match(kinds('listener'), [{ port: 8081 }, { port: 8082, publicPort: 8081 }])
+  t.match(kinds('edge'), [{ hosts: [{ host: 'a.test' }] }, { hosts: [{ host: 'c.test' }, { host: 'b.test' }] }])
+  t.match(kinds('policy'), [{ text: /body: \$\{req\.method\} \$\{A\}/ }])
+  const upstreams = kinds('upstream') as readonly { readonly form: string; readonly pathPrefix?: string }[]
+  t.same(new Set(upstreams.map(({ pathPrefix }) => pathPrefix)), new Set([undefined, '/x']))
+  t.match(
+    upstreams.find(({ form }) => form === 'response'),
+    { body: '${A}' }
+  )
+})
+
+t.test('a variable that is missing, empty or none is an error with its place', async (t) => {
+  const text = (host: string, url = 'http://127.0.0.1:3') => `sites:\n  ${host}:\n    backend: ${url}\n`
+  const about = { environment: { EMPTY: ' ' } }
+  t.match(await problemsOf(text('${GONE}.test'), {}, about), [
+    /:2:3 VARIABLE_MISSING the environment variable GONE is not/
+  ])
+  t.match(await problemsOf(text('${EMPTY}.test'), {}, about), [/:2:3 VARIABLE_MISSING the environment variable EMPTY/])
+  t.match(await problemsOf(text('a.test', 'http://${GONE}:3'), {}, about), [/:3:14 VARIABLE_MISSING/])
+  t.match(await problemsOf(text('a.test', 'http://${1}:3'), {}, about), [
+    /:3:14 FIELD_INVALID "\$\{1\}" is no variable/
+  ])
+  t.match(await problemsOf(text('a.test', 'http://${GONE'), {}, about), [
+    /:3:14 FIELD_INVALID "\$\{GONE" is no variable/
+  ])
+  const path = 'sites:\n  a.test:\n    routes:\n      /${HOME}/: http://127.0.0.1:3\n'
+  t.match(await problemsOf(path, {}, about), [/:4:7 FIELD_INVALID .*they stand in hosts, URLs and listeners alone/])
+  const listeners = 'listeners:\n  - listen: ${GONE}\nsites: {}\n'
+  t.match(await problemsOf(listeners, {}, about), [/:2:13 VARIABLE_MISSING/], 'once')
+  t.match(await problemsOf('sites: { a.test: http://${GONE}:3 }\n'), [/:1:\d+ SYNTAX .*needs quotes inside brackets/])
 })
 
 t.test('a site with a port that no listener has is an error, with the form without one', async (t) => {
