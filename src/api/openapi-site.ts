@@ -13,7 +13,8 @@ const line = { type: 'integer', minimum: 1, description: 'Line in the file.' } a
 const ITEM = {
   kind: { ...text, enum: ITEM_KINDS },
   name: { ...text, description: 'The name that the file gives it: a host, a name, a file.' },
-  line
+  line,
+  file: { ...textOrNull, description: 'A file that the site file imports, in which the line is; null: the site file.' }
 }
 
 const SITE = {

@@ -1,6 +1,5 @@
-import { readFile } from 'node:fs/promises'
-import { dirname, relative } from 'node:path'
-import { SITE_FILE } from '../control/declared/declaration.js'
+import { readdir, readFile } from 'node:fs/promises'
+import { dirname, posix, relative } from 'node:path'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import { siteErrors } from '../control/declared/site-codes.js'
 import {
@@ -14,6 +13,7 @@ import {
 import type { PolicyProblems, SiteFileInput } from '../control/declared/site-input.js'
 import { SiteMemory } from '../control/declared/site-memory.js'
 import type { SiteBundle, SiteReading } from '../control/declared/site-request.js'
+import { SITE_FILE } from '../control/declared/site-text.js'
 import type { PolicyTesting } from '../control/policy-tests.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
@@ -41,7 +41,7 @@ export interface ReadSite extends SiteFileRead {
   applied(): void
 }
 
-type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'policed'>
+type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'listFolder' | 'policed'>
 
 /** What the options open whatever stands in the site file. */
 type Open = Pick<Options, 'listeners' | 'api' | 'agents'> & { readonly listen: Options['listen'] | undefined }
@@ -80,8 +80,13 @@ export class SiteReader implements SiteReading {
       if (found !== undefined && 'text' in found) return found.text
       throw Object.assign(new Error('the file does not come with the site file'), { code: found?.error ?? 'ENOENT' })
     }
+    const listFolder = async (_path: string, name: string) =>
+      files.flatMap((one) => (posix.dirname(one.name) === name ? [posix.basename(one.name)] : []))
     // What the process listens on stays open beside the listeners of a file that is applied to it.
-    return await this.#readFrom({ source: file, folder: '/', text, readFile: readNamed, policed }, this.#options)
+    return await this.#readFrom(
+      { source: file, folder: '/', text, readFile: readNamed, listFolder, policed },
+      this.#options
+    )
   }
 
   /** As the site file of the start. */
@@ -146,6 +151,7 @@ export class SiteFiles {
       folder: dirname(this.#path),
       text,
       readFile: (path) => readFile(path, 'utf8'),
+      listFolder: (path) => readdir(path),
       policed: this.#serving?.policed ?? new Set()
     })
     const { file } = read

@@ -1,12 +1,12 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { policyProblems } from '../app/policy-check.js'
 import { offline, policyServices } from '../app/services.js'
 import { policyTesting } from '../app/stored-tests.js'
-import { SITE_FILE } from '../control/declared/declaration.js'
 import { looksLikeSiteFile, newVersionKey, readSiteFile } from '../control/declared/site-file.js'
+import { SITE_FILE } from '../control/declared/site-text.js'
 import { actions } from '../features/registry.js'
 import { systemClock } from '../lib/clock.js'
 import { SourceText } from '../lib/positions.js'
@@ -103,6 +103,7 @@ async function checkSite(file: string, text: string, parts: Omit<Checking, 'inpu
     text,
     environment: parts.environment,
     readFile: (path) => readFile(path, 'utf8'),
+    listFolder: (path) => readdir(path),
     policyProblems: policyProblems(parts.services, actions, () => true),
     testPolicy: policyTesting({ slices: () => new Slices() }),
     readListener,

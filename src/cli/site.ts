@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { commandErrors } from '../app/errors.js'
 import { shownPath } from '../app/site-file.js'
@@ -166,6 +166,7 @@ async function bundleOf(path: string): Promise<SiteBundle> {
         throw error
       }
     },
+    listFolder: (path) => readdir(path),
     policyProblems: uncheckedPolicies,
     readListener,
     opened: new Map(),
@@ -263,8 +264,8 @@ function show({ file, text, files }: SiteBundle, plan: Plan, { json }: SiteFlags
 
 /** One line for each thing that changes, with its fields below it, and the numbers at the end. */
 function formatPlan(file: string, { changes, removed }: Plan): string[] {
-  const lines = changes.flatMap(({ change, kind, name, line, fields, secrets }) => [
-    `${SIGNS[change]} ${kind} ${printable(name)}${change === 'removed' ? '' : ` (${printable(file)}:${line})`}`,
+  const lines = changes.flatMap(({ change, kind, name, line, file: own, fields, secrets }) => [
+    `${SIGNS[change]} ${kind} ${printable(name)}${change === 'removed' ? '' : ` (${printable(own ?? file)}:${line})`}`,
     ...fields.map(({ field, before, after }) => `    ${printable(field)}: ${short(before)} -> ${short(after)}`),
     ...secrets.map((field) => `    ${printable(field)}: changed (a secret)`)
   ])

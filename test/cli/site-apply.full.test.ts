@@ -86,6 +86,29 @@ t.test('a file is compared, applied in one write, and serves after a restart', a
   t.match(await call(again.api, 'DELETE', '/site'), { status: 404 })
 })
 
+t.test('what a file imports travels with it, and each thing has the place where it stands', async (t) => {
+  const web = await upstream(t, 'web')
+  const cwd = t.testdir({
+    'sites.yaml': `import: more/*.yaml\nbackends:\n  web: { servers: ["http://${web}"] }\n`,
+    more: { 'a.yaml': 'sites:\n  a.test: { backend: web, policy: p/a.yaml }\n', p: { 'a.yaml': DENY_ADMIN } }
+  })
+  const { traffic, api } = await started(t, cwd, {})
+  const at = ['--api', api]
+  const plan = await sluice(cwd, 'plan', 'sites.yaml', ...at)
+  t.match(plan.out, /\+ backend web \(sites\.yaml:3\)\n\+ site a\.test \(more\/a\.yaml:2\)\n\+ policy more\/p\/a\.yaml/)
+  t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', ...at), { code: 0, out: /applied$/ })
+  t.equal(await get(traffic, 'a.test'), '200 web')
+  t.equal(await get(traffic, 'a.test', '/admin'), '403')
+  const { body } = await call(api, 'GET', '/edges/https')
+  t.match(body.https_edges, [{ declared: { file: 'more/a.yaml', line: 2 } }])
+  await writeFile(join(cwd, 'more', 'a.yaml'), 'sites:\n  a.test: wbe\n')
+  t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', ...at), {
+    code: 1,
+    err: /more\/a\.yaml:2:11: error NAME_UNKNOWN/
+  })
+  t.equal(await get(traffic, 'a.test'), '200 web')
+})
+
 t.test('what is wrong is told with its place, and nothing changes', async (t) => {
   const web = await upstream(t, 'web')
   const good = `sites:\n  a.test: { backend: web }\nbackends: { web: { servers: ["http://${web}"] } }\n`

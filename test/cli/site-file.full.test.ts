@@ -97,6 +97,21 @@ t.test('a file serves; what is saved serves too, under traffic, and says what ch
   t.match(await get(traffic, 'a.test', '/admin'), { status: 200 })
 })
 
+t.test('files that are imported are applied again when they are saved', async (t) => {
+  const web = await upstream(t, 'web')
+  const { sluice, traffic, save } = await started(t, {
+    'sluice.yaml': `import: sites.yaml\nbackends:\n  web: { servers: ["${web}"] }\n`,
+    'sites.yaml': 'sites:\n  a.test: web\n'
+  })
+  t.same(await get(traffic, 'a.test'), { status: 200, text: 'web' })
+  await save('sites.yaml', 'sites:\n  a.test: web\n  b.test: web\n')
+  t.match(await sluice.logged('reloaded"'), { added: ['site b.test'], changed: [], removed: [] })
+  t.same(await get(traffic, 'b.test'), { status: 200, text: 'web' })
+  await save('sites.yaml', 'sites:\n  a.test: wbe\n')
+  t.match(await sluice.told('NAME_UNKNOWN'), /sites\.yaml:2:11/)
+  t.same(await get(traffic, 'b.test'), { status: 200, text: 'web' }, 'what served goes on')
+})
+
 t.test('listeners of the file take the place of the default listener, not of one that was asked for', async (t) => {
   const port = await freePort()
   const cwd = t.testdir({

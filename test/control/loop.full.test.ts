@@ -64,6 +64,7 @@ t.test('reading a large site file gives the loop its turns, the first time and t
     environment: {},
     readFile: () => Promise.reject(new Error('no file is named')),
     policyProblems: policyProblems(policyServices(offline(actions)), actions),
+    listFolder: async () => [],
     readListener,
     opened: new Map(),
     clock: systemClock,

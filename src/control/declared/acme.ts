@@ -8,6 +8,7 @@ import { fieldErrors } from '../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
 import { siteErrors } from './site-codes.js'
+import type { FileLine } from './site-text.js'
 import type { Values } from './values.js'
 
 /** Keys of `acme`, with what they say. */
@@ -36,11 +37,9 @@ export interface DeclaredAuthority {
   readonly externalAccount?: { readonly kid: string; readonly hmacKey: string }
 }
 
-/** A host that is to have a managed certificate. */
-export interface ManagedHost {
+/** A host that is to have a managed certificate, with the line of its site. */
+export interface ManagedHost extends FileLine {
   readonly host: string
-  /** Of its site. */
-  readonly line: number
 }
 
 /** What a site file says of managed certificates. */
@@ -48,7 +47,7 @@ export interface DeclaredCertificates {
   /** Absent: as the options of the process say. */
   readonly authority?: DeclaredAuthority
   /** Line of `acme`. */
-  readonly line?: number
+  readonly line?: FileLine
   readonly keyType: KeyType
   /** Hosts that are to have a managed certificate, in the order of the file. */
   readonly hosts: readonly ManagedHost[]
@@ -58,7 +57,7 @@ export interface DeclaredCertificates {
 export interface ReadAcme {
   readonly authority: DeclaredAuthority
   readonly keyType: KeyType
-  readonly line: number
+  readonly line: FileLine
 }
 
 /** Reads `acme`; undefined after a report. */
@@ -97,7 +96,7 @@ export async function readAcme(
       ...(externalAccount === undefined ? {} : { externalAccount })
     },
     keyType: isKeyType(keyType) ? keyType : 'ecdsa',
-    line: declaration.lineOf(keySpan)
+    line: declaration.lineAt(keySpan)
   }
 }
 
@@ -150,11 +149,11 @@ export async function managedHosts(
     const never = whyNever(host, declaration.input.zone)
     if (choice === 'managed') {
       if (never !== undefined) declaration.error(at, siteErrors.CERTIFICATE_NONE, `${shownHost(host)} ${never}`)
-      else if (agreed) managed.set(host, { host, line: declaration.lineOf(at.span) })
+      else if (agreed) managed.set(host, { host, ...declaration.lineAt(at.span) })
       else
         declaration.error(at, siteErrors.CERTIFICATE_NONE, `${shownHost(host)} gets no managed certificate: ${AGREE}`)
     } else if (never === undefined && agreed && !host.startsWith('*.')) {
-      managed.set(host, { host, line: declaration.lineOf(at.span) })
+      managed.set(host, { host, ...declaration.lineAt(at.span) })
     } else if (!host.endsWith('.internal'))
       declaration.warning(at, siteErrors.CERTIFICATE_NONE, without(host, agreed, never))
   }

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
 import { type Coded, codeOf } from '../../lib/errors.js'
-import { SourceText, type Span } from '../../lib/positions.js'
+import type { Span } from '../../lib/positions.js'
 import { Slices } from '../../lib/slices.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { formatPath, type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
@@ -13,32 +13,22 @@ import type { Makers, ResourceRecord } from '../../schema/field.js'
 import type { Target } from '../../schema/references.js'
 import { controlErrors } from '../errors.js'
 import { testProblems } from '../policy-tests.js'
-import type { At, DeclaredPart, DeclaredRecord, DeclaredServer, NamedPolicy, ReadText } from './declared-part.js'
+import type {
+  At,
+  DeclaredPart,
+  DeclaredRecord,
+  DeclaredServer,
+  NamedPolicy,
+  ReadText,
+  Wanted
+} from './declared-part.js'
 import { siteErrors } from './site-codes.js'
 import { type PolicyCarrier, problemsOn, type SiteFileInput } from './site-input.js'
+import { type FileLine, type ImportedText, lineWords, SiteText } from './site-text.js'
 import { meantKey } from './synonyms.js'
-
-/** Key of the problems of a site file itself; policies that it names have their own. */
-export const SITE_FILE = 'site-file'
 
 interface TestedPolicy extends PolicyCarrier {
   readonly text: string
-}
-
-/** A record as the file asks for it. */
-export interface Wanted {
-  readonly label: string
-  /** What tells it from the other records of its kind: its id follows from it. */
-  readonly name: readonly string[]
-  /** As a request of the API. */
-  readonly body: Readonly<Record<string, unknown>>
-  /** Parameters of the path: ids of parents. */
-  readonly parents?: Readonly<Record<string, string>>
-  readonly at: At
-  /** The place of a field of the request, as problems name it. */
-  readonly locate: (field: string) => At
-  /** A message in the words of the file. */
-  readonly word?: (message: string) => string
 }
 
 /** Id of a declared record: it follows from its name, so that counters and sessions outlive a restart. */
@@ -81,7 +71,7 @@ export class Declaration {
   lenientPaths: boolean
   readonly #parent: Declaration | undefined
   readonly #parts: DeclaredPart[] = []
-  readonly #source: SourceText
+  readonly #source: SiteText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
   /** Of policies and tests that stand in the file itself. */
@@ -89,13 +79,14 @@ export class Declaration {
   readonly #texts: Map<string, { readonly name: string; readonly reading: Promise<string> }>
   readonly slices: Slices
 
-  constructor(input: SiteFileInput, parent?: Declaration, first = 1) {
+  /** `imports`: what of the text is that of other files. */
+  constructor(input: SiteFileInput, parent?: Declaration, first = 1, imports: readonly ImportedText[] = []) {
     this.input = input
     this.#parent = parent
     this.lenientPaths = parent?.lenientPaths ?? false
     this.slices = parent?.slices ?? input.slices ?? new Slices()
     this.#texts = parent === undefined ? new Map() : parent.#texts
-    this.#source = new SourceText(input.text, first)
+    this.#source = new SiteText(input.text, first, imports)
     this.#report = new Reporter(this.#source)
   }
 
@@ -142,16 +133,18 @@ export class Declaration {
   /** What messages call the policy of this owner. */
   sourceOf(owner: string): string | undefined {
     const line = this.policyLines.get(owner)
-    return line === undefined ? this.policyNames.get(owner) : `${this.input.source}:${line}`
+    if (line === undefined) return this.policyNames.get(owner)
+    const at = this.#source.located(line)
+    return `${at.file ?? this.input.source}:${at.line}`
   }
 
   /** Of the file, then of the policies that it names; those without a problem are left out. */
   problems(): UnitProblems[] {
-    const { source, text } = this.input
     const problems = [...this.#report.sorted(), ...this.#placed]
     problems.sort((a, b) => a.line - b.line || a.column - b.column)
-    const own = { key: SITE_FILE, source, text, problems }
-    return [own, ...this.#documents.values()].filter(({ problems }) => problems.length > 0)
+    return [...this.#source.grouped(problems, this.input.source), ...this.#documents.values()].filter(
+      ({ problems }) => problems.length > 0
+    )
   }
 
   get failed(): boolean {
@@ -190,8 +183,13 @@ export class Declaration {
     }
   }
 
-  lineOf(span: Span): number {
-    return this.#source.place(span.start).line
+  /** The files that it imports. */
+  get imports(): readonly ImportedText[] {
+    return this.#source.imports
+  }
+
+  lineAt(span: Span): FileLine {
+    return this.#source.lineAt(span)
   }
 
   /** The entries of a map; another value is reported. `what`: with its article. */
@@ -232,7 +230,8 @@ export class Declaration {
   }
 
   /** The text of a file that the site file names, which is watched from now on; undefined after a report. */
-  async file(name: string, at: At, what: string): Promise<string | undefined> {
+  async file(written: string, at: At, what: string): Promise<string | undefined> {
+    const name = this.#source.named(written, at.span)
     if (what !== POLICY && what !== TESTS) this.volatile = true
     try {
       const text = await this.textOf(name)
@@ -266,12 +265,13 @@ export class Declaration {
       return undefined
     }
     if (node.kind === 'map') return await this.#writtenPolicy(node, path, owner, carrier)
-    const name = this.text(node, path, 'policy')
-    if (name === undefined || name === 'none') return undefined
-    const text = await this.file(name, { path, span: node.span }, POLICY)
+    const written = this.text(node, path, 'policy')
+    if (written === undefined || written === 'none') return undefined
+    const name = this.#source.named(written, node.span)
+    const text = await this.file(written, { path, span: node.span }, POLICY)
     if (text === undefined) return undefined
     this.policyNames.set(owner, name)
-    if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
+    if (!this.policies.has(name)) this.policies.set(name, { name, ...this.lineAt(node.span), text })
     const key = `${carrier.layer} ${carrier.isStrict} ${name}`
     if (!this.#documents.has(key)) {
       const problems = await this.slices.run(problemsOn(carrier, text, this.input))
@@ -288,14 +288,15 @@ export class Declaration {
     if (node.kind === 'map') {
       const { text, line, place } = this.#written(node, path)
       for (const problem of await this.#tested(policy, text)) this.#placed.push(place(problem))
-      this.policies.set(formatPath(path), { name: formatPath(path), line, text })
+      this.policies.set(formatPath(path), { name: formatPath(path), ...this.#source.located(line), text })
       return text
     }
-    const name = this.text(node, path, 'policy_tests')
-    if (name === undefined) return undefined
-    const text = await this.file(name, { path, span: node.span }, TESTS)
+    const written = this.text(node, path, 'policy_tests')
+    if (written === undefined) return undefined
+    const name = this.#source.named(written, node.span)
+    const text = await this.file(written, { path, span: node.span }, TESTS)
     if (text === undefined) return undefined
-    if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
+    if (!this.policies.has(name)) this.policies.set(name, { name, ...this.lineAt(node.span), text })
     const problems = await this.#tested(policy, text)
     const key = `tests ${name} ${formatPath(path)}`
     if (problems.length > 0) this.#documents.set(key, { key, source: name, text, problems })
@@ -334,7 +335,7 @@ export class Declaration {
     this.policyLines.set(owner, line)
     const name = formatPath(path)
     this.policyNames.set(owner, name)
-    this.policies.set(name, { name, line, text })
+    this.policies.set(name, { name, ...this.#source.located(line), text })
     return text
   }
 
@@ -350,13 +351,12 @@ export class Declaration {
     }
     const claims = claimsOf(resource, written.record)
     const keys = claims.map(({ space, value }) => `${space} ${value}`)
-    const line = this.lineOf(at.span)
     const key = `${resource.name} ${written.record.id}`
-    const declared = { resource, record: written.record, label, name, line, key, claims: keys }
+    const declared = { resource, record: written.record, label, name, ...this.lineAt(at.span), key, claims: keys }
     const taken = claims.find(({ space, value }) => this.#keeperOf(`${space} ${value}`) !== undefined)
     if (taken !== undefined) {
       const other = this.#keeperOf(`${taken.space} ${taken.value}`)
-      const message = `${taken.field} is taken by ${other?.label} in line ${other?.line}`
+      const message = `${taken.field} is taken by ${other?.label} ${lineWords(other as DeclaredRecord)}`
       this.error(wanted.locate(taken.field), controlErrors.ALREADY_EXISTS, message)
       return undefined
     }

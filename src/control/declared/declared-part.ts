@@ -2,6 +2,7 @@ import type { Span } from '../../lib/positions.js'
 import type { NodePath, Problem, UnitProblems } from '../../policy/problems.js'
 import type { Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
+import type { FileLine } from './site-text.js'
 
 /** Where something stands in the file. */
 export interface At {
@@ -10,27 +11,39 @@ export interface At {
 }
 
 /** A record that the file means, with the name that people know it by and its line. */
-export interface DeclaredRecord {
+export interface DeclaredRecord extends FileLine {
   readonly resource: Resource
   readonly record: ResourceRecord
   /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
   readonly label: string
   /** See `Wanted.name`. */
   readonly name: readonly string[]
-  /** Line in the file, from 1. */
-  readonly line: number
   /** Kind and id. */
   readonly key: string
   /** What no other record may have: space and value. */
   readonly claims: readonly string[]
 }
 
-/** A policy, or the tests of one, that the site file names, or that stands in it. */
-export interface NamedPolicy {
+/** A record as the file asks for it. */
+export interface Wanted {
+  readonly label: string
+  /** What tells it from the other records of its kind: its id follows from it. */
+  readonly name: readonly string[]
+  /** As a request of the API. */
+  readonly body: Readonly<Record<string, unknown>>
+  /** Parameters of the path: ids of parents. */
+  readonly parents?: Readonly<Record<string, string>>
+  readonly at: At
+  /** The place of a field of the request, as problems name it. */
+  readonly locate: (field: string) => At
+  /** A message in the words of the file. */
+  readonly word?: (message: string) => string
+}
+
+/** A policy, or the tests of one, that the site file names, or that stands in it: where it is named first, or stands. */
+export interface NamedPolicy extends FileLine {
   /** The name of its file, or its path in the site file. */
   readonly name: string
-  /** Where it is named first, or stands. */
-  readonly line: number
   readonly text: string
 }
 

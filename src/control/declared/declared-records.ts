@@ -4,9 +4,9 @@ import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
 import { ControlError, controlErrors } from '../errors.js'
-import { SITE_FILE } from './declaration.js'
 import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
+import { SITE_FILE } from './site-text.js'
 
 /** The records that a site file means, with what messages need of the file. */
 export interface DeclaredSet {
@@ -71,7 +71,7 @@ export class DeclaredRecords {
     id
   }: Pick<ResourceRecord, 'kind' | 'id'>): { readonly file: string; readonly line: number } | undefined {
     const found = this.#byId.get(`${kind} ${id}`)
-    return found && { file: this.#set.source, line: found.line }
+    return found && { file: found.file ?? this.#set.source, line: found.line }
   }
 
   /** Fails with `DECLARED` when the record stands in the file, which alone can change it. */
@@ -89,7 +89,7 @@ export class DeclaredRecords {
   mustNotClaim(space: string, value: string, field: string): void {
     const keeper = this.#claims.get(`${space} ${value}`)
     if (keeper === undefined) return
-    const at = `${this.#set.source}:${keeper.line}`
+    const at = `${keeper.file ?? this.#set.source}:${keeper.line}`
     const details = { taken_by: `${keeper.record.kind} ${keeper.record.id}`, declared_at: at }
     throw new ControlError(
       controlErrors.ALREADY_EXISTS,
@@ -108,34 +108,35 @@ export async function clashesWithStore(
   set: DeclaredSet,
   serving: DeclaredRecords | undefined
 ): Promise<UnitProblems[]> {
-  let lines: readonly string[] | undefined
-  const problems: UnitProblems['problems'][number][] = []
+  const texts = new Map(set.site?.imports.map(({ name, text }) => [name, text]))
+  const problems = new Map<string | undefined, UnitProblems['problems'][number][]>()
+  const textOf = (file: string | undefined) => (file === undefined ? set.text : (texts.get(file) ?? ''))
+  const lines = new Map<string | undefined, readonly string[]>()
   const slices = new Slices()
   const served = serving?.current?.records ?? []
   for (const [index, declared] of set.records.entries()) {
     if (slices.due) await slices.rest()
     if (served[index] === declared) continue
-    const { resource, record, label, line, claims } = declared
+    const { resource, record, label, line, file, claims } = declared
     if (serving !== undefined && claims.every((claim) => serving.hasClaim(claim))) continue
     for (const { space, value, field } of claimsOf(resource, record)) {
       const keeper = await reader.keeperOf(space, value)
       if (keeper === undefined || keeper.kind === SITE.kind) continue
       const shown = field === 'hostports' ? value : field
       const message = `${label}: ${shown} is taken by ${keeper.kind} ${keeper.id}, which the API has made; delete that or leave this out`
-      lines ??= set.text.split('\n')
-      const text = lines[line - 1] ?? ''
+      const known = lines.get(file) ?? textOf(file).split('\n')
+      lines.set(file, known)
+      const text = known[line - 1] ?? ''
       const column = text.length - text.trimStart().length + 1
       const length = Math.max(1, text.trim().length)
-      problems.push({
-        severity: 'error',
-        code: controlErrors.ALREADY_EXISTS.code,
-        message,
-        path: '',
-        line,
-        column,
-        length
-      })
+      const found = problems.get(file) ?? []
+      problems.set(file, found)
+      const { code } = controlErrors.ALREADY_EXISTS
+      found.push({ severity: 'error', code, message, path: '', line, column, length })
     }
   }
-  return problems.length === 0 ? [] : [{ key: SITE_FILE, source: set.source, text: set.text, problems }]
+  return [...problems].map(([file, problems]) => {
+    const key = file === undefined ? SITE_FILE : `${SITE_FILE} ${file}`
+    return { key, source: file ?? set.source, text: textOf(file), problems }
+  })
 }

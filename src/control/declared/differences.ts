@@ -4,6 +4,7 @@ import { Passes, Slices, type Steps } from '../../lib/slices.js'
 import { recordedChange } from '../revision-note.js'
 import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
+import type { FileLine } from './site-text.js'
 
 /** Kinds of what a site file declares, by how the labels of their records begin; a longer beginning stands before a shorter one. */
 const KINDS = [
@@ -31,6 +32,8 @@ export type SiteItem = {
   readonly name: string
   /** Line in the file, from 1. */
   readonly line: number
+  /** A file that the site file imports, in which it stands; null: the site file. */
+  readonly file: string | null
 }
 
 type FieldDifference = {
@@ -60,7 +63,7 @@ interface Content extends SiteItem {
 
 /** Everything that a site file declares, in its order. */
 export function itemsOf(file: SiteFile): SiteItem[] {
-  return [...contentsOf(file).values()].map(({ kind, name, line }) => ({ kind, name, line })).sort(byLine)
+  return [...contentsOf(file).values()].map(({ kind, name, ...at }) => ({ kind, name, ...placeOf(at) })).sort(byLine)
 }
 
 /** What changes when `after` takes the place of `before`; undefined: nothing is declared. In the order of the file. Works in slices. */
@@ -92,10 +95,16 @@ function* comparing(before: SiteFile | undefined, after: SiteFile | undefined): 
   return [...found.sort(byLine), ...gone.sort(byLine)]
 }
 
-const byLine = (a: SiteItem, b: SiteItem) => a.line - b.line
+const byLine = (a: SiteItem, b: SiteItem) =>
+  (a.file ?? '') === (b.file ?? '') ? a.line - b.line : (a.file ?? '') < (b.file ?? '') ? -1 : 1
 
-function whole(change: SiteDifference['change'], { kind, name, line }: SiteItem): SiteDifference {
-  return { change, kind, name, line, fields: [], secrets: [] }
+const placeOf = ({ line, file }: { readonly line: number; readonly file?: string | null }) => ({
+  line,
+  file: file ?? null
+})
+
+function whole(change: SiteDifference['change'], { kind, name, ...at }: SiteItem): SiteDifference {
+  return { change, kind, name, ...placeOf(at), fields: [], secrets: [] }
 }
 
 function contentsOf(file: SiteFile | undefined): Map<string, Content> {
@@ -103,13 +112,13 @@ function contentsOf(file: SiteFile | undefined): Map<string, Content> {
   for (const record of file?.records ?? []) {
     const content = found.get(record.label)
     if (content !== undefined) content.records.push(record)
-    else found.set(record.label, { ...itemOf(record.label, record.line), records: [record] })
+    else found.set(record.label, { ...itemOf(record.label, record), records: [record] })
   }
-  for (const { unit, line } of file?.listeners ?? []) {
+  for (const { unit, ...line } of file?.listeners ?? []) {
     const { kind: _kind, ...other } = unit
     found.set(`listener ${unit.name}`, { ...itemOf(`listener ${unit.name}`, line), records: [], other })
   }
-  for (const { name, line, text } of file?.policies ?? []) {
+  for (const { name, text, ...line } of file?.policies ?? []) {
     found.set(`policy ${name}`, { ...itemOf(`policy ${name}`, line), records: [], other: { text } })
   }
   const { authority, line, keyType } = file?.certificates ?? {}
@@ -118,17 +127,17 @@ function contentsOf(file: SiteFile | undefined): Map<string, Content> {
     const other = { ...rest, key_type: keyType, external_account: externalAccount?.kid ?? null }
     found.set('acme', { ...itemOf('acme', line), name: 'acme', records: [], other })
   }
-  for (const { host, line } of file?.certificates.hosts ?? []) {
+  for (const { host, ...line } of file?.certificates.hosts ?? []) {
     const label = `managed certificate ${host}`
     found.set(label, { ...itemOf(label, line), records: [], other: { key_type: keyType } })
   }
   return found
 }
 
-function itemOf(label: string, line: number): Omit<Content, 'records'> {
+function itemOf(label: string, line: FileLine): Omit<Content, 'records'> {
   const known = KINDS.find(([begins]) => label.startsWith(begins))
   if (known === undefined) throw new RangeError(`"${label}" begins with no kind of a site file`)
-  return { kind: known[1], name: label.slice(known[0].length), line, label }
+  return { kind: known[1], name: label.slice(known[0].length), ...placeOf(line), label }
 }
 
 const POLICY = 'traffic_policy'

@@ -110,9 +110,18 @@ export function siteFileSchema(documents: object): object {
       vaults: mapOf(mapOf(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),
       sites: mapOf({ anyOf: [backend, site] }, 'By host, or host:port.'),
       tcp: mapOf({ anyOf: [backend, tcp] }, 'TCP edges by host:port.'),
-      backends: mapOf(backendSchema(), 'Where traffic goes, by name.')
+      backends: mapOf(backendSchema(), 'Where traffic goes, by name.'),
+      import: files,
+      include: files
     })
   }
+}
+
+const files: Schema = {
+  type: ['string', 'array'],
+  items: { type: 'string', minLength: 1 },
+  description:
+    'Further site files that this one is one with; a star in the last part of a path stands for any characters.'
 }
 
 const certificate: Schema = object(

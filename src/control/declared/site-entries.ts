@@ -57,7 +57,7 @@ class SiteEntries {
     const { text } = declaration.input
     const all: PartUnits[] = []
     const passes = new Passes()
-    let first = declaration.lineOf(lines.all)
+    let first = declaration.lineAt(lines.all).line
     for (const { start, end } of lines.sites) {
       if (passes.due() && this.#slices.due) await this.#slices.rest()
       const known = this.#known.at(text, start)

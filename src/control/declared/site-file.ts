@@ -1,31 +1,35 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { domainToUnicode } from 'node:url'
-import { isInternal } from '../../flow/flow.js'
-import { formatAuthority, takesIpv6 } from '../../lib/host.js'
+import { takesIpv6 } from '../../lib/host.js'
 import { Passes, type Steps } from '../../lib/slices.js'
 import { readBlockYaml } from '../../policy/block-yaml.js'
 import { findEmbeddedPolicies } from '../../policy/embedded-policies.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { policyErrors } from '../../policy/problems.js'
-import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import type { MapEntry, TreeNode } from '../../policy/tree.js'
 import { policyWarnings } from '../../policy/warnings/codes.js'
 import { readingTree, readTree } from '../../policy/yaml-tree.js'
-import { tcpEdge } from '../../resources/edges.js'
-import { splitHostport } from '../../resources/units.js'
-import type { HostPort, ListenerUnit, SecretValues, Unit } from '../../runtime/plan.js'
+import type { SecretValues, Unit } from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type FileListener, listenerUnit } from '../file-units.js'
 import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
 import { type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
 import { Declaration } from './declaration.js'
 import type { CertificateHost, DeclaredRecord, NamedPolicy } from './declared-part.js'
+import { countNodes, hasImports, readImports } from './imports.js'
 import { createNames } from './names.js'
-import { siteErrors } from './site-codes.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
 import type { SiteFileInput } from './site-input.js'
 import { findSiteLines, type SiteLines } from './site-lines.js'
+import {
+  type DeclaredListener,
+  lengthOf,
+  readListeners,
+  reportUnserved,
+  takesLenientPaths,
+  warnOfLoops
+} from './site-listeners.js'
 import type { PartUnits } from './site-memory.js'
+import type { ImportedText } from './site-text.js'
 import { unitsOf } from './site-units.js'
 import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
@@ -42,12 +46,13 @@ const SITE_FILE_KEYS = [
   'vaults',
   'sites',
   'tcp',
-  'backends'
+  'backends',
+  'import',
+  'include'
 ] as const
 
 type Key = (typeof SITE_FILE_KEYS)[number]
 
-const HTTPS_PORT = 443
 /** Keys that begin so say nothing: anchors of YAML are written there. */
 const IGNORED = 'x-'
 const LIMITS = { depth: 40, nodes: 200_000 }
@@ -62,6 +67,8 @@ export interface SiteFile {
   readonly byId: ReadonlyMap<string, DeclaredRecord>
   readonly claims: ReadonlyMap<string, DeclaredRecord>
   readonly listeners: readonly DeclaredListener[]
+  /** Files that it imports. */
+  readonly imports: readonly ImportedText[]
   readonly policies: readonly NamedPolicy[]
   readonly certificates: DeclaredCertificates
   /** Names of policies by the ids of the sites, routes and TCP edges that they run for. */
@@ -74,12 +81,6 @@ export interface SiteFile {
   readonly contents: ReadonlyMap<string, string>
   /** Places that have a policy. */
   readonly policed: ReadonlySet<string>
-}
-
-/** A listener with its line in the file. */
-interface DeclaredListener {
-  readonly unit: ListenerUnit
-  readonly line: number
 }
 
 /** What reading a site file came to. */
@@ -108,7 +109,8 @@ export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> 
   const { slices } = declaration
   const lines = await slices.run(findSiteLines(input.text))
   const head = lines && (await slices.run(readBlockYaml(input.text, LIMITS, lines.all)))
-  const bySite = lines && head && (await readRoot(declaration, head, { lines, head }))
+  const isAlone = head !== undefined && !hasImports(head)
+  const bySite = lines && isAlone ? await readRoot(declaration, head, { lines, head }) : undefined
   if (bySite !== undefined && bySite !== NOT_BY_SITE) return await whatWasRead(declaration, bySite)
   return await readWhole(bySite === NOT_BY_SITE ? new Declaration({ ...input, slices }) : declaration)
 }
@@ -116,8 +118,23 @@ export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> 
 async function readWhole(declaration: Declaration): Promise<SiteFileRead> {
   const { root, problems } = await declaration.slices.run(readingTree(declaration.input.text, LIMITS))
   for (const { code, message, span } of problems) declaration.error({ path: [], span }, { code }, message)
+  if (root !== undefined && hasImports(root)) return await readJoined(declaration, root)
   const read = root && (await readRoot(declaration, root))
   if (root === undefined && problems.length === 0) reportEmpty(declaration, root)
+  return await whatWasRead(declaration, read === NOT_BY_SITE ? undefined : read)
+}
+
+/** A file that imports others, as one with them. */
+async function readJoined(
+  { input, slices }: Declaration,
+  root: Parameters<typeof readImports>[0]
+): Promise<SiteFileRead> {
+  const joined = await readImports(root, { input, limits: LIMITS, keys: SITE_FILE_KEYS, slices })
+  const { text, imports } = joined
+  const declaration = new Declaration({ ...input, text, slices }, undefined, 1, imports)
+  for (const { error, message, ...at } of joined.problems) declaration.error(at, error, message)
+  for (const path of joined.files) declaration.files.add(path)
+  const read = await readRoot(declaration, joined.root)
   return await whatWasRead(declaration, read === NOT_BY_SITE ? undefined : read)
 }
 
@@ -169,7 +186,7 @@ async function readRoot(
 ): Promise<RootRead | undefined | typeof NOT_BY_SITE> {
   const root = new Variables(declaration).root(written)
   if (root.kind === 'map' && root.entries.every(({ key }) => key.startsWith(IGNORED))) {
-    reportEmpty(declaration, root)
+    if (!declaration.failed) reportEmpty(declaration, root)
     return undefined
   }
   const foreign = root.kind === 'map' && !root.entries.some(isOwn) ? findEmbeddedPolicies(root) : undefined
@@ -221,110 +238,8 @@ async function readRoot(
   return { listeners: listeners ?? [], policies: policies ?? [], parts, certificates }
 }
 
-/** Does a listener of the process or of the file take the lenient form of paths? */
-function takesLenientPaths({ input }: Declaration, listeners: MapEntry | undefined): boolean {
-  if (input.process?.lenientPaths === true) return true
-  const items = listeners?.value.kind === 'list' ? listeners.value.items : []
-  return items.some((item) => {
-    const read = input.readListener(dataOf(item))
-    return read.ok && ((read.value as FileListener).path_form ?? 'strict') !== 'strict'
-  })
-}
-
-/** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */
-function readListeners(declaration: Declaration, { key, value }: MapEntry): DeclaredListener[] {
-  const units = new Map<string, Unit>()
-  const found: DeclaredListener[] = []
-  const taken = [...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
-  for (const { resource, record, label, line } of declaration.records) {
-    if (resource !== tcpEdge) continue
-    for (const address of record.body.hostports as readonly string[])
-      taken.push({ at: splitHostport(address), by: `${label} in line ${line}` })
-  }
-  for (const [index, item] of declaration.items(value, [key], key).entries()) {
-    const at = { path: [key, index], span: item.span }
-    if (item.kind === 'broken') continue
-    const read = declaration.input.readListener(dataOf(item))
-    if (!read.ok) {
-      declaration.error(at, fieldErrors.FIELD_INVALID, `listeners must be ${read.refused}`)
-      continue
-    }
-    const listener = read.value as FileListener
-    const { host, port } = listener.listen
-    const address = formatAuthority(host, port)
-    const other = taken.find((one) => clashes(one.at, listener.listen))
-    if (other !== undefined) declaration.error(at, siteErrors.PORT_CLASH, `${address} is opened by ${other.by} already`)
-    taken.push({ at: { host, port }, by: `the listener in line ${declaration.lineOf(item.span)}` })
-    const unit = listenerUnit(listener, listener.path_form ?? 'strict', units)
-    units.set(`listener:${unit.name}`, unit)
-    found.push({ unit, line: declaration.lineOf(item.span) })
-  }
-  return found
-}
-
-const lengthOf = (entry: MapEntry | undefined) => (entry?.value.kind === 'list' ? entry.value.items.length : 0)
-
-/**
- * Reports hosts whose port no listener has: no request would find them. Where the options are not known, the listeners of the file
- * alone are looked at, if it has any. Internal hosts are reached through policies, which name the port.
- */
-function reportUnserved(
-  declaration: Declaration,
-  hosts: readonly CertificateHost[],
-  listeners: readonly DeclaredListener[]
-): void {
-  const own = listeners.map(({ unit }) => unit.publicPort ?? unit.port)
-  const { process, usual } = declaration.input
-  const ports = new Set([...own, ...(process?.ports ?? [])])
-  if (own.length === 0 && usual !== undefined) ports.add(usual.port)
-  if (ports.size === 0) return
-  for (const { host, port, at } of hosts) {
-    if (port === HTTPS_PORT || ports.has(port) || isInternal(host)) continue
-    const message = `no listener has port ${port}; open one, such as https://0.0.0.0:${port}, or write "${domainToUnicode(host)}" without a port, which each listener without public_port serves`
-    declaration.error(at, siteErrors.PORT_UNSERVED, message)
-  }
-}
-
-/** Warns of servers that are listeners of the file or of the options: what is sent there comes back. */
-function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListener[]): void {
-  const { usual } = declaration.input
-  const own = [
-    ...(listeners.length > 0 || usual === undefined ? [] : [{ at: usual, by: 'the option listen' }]),
-    ...listeners.map(({ unit: { host, port }, line }) => ({ at: { host, port }, by: `the listener in line ${line}` })),
-    ...[...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
-  ]
-  for (const { address, loop } of declaration.servers) {
-    const server = splitHostport(address)
-    const one = own.find((listener) => leadsTo(server, listener.at))
-    if (one !== undefined) declaration.report({ ...loop, message: `${address} is ${one.by}: requests come back` })
-  }
-}
-
-const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/
-
-/** Is a connection to `server` one to `listener`? Other addresses of this machine are not known here. */
-function leadsTo(server: HostPort, listener: HostPort): boolean {
-  if (server.port !== listener.port) return false
-  if (server.host === listener.host || EVERY_ADDRESS.has(server.host)) return true
-  return LOOPBACK.test(server.host) && (LOOPBACK.test(listener.host) || EVERY_ADDRESS.has(listener.host))
-}
-
-/** Addresses that take every address of the machine. */
-const EVERY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
-
-/** Can only one of them be opened? Port 0 is any that is free. */
-function clashes(one: HostPort, other: HostPort): boolean {
-  if (one.port === 0 || one.port !== other.port) return false
-  return one.host === other.host || EVERY_ADDRESS.has(one.host) || EVERY_ADDRESS.has(other.host)
-}
-
 function entriesOf({ lines, head }: BySite, vaults: ReadonlyMap<string, string> | undefined) {
   return { lines, vaults: vaults ?? new Map(), limits: LIMITS, nodes: countNodes(head) }
-}
-
-function countNodes(node: TreeNode): number {
-  if (node.kind === 'map') return node.entries.reduce((count, { value }) => count + countNodes(value), 1)
-  return node.kind === 'list' ? node.items.reduce((count, item) => count + countNodes(item), 1) : 1
 }
 
 const VERSION_KEY_BYTES = 32
@@ -360,6 +275,7 @@ function* deriving(
     byId: declaration.byId,
     claims: declaration.claims,
     listeners,
+    imports: declaration.imports,
     get policies() {
       return declaration.allPolicies()
     },

@@ -27,6 +27,8 @@ export interface SiteFileInput {
   readonly environment: Readonly<Record<string, string | undefined>>
   /** Text of a file by its absolute path, or by its name as the file has it; rejects with the system's error. */
   readonly readFile: (path: string, name: string) => Promise<string>
+  /** Names of the files in a folder, by its absolute path, or by its name as the file has it; rejects with the system's error. */
+  readonly listFolder: (path: string, name: string) => Promise<readonly string[]>
   readonly policyProblems: PolicyProblems
   /** Runs the tests that stand beside policies; absent: they are only read. */
   readonly testPolicy?: PolicyTesting

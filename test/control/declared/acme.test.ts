@@ -20,6 +20,7 @@ async function read(text: string, files: Readonly<Record<string, string>> = {}, 
       return found
     },
     policyProblems: uncheckedPolicies,
+    listFolder: async () => [],
     readListener,
     opened: new Map(),
     clock: systemClock,
@@ -41,7 +42,12 @@ const hostsOf = async (...given: Parameters<typeof read>) =>
 t.test('three lines give HTTPS', async (t) => {
   const { certificates, told } = await read(`${HTTPS}${AGREED}sites: { shop.example.com: http://127.0.0.1:3000 }\n`)
   t.same(told, [])
-  t.same(certificates, { authority: {}, line: 2, keyType: 'ecdsa', hosts: [{ host: 'shop.example.com', line: 3 }] })
+  t.same(certificates, {
+    authority: {},
+    line: { line: 2 },
+    keyType: 'ecdsa',
+    hosts: [{ host: 'shop.example.com', line: 3 }]
+  })
 })
 
 t.test('every key of acme', async (t) => {
@@ -64,7 +70,7 @@ sites: {}
       ca: cert,
       externalAccount: { kid: 'abc', hmacKey: 'hush' }
     },
-    line: 1,
+    line: { line: 1 },
     keyType: 'rsa',
     hosts: []
   })

@@ -26,6 +26,7 @@ function read(text: string, files: Readonly<Record<string, string>> = {}, about:
       return found
     },
     policyProblems: check,
+    listFolder: async () => [],
     readListener,
     opened: new Map([['127.0.0.1:4040', 'the option api.listen']]),
     clock: systemClock,

@@ -37,6 +37,7 @@ async function read(text: string, { files, environment, policed }: Surroundings,
       checked++
       return check(text, layer)
     },
+    listFolder: async () => [],
     readListener,
     opened: new Map(),
     clock: systemClock,
