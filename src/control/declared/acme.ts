@@ -8,6 +8,7 @@ import { fieldErrors } from '../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
 import { siteErrors } from './site-codes.js'
+import { isServed } from './site-listeners.js'
 import type { FileLine } from './site-text.js'
 import type { Values } from './values.js'
 
@@ -24,7 +25,6 @@ export const ACME_KEYS = {
 export const KEY_TYPES = ['ecdsa', 'rsa'] as const
 type KeyType = (typeof KEY_TYPES)[number]
 const EXTERNAL_KEYS = ['key_id', 'key']
-const HTTPS_PORT = 443
 const NOT_AGREED =
   'certificates are requested only by those who agree to the terms of service of the authority: write agree_to_terms: true'
 
@@ -178,13 +178,6 @@ function whyNever(host: string, zone: string): string | undefined {
   if (!host.replace(/^\*\./, '').includes('.')) return 'is no public name, for which there are no managed certificates'
   if (host === zone || host.endsWith(`.${zone}`)) return 'is below the zone of the service'
   return host.endsWith('.internal') ? 'is an internal name' : whyUncertifiable(host)
-}
-
-/** Does a listener with TLS serve a site of this port? */
-function isServed(port: number, secure: readonly ListenerUnit[]): boolean {
-  return secure.some(
-    (one) => (one.publicPort ?? one.port) === port || (one.publicPort === undefined && port === HTTPS_PORT)
-  )
 }
 
 /** Names of the certificates of the file, lower-case. */

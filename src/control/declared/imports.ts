@@ -10,10 +10,10 @@ import { fieldErrors } from '../../schema/errors.js'
 import { controlErrors } from '../errors.js'
 import { siteErrors } from './site-codes.js'
 import type { SiteFileInput } from './site-input.js'
-import { type ImportedText, nameFrom } from './site-text.js'
+import { type ImportedText, lineCount, nameFrom } from './site-text.js'
 
 /** Keys that name further files. */
-export const IMPORT_KEYS: readonly string[] = ['import', 'include']
+const IMPORT_KEYS: readonly string[] = ['import', 'include']
 
 const DEEPEST = 10
 const MOST_FILES = 500
@@ -192,12 +192,6 @@ class Importing {
 }
 
 const closed = (text: string) => (text === '' || text.endsWith('\n') ? text : `${text}\n`)
-
-function lineCount(text: string): number {
-  let count = 0
-  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) count++
-  return count
-}
 
 function fits(name: string, before: string, behind: readonly string[]): boolean {
   if (!name.startsWith(before)) return false

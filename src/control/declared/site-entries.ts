@@ -1,11 +1,13 @@
 import { Passes, type Slices } from '../../lib/slices.js'
 import { readBlockEntry } from '../../policy/block-yaml.js'
-import type { TreeLimits } from '../../policy/tree.js'
+import type { TreeLimits, TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
 import { type CertificateHost, movedPart } from './declared-part.js'
+import { countNodes } from './imports.js'
 import { type Names, namesWithin } from './names.js'
 import type { SiteLines } from './site-lines.js'
 import { firstLine, type KnownSites, type PartUnits, type RememberedSite, SiteMemory } from './site-memory.js'
+import { lineCount } from './site-text.js'
 import { movedUnits, unitsOf } from './site-units.js'
 import { readSite } from './sites.js'
 import { Values } from './values.js'
@@ -18,8 +20,8 @@ export interface EntriesReader {
   readonly vaults: ReadonlyMap<string, string>
   readonly lines: SiteLines
   readonly limits: TreeLimits
-  /** Values of the tree of the file that have been read already. */
-  readonly nodes: number
+  /** The file without its sites. */
+  readonly head: TreeNode
   /** Gets the hosts that may need a certificate. */
   readonly hosts: CertificateHost[]
 }
@@ -43,13 +45,13 @@ class SiteEntries {
   #nodes: number
 
   constructor(reader: EntriesReader) {
-    const { declaration, lines, nodes } = reader
+    const { declaration, lines, head } = reader
     this.#reader = reader
     this.#slices = declaration.slices
     this.#memory = declaration.input.memory ?? new SiteMemory()
     this.#around = aroundSites(declaration, lines)
     this.#known = this.#memory.sites(this.#around)
-    this.#nodes = nodes
+    this.#nodes = countNodes(head)
   }
 
   async read(): Promise<readonly PartUnits[] | typeof NOT_BY_SITE> {
@@ -146,10 +148,4 @@ function aroundSites({ input }: Declaration, { all }: SiteLines): string {
   const { source, folder, text, opened, usual, zone, refuseExpired, process } = input
   const options = JSON.stringify([source, folder, [...opened], usual, zone, refuseExpired, process])
   return `${options}\n${text.slice(0, all.start)}\n${text.slice(all.end)}`
-}
-
-function lineCount(text: string): number {
-  let count = 0
-  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) count++
-  return count
 }

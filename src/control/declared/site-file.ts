@@ -15,7 +15,7 @@ import { type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
 import { Declaration } from './declaration.js'
 import type { CertificateHost, DeclaredRecord, NamedPolicy } from './declared-part.js'
-import { countNodes, hasImports, readImports } from './imports.js'
+import { hasImports, readImports } from './imports.js'
 import { createNames } from './names.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
 import type { SiteFileInput } from './site-input.js'
@@ -239,7 +239,7 @@ async function readRoot(
 }
 
 function entriesOf({ lines, head }: BySite, vaults: ReadonlyMap<string, string> | undefined) {
-  return { lines, vaults: vaults ?? new Map(), limits: LIMITS, nodes: countNodes(head) }
+  return { lines, vaults: vaults ?? new Map(), limits: LIMITS, head }
 }
 
 const VERSION_KEY_BYTES = 32

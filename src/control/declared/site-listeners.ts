@@ -120,3 +120,10 @@ function clashes(one: HostPort, other: HostPort): boolean {
   if (one.port === 0 || one.port !== other.port) return false
   return one.host === other.host || EVERY_ADDRESS.has(one.host) || EVERY_ADDRESS.has(other.host)
 }
+
+/** Does a listener with TLS serve a site of this port? */
+export function isServed(port: number, secure: readonly ListenerUnit[]): boolean {
+  return secure.some(
+    (one) => (one.publicPort ?? one.port) === port || (one.publicPort === undefined && port === HTTPS_PORT)
+  )
+}

@@ -33,6 +33,13 @@ export function nameFrom(from: string, name: string): string {
   return folder === '.' || isAbsolute(name) ? name : posix.join(folder, name)
 }
 
+/** Number of the lines that end in a text. */
+export function lineCount(text: string): number {
+  let count = 0
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) count++
+  return count
+}
+
 /** The text of a site file, with those of the files that it imports, and the places in them. */
 export class SiteText extends SourceText {
   readonly imports: readonly ImportedText[]
