@@ -22,15 +22,11 @@ const DAY = 24 * HOUR
  */
 export const optionsSchema = Type.Object(
   {
-    listen: option.address({
-      description:
-        'Where traffic is accepted. The default is not opened where the site file of the start names listeners, or one of `listeners` has its port.',
-      default: '127.0.0.1:8080'
-    }),
+    listen: option.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
     listeners: option.listeners({
       description:
-        'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as ' +
-        'https://0.0.0.0:8443?public_port=443, or ports for http (8080, :8080, localhost:3000). A port without a host is that of every IPv4 address. Changes are applied while running.',
+        'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +
+        'or ports for http (8080, :8080, localhost:3000). A port without a host is that of every IPv4 address. Changes are applied while running. The default of listen is not opened where one of them has its port, or the site file of the start names listeners.',
       default: []
     }),
     path_form: choice(['strict', 'lenient', 'exact'], {

@@ -172,7 +172,7 @@ class Importing {
     }
     if (this.#text.length + text.length > MOST_CHARACTERS) return invalid('makes the site file too long')
     const { root, problems } = await slices.run(readingTree(text, limits))
-    // What is no site file may be a secret: nothing of its text is told.
+    // A file that is no site file may hold a secret: messages quote none of its text.
     for (const { code, message, span } of problems) {
       const { line, column } = new SourceText(text).place(span.start)
       this.#report(at, { code }, `${name}:${line}:${column}: ${code === 'SYNTAX' ? message : treeErrors[code].text}`)
