@@ -89,6 +89,7 @@ function sessionOf(i: number): string {
     accessToken: 'a'.repeat(200),
     refreshToken: 'r'.repeat(100),
     expiresAt: 0,
+    number: 0,
     identityToken: 'i'.repeat(900)
   })
 }

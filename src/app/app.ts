@@ -171,7 +171,7 @@ async function prepare(
     ...policies,
     ...events
   }
-  const threads = dataPlane.begin({ events: events.events, ended: policies.login.ended, cluster, recorder })
+  const threads = dataPlane.begin({ events: events.events, login: policies.login, cluster, recorder })
   telemetry.measures(() => threads?.count() ?? Promise.resolve())
   const controlled = await openControlPlane(options, host, foundation, { ...opened, threads })
   const { control } = controlled
@@ -214,7 +214,7 @@ async function stages(
   const certificates = new CurrentCertificates(options, foundation, control)
   await certificates.open()
   const { services, login } = policies
-  const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store, threads }
+  const upkeep = { services, dataPlane, agents, ...events, login, control, store, threads }
   beginUpkeep(options, foundation, upkeep)
   const health = await openHealth(foundation, { control, certificates, appliedAt, threads })
   const { api, address } = await openApi(options, foundation, { keys, control, health, threads })
@@ -231,7 +231,7 @@ async function stages(
   // Not before: a start that fails leaves the file to the process that has it.
   const keeping = await counters?.keep({ table: limiter, clock, log })
   if (keeping !== undefined) lifecycle.opens({ counters: keeping })
-  const parts = { ...prepared, events: events.events, api, certificates, counters: keeping }
+  const parts = { ...prepared, events: events.events, logins: login.keeper, api, certificates, counters: keeping }
   const handingOver = new HandingOver(options, foundation, parts)
   lifecycle.ready()
   return {

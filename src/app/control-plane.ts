@@ -169,7 +169,7 @@ export async function openControlPlane(
   let lost: unknown
   return await untilStoreAnswers(options, foundation, message, async () => {
     const latest = new LatestRevision(clock)
-    const parts = { seal, events, ended: login.ended, latest, lost }
+    const parts = { seal, events, login, latest, lost }
     const starting = await openStartingStore(options, host, foundation, parts)
     const { store } = starting
     try {
@@ -225,9 +225,8 @@ function shown({ state, reason, since }: ServerState | NameState) {
   return { status: state, reason, since: since === undefined ? null : timestampText(since) }
 }
 
-interface StoreStage extends Pick<ControlStage, 'seal' | 'events'> {
+interface StoreStage extends Pick<ControlStage, 'seal' | 'events' | 'login'> {
   readonly latest: LatestRevision
-  readonly ended: EndedSessions
   /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
   readonly lost: unknown
 }
@@ -237,7 +236,7 @@ async function openStartingStore(
   options: Options,
   host: Host,
   { clock, log, names, lifecycle, storeHealth }: Foundation,
-  { seal, events, ended, latest, lost }: StoreStage
+  { seal, events, login, latest, lost }: StoreStage
 ): Promise<StartingStore> {
   const folder = options.data === IN_MEMORY ? undefined : options.data
   const key = { folder, lost: host.newSealKey === true, log }
@@ -255,7 +254,9 @@ async function openStartingStore(
   const { store } = starting
   try {
     await events.attach(store)
-    await ended.attach(store.endedSessions)
+    await login.ended.attach(store.endedSessions)
+    login.keeper.attach(store.loginSessions, options.login.stored_sessions)
+    lifecycle.opens({ logins: login.keeper })
     lifecycle.opens({ storeCopy: starting })
   } catch (error) {
     await closeUnused(store)

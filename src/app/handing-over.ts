@@ -6,6 +6,7 @@ import type { ApiServer } from '../api/server.js'
 import type { CertificateService } from '../certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Events } from '../events/events.js'
+import type { SessionKeeper } from '../features/login/session-keeper.js'
 import { atMost } from '../lib/concurrency.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
@@ -27,6 +28,7 @@ interface HandingOverParts {
   /** See `OpenControlPlane`. */
   readonly isBack: () => Promise<void>
   readonly events: Events
+  readonly logins: Pick<SessionKeeper, 'pause' | 'resume'>
   readonly api: ApiServer
   /** What is written of limits; undefined: nothing is. */
   readonly counters: KeepingCounters | undefined
@@ -81,7 +83,7 @@ export class HandingOver {
    * other process may bring the store to a schema that this one does not know, so it is copied before.
    */
   async release(migrates: boolean): Promise<void> {
-    const { api, certificates, store, events, counters } = this.#parts
+    const { api, certificates, store, events, logins, counters } = this.#parts
     this.#held = await api.hold()
     // Of two processes one writes the file of counters.
     const paused = counters?.pause() ?? Promise.resolve()
@@ -89,7 +91,8 @@ export class HandingOver {
       atMost(STEP, paused),
       atMost(STEP, certificates.stop()),
       atMost(STEP, store.stop()),
-      atMost(STEP, events.handOver())
+      atMost(STEP, events.handOver()),
+      atMost(STEP, logins.pause())
     ])
     if (migrates) this.#undo = await this.#copyOf(store)
     this.#away = await store.store.giveAway()
@@ -100,12 +103,13 @@ export class HandingOver {
 
   /** Goes on as before, also when `release` has failed. Rejects when that is not possible: then another process is needed, to which `give` leads. */
   async takeBack(): Promise<void> {
-    const { certificates, store, events, isBack, control, counters } = this.#parts
+    const { certificates, store, events, logins, isBack, control, counters } = this.#parts
     if (this.#isGone) throw new TypeError('what serves is a copy of the store, which cannot be taken back')
     await this.#away?.back(this.#undo)
     this.#away = undefined
     await this.#forget()
     counters?.resume()
+    logins.resume()
     await isBack()
     await events.start()
     await certificates.open()

@@ -35,6 +35,7 @@ export interface Opened {
   readonly certificates: { stop: Close }
   readonly storeCopy: { stop: Close }
   readonly events: { handOver(): Promise<void>; stop(): Promise<void> }
+  readonly logins: { pause(): Promise<void> }
   readonly store: { close: Close }
   readonly clusterLimits: { close: Close }
   readonly policyOutbound: readonly { close(): void }[]
@@ -148,6 +149,7 @@ export class Lifecycle {
     certificates,
     storeCopy,
     events,
+    logins,
     store
   }: Partial<Opened>): Promise<void> {
     // Streams of the API last until then.
@@ -160,7 +162,9 @@ export class Lifecycle {
       this.#step('api', api?.close()),
       this.#step('certificates', certificates?.stop()),
       this.#step('the copy of the configuration', storeCopy?.stop()),
-      this.#step('events', events?.handOver())
+      this.#step('events', events?.handOver()),
+      // Providers may have taken the tokens of before back.
+      this.#step('renewed sessions', logins?.pause())
     ])
     await this.#step('store', store?.close())
   }

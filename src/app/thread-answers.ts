@@ -1,16 +1,16 @@
-import type { EndedSessions } from '../features/login/ended-sessions.js'
+import type { Login } from '../features/login/service.js'
 import { ReplayBook } from '../features/webhook/replays.js'
 import type { Clock } from '../lib/clock.js'
 import type { MadeRecords } from '../lib/shared-records.js'
 import { BUDGET_NUMBERS, budgetName } from '../proxy/retries.js'
-import type { FromTrafficThread, ThreadQuestion, ToTrafficThread } from './thread-protocol.js'
+import type { FromTrafficThread, ThreadAnswer, ThreadQuestion, ToTrafficThread } from './thread-protocol.js'
 
 interface AnswersParts {
   readonly clock: Clock
   /** Breakers and retry budgets, which all threads have together. */
   readonly records: MadeRecords
-  /** Logins that were ended. */
-  readonly ended: EndedSessions
+  /** Logins that were ended, and sessions that the store keeps. */
+  readonly login: Pick<Login, 'ended' | 'keeper'>
 }
 
 /** What threads that carry traffic cannot decide by themselves, decided for all of them. */
@@ -44,12 +44,14 @@ export class ThreadAnswers {
     this.#replays.sweep(this.#parts.clock.wall())
   }
 
-  async #decide(question: ThreadQuestion): Promise<boolean> {
+  async #decide(question: ThreadQuestion): Promise<ThreadAnswer> {
     if (question.about === 'delivery') {
       const { identity, once, now, lasting } = question
       return this.#replays.of(identity).admit(once, now, lasting)
     }
-    const { ended, records } = this.#parts
+    const { login, records } = this.#parts
+    const { ended, keeper } = login
+    if (question.about === 'login-session') return await keeper.serve(question.call)
     if (question.about === 'budget') {
       records.of(budgetName(question.key), BUDGET_NUMBERS)
       return true

@@ -1,8 +1,9 @@
 import { type Logger, pino } from 'pino'
+import type { SessionAnswer } from '../features/login/session-keeper.js'
 import type { Lookup } from '../lib/names/lookups.js'
 import { Relay } from '../lib/relay.js'
 import { memoryOf, type TracedExchange } from '../telemetry/traces/traced-exchange.js'
-import type { FromTrafficThread, TakenKind, ThreadQuestion, ToTrafficThread } from './thread-protocol.js'
+import type { FromTrafficThread, TakenKind, ThreadAnswer, ThreadQuestion, ToTrafficThread } from './thread-protocol.js'
 
 /** Bytes of log lines, and of events, that may be on their way. */
 const MOST_UNDER_WAY = 8 * 1024 * 1024
@@ -72,7 +73,9 @@ export class ThreadLink {
   readonly looked = (lookup: Lookup): void => this.#lookups.put(lookup)
 
   /** Asks the other thread. Rejects with what it could not do. */
-  async ask(question: ThreadQuestion): Promise<boolean> {
+  async ask(question: Extract<ThreadQuestion, { about: 'login-session' }>): Promise<SessionAnswer>
+  async ask(question: Exclude<ThreadQuestion, { about: 'login-session' }>): Promise<boolean>
+  async ask(question: ThreadQuestion): Promise<ThreadAnswer> {
     const serial = ++this.#serial
     const answer = new Promise<Answer>((resolve) => this.#asked.set(serial, resolve))
     this.post({ kind: 'ask', serial, question })

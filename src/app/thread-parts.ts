@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { EndedSessions } from '../features/login/ended-sessions.js'
+import type { Login } from '../features/login/service.js'
 import type { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { Clock } from '../lib/clock.js'
@@ -53,8 +53,8 @@ export interface ThreadsParts {
   readonly tunnels: HeldTunnels
   /** Spans of exchanges, and how many spans had no room; undefined: no traces are made. */
   readonly spans: SpanIntake | undefined
-  /** Logins that were ended. */
-  readonly ended: EndedSessions
+  /** Logins that were ended, and sessions that the store keeps. */
+  readonly login: Pick<Login, 'ended' | 'keeper'>
   /** Keeps what threads record. */
   readonly recorder: ExchangeRecorder
   /** The ledger of limits, and who a new thread is to it; undefined: the process is alone on its store. */

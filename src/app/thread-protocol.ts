@@ -1,4 +1,5 @@
 import type { Ended, EndedNews } from '../features/login/ended-sessions.js'
+import type { SessionAnswer, SessionCall } from '../features/login/session-keeper.js'
 import type { LimitNumbers } from '../features/rate-limit/elsewhere.js'
 import type { ClusterStatistics } from '../features/rate-limit/leases/cluster-limits.js'
 import type { LimiterHandle } from '../features/rate-limit/limiter/memory.js'
@@ -78,11 +79,14 @@ export type ToTrafficThread =
   /** Logins that were ended. */
   | { readonly kind: 'ended-logins'; readonly news: EndedNews }
   /** What was asked is done; `failed`: why it is not. */
-  | { readonly kind: 'answer'; readonly serial: number; readonly value: boolean; readonly failed?: string }
+  | { readonly kind: 'answer'; readonly serial: number; readonly value: ThreadAnswer; readonly failed?: string }
   /** How the thread is and what its exchanges came to is wanted now, and what limits have counted when `limits` says so. */
   | { readonly kind: 'count'; readonly serial: number; readonly limits: boolean }
   /** Connections have so many milliseconds to end. */
   | { readonly kind: 'drain'; readonly deadline: number }
+
+/** Answer to a question of a thread: `boolean`, but for sessions of logins. */
+export type ThreadAnswer = boolean | SessionAnswer
 
 /** What a thread cannot decide by itself, because it must be one for the process. */
 export type ThreadQuestion =
@@ -98,6 +102,8 @@ export type ThreadQuestion =
   | { readonly about: 'budget'; readonly key: string }
   /** These logins are to be ended, for good and everywhere. */
   | { readonly about: 'ended-logins'; readonly sessions: readonly Ended[] }
+  /** What the store keeps of sessions. */
+  | { readonly about: 'login-session'; readonly call: SessionCall }
 
 /** How a thread that carries traffic is. */
 export interface ThreadState {

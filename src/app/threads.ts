@@ -237,7 +237,7 @@ export class TrafficThreads implements ServerHealth {
     for (const message of standing) if (message !== undefined) thread.send(message)
     for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
     for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
-    const stop = this.#parts.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
+    const stop = this.#parts.login.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
     worker.once('exit', stop)
     const unwatch = this.#watchdog.watch(beat, {
       suspected: () => dealer.rests(thread),

@@ -1,5 +1,5 @@
 import type { Events } from '../events/events.js'
-import type { EndedSessions } from '../features/login/ended-sessions.js'
+import type { Login } from '../features/login/service.js'
 import { clockOrigin } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
 import { canonicalAddress } from '../lib/ip.js'
@@ -37,7 +37,7 @@ interface TrafficStage {
 /** What threads that carry traffic work with, beside the data plane. */
 interface BesideThreads {
   readonly events: Events
-  readonly ended: EndedSessions
+  readonly login: Login
   readonly cluster: OpenClusterLimits
   readonly recorder: ExchangeRecorder
 }
@@ -111,7 +111,7 @@ export async function openTraffic(
     ticketKeys,
     tunnels,
     records,
-    begin({ events, ended, cluster, recorder }) {
+    begin({ events, login, cluster, recorder }) {
       if (wanted === undefined || shown === undefined || dealer === undefined || records === undefined) return undefined
       const { size, ...output } = wanted
       const { processId } = foundation
@@ -144,7 +144,7 @@ export async function openTraffic(
         records,
         tunnels,
         spans,
-        ended,
+        login,
         recorder,
         cluster: cluster.threads,
         challenges

@@ -128,6 +128,7 @@ export async function openTrafficThread(
   telemetry.choose(services.expressions)
   const recorder = new ThreadRecorder(options, { ...foundation, expressions: services.expressions }, post)
   login.ended.relay(async (sessions) => void (await link.ask({ about: 'ended-logins', sessions })))
+  login.keeper.relay((call) => link.ask({ about: 'login-session', call }))
   const replica = new Replica(
     {
       holder: foundation.holder,

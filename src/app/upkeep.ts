@@ -1,6 +1,6 @@
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Events } from '../events/events.js'
-import type { EndedSessions } from '../features/login/ended-sessions.js'
+import type { Login } from '../features/login/service.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
@@ -36,7 +36,7 @@ interface UpkeepStage {
   readonly services: PolicyServices
   readonly agents: Agents
   readonly events: Events
-  readonly ended: EndedSessions
+  readonly login: Login
   readonly control: ControlPlane
   readonly store: StartingStore
   readonly dataPlane: Pick<DataPlane, 'upstreams'>
@@ -47,7 +47,7 @@ interface UpkeepStage {
 /** Metrics that are read from the parts when they are asked for, and what is done again and again. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
   const { metrics, output, limiter, refusedKeys, clock, lifecycle } = foundation
-  const { services, agents, events, ended, control, store, dataPlane, threads } = stage
+  const { services, agents, events, login, control, store, dataPlane, threads } = stage
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observe(services)
@@ -61,7 +61,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
   lifecycle.opens({
     timers: [
-      ...(followsEnded ? [every(ENDED_EVERY, () => void ended.follow().catch(() => undefined))] : []),
+      ...(followsEnded ? [every(ENDED_EVERY, () => void login.ended.follow().catch(() => undefined))] : []),
       every(SWEEP.every, () => limiter.sweep(SWEEP.atMost)),
       every(PRESSURE_EVERY, pressureReport(foundation)),
       every(REFUSED_EVERY, () => refusedKeys?.sweep(clock.monotonic())),
@@ -82,10 +82,11 @@ function every(milliseconds: number, work: () => void): NodeJS.Timeout {
 }
 
 /** A store that cannot be reached keeps its history, and logouts that are past, a while longer. */
-async function forgetHistory(options: Options, { log }: Foundation, { control, ended }: UpkeepStage): Promise<void> {
+async function forgetHistory(options: Options, { log }: Foundation, { control, login }: UpkeepStage): Promise<void> {
   try {
     await control.revisions.forget(options.history)
-    await ended.forget()
+    await login.ended.forget()
+    await login.keeper.forget()
   } catch (error) {
     log.warn({ err: error }, 'what is past could not be forgotten')
   }

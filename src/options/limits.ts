@@ -1,4 +1,5 @@
-import { duration, fraction, integer, object, size, text } from '../schema/values.js'
+import { duration, fraction, integer, object, optional, size, text } from '../schema/values.js'
+import { file } from './values.js'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -166,4 +167,26 @@ export const timeouts = object(
     })
   },
   { description: 'Durations: 250ms, 10s, 1m30s, 1h.' }
+)
+
+/** Options of logins at identity providers. */
+export const login = object(
+  {
+    providers: optional(
+      file({
+        description:
+          'YAML file of the identity providers: for github, google, … the client_id and client_secret of the application ' +
+          'that routes and policies without one of their own use, and other addresses (GitLab, GitHub Enterprise).'
+      })
+    ),
+    stored_sessions: size({
+      description:
+        'Bytes of sessions that the store keeps because they do not fit into cookies (tokens with hundreds of groups). A login that finds no ' +
+        'room fails; 0 refuses such logins.',
+      default: '256MiB',
+      min: 0,
+      max: 16 * GIB
+    })
+  },
+  { description: 'Logins at identity providers.' }
 )

@@ -3,7 +3,7 @@ import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
 import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
 import { accessLog } from './access-log.js'
-import { identity, limits, timeouts } from './limits.js'
+import { identity, limits, login, timeouts } from './limits.js'
 import { otlp, traces } from './otlp.js'
 import { recorder } from './recorder.js'
 import * as option from './values.js'
@@ -333,18 +333,7 @@ export const optionsSchema = Type.Object(
       },
       { description: 'Requests that policies and modules make themselves.' }
     ),
-    login: object(
-      {
-        providers: optional(
-          option.file({
-            description:
-              'YAML file of the identity providers: for github, google, … the client_id and client_secret of the application ' +
-              'that routes and policies without one of their own use, and other addresses (GitLab, GitHub Enterprise).'
-          })
-        )
-      },
-      { description: 'Logins at identity providers.' }
-    ),
+    login,
     events: object(
       {
         folders: optional(

@@ -47,6 +47,8 @@ export class EndedSessions {
         )
         .onConflict((conflict) => conflict.column('id').doNothing())
         .execute()
+      const ids = sessions.map(({ id }) => id)
+      await trx.deleteFrom('login_sessions').where('id', 'in', ids).execute()
     })
   }
 

@@ -8,6 +8,7 @@ import { EndedSessions } from './ended-sessions.js'
 import { StoreError } from './errors.js'
 import { KyselyBoard, KyselyOutbox } from './kysely-board.js'
 import { KyselyDeadLetters } from './kysely-dead-letters.js'
+import { LoginSessions } from './login-sessions.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import type { DeadLetters, Outbox } from './outbox.js'
 import { printable, Queries } from './queries.js'
@@ -101,6 +102,7 @@ export class KyselyStore extends Queries implements Store {
   readonly deadLetters: DeadLetters
   readonly board: ClusterBoard
   readonly endedSessions: EndedSessions
+  readonly loginSessions: LoginSessions
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
@@ -117,6 +119,7 @@ export class KyselyStore extends Queries implements Store {
     this.deadLetters = new KyselyDeadLetters(database)
     this.board = parts.board ?? new KyselyBoard(database, () => parts.clock.wall())
     this.endedSessions = new EndedSessions(database)
+    this.loginSessions = new LoginSessions(database)
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)

@@ -218,6 +218,24 @@ const limitLedger: Migration = async (_schema, bytes, transaction) => {
   if (bytes === 'bytea') await createLimitLedger(transaction)
 }
 
+const loginSessions: Migration = async (schema) => {
+  const table = schema
+    .createTable('login_sessions')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('number', 'bigint', (column) => column.notNull())
+    .addColumn('needed', 'integer', (column) => column.notNull())
+    .addColumn('size', 'bigint', (column) => column.notNull())
+    .addColumn('ends', 'bigint', (column) => column.notNull())
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .addColumn('holder', 'text')
+    .addColumn('held_at', 'bigint', (column) => column.notNull())
+    .addColumn('sealed', 'text')
+  await table.execute()
+  const create = schema.createIndex('login_sessions_size').on('login_sessions')
+  await create.columns(['needed', 'at', 'id', 'size']).execute()
+  await schema.createIndex('login_sessions_ends').on('login_sessions').column('ends').execute()
+}
+
 const MIGRATIONS: readonly Migration[] = [
   records,
   history,
@@ -229,7 +247,8 @@ const MIGRATIONS: readonly Migration[] = [
   sealKey,
   namedBy,
   deadLetters,
-  limitLedger
+  limitLedger,
+  loginSessions
 ]
 
 /** The version of the schema that this code reads and writes. */

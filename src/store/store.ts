@@ -2,6 +2,7 @@ import type { Json } from '../lib/json.js'
 import type { ClusterBoard, ProcessReport, Reported } from './board.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { ClaimConflict } from './errors.js'
+import type { LoginSessions } from './login-sessions.js'
 import type { DeadLetters, Outbox } from './outbox.js'
 import type {
   Change,
@@ -205,6 +206,7 @@ export interface Store extends StoreReader {
   readonly deadLetters: DeadLetters
   readonly board: ClusterBoard
   readonly endedSessions: Pick<EndedSessions, 'add' | 'since' | 'forget'>
+  readonly loginSessions: Pick<LoginSessions, 'read' | 'claim' | 'save' | 'release' | 'forget'>
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
    * is undone. Transactions of one process wait for each other.

@@ -3,7 +3,7 @@ import type { Operation } from './records.js'
 import type { SqliteAway } from './sqlite-protocol.js'
 
 /** The tables as both databases have them. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
-export interface Tables {
+export interface Tables extends SessionTables {
   meta: MetaTable
   records: RecordsTable
   references: ReferencesTable
@@ -18,7 +18,12 @@ export interface Tables {
   deliveries: DeliveriesTable
   dead_letters: DeadLettersTable
   leases: LeasesTable
+}
+
+/** Sessions of visitors and of the dashboard. */
+interface SessionTables {
   ended_sessions: EndedSessionsTable
+  login_sessions: LoginSessionsTable
 }
 
 /** One row. Its lock is the writer's turn among all processes. */
@@ -176,6 +181,24 @@ export interface EndedSessionsTable {
   number: number
   begun: number
   ends: number
+}
+
+/** Sessions of visitors: what cookies cannot hold, and the last generation of renewed tokens. */
+interface LoginSessionsTable {
+  id: string
+  /** Generation of the tokens. */
+  number: number
+  /** 1: cookies hold a reference alone. */
+  needed: number
+  /** Bytes of what is sealed. */
+  size: number
+  ends: number
+  at: number
+  /** Holder of the lease for the next generation; null: there is none. */
+  holder: string | null
+  held_at: number
+  /** Null: a lease alone; '': the session has ended. */
+  sealed: string | null
 }
 
 /** One opened database, as much of it as differs between SQLite and PostgreSQL. */

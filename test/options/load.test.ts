@@ -107,7 +107,7 @@ t.test('without anything the defaults hold', async (t) => {
     outbound: { allow_private: false },
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory', orders: 300 },
     dns: { addresses: [], resolver: 'own', servers: [] },
-    login: {},
+    login: { stored_sessions: 256 * 1024 * 1024 },
     events: {},
     jwt: { key_folders: [] },
     history: 10_000,

@@ -7,6 +7,7 @@ import type { ManualClock } from '../helpers/clock.js'
 import { boardSuite } from './board-suite.js'
 import { deadLetterSuite } from './dead-letter-suite.js'
 import { endedSuite } from './ended-suite.js'
+import { loginSessionSuite } from './login-session-suite.js'
 import { manySuite } from './many-suite.js'
 import { type Opened, operation, over, put } from './opened.js'
 import { outboxSuite } from './outbox-suite.js'
@@ -23,7 +24,8 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
       'deliveries',
       'dead_letters',
       'leases',
-      'ended_sessions'
+      'ended_sessions',
+      'login_sessions'
     ] as const) {
       await database.writes.deleteFrom(table).execute()
     }
@@ -41,6 +43,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
   deadLetterSuite(t, fresh)
   boardSuite(t, fresh)
   endedSuite(t, fresh)
+  loginSessionSuite(t, fresh)
   if (isolated) isolation(t, fresh)
   closing(t, async () => {
     const { store, ...rest } = await fresh()

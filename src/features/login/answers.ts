@@ -42,6 +42,16 @@ export const loginErrors = defineErrors({
     text: 'The identity provider gave an answer that cannot be used.',
     help: 'Look into the log; mostly the registration at the provider has to change.'
   },
+  LOGIN_SESSION_TOO_LARGE: {
+    status: 502,
+    text: 'The tokens of the user do not fit into cookies, and the store may not keep them or has no room.',
+    help: 'Let the provider put less into tokens (groups), or raise login.stored_sessions.'
+  },
+  LOGIN_STORE_UNAVAILABLE: {
+    status: 503,
+    text: 'The session is in the store, which does not answer.',
+    help: 'Try again later; look whether Sluice reaches its store.'
+  },
   LOGIN_COOKIE_DOMAIN: {
     status: 500,
     text: 'The domain of the cookies of the login does not contain the host.',
@@ -112,6 +122,18 @@ export const REFUSALS = {
     text: 'Please try again; if it happens again, tell the owner of this site.',
     login: true
   },
+  tooLarge: {
+    error: loginErrors.LOGIN_SESSION_TOO_LARGE,
+    title: 'The login holds too much',
+    text: 'The identity provider says more about this account than can be kept here; tell the owner of this site.',
+    login: true
+  },
+  unstored: {
+    error: loginErrors.LOGIN_STORE_UNAVAILABLE,
+    title: 'The session cannot be read just now',
+    text: 'Please try again in a moment.',
+    login: false
+  },
   cookieDomain: {
     error: loginErrors.LOGIN_COOKIE_DOMAIN,
     title: 'Login is not set up for this host',
@@ -125,7 +147,9 @@ const TROUBLES: Readonly<Record<ProviderTrouble, Refusal>> = {
   garbage: REFUSALS.failed,
   refused: REFUSALS.failed,
   denied: REFUSALS.denied,
-  'keys-changed': REFUSALS.failed
+  'keys-changed': REFUSALS.failed,
+  unstored: REFUSALS.unstored,
+  'too-large': REFUSALS.tooLarge
 }
 
 export function troubleAnswer(trouble: ProviderTrouble): Refusal {

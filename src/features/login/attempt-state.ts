@@ -65,7 +65,7 @@ const KEY_BYTES = 32
 const MARK_BYTES = 16
 
 /** What a sealed value is for; it opens for the same purpose only. */
-type Purpose = 'session' | 'attempt'
+type Purpose = 'session' | 'attempt' | 'kept'
 
 /** Names a realm in cookies, states and links; says nothing about keys. */
 export function tagOf(realm: string): string {

@@ -114,6 +114,7 @@ export class Attempts {
     }
     const held = this.#sessions.create(identity, application.id)
     if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: [spent] }
+    await this.#sessions.keep(held)
     return redirect(originOf(visit.request) + attempt.path, [
       spent,
       ...(jar.has(style.activity) ? [style.drop(style.activity)] : []),

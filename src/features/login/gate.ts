@@ -44,7 +44,7 @@ import {
   type Visit
 } from './service.js'
 import type { Held } from './session.js'
-import { Sessions } from './sessions.js'
+import { type Found, Sessions } from './sessions.js'
 
 const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
 const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
@@ -118,6 +118,21 @@ class Gate implements LoginGate {
     if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
     const visit = this.#visit(flow, request, application)
     const found = this.#sessions.find(visit)
+    return found instanceof Promise ? this.#awaited(visit, found) : this.#judge(visit, found)
+  }
+
+  /** Decides once the session is read, or refuses. */
+  async #awaited(visit: Visit, found: Promise<Found | SessionEnd>): Promise<Verdict | undefined> {
+    let read: Found | SessionEnd
+    try {
+      read = await found
+    } catch (error) {
+      return this.#failed(visit, error)
+    }
+    return await this.#judge(visit, read)
+  }
+
+  #judge(visit: Visit, found: Found | SessionEnd): Verdict | undefined | Promise<Verdict | undefined> {
     if (typeof found === 'string') return this.#login(visit, found)
     if (!this.#sessions.isDue(found.held)) return this.#pass(visit, found.held, found.cookies, false)
     if (!this.#sessions.down) return this.#checked(visit, found.held)
@@ -139,7 +154,9 @@ class Gate implements LoginGate {
     }
     if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
     const visit = this.#visit(flow, request, application)
-    return this.#guarded(this.#attempts.serve(call, visit, this.#sessions.find(visit)), visit)
+    const found = this.#sessions.find(visit)
+    const serve = (known: Found | SessionEnd) => this.#attempts.serve(call, visit, known)
+    return this.#guarded(found instanceof Promise ? found.then(serve) : serve(found), visit)
   }
 
   leave(flow: Flow): readonly string[] {
@@ -182,7 +199,12 @@ class Gate implements LoginGate {
   }
 
   async #checked(visit: Visit, held: Held): Promise<Verdict | undefined> {
-    const outcome = await this.#sessions.check(held, visit.application, (failure) => this.#report(failure))
+    let outcome: Held | 'ended' | 'unknown'
+    try {
+      outcome = await this.#sessions.check(held, visit.application, (failure) => this.#report(failure))
+    } catch (error) {
+      return this.#failed(visit, error)
+    }
     if (outcome === 'ended') return this.#login(visit, 'revoked')
     // The provider did not answer: a user with a session keeps it.
     if (outcome === 'unknown') return this.#pass(visit, held, [], false)
@@ -222,19 +244,25 @@ class Gate implements LoginGate {
   }
 
   /** What comes of a login, or of its failure. */
-  async #guarded(pending: Verdict | Refusal | Promise<Verdict | Refusal>, { flow }: Visit): Promise<Verdict> {
+  async #guarded(pending: Verdict | Refusal | Promise<Verdict | Refusal>, visit: Visit): Promise<Verdict> {
     let answer: Verdict | Refusal
     try {
       answer = await pending
     } catch (error) {
-      if (!(error instanceof ProviderFailure)) throw error
-      this.#report(error)
-      answer = troubleAnswer(error.trouble)
+      return this.#failed(visit, error)
     }
     if (!('title' in answer)) {
       this.#counters.login.inc()
       return answer
     }
+    return this.#refused(visit.flow, answer, answer.error.status < 500 ? 'deny' : 'fail')
+  }
+
+  /** The answer to a failure of the provider or of the store; throws every other error. */
+  #failed({ flow }: Visit, error: unknown): Verdict {
+    if (!(error instanceof ProviderFailure)) throw error
+    this.#report(error)
+    const answer = troubleAnswer(error.trouble)
     return this.#refused(flow, answer, answer.error.status < 500 ? 'deny' : 'fail')
   }
 
@@ -257,6 +285,8 @@ class Gate implements LoginGate {
     const fields = { owner, provider: provider.issuer, trouble, reason: message, cause }
     // A user who cancels a login does not cause a warning in our log.
     if (trouble === 'denied') this.#log.debug(fields, 'a login was denied')
+    else if (trouble === 'unstored' || trouble === 'too-large')
+      this.#log.warn(fields, 'a session could not be kept or read')
     else this.#log.warn(fields, 'an identity provider failed')
   }
 }

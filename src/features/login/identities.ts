@@ -120,40 +120,43 @@ export class Identities {
   }
 
   /**
-   * The user of a session as of now: `refused` when the provider does not know the user, or the session's tokens, any more. An
-   * access token that has expired is replaced first.
+   * The user of a session as of now; undefined: the access token is worth nothing any more and must be replaced first. `refused`: the
+   * provider does not know the user.
    */
-  async recheck(application: Application, session: Session): Promise<Identity> {
-    const { refreshToken, expiresAt } = session
-    const expired = expiresAt !== 0 && this.#parts.clock.wall() >= expiresAt
-    if (expired && refreshToken !== '') return this.#renewed(application, session)
+  async recheck(application: Application, session: Session): Promise<Identity | undefined> {
+    const { refreshToken, expiresAt, accessToken, identityToken } = session
+    if (refreshToken !== '' && expiresAt !== 0 && this.#parts.clock.wall() >= expiresAt) return undefined
     try {
-      const { accessToken, identityToken } = session
       const tokens = { accessToken, refreshToken, expiresAt, identityToken, claims: undefined }
       return await this.#identity(application, tokens, session.profile.id)
     } catch (error) {
-      const worthless = error instanceof ProviderFailure && error.trouble === 'refused'
-      if (!worthless || refreshToken === '') throw error
-      return this.#renewed(application, session)
+      if (error instanceof ProviderFailure && error.trouble === 'refused' && refreshToken !== '') return undefined
+      throw error
     }
   }
 
-  async #renewed(application: Application, session: Session): Promise<Identity> {
-    const { refreshToken, identityToken, profile } = session
+  /** New tokens for a session, whose refresh token may be spent from now on. */
+  async refresh(application: Application, { refreshToken, identityToken }: Session): Promise<Tokens> {
     const fresh = await this.#parts.protocol.refresh(this.#provider, application, refreshToken)
-    const kept = {
+    return {
       ...fresh,
       // RFC 6749 6: without another one, the refresh token stays.
       refreshToken: fresh.refreshToken === '' ? refreshToken : fresh.refreshToken,
       identityToken: fresh.identityToken === '' ? identityToken : fresh.identityToken
     }
+  }
+
+  /** The user as of now, by new tokens. */
+  async renewed(application: Application, session: Session, kept: Tokens): Promise<Identity> {
+    const { profile } = session
     try {
       return await this.#identity(application, kept, profile.id, profile)
     } catch (error) {
       if (!(error instanceof ProviderFailure) || error.trouble === 'refused') throw error
       // The old refresh token may be spent, so the new one must not be lost.
       const { teams, organizations, listed } = session
-      return { profile, teams, organizations, listed, tokens: kept, current: false }
+      const { claims: _, ...tokens } = kept
+      return { profile, teams, organizations, listed, tokens, current: false }
     }
   }
 

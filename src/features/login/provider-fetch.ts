@@ -17,9 +17,17 @@ export const providerErrors = defineErrors({
 /**
  * Why a provider gave no identity. `unavailable`: no answer, or one of its own trouble. `garbage`: an answer that cannot be
  * used. `refused`: it does not know the grant or the user any more. `denied`: the user or the provider said no.
- * `keys-changed`: it has signed with a key that was not known; the next attempt asks for its keys anew.
+ * `keys-changed`: it has signed with a key that was not known; the next attempt asks for its keys anew. `unstored`: the store that keeps
+ * sessions is out of reach. `too-large`: cookies do not hold the session, and the store may not or has no room.
  */
-export type ProviderTrouble = 'unavailable' | 'garbage' | 'refused' | 'denied' | 'keys-changed'
+export type ProviderTrouble =
+  | 'unavailable'
+  | 'garbage'
+  | 'refused'
+  | 'denied'
+  | 'keys-changed'
+  | 'unstored'
+  | 'too-large'
 
 /** The message names what happened and holds nothing that the provider or the client sent. */
 export class ProviderFailure extends CodedError {

@@ -12,6 +12,7 @@ import { OpenidProtocol } from './openid.js'
 import type { OperatorProviders } from './operator-providers.js'
 import type { Application, Provider } from './providers.js'
 import { type Held, SessionCache } from './session.js'
+import { SessionKeeper } from './session-keeper.js'
 
 interface LoginParts {
   /** 32 bytes each, derived from the process's sealing keys: the first one seals, all of them open. */
@@ -28,6 +29,7 @@ export class Login {
   readonly clock: Clock
   readonly sessions = new SessionCache()
   readonly ended: EndedSessions
+  readonly keeper: SessionKeeper
   readonly protocol: OpenidProtocol
   readonly #keys: readonly Uint8Array[]
 
@@ -37,6 +39,7 @@ export class Login {
     this.outbound = outbound
     this.clock = clock
     this.ended = new EndedSessions(clock)
+    this.keeper = new SessionKeeper(clock)
     this.protocol = new OpenidProtocol(outbound, clock)
   }
 

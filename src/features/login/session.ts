@@ -22,10 +22,18 @@ export interface Session extends Memberships {
   readonly expiresAt: number
   /** '' when there is none. */
   readonly identityToken: string
+  /** Generation of its tokens: each refresh makes the next one. */
+  readonly number: number
+}
+
+/** What cookies hold of a session that does not fit into them: the store has the rest. */
+export type SessionReference = Pick<Session, 'id' | 'client' | 'begun' | 'ends' | 'number'> & {
+  readonly profile?: never
 }
 
 /** 3: the end is said, and addresses are those that the provider vouches for, and no others. */
 const VERSION = 3
+const REFERENCE = 4
 
 export function encodeSession(session: Session): string {
   const { profile, teams, organizations } = session
@@ -43,17 +51,27 @@ export function encodeSession(session: Session): string {
     session.accessToken,
     session.refreshToken,
     session.expiresAt,
-    session.identityToken
+    session.identityToken,
+    session.number
   ])
 }
 
+export function encodeReference({ id, client, begun, ends, number }: Omit<SessionReference, 'profile'>): string {
+  return JSON.stringify([REFERENCE, id, client, begun, ends, number])
+}
+
 /** Undefined for the form of another version. The text has been sealed by us. */
-export function decodeSession(text: string): Session | undefined {
+export function decodeSession(text: string): Session | SessionReference | undefined {
   const fields = JSON.parse(text) as readonly unknown[]
+  if (fields[0] === REFERENCE) {
+    const [, id, client, begun, ends, number] = fields as EncodedReference
+    return { id, client, begun, ends, number }
+  }
   if (fields[0] !== VERSION) return undefined
   const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
     fields as Encoded
-  const [accessToken, refreshToken, expiresAt, identityToken] = tokens
+  // Sessions of before have no number.
+  const [accessToken, refreshToken, expiresAt, identityToken, number = 0] = tokens
   return {
     id,
     client,
@@ -67,7 +85,8 @@ export function decodeSession(text: string): Session | undefined {
     accessToken,
     refreshToken,
     expiresAt,
-    identityToken
+    identityToken,
+    number
   }
 }
 
@@ -85,7 +104,17 @@ type Encoded = readonly [
   accessToken: string,
   refreshToken: string,
   expiresAt: number,
-  identityToken: string
+  identityToken: string,
+  number?: number
+]
+
+type EncodedReference = readonly [
+  version: number,
+  id: string,
+  client: string,
+  begun: number,
+  ends: number,
+  number: number
 ]
 
 /** A session that is in use, with what this process knows about it beside its cookies. Times: wall clock, milliseconds. */
@@ -111,8 +140,9 @@ export interface Held {
   results: Readonly<Record<string, unknown>> | undefined
 }
 
-/** Entries of one generation; two of them are kept. */
+/** Entries of one generation and their characters; two of them are kept. */
 const SIZE = 4_096
+const CHARACTERS = 64 * 1024 * 1024
 const KEY_LENGTH = 24
 
 /**
@@ -122,6 +152,7 @@ const KEY_LENGTH = 24
 export class SessionCache {
   #young = new Map<string, Held>()
   #old = new Map<string, Held>()
+  #characters = 0
 
   get(sealed: string): Held | undefined {
     const key = keyOf(sealed)
@@ -134,10 +165,13 @@ export class SessionCache {
   }
 
   set(held: Held): void {
-    if (this.#young.size >= SIZE) {
+    if (this.#young.size >= SIZE || this.#characters >= CHARACTERS) {
+      this.#characters = 0
       this.#old = this.#young
       this.#young = new Map()
     }
+    const { accessToken, refreshToken, identityToken } = held.session
+    this.#characters += held.sealed.length + accessToken.length + refreshToken.length + identityToken.length
     this.#young.set(keyOf(held.sealed), held)
   }
 }

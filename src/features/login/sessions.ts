@@ -7,14 +7,23 @@ import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
-import { decodeSession, encodeSession, type Held, hold, type Session } from './session.js'
+import {
+  decodeSession,
+  encodeReference,
+  encodeSession,
+  type Held,
+  hold,
+  type Session,
+  type SessionReference
+} from './session.js'
+import type { KeptSession } from './session-keeper.js'
 
 /** Browsers keep 4,096 bytes of name, value and attributes. */
 const PIECE = 3_500
 /** More would take too much of what a server accepts as header. */
 const MOST_PIECES = 5
 
-/** Longest sealed session that is kept. */
+/** Longest sealed session that cookies hold; the store keeps longer ones. */
 export const LONGEST_SESSION = PIECE * MOST_PIECES
 
 /** The sealed session that the pieces in `jar` make; '' when there is none. What is missing or mixed does not open. */
@@ -53,6 +62,8 @@ function dropPieces(style: CookieStyle, jar: Jar, from = 0): string[] {
     .map((name) => style.drop(name))
 }
 
+/** Generations of other holders that one request follows: the one that it finds may have expired by now. */
+const MOST_FOLLOWED = 3
 /** Milliseconds in which a provider that did not answer is left alone; sessions pass meanwhile. */
 const REST = 10_000
 /** Activity is written down at most this often, in milliseconds. */
@@ -85,13 +96,22 @@ export class Sessions {
     this.#identities = identities
   }
 
-  /** The session of a visit, or why there is none. */
-  find(visit: Visit): Found | SessionEnd {
-    const { style, jar, application } = visit
+  /** The session of a visit, or why there is none. A promise where the store has it; it rejects with a ProviderFailure. */
+  find(visit: Visit): Found | SessionEnd | Promise<Found | SessionEnd> {
+    const { style, jar } = visit
     if (jar.size === 0) return 'none'
     const sealed = joinPieces(style, jar)
     const sent = sealed === '' ? undefined : this.#open(sealed)
-    if (sent === undefined || sent.session.client !== application.id) return 'none'
+    if (sent === undefined) return 'none'
+    if ('session' in sent) return this.#judge(sent, visit)
+    if (this.#login.ended.has(sent)) return 'revoked'
+    if (this.#login.clock.wall() >= sent.ends) return 'maximum'
+    return this.#read(sent, sealed).then((held) => (held === undefined ? 'none' : this.#judge(held, visit)))
+  }
+
+  #judge(sent: Held, visit: Visit): Found | SessionEnd {
+    const { style, jar, application } = visit
+    if (sent.session.client !== application.id) return 'none'
     const held = latest(sent)
     if (held.ended || this.#login.ended.has(held.session)) return 'revoked'
     const end = this.#endOf(held, style, jar)
@@ -123,10 +143,8 @@ export class Sessions {
   end(style: CookieStyle, jar: Jar): string[] {
     const sealed = joinPieces(style, jar)
     const sent = sealed === '' ? undefined : this.#open(sealed)
-    if (sent !== undefined) {
-      latest(sent).ended = true
-      this.#login.ended.end(sent.session)
-    }
+    if (sent !== undefined && 'session' in sent) latest(sent).ended = true
+    if (sent !== undefined) this.#login.ended.end('session' in sent ? sent.session : sent)
     return this.drop(style, jar)
   }
 
@@ -135,16 +153,36 @@ export class Sessions {
     return [...dropPieces(style, jar), ...(jar.has(style.activity) ? [style.drop(style.activity)] : [])]
   }
 
-  #open(sealed: string): Held | undefined {
+  #open(sealed: string): Held | SessionReference | undefined {
     const { tag } = this.#vault
     const known = this.#login.sessions.get(sealed)
     if (known !== undefined) return known.tag === tag ? known : undefined
     const text = this.#vault.open(sealed, 'session')
     const session = text === undefined ? undefined : decodeSession(text)
-    if (session === undefined) return undefined
+    if (session?.profile === undefined) return session
     const held = hold(tag, session, sealed, 0)
     this.#login.sessions.set(held)
     return held
+  }
+
+  /** What the store has of the session that a cookie refers to; undefined: nothing. */
+  async #read(reference: SessionReference, sealed: string): Promise<Held | undefined> {
+    const kept = await this.#login.keeper.read(reference.id)
+    const session = kept === undefined ? undefined : this.#openKept(kept, reference)
+    if (session === undefined) return undefined
+    const known = this.#login.sessions.get(sealed)
+    if (known !== undefined) return known
+    const held = hold(this.#vault.tag, session, sealed, 0)
+    this.#login.sessions.set(held)
+    // The browser learns of the generation that it missed.
+    if (session.number !== reference.number) this.#hold(session, held)
+    return held
+  }
+
+  #openKept({ sealed }: KeptSession, { id }: Pick<Session, 'id'>): Session | undefined {
+    const text = sealed === '' ? undefined : this.#vault.open(sealed, 'kept')
+    const session = text === undefined ? undefined : decodeSession(text)
+    return session?.profile !== undefined && session.id === id ? session : undefined
   }
 
   #endOf(held: Held, style: CookieStyle, jar: Jar): SessionEnd | undefined {
@@ -193,35 +231,38 @@ export class Sessions {
     application: Application,
     report: (failure: ProviderFailure) => void
   ): NonNullable<Held['checking']> {
-    held.checking ??= this.#check(held, application, report).finally(() => {
+    held.checking ??= this.#checkOnce(held, application, report).finally(() => {
       held.checking = undefined
     })
     return held.checking
   }
 
-  async #check(
-    held: Held,
-    application: Application,
-    report: (failure: ProviderFailure) => void
-  ): Promise<Held | 'ended' | 'unknown'> {
+  async #checkOnce(held: Held, ...[application, report]: Checking): Promise<Held | 'ended' | 'unknown'> {
     try {
-      const identity = await this.#identities.recheck(application, held.session)
-      this.#down = false
-      // The user has logged out meanwhile.
-      if (held.ended || this.#login.ended.has(held.session)) return 'ended'
-      const facts = this.#facts(identity)
-      const { checked } = identity.current ? facts : held.session
-      const renewed = this.#keep({ ...held.session, ...facts, checked }, held)
-      if (!identity.current) renewed.restUntil = this.#login.clock.monotonic() + REST
-      return renewed
+      let at = held
+      for (let followed = 0; ; followed++) {
+        const outcome = await this.#ask(at, application)
+        if (outcome === 'refused') {
+          held.ended = true
+          return 'ended'
+        }
+        // The user has logged out meanwhile.
+        if (held.ended || this.#login.ended.has(held.session)) return 'ended'
+        if (outcome === undefined) {
+          held.restUntil = this.#login.clock.monotonic() + REST
+          return 'unknown'
+        }
+        this.#down = false
+        at = outcome.held
+        if (!outcome.followed || followed === MOST_FOLLOWED || !this.isDue(at)) return at
+      }
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error
-      this.#down = error.trouble === 'unavailable'
-      if (error.trouble === 'refused') {
-        held.ended = true
-        return 'ended'
-      }
+      this.#down = error.trouble === 'unavailable' || error.trouble === 'unstored'
+      if (error.trouble === 'refused' || error.trouble === 'too-large') held.ended = true
+      if (error.trouble === 'refused') return 'ended'
       report(error)
+      if (error.trouble === 'too-large') throw error
       const now = this.#login.clock.monotonic()
       held.restUntil = now + REST
       if (this.#down) this.#restUntil = now + REST
@@ -229,11 +270,64 @@ export class Sessions {
     }
   }
 
-  /** A new session. Rejects with a ProviderFailure when it does not fit into cookies. */
+  /** `followed`: another holder has renewed the session. Undefined: one is at work and takes too long. */
+  async #ask(held: Held, application: Application) {
+    const { session } = held
+    const identity = await this.#identities.recheck(application, session)
+    if (identity !== undefined) return { held: this.#hold(this.#renewed(session, identity), held), followed: false }
+    const claim = await this.#login.keeper.claim(session.id, session.number, session.ends)
+    if (claim === undefined) return undefined
+    if (typeof claim === 'string') return { held: await this.#refresh(held, application, claim), followed: false }
+    const kept = this.#openKept(claim, session)
+    return kept === undefined ? 'refused' : { held: this.#hold(kept, held), followed: true }
+  }
+
+  /** Makes the next generation under the lease of `holder`. Its tokens are kept before anything else is asked. */
+  async #refresh(held: Held, application: Application, holder: string): Promise<Held> {
+    const { keeper } = this.#login
+    const { session } = held
+    let isSaved = false
+    try {
+      const tokens = await this.#identities.refresh(application, session)
+      const { claims: _, ...kept } = tokens
+      const next = { ...session, ...kept, number: session.number + 1 }
+      await keeper.save({ ...this.#kept(next), holder, last: false })
+      const identity = await this.#identities.renewed(application, next, tokens)
+      const whole = this.#renewed(next, identity)
+      await keeper.save({ ...this.#kept(whole), holder, last: true })
+      isSaved = true
+      const renewed = this.#hold(whole, held)
+      if (!identity.current) renewed.restUntil = this.#login.clock.monotonic() + REST
+      return renewed
+    } catch (error) {
+      if (error instanceof ProviderFailure && error.trouble === 'refused') {
+        isSaved = true
+        const { id, ends, number } = session
+        await keeper.save({ id, ends, number: number + 1, sealed: '', needed: false, holder, last: true })
+      }
+      throw error
+    } finally {
+      if (!isSaved) keeper.release(session.id, holder)
+    }
+  }
+
+  #renewed(session: Session, identity: Identity): Session {
+    const facts = this.#facts(identity)
+    return { ...session, ...facts, checked: identity.current ? facts.checked : session.checked }
+  }
+
+  /** A new session, which `keep` keeps. */
   create(identity: Identity, client: string): Held {
     const id = randomBytes(16).toString('base64url')
     const begun = this.#login.clock.wall()
-    return this.#keep({ id, client, begun, ends: begun + this.#settings.maximum, ...this.#facts(identity) }, undefined)
+    const session = { id, client, begun, ends: begun + this.#settings.maximum, number: 0, ...this.#facts(identity) }
+    return this.#hold(session, undefined)
+  }
+
+  /** Keeps a new session that cookies do not hold. Rejects with a ProviderFailure when that is not possible. */
+  async keep({ session }: Held): Promise<void> {
+    const kept = this.#kept(session)
+    if (kept.needed) await this.#login.keeper.create(kept)
   }
 
   #facts({
@@ -242,26 +336,31 @@ export class Sessions {
     organizations,
     listed,
     tokens
-  }: Identity): Omit<Session, 'id' | 'client' | 'begun' | 'ends'> {
+  }: Identity): Omit<Session, 'id' | 'client' | 'begun' | 'ends' | 'number'> {
     return { profile, teams, organizations, listed, ...tokens, checked: this.#login.clock.wall() }
   }
 
-  #keep(session: Session, before: Held | undefined): Held {
-    const [kept, sealed] = this.#seal(session)
-    const held = hold(this.#vault.tag, kept, sealed, this.#login.clock.wall())
+  #hold(session: Session, before: Held | undefined): Held {
+    const whole = this.#vault.seal(encodeSession(session), 'session')
+    const sealed = fits(whole) ? whole : this.#vault.seal(encodeReference(session), 'session')
+    const held = hold(this.#vault.tag, session, sealed, this.#login.clock.wall())
     if (before !== undefined) before.successor = held
     this.#login.sessions.set(held)
     return held
   }
 
-  /** Without the identity token when the session is too long with it: no check needs it. */
-  #seal(session: Session): readonly [Session, string] {
-    for (const fitting of [session, { ...session, identityToken: '' }]) {
-      const sealed = this.#vault.seal(encodeSession(fitting), 'session')
-      if (sealed.length <= LONGEST_SESSION) return [fitting, sealed]
-    }
-    throw new ProviderFailure('garbage', 'the tokens of the provider are too long for cookies')
+  /** What the store keeps opens for no cookie: who reads the store has no session. */
+  #kept(session: Session) {
+    const { id, ends, number } = session
+    const sealed = this.#vault.seal(encodeSession(session), 'kept')
+    return { id, ends, number, needed: !fits(sealed), sealed }
   }
+}
+
+type Checking = [application: Application, report: (failure: ProviderFailure) => void]
+
+function fits(sealed: string): boolean {
+  return sealed.length <= LONGEST_SESSION
 }
 
 /** Requests that were under way with the cookies of before lead to the session as it is now. */

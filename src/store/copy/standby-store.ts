@@ -115,6 +115,7 @@ export class StandbyStore implements Store {
   readonly outbox: Outbox
   readonly deadLetters: DeadLetters
   readonly endedSessions: Store['endedSessions']
+  readonly loginSessions: Store['loginSessions']
   readonly #copied: CopiedStore
   readonly #stopTrying: () => void
   #current: Store
@@ -137,6 +138,14 @@ export class StandbyStore implements Store {
           ? await this.#current.endedSessions.since(number)
           : { sessions: [], number: 0, before: 0, blind: true },
       forget: async (now, most) => await this.#writable().endedSessions.forget(now, most)
+    }
+    const sessions = async () => this.#writable().loginSessions
+    this.loginSessions = {
+      read: async (...words) => (await sessions()).read(...words),
+      claim: async (...words) => (await sessions()).claim(...words),
+      save: async (...words) => (await sessions()).save(...words),
+      release: async (...words) => (await sessions()).release(...words),
+      forget: async (...words) => (await sessions()).forget(...words)
     }
   }
 

@@ -22,6 +22,7 @@ const session: Session = {
   accessToken: 'access',
   refreshToken: 'refresh',
   expiresAt: 3,
+  number: 0,
   identityToken: 'identity'
 }
 

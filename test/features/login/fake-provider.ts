@@ -41,6 +41,12 @@ export class FakeProvider {
   names = ''
   /** Bytes that are added to each access token. */
   padding = 0
+  /** Claims of identity tokens beside those of the protocol. */
+  claims: Record<string, unknown> = {}
+  /** Refresh tokens that came a second time: all tokens are worth nothing then, as rotation wants it (RFC 9700 4.14.2). */
+  reused = 0
+  /** Resolves before each refresh is answered. */
+  refreshing: () => Promise<void> = async () => undefined
   #key = newKey()
   #published = this.#key
   readonly #grants = new Map<string, Grant>()
@@ -128,7 +134,12 @@ export class FakeProvider {
     if (!authenticated(request, body)) return json(response, 401, { error: 'invalid_client' })
     if (body.get('grant_type') === 'refresh_token') {
       const token = body.get('refresh_token') ?? ''
-      if (this.gone || !this.#refresh.delete(token)) return json(response, 400, { error: 'invalid_grant' })
+      if (this.gone || !this.#refresh.delete(token)) {
+        this.reused++
+        this.#refresh.clear()
+        return json(response, 400, { error: 'invalid_grant' })
+      }
+      await this.refreshing()
       return json(response, 200, await this.#tokens(null))
     }
     const code = body.get('code') ?? ''
@@ -150,7 +161,7 @@ export class FakeProvider {
     this.#access.add(token)
     const refresh = randomBytes(12).toString('hex')
     if (this.refreshTokens) this.#refresh.add(refresh)
-    const identity = await new SignJWT(nonce === null || this.plain ? {} : { nonce })
+    const identity = await new SignJWT({ ...this.claims, ...(nonce === null || this.plain ? {} : { nonce }) })
       .setProtectedHeader({ alg: 'ES256', kid: this.#key.kid })
       .setIssuer(this.url)
       .setAudience(CLIENT.id)

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { policyServices } from '../../../src/app/services.js'
 import { defaultProviders, type OperatorProviders } from '../../../src/features/login/operator-providers.js'
 import { Login, logins } from '../../../src/features/login/service.js'
+import type { SessionStore } from '../../../src/features/login/session-keeper.js'
 import { actions, modules } from '../../../src/features/registry.js'
 import { type Flow, NO_UNITS } from '../../../src/flow/flow.js'
 import { ownPath } from '../../../src/flow/reserved-paths.js'
@@ -44,15 +45,21 @@ export class LoginStand {
     make: (services: Kit['services']) => Step,
     {
       providers = defaultProviders(),
-      keys = [randomBytes(32)]
+      keys = [randomBytes(32)],
+      store,
+      bytes = 1 << 30
     }: {
       providers?: OperatorProviders
       keys?: readonly Uint8Array[]
+      /** Keeps sessions beyond cookies, in so many bytes. */
+      store?: SessionStore
+      bytes?: number
     } = {}
   ) {
     const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
     t.teardown(() => outbound.close())
     this.login = new Login({ keys, providers, outbound, clock: this.clock })
+    if (store !== undefined) this.login.keeper.attach(store, bytes)
     this.#step = make(policyServices({ ...this.kit.services, clock: this.clock }, [provide(logins, this.login)]))
   }
 
