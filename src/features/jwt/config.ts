@@ -1,9 +1,21 @@
 import type { Static, TSchema } from 'typebox'
 import { config, enforce } from '../../policy/fields.js'
 import { valueLike, WEB_URL } from '../../schema/editor.js'
-import { any, choice, duration, either, list, map, object, optional, template, text } from '../../schema/values.js'
+import {
+  any,
+  choice,
+  duration,
+  either,
+  integer,
+  list,
+  map,
+  object,
+  optional,
+  template,
+  text
+} from '../../schema/values.js'
 import { ENCODINGS } from './key-sources.js'
-import type { JwtProblem, Token } from './token.js'
+import { type JwtProblem, type Token, USUAL_LENGTH } from './token.js'
 
 const TOKEN_TYPES = ['id_token', 'access_token', 'at+jwt', 'it+jwt', 'plain', 'jwt'] as const
 type TokenType = (typeof TOKEN_TYPES)[number]
@@ -28,7 +40,7 @@ const DECLARED: Partial<Record<TokenType, string>> = {
 /**
  * Checks type, issuer, audience and times of a token whose signature is right. `now`: seconds since the epoch.
  *
- * A token that declares another type is refused; many issuers declare none. `exp` is demanded of identity and access
+ * A token that declares another type is refused; many issuers declare none or `JWT`, which `at+jwt` does not take. `exp` is demanded of identity and access
  * tokens (OpenID Connect Core 2, RFC 9068 2.2) and heeded wherever it stands. `iat` must not lie in the future.
  */
 export function claimsProblem(token: Token, type: TokenType, rules: ClaimRules, now: number): JwtProblem | undefined {
@@ -57,9 +69,12 @@ function isTimeOrAbsent(value: unknown): value is number | undefined {
 
 function typeFits(typ: unknown, type: TokenType): boolean {
   const declared = DECLARED[type]
-  if (declared === undefined || typeof typ !== 'string') return true
+  if (declared === undefined) return true
+  // RFC 9068 4: such a token must say so. No standard says it of identity tokens.
+  const isStrict = type === 'at+jwt'
+  if (typeof typ !== 'string') return !isStrict
   const name = typ.toLowerCase().replace(/^application\//, '')
-  return name === 'jwt' || name === declared
+  return name === declared || (name === 'jwt' && !isStrict)
 }
 
 const HMAC = ['HS256', 'HS384', 'HS512'] as const
@@ -72,7 +87,8 @@ const ALGORITHMS = [
 const token = object(
   {
     type: choice(TOKEN_TYPES, {
-      description: 'What the token is. Identity and access tokens must expire, and none may declare to be another.'
+      description:
+        'What the token is. Identity and access tokens must expire, and none may declare to be another; at+jwt must say so in its header typ.'
     }),
     method: choice(['header', 'body'], {
       description: 'Where it stands. A body needs POST, PUT or PATCH and JSON or a form. Never in the URL.'
@@ -202,6 +218,14 @@ export const jwtConfig = config({
       })
     },
     { description: 'How signatures are checked.' }
+  ),
+  max_token_length: optional(
+    integer({
+      description: 'Characters of the longest token; one in a header needs limits.header_bytes too.',
+      min: 1024,
+      max: 65_536,
+      default: USUAL_LENGTH
+    })
   ),
   leeway: optional(
     duration({ description: 'How far our clock and the issuer’s may be apart', min: 0, max: 300_000, default: '30s' })

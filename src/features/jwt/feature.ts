@@ -9,7 +9,7 @@ import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
 import { keySets } from './key-sources.js'
 import { compileKeys, jwtProblems } from './keys.js'
-import { exactPayload, type JwtProblem, jwtErrors, verdictOf } from './token.js'
+import { exactPayload, type JwtProblem, jwtErrors, USUAL_LENGTH, verdictOf } from './token.js'
 import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
 import { SignatureMemory, TokenVerifier } from './verifier.js'
 
@@ -68,13 +68,13 @@ const action = defineAction({
   },
   compile(config, scope) {
     const { services, owner } = scope
-    const { enforce = true } = config
+    const { enforce = true, max_token_length: longest = USUAL_LENGTH } = config
     const { chosen, memory } = scope.keep(['jwt-validation'], () => ({
       chosen: scope.service(keySets).chosen(),
       memory: new SignatureMemory()
     }))
     const algorithms = new Set<string>(config.jws.allowed_algorithms)
-    const verifier = new TokenVerifier({ ...compileKeys(config.jws, chosen, scope), algorithms, memory })
+    const verifier = new TokenVerifier({ ...compileKeys(config.jws, chosen, scope), algorithms, memory, longest })
     const checks = compileTokens(config.http.tokens, { verifier, rules: compileRules(config, scope), scope })
     const counters = decisionCounters(services.meter, owner, 'jwt_validation', DECISIONS)
     const finish = (checked: readonly Checked[], flow: Flow): Verdict | undefined => {

@@ -82,8 +82,8 @@ export interface Token {
   readonly kid: string | undefined
 }
 
-/** Characters of the longest token that is looked at. */
-export const MAX_TOKEN = 16_384
+/** Characters of the longest token that is looked at where the configuration says nothing. */
+export const USUAL_LENGTH = 16_384
 const SEGMENT = /^[A-Za-z0-9_-]+$/
 
 /**

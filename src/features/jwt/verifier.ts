@@ -4,7 +4,7 @@ import type { Flow } from '../../flow/flow.js'
 import type { KeySet, VerificationKey } from './jwks.js'
 import type { KeySource } from './key-sources.js'
 import { signatureIsRight } from './signature.js'
-import { type JwtProblem, MAX_TOKEN, readToken, type Token } from './token.js'
+import { type JwtProblem, readToken, type Token } from './token.js'
 
 /** A token as far as it could be read; without a problem its signature is right. */
 export interface Verified {
@@ -61,6 +61,8 @@ export interface VerifierParts {
   readonly algorithms: ReadonlySet<string>
   /** Must a token name its key? */
   readonly kidNeeded: boolean
+  /** Characters of the longest token. */
+  readonly longest: number
   readonly memory: SignatureMemory
 }
 
@@ -73,9 +75,9 @@ export class TokenVerifier {
   }
 
   verify(text: string, flow: Flow): Verified | Promise<Verified> {
-    const { memory, sources } = this.#parts
+    const { memory, sources, longest } = this.#parts
     // Before anything is done with it: a body may hold a megabyte.
-    if (text.length > MAX_TOKEN) return { token: undefined, problem: 'JWT_MALFORMED' }
+    if (text.length > longest) return { token: undefined, problem: 'JWT_MALFORMED' }
     const digest = hash('sha256', text, 'base64')
     const known = memory.get(digest)
     const token = known?.verified.token ?? readToken(text)
@@ -102,9 +104,9 @@ export class TokenVerifier {
     const trial = new Trial(token, (key) => this.#parts.memory.check(digest, verified, token, key))
     if (await trial.any(sources.map((source) => source.current(flow)))) return verified
     if (await trial.any(await Promise.all(sources.map((source) => source.ready(flow))))) return verified
-    // A key that the token names and that did not fit will not fit after a load either.
+    // Some issuers give a new key the name of the old one.
+    if (await trial.any(await Promise.all(sources.map((source) => source.renewed(flow))))) return verified
     const named = token.kid !== undefined && trial.keys > 0
-    if (!named && (await trial.any(await Promise.all(sources.map((source) => source.renewed(flow)))))) return verified
     const incomplete = sources.some(
       (source) => source.current(flow) === undefined || (trial.keys === 0 && source.failing(flow))
     )

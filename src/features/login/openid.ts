@@ -71,6 +71,13 @@ function isRefusal(error: unknown): boolean {
   return answer instanceof Response && (answer.status === 401 || answer.status === 403)
 }
 
+/** A wrong signature: some providers give a new key the name of the old one. */
+function isForged(error: unknown): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause)
+    if (cause.message === 'JWT signature verification failed') return true
+  return false
+}
+
 /** Errors that mean that the grant or the token is worth nothing (RFC 6749 5.2, RFC 6750 3.1). */
 const WORTHLESS = new Set(['invalid_grant', 'invalid_token', 'bad_refresh_token'])
 /** RFC 6749 4.1.2.1. */
@@ -99,7 +106,7 @@ function described(error: unknown): readonly [ProviderTrouble, string] {
       : ['garbage', `the provider answered with status ${error.status}`]
   }
   const code = codeOf(error)
-  if (code === 'OAUTH_KEY_SELECTION_FAILED')
+  if (code === 'OAUTH_KEY_SELECTION_FAILED' || isForged(error))
     return ['keys-changed', 'the provider signs with a key that it did not publish']
   if (code === 'OAUTH_TIMEOUT' || code === 'OAUTH_ABORT') return ['unavailable', 'the provider gave no answer in time']
   return ['garbage', 'the answer of the provider cannot be used']

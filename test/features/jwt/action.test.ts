@@ -123,6 +123,37 @@ t.test('a verified token passes again at once, without a wait, until a claim or 
   t.equal(await stand.token(long), '401 JWT_KEY_UNKNOWN', 'the key is withdrawn, the memory does not help')
 })
 
+t.test('a new key with the name of the old one is fetched, once', async (t) => {
+  const server = await keyServer(t, RS)
+  const stand = setUp(configFor({ additional_jkus: [server.url] }))
+  t.equal(await stand.token(await sign(RS, { now: stand.now() })), 'goes on')
+  const renamed = { ...signer('RS256'), kid: RS.kid }
+  server.serve(renamed)
+  stand.kit.clock.now += 11_000
+  const token = await sign(renamed, { now: stand.now() })
+  t.equal(await stand.token(token), 'goes on')
+  t.equal(server.requests, 2)
+  const forged = await sign({ ...signer('RS256'), kid: RS.kid }, { now: stand.now() })
+  for (let i = 0; i < 5; i++) t.equal(await stand.token(forged), '401 JWT_SIGNATURE')
+  t.equal(server.requests, 2, 'wrong signatures do not make us ask over and over')
+  t.equal(await stand.token(await sign(RS, { now: stand.now() })), '401 JWT_SIGNATURE', 'the old key is withdrawn')
+})
+
+t.test('the longest token is what the configuration says', async (t) => {
+  const inline = { inline: [jwkOf(RS)] }
+  const usual = setUp(configFor(inline))
+  const longer = setUp(configFor(inline, { max_token_length: 65_536 }))
+  for (const [bytes, ...outcomes] of [
+    [11_000, 'goes on', 'goes on'],
+    [12_500, '401 JWT_MALFORMED', 'goes on'],
+    [47_500, '401 JWT_MALFORMED', 'goes on'],
+    [49_500, '401 JWT_MALFORMED', '401 JWT_MALFORMED']
+  ] as const) {
+    const token = await sign(RS, { now: usual.now(), claims: { groups: 'x'.repeat(bytes) } })
+    t.same([await usual.token(token), await longer.token(token)], outcomes, `${token.length} characters`)
+  }
+})
+
 t.test('claims', async (t) => {
   const stand = setUp(configFor({ inline: [jwkOf(RS)] }, { leeway: '5s' }))
   const now = Math.floor(stand.now() / 1_000)
@@ -160,7 +191,12 @@ t.test('identity and access tokens expire, and none passes for another', async (
   const cases: readonly (readonly [string, object, object, string])[] = [
     ['at+jwt', { typ: 'at+jwt' }, {}, 'goes on'],
     ['at+jwt', { typ: 'application/AT+JWT' }, {}, 'goes on'],
-    ['at+jwt', { typ: 'JWT' }, {}, 'goes on'],
+    ['at+jwt', { typ: 'JWT' }, {}, '401 JWT_TYPE'],
+    ['at+jwt', {}, {}, '401 JWT_TYPE'],
+    ['it+jwt', { typ: 'JWT' }, {}, 'goes on'],
+    ['access_token', { typ: 'JWT' }, {}, 'goes on'],
+    ['access_token', { typ: 'at+jwt' }, {}, 'goes on'],
+    ['id_token', { typ: 'JWT' }, {}, 'goes on'],
     ['access_token', {}, {}, 'goes on'],
     ['access_token', { typ: 'it+jwt' }, {}, '401 JWT_TYPE'],
     ['id_token', { typ: 'at+jwt' }, {}, '401 JWT_TYPE'],

@@ -63,13 +63,17 @@ export class FakeProvider {
     return this
   }
 
+  get kid(): string {
+    return this.#key.kid
+  }
+
   count(path: string): number {
     return this.asked.filter((asked) => asked === path).length
   }
 
-  /** Signs with another key from now on, and publishes it unless told otherwise. */
-  rotate(publish = true): void {
-    this.#key = newKey()
+  /** Signs with another key from now on, and publishes it unless told otherwise; `kid`: what it is called. */
+  rotate(publish = true, kid?: string): void {
+    this.#key = kid === undefined ? newKey() : { ...newKey(), kid }
     if (publish) this.#published = this.#key
   }
 
