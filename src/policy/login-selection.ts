@@ -37,7 +37,9 @@ export interface StateFacts {
   readonly round: number
 }
 
-const STATE = /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
+/** The last part is sealed: the path that the browser wanted. */
+const STATE =
+  /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}(?:\.[A-Za-z0-9_-]{1,1536})?$/
 
 /** Undefined when no realm of ours can have made this state. */
 export function readState(state: string): StateFacts | undefined {

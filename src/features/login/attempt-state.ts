@@ -18,18 +18,26 @@ export interface Attempt extends AuthorizationRequest {
   readonly begun: number
 }
 
-/** A new attempt with unguessable values of 192 and 256 bits; its state has the form that `readState` reads. */
+/** Longest path that a state carries: providers and servers bound their URLs. The cookie has longer ones. */
+const LONGEST_PATH = 1_024
+
+/**
+ * A new attempt with unguessable values of 192 and 256 bits. Its state has the form that `readState` reads, and carries the path,
+ * sealed, so that a callback without its cookie still leads there. Ids sort by time.
+ */
 export function newAttempt(
-  { tag, mark }: { readonly tag: string; readonly mark: string },
-  round: number,
-  redirectUri: string,
-  path: string,
-  begun: number
+  vault: Pick<Vault, 'tag' | 'seal'>,
+  mark: string,
+  { round, redirectUri, path, begun }: Pick<Attempt, 'redirectUri' | 'path' | 'begun'> & { readonly round: number }
 ): Attempt {
-  const id = randomBytes(6).toString('hex')
+  const id = `${Math.trunc(begun / 1_000)
+    .toString(16)
+    .padStart(8, '0')
+    .slice(-8)}${randomBytes(2).toString('hex')}`
+  const carried = path.length > LONGEST_PATH ? '' : `.${vault.seal(path, 'path')}`
   return {
     id,
-    state: `${tag}.${mark}.${round}.${id}.${randomBytes(24).toString('base64url')}`,
+    state: `${vault.tag}.${mark}.${round}.${id}.${randomBytes(24).toString('base64url')}${carried}`,
     nonce: randomBytes(24).toString('base64url'),
     verifier: randomBytes(32).toString('base64url'),
     redirectUri,
@@ -38,34 +46,38 @@ export function newAttempt(
   }
 }
 
+/** The path that a state of ours carries; undefined: it carries none. */
+export function pathInState(vault: Vault, state: string): string | undefined {
+  return vault.open(state.split('.')[5] ?? '', 'path')
+}
+
 export function sealAttempt(vault: Vault, { id, state, nonce, verifier, redirectUri, path, begun }: Attempt): string {
-  return vault.seal(JSON.stringify([id, state, nonce, verifier, redirectUri, path, begun]), 'attempt')
+  const rest = pathInState(vault, state) === undefined ? [path] : []
+  return vault.seal(JSON.stringify([id, digestOf(state), nonce, verifier, redirectUri, begun, ...rest]), 'attempt')
 }
 
 /** The attempt that a cookie holds, when it is the one of `state` and not too old. */
 export function openAttempt(vault: Vault, sealed: string, state: string, now: number): Attempt | undefined {
   const text = vault.open(sealed, 'attempt')
   if (text === undefined) return undefined
-  const [id, known, nonce, verifier, redirectUri, path, begun] = JSON.parse(text) as readonly [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    number
-  ]
+  const [id, digest, nonce, verifier, redirectUri, begun, path = pathInState(vault, state) ?? '/'] = JSON.parse(
+    text
+  ) as readonly [string, string, string, string, string, number, string?]
   // The state is no secret of the browser that sends both; a plain comparison tells it nothing.
   const isNow = now - begun < ATTEMPT_LASTS && begun <= now + CLOCK_DIFFERENCE
-  if (known !== state || !isNow) return undefined
+  if (digest !== digestOf(state) || !isNow) return undefined
   return { id, state, nonce, verifier, redirectUri, path, begun }
+}
+
+function digestOf(state: string): string {
+  return createHash('sha256').update(state).digest('base64url')
 }
 
 const KEY_BYTES = 32
 const MARK_BYTES = 16
 
 /** What a sealed value is for; it opens for the same purpose only. */
-type Purpose = 'session' | 'attempt' | 'kept'
+type Purpose = 'session' | 'attempt' | 'path' | 'kept'
 
 /** Names a realm in cookies, states and links; says nothing about keys. */
 export function tagOf(realm: string): string {

@@ -4,15 +4,23 @@ import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
 import { readState, returnPath } from '../../policy/login-selection.js'
 import type { Access } from './access.js'
 import { REFUSALS, type Refusal, redirect } from './answers.js'
-import { ATTEMPT_LASTS, type Attempt, newAttempt, openAttempt, sealAttempt, type Vault } from './attempt-state.js'
+import {
+  ATTEMPT_LASTS,
+  type Attempt,
+  newAttempt,
+  openAttempt,
+  pathInState,
+  sealAttempt,
+  type Vault
+} from './attempt-state.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import { scopesOf } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 
-/** Logins that one browser may have under way: tabs that were opened at once. */
-const MOST_ATTEMPTS = 4
+/** Bytes of cookies for logins that one browser has under way: some fifteen tabs. Beyond, the oldest go; their states lead back all the same. */
+const ATTEMPT_BYTES = 6_144
 /** How often a login is begun anew by itself when the browser has lost it. */
 const MOST_ROUNDS = 1
 
@@ -67,7 +75,13 @@ export class Attempts {
     const { provider, scopes, parameters, cookieDomain } = this.#settings
     if (cookieDomain !== undefined && !lies(request.target.host, cookieDomain)) return REFUSALS.cookieDomain
     const origin = originOf(request)
-    const attempt = newAttempt(this.#gate, round, origin + CALLBACK_PATH, path, this.#login.clock.wall())
+    const begun = this.#login.clock.wall()
+    const attempt = newAttempt(this.#vault, this.#gate.mark, {
+      round,
+      redirectUri: origin + CALLBACK_PATH,
+      path,
+      begun
+    })
     const url = await this.#login.protocol.authorizationUrl(
       provider,
       application,
@@ -75,11 +89,17 @@ export class Attempts {
       scopesOf(provider, scopes),
       parameters
     )
-    const earlier = style.attemptsIn(jar)
+    const sealed = sealAttempt(this.#vault, attempt)
+    let left = ATTEMPT_BYTES - sealed.length
+    // Newest first.
+    const surplus = style.attemptsIn(jar).filter((name) => {
+      left -= name.length + (jar.get(name)?.length ?? 0)
+      return left < 0
+    })
     return redirect(url, [
       ...cookies,
-      ...(earlier.length < MOST_ATTEMPTS ? [] : earlier.map((name) => style.drop(name))),
-      style.set(style.attempt(attempt.id), sealAttempt(this.#vault, attempt), ATTEMPT_LASTS / 1_000)
+      ...surplus.map((name) => style.drop(name)),
+      style.set(style.attempt(attempt.id), sealed, ATTEMPT_LASTS / 1_000)
     ])
   }
 
@@ -95,8 +115,8 @@ export class Attempts {
     if (facts?.tag !== this.#gate.tag || states.length !== 1) return this.#lost(visit, 0, found, home)
     const name = style.attempt(facts.id)
     const attempt = openAttempt(this.#vault, jar.get(name) ?? '', state, this.#login.clock.wall())
-    if (attempt === undefined) return this.#lost(visit, facts.round, found, home)
-    return this.#complete(visit, attempt, facts.round, request.target.query ?? '')
+    if (attempt !== undefined) return this.#complete(visit, attempt, facts.round, request.target.query ?? '')
+    return this.#lost(visit, facts.round, found, returnPath(pathInState(this.#vault, state) ?? '') ?? home)
   }
 
   async #complete(visit: Visit, attempt: Attempt, round: number, query: string): Promise<Answer> {
@@ -123,9 +143,9 @@ export class Attempts {
   }
 
   /** A callback that this browser has not begun, or too long ago: who is logged in goes on, others begin anew, once. */
-  #lost(visit: Visit, round: number, found: Found | SessionEnd, home: string): Answer | Promise<Answer> {
-    if (typeof found !== 'string') return redirect(originOf(visit.request) + home, [])
-    return round < MOST_ROUNDS ? this.begin(visit, [], home, round + 1) : REFUSALS.lost
+  #lost(visit: Visit, round: number, found: Found | SessionEnd, path: string): Answer | Promise<Answer> {
+    if (typeof found !== 'string') return redirect(originOf(visit.request) + path, [])
+    return round < MOST_ROUNDS ? this.begin(visit, [], path, round + 1) : REFUSALS.lost
   }
 }
 

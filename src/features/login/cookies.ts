@@ -23,9 +23,12 @@ export class CookieStyle {
     return this.#attempt + id
   }
 
-  /** Names of the attempts that the browser has under way. */
+  /** Names of the attempts that the browser has under way, newest first. */
   attemptsIn(jar: Jar): string[] {
-    return [...jar.keys()].filter((name) => name.startsWith(this.#attempt))
+    return [...jar.keys()]
+      .filter((name) => name.startsWith(this.#attempt))
+      .sort()
+      .reverse()
   }
 
   /** Value of a Set-Cookie field. Without `maxAge` (seconds) it lasts as long as the browser runs. */

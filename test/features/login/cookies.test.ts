@@ -1,6 +1,6 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import t from 'tap'
-import { newAttempt, openAttempt, sealAttempt, Vault } from '../../../src/features/login/attempt-state.js'
+import { newAttempt, openAttempt, pathInState, sealAttempt, Vault } from '../../../src/features/login/attempt-state.js'
 import { CookieStyle } from '../../../src/features/login/cookies.js'
 import { decodeSession, encodeSession, type Session } from '../../../src/features/login/session.js'
 import { joinPieces, LONGEST_SESSION, setPieces } from '../../../src/features/login/sessions.js'
@@ -63,13 +63,21 @@ t.test('a sealed value opens in its realm, for its purpose, and only as it was',
 t.test('an attempt belongs to its state and ends after ten minutes', async (t) => {
   const vault = new Vault([randomBytes(32)], 'realm')
   const gate = { tag: vault.tag, mark: '0123abcd' }
-  const attempt = newAttempt(gate, 1, 'https://a.test/cb', '/x', 1_000)
+  const begin = (path: string) =>
+    newAttempt(vault, gate.mark, { round: 1, redirectUri: 'https://a.test/cb', path, begun: 1_000 })
+  const long = begin(`/${'x'.repeat(2_000)}`)
+  t.same(openAttempt(vault, sealAttempt(vault, long), long.state, 1_000), long, 'the cookie has what no URL carries')
+  t.ok(long.state.length < 100)
+  const attempt = begin('/x')
   const sealed = sealAttempt(vault, attempt)
+  t.ok(sealed.length < 400)
   t.same(openAttempt(vault, sealed, attempt.state, 600_999), attempt)
+  t.equal(pathInState(vault, attempt.state), '/x')
+  t.equal(pathInState(new Vault([randomBytes(32)], 'realm'), attempt.state), undefined)
   t.equal(openAttempt(vault, sealed, attempt.state, 601_000), undefined)
-  t.equal(openAttempt(vault, sealed, newAttempt(gate, 1, '', '', 0).state, 1_000), undefined)
+  t.equal(openAttempt(vault, sealed, begin('/x').state, 1_000), undefined)
   t.same(readState(attempt.state), { ...gate, id: attempt.id, round: 1 })
-  for (const state of ['', 'x', `${attempt.state}x`, attempt.state.slice(1), ` ${attempt.state}`])
+  for (const state of ['', 'x', `${attempt.state}!`, attempt.state.slice(1), ` ${attempt.state}`])
     t.equal(readState(state), undefined)
   t.equal(attempt.nonce.length, 32)
   t.equal(attempt.verifier.length, 43, 'RFC 7636 4.1: at least 43 characters')

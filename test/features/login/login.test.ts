@@ -487,7 +487,7 @@ t.test('a callback is worth something in the browser that began, once, for ten m
   t.equal(provider.count('/token'), 0)
 
   t.match(await browser.once(callback), { status: 302, headers: { location: `${SITE}/secret` } })
-  t.equal((await browser.once(callback)).headers.location, `${SITE}/`, 'who is logged in goes on')
+  t.equal((await browser.once(callback)).headers.location, `${SITE}/secret`, 'who is logged in goes on')
 
   const late = browse(stand)
   const started = await late.once(`${SITE}/`)
@@ -503,6 +503,35 @@ t.test('a callback is worth something in the browser that began, once, for ten m
     t.equal((await browse(stand).once(`${SITE}/.sluice/callback${query}`)).status, 302, query)
   }
   t.equal(stand.arrived.length, 0, 'no callback is forwarded')
+})
+
+t.test('tabs that begin a login at once end where they began, however many and however late', async (t) => {
+  for (const [tabs, length, wait] of [
+    [10, 20, 0],
+    [10, 900, 0],
+    [40, 20, 0],
+    [10, 1_500, 0],
+    [10, 20, 3_600_000]
+  ] as const) {
+    const { provider, stand, browser } = await stage(t)
+    const paths = Array.from({ length: tabs }, (_, i) => `/tab-${i}?${'q'.repeat(length)}`)
+    const begun: string[] = []
+    for (const path of paths) {
+      begun.push(String((await browser.once(SITE + path)).headers.location))
+      const size = [...browser.cookies(HOST)].reduce((sum, [name, { value }]) => sum + name.length + value.length, 0)
+      t.ok(size < 9_000, `${size} bytes of cookies`)
+      stand.clock.advance(1_000)
+    }
+    stand.clock.advance(wait)
+    // The first tab is opened again last: its attempt may be gone by then.
+    for (const [i, url] of [...begun.entries()].reverse()) {
+      const page = await browser.visit(url)
+      const isKept = length <= 1_024 || i >= tabs - 2
+      if (isKept) t.equal(page.url, SITE + paths[i], `tab ${i} of ${tabs}, ${length} characters, ${wait} ms`)
+      t.equal(page.body, 'hello')
+    }
+    t.same(provider.faults, [])
+  }
 })
 
 t.test('the provider says no', async (t) => {

@@ -34,9 +34,13 @@ function chosen(url: string) {
   return found && { at: PLACES.indexOf(found.place), others: found.call.others.length, home: found.call.home }
 }
 
+const stateOf = (tag: string, mark: string, round = 0) =>
+  newAttempt({ tag, seal: () => 'sealed' }, mark, { round, redirectUri: 'https://a.test/cb', path: '/x', begun: 0 })
+    .state
+
 t.test('who began gets the callback', async (t) => {
   for (let i = 0; i < PLACES.length; i++) {
-    const { state } = newAttempt(gateOf(i), randomInt(2), 'https://a.test/cb', '/x', 0)
+    const state = stateOf(gateOf(i).tag, gateOf(i).mark, randomInt(2))
     t.match(chosen(`/.sluice/callback?code=x&state=${state}`), { at: i })
     t.match(
       chosen(`/.sluice/callback?state=${state}&auth_id=other&login=none`),
@@ -44,13 +48,13 @@ t.test('who began gets the callback', async (t) => {
       'whatever else stands there'
     )
   }
-  const changed = newAttempt({ ...gateOf(1), mark: 'ffffffff' }, 0, '', '', 0).state
+  const changed = stateOf(gateOf(1).tag, 'ffffffff')
   t.match(
     chosen(`/.sluice/callback?state=${changed}`),
     { at: 0 },
     'the realm is right when the configuration has changed'
   )
-  for (const state of ['', 'x', newAttempt({ tag: tagOf('gone'), mark: '00000001' }, 0, '', '', 0).state])
+  for (const state of ['', 'x', stateOf(tagOf('gone'), '00000001')])
     t.match(chosen(`/.sluice/callback?state=${state}`), { at: 0, home: '/' })
 })
 
