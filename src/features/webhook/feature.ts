@@ -63,7 +63,12 @@ const verifyWebhook = defineAction({
         examples: [...WEBHOOK_PROVIDERS],
         editor: { anyOf: [{ enum: [...WEBHOOK_PROVIDERS] }, textLike(RESEMBLING)] }
       }),
-      secret: optional(template({ description: 'Secret shared with the sender; sns needs none.', min: 1 })),
+      secret: optional(
+        template({
+          description: 'Secret shared with the sender, or several, one a line, while it changes; sns needs none.',
+          min: 1
+        })
+      ),
       enforce: enforce()
     },
     { anyOf: [given('provider', WITHOUT_SECRET), { required: ['secret'] }] }
@@ -171,7 +176,8 @@ const routeModule = defineModule({
   fields: {
     provider: provider(),
     secret: secret({
-      description: 'What the sender signs with; every provider but sns needs it.',
+      description:
+        'What the sender signs with; several while it changes, one a line, the new one first. Every provider but sns needs it.',
       bytes: 4096,
       shown: 'owner'
     })

@@ -9,7 +9,7 @@ import {
   xeroIntent,
   zoomChallenge
 } from './challenges.js'
-import type { Scheme } from './scheme.js'
+import type { Scheme, Verify } from './scheme.js'
 import { bodyMac, datedBodyMac, hygraph, numberedBodyMac, pairedMac, timedMac, urlBodyMac } from './schemes/body-mac.js'
 import { plivo, urlFieldsMac } from './schemes/form-mac.js'
 import { contentful, hubspot, mailgun, messageMac } from './schemes/message-mac.js'
@@ -161,8 +161,31 @@ export const providers: ReadonlyMap<string, Provider> = new Map<string, Provider
 
 /** Why `secret` cannot be one of this sender, as the rest of a sentence that repeats nothing of it; undefined when it can. */
 export function secretProblem(provider: Provider, secret: string): string | undefined {
-  const prepared = provider.scheme(secret)
+  const prepared = prepareSecrets(provider, secret)
   return typeof prepared === 'string' ? prepared : undefined
+}
+
+/** Secrets that one sender may sign with at a time: each costs a signature of the body. */
+const MOST_SECRETS = 8
+
+/** One of the secrets that a sender may sign with, and what requests are looked at with. */
+export interface PreparedSecret {
+  readonly secret: string
+  readonly verify: Verify
+}
+
+/** Prepares each line of `text`, so that a new secret counts beside the old one; else why one of them cannot be a secret of this sender. */
+export function prepareSecrets(provider: Provider, text: string): readonly PreparedSecret[] | string {
+  const secrets = provider.withoutSecret === true ? [''] : text.split(/\r?\n/).filter((line) => line !== '')
+  if (secrets.length === 0) return 'must not be empty'
+  if (secrets.length > MOST_SECRETS) return `must be at most ${MOST_SECRETS} lines`
+  const prepared: PreparedSecret[] = []
+  for (const secret of secrets) {
+    const verify = provider.scheme(secret)
+    if (typeof verify === 'string') return verify
+    prepared.push({ secret, verify })
+  }
+  return prepared
 }
 
 /** One sentence on what is not confirmed, for descriptions of the field; '' when all is. */

@@ -6,9 +6,9 @@ import { defineErrors, messageOf } from '../../lib/errors.js'
 import { hostPatterns } from '../../lib/host.js'
 import type { KeptStateDraft, PolicyServices } from '../../policy/services.js'
 import { SenderCertificates } from './certificates.js'
-import type { Provider } from './providers.js'
+import { type PreparedSecret, type Provider, prepareSecrets } from './providers.js'
 import { type ReplayMemory, replays } from './replays.js'
-import { type Failure, type Finding, type Verify, type WebhookRequest, webhookFailures } from './scheme.js'
+import { type Failure, type Finding, type WebhookRequest, webhookFailures } from './scheme.js'
 
 /** Codes of answers to webhooks that are not let through. */
 export const webhookErrors = defineErrors({
@@ -103,7 +103,7 @@ export class Verification {
   readonly #bodies: BodyBuffers
   readonly #certificates: SenderCertificates
   readonly #replays: ReplayMemory
-  #prepared: { readonly secret: string; readonly verify: Verify | undefined } | undefined
+  #prepared: { readonly text: string; readonly secrets: readonly PreparedSecret[] } | undefined
 
   /** `name`: the sender's; part of the identity of what is remembered of it. */
   constructor(name: string, provider: Provider, services: PolicyServices, kept: KeptStateDraft) {
@@ -114,33 +114,38 @@ export class Verification {
     this.#replays = kept.keep(['webhook-replays', name], (identity) => services.service(replays).of(identity))
   }
 
-  /** `secret`: what is shared with the sender now; '' for a sender without. */
-  async outcome(flow: Flow, secret: string): Promise<Outcome> {
-    const verify = this.#verify(secret)
-    if (verify === undefined) return this.#unverified('SECRET_UNUSABLE')
+  /** `text`: what is shared with the sender now, one secret a line; '' for a sender without. */
+  async outcome(flow: Flow, text: string): Promise<Outcome> {
+    const secrets = this.#secrets(text)
+    const [first] = secrets
+    if (first === undefined) return this.#unverified('SECRET_UNUSABLE')
     const { request } = flow
     if (request === undefined) return this.#unverified('SIGNATURE_MISSING')
     const body = await this.#bodies.request(flow, this.#provider.largestBody)
     if (!(body instanceof Uint8Array)) return { kind: 'unreadable', verdict: body }
     const seen = this.#seen(flow, request, body)
     const { unsigned, signed } = this.#provider
-    const answer = await unsigned?.(seen, secret)
+    const answer = await unsigned?.(seen, first.secret)
     if (answer !== undefined) return { kind: 'answered', verdict: answer }
-    const found = verify(seen, this.#certificates)
-    const finding = await this.#fresh(found instanceof Promise ? await found : found, flow, seen.now)
+    let [found, used] = [await first.verify(seen, this.#certificates), first.secret]
+    for (let i = 1; i < secrets.length && typeof found === 'string'; i++) {
+      const { secret, verify } = secrets[i] as PreparedSecret
+      const other = await verify(seen, this.#certificates)
+      if (typeof other !== 'string') [found, used] = [other, secret]
+    }
+    const finding = await this.#fresh(found, flow, seen.now)
     if (typeof finding === 'string') return this.#unverified(finding)
-    const reply = await signed?.(seen, secret)
+    const reply = await signed?.(seen, used)
     return reply === undefined ? { kind: 'verified' } : { kind: 'answered', verdict: reply }
   }
 
   /** Secrets change seldom: what was made of the last one is kept. Everybody could sign with an empty one. */
-  #verify(secret: string): Verify | undefined {
-    if (secret === '' && this.#provider.withoutSecret !== true) return undefined
-    if (this.#prepared?.secret !== secret) {
-      const made = this.#provider.scheme(secret)
-      this.#prepared = { secret, verify: typeof made === 'string' ? undefined : made }
+  #secrets(text: string): readonly PreparedSecret[] {
+    if (this.#prepared?.text !== text) {
+      const made = prepareSecrets(this.#provider, text)
+      this.#prepared = { text, secrets: typeof made === 'string' ? [] : made }
     }
-    return this.#prepared?.verify
+    return this.#prepared.secrets
   }
 
   #seen(flow: Flow, request: FlowRequest, body: Uint8Array): WebhookRequest {

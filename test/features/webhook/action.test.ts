@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
+import { type Provider, providers, secretProblem } from '../../../src/features/webhook/providers.js'
 import type { Flow } from '../../../src/flow/flow.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from '../kit.js'
@@ -41,6 +42,21 @@ t.test('a secret may come from a vault; one that is not there fails closed', asy
   t.equal(outcomeOf(await from('github')(delivery(signature(BODY, 'x')))), '403 WEBHOOK_UNVERIFIED')
   t.equal(outcomeOf(await from('other')(delivery())), '500 POLICY_EXPRESSION')
   t.notMatch(JSON.stringify(kit.logged), SECRET)
+})
+
+t.test('several secrets, one a line: each of them signs while a secret changes', async (t) => {
+  const kit = new Kit()
+  const run = kit.waiting([['verify-webhook', { provider: 'github', secret: `the new one\n${SECRET}\r\nthird\n` }]])
+  for (const secret of ['the new one', SECRET, 'third'])
+    t.equal(outcomeOf(await run(delivery(signature(BODY, secret)))), 'goes on', secret)
+  for (const secret of ['', 'the new one\n', `the new one\n${SECRET}`, 'fourth'])
+    t.equal(outcomeOf(await run(delivery(signature(BODY, secret)))), '403 WEBHOOK_UNVERIFIED', secret)
+  const from = kit.waiting([
+    ['verify-webhook', { provider: 'github', secret: `new\n\${secrets.get('vault', 'github')}` }]
+  ])
+  t.equal(await from(delivery()), undefined)
+  t.match(secretProblem(providers.get('github') as Provider, 'x\n'.repeat(9)), /at most 8 lines/)
+  t.match(secretProblem(providers.get('svix') as Provider, 'whsec_YQ==\nwhsec_?'), /^must be/)
 })
 
 t.test('an empty secret, with which anybody could sign, lets nobody pass', async (t) => {
