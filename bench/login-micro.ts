@@ -34,6 +34,7 @@ export function loginMicro(): MicroResult[] {
     inactivity: 3_600_000,
     maximum: 86_400_000,
     lasting: false,
+    providerLogout: false,
     check: 600_000,
     preflight: 'none',
     access: { email_domains: ['example.com'] }

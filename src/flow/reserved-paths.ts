@@ -9,10 +9,12 @@ export type OwnPath = 'login' | 'logout' | 'callback'
 export const CALLBACK_PATH = '/.sluice/callback'
 /** Where a login begins. */
 export const LOGIN_PATH = '/.sluice/login'
+/** Where a session ends, and where a provider that has ended its own sends the browser back to. */
+export const LOGOUT_PATH = '/.sluice/logout'
 
 const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
   [LOGIN_PATH, 'login'],
-  ['/.sluice/logout', 'logout'],
+  [LOGOUT_PATH, 'logout'],
   [CALLBACK_PATH, 'callback'],
   ['/ngrok/login', 'login'],
   ['/ngrok/logout', 'logout']
@@ -23,12 +25,24 @@ export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
   const { path } = target
   // Asked of every request: most paths differ in these few characters.
   if (!path.startsWith('/.sluice/') && !path.startsWith('/ngrok/')) return undefined
-  return method === 'GET' || method === 'HEAD' ? OWN_PATHS.get(path) : undefined
+  if (method === 'GET' || method === 'HEAD') return OWN_PATHS.get(path)
+  return method === 'POST' && OWN_PATHS.get(path) === 'logout' ? 'logout' : undefined
 }
 
 /** Did the client come over TLS, here or at a proxy that we trust? */
 export function isSecure({ scheme }: FlowRequest): boolean {
   return scheme === 'https'
+}
+
+/**
+ * Does a page of this site ask, or the person who has typed the address? Browsers say so over TLS and on this machine (Fetch Metadata),
+ * elsewhere by the page that they come from.
+ */
+export function isSameSite(request: FlowRequest): boolean {
+  const { headers } = request
+  const site = headers.get('sec-fetch-site')
+  if (site !== undefined) return site !== 'cross-site'
+  return headers.get('referer')?.startsWith(`${originOf(request)}/`) === true
 }
 
 /** Scheme, host and port as the browser shows them. */

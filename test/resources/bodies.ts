@@ -77,7 +77,8 @@ export const modules = {
     options_passthrough: true,
     cookie_prefix: 'my.',
     inactivity_timeout: 60,
-    maximum_duration: 3600
+    maximum_duration: 3600,
+    provider_logout: true
   },
   cors: {
     enabled: true,

@@ -78,7 +78,13 @@ export async function record(
     }
     found.set(
       'logout',
-      String((await serving.send('/.sluice/logout', { headers: { ...HOME, cookie: cookies[1] ?? '' } })).status)
+      String(
+        (
+          await serving.send('/.sluice/logout', {
+            headers: { ...HOME, 'sec-fetch-site': 'same-origin', cookie: cookies[1] ?? '' }
+          })
+        ).status
+      )
     )
     const { text } = await serving.call('/metrics')
     found.set(

@@ -3,7 +3,7 @@ import type { Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
-import { type ActionRun, defineAction, ERROR_RESULTS, type ResultFields, type Scope } from '../../policy/action.js'
+import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
 import { config } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
@@ -12,7 +12,7 @@ import { choice, duration, flag, list, map, optional, template, text } from '../
 import type { AccessLists } from './access.js'
 import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
-import { type LoginResult, logins, USUAL_MAXIMUM } from './service.js'
+import { type LoginResult, loginResults, logins, USUAL_MAXIMUM } from './service.js'
 
 /** Codes of problems in the actions oauth and openid-connect. */
 export const loginProblems = defineErrors({
@@ -86,33 +86,12 @@ const loginFields = {
 const sharedFields = config(loginFields)
 type LoginConfig = Static<typeof sharedFields>
 
-/** What such an action publishes besides `identity.<more>`. */
 function loginExample(type: string, config: string) {
   return { policy: `on_http_request:\n  - actions:\n      - type: ${type}\n        config: { ${config} }\n` }
 }
 
 const OPENID =
   "issuer_url: https://accounts.example.com, client_id: sluice, client_secret: \"${secrets.get('main', 'sluice')}\""
-
-function loginResults(more: ResultFields): ResultFields {
-  return {
-    'identity.id': ['string', 'Id of the user here: the same at each login with this provider.'],
-    'identity.email': ['string', 'E-mail address of the user.'],
-    'identity.email_verified': ['bool', 'Does the provider say that the address is the one of the user?'],
-    'profile.emails': ['list<string>', 'All addresses that the provider knows.'],
-    'identity.name': ['string', 'Name of the user.'],
-    'identity.provider_user_id': ['string', 'Id that the provider gives to the user.'],
-    access_token: ['string', 'The access token of the provider.'],
-    refresh_token: ['string', 'The refresh token of the provider; empty when it gave none.'],
-    expires_at: ['timestamp', 'When the access token ends.'],
-    session_timed_out: ['bool', 'Has the last session ended because it was not used?'],
-    session_max_duration_reached: ['bool', 'Has the last session ended because it had lasted as long as it may?'],
-    userinfo_refreshed: ['bool', 'Was the provider asked about the user for this request?'],
-    user_info_refreshed: ['bool', 'As userinfo_refreshed.'],
-    ...ERROR_RESULTS,
-    ...more
-  }
-}
 
 /** What is known of each user whom a login lets pass; a preflight request has no user. */
 function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
@@ -126,6 +105,7 @@ interface LoginSource {
   /** Of the operator; for configurations without an application of their own. */
   readonly operatorApplication: Application | undefined
   readonly idle: string | undefined
+  readonly providerLogout: boolean
   readonly access: AccessLists
 }
 
@@ -133,7 +113,7 @@ interface LoginSource {
 function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope): ActionRun {
   checkApplication(settings.client_id, settings.client_secret, scope)
   checkParameters(settings.authz_url_params ?? {}, scope)
-  const { result, provider, operatorApplication, idle, access } = source
+  const { result, provider, operatorApplication, idle, providerLogout, access } = source
   const gate = createGate(
     {
       result,
@@ -151,6 +131,7 @@ function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope):
         settings.max_session_duration === undefined ? USUAL_MAXIMUM : milliseconds(settings.max_session_duration),
       lasting: settings.max_session_duration !== undefined,
       check: milliseconds(settings.userinfo_refresh_interval),
+      providerLogout,
       preflight: settings.allow_cors_preflight === true ? 'cors' : 'none',
       access
     },
@@ -292,6 +273,7 @@ export const oauth = defineAction({
       provider,
       operatorApplication: application,
       idle: idle_session_timeout,
+      providerLogout: false,
       access
     } as const
     return compileLogin(asked, source, scope)
@@ -314,6 +296,13 @@ const fields = config(
       flag({
         description:
           'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+        default: false
+      })
+    ),
+    provider_logout: optional(
+      flag({
+        description:
+          'true makes a logout end the session at the provider too; register https://<host>/.sluice/logout there as a place to come back to.',
         default: false
       })
     ),
@@ -376,6 +365,7 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
     provider: openidProvider(readIssuer(issuer_url, scope), settings.assume_email_verified === true),
     operatorApplication: undefined,
     idle: idle_session_duration ?? idle_session_timeout,
+    providerLogout: settings.provider_logout === true,
     access: {}
   } as const
   return compileLogin(settings, source, scope)

@@ -187,6 +187,12 @@ export function redirect(url: string, cookies: readonly string[]): Verdict {
   return respond(302, [...setCookies(cookies), ...UNSTORED, 'location', url])
 }
 
+/** Asks a person who follows a link of another site, which may be a trick, whether to log out. `action`: path and query of the logout. */
+export function askedLogout(action: string): Verdict {
+  const form = `<form method="post" action="${escaped(action)}"><button>Log out</button></form>`
+  return respond(200, [...UNSTORED, ...PAGE], page('Do you want to log out?', '', undefined, form))
+}
+
 export function loggedOut(link: string, cookies: readonly string[]): Verdict {
   return respond(200, [...setCookies(cookies), ...UNSTORED, ...PAGE], page('You are logged out', '', link))
 }
@@ -196,11 +202,16 @@ function setCookies(cookies: readonly string[]): HeaderList {
 }
 
 /** Of what a client has sent it holds the path of its link, which is encoded. */
-function page(title: string, text: string, href: string | undefined): Uint8Array {
-  const link = href === undefined ? '' : `<p><a href="${href.replaceAll('&', '&amp;')}">Log in</a></p>`
+function page(title: string, text: string, href: string | undefined, form = ''): Uint8Array {
+  const link = href === undefined ? '' : `<p><a href="${escaped(href)}">Log in</a></p>`
   return Buffer.from(
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
       `<title>${title}</title><style>body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:20vh auto;padding:0 1rem}` +
-      `</style></head><body><h1>${title}</h1>${text === '' ? '' : `<p>${text}</p>`}${link}</body></html>`
+      `</style></head><body><h1>${title}</h1>${text === '' ? '' : `<p>${text}</p>`}${link}${form}</body></html>`
   )
+}
+
+/** An encoded path and query, in an attribute. */
+function escaped(href: string): string {
+  return href.replaceAll('&', '&amp;')
 }

@@ -151,6 +151,7 @@ const oauthModule = defineModule({
           application: () => chosen,
           scopes: value.scopes,
           check: config.auth_check_interval * SECOND,
+          providerLogout: false,
           access: listsOf(value)
         },
         scope.services
@@ -191,7 +192,12 @@ const oidcModule = defineModule({
       form: 'cookie_prefix'
     }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: longestSession
+    maximum_duration: longestSession,
+    provider_logout: flag({
+      description:
+        'true makes a logout end the session at the provider too; register https://<host>/.sluice/logout there as a place to come back to.',
+      default: false
+    })
   },
   compile(config, scope) {
     const secret = scope.secret('client_secret')
@@ -207,6 +213,7 @@ const oidcModule = defineModule({
           application: () => application,
           scopes: config.scopes,
           check: 0,
+          providerLogout: config.provider_logout === true,
           access: {}
         },
         scope.services

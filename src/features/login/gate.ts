@@ -5,8 +5,10 @@ import {
   dropLoginCookies,
   isExempt,
   isNavigation,
+  isSameSite,
   isSecure,
   LOGIN_PATH,
+  LOGOUT_PATH,
   loginCookies,
   originOf,
   uriOf
@@ -17,6 +19,7 @@ import { LOGIN_PARAMETER, returnPath } from '../../policy/login-selection.js'
 import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
 import {
+  askedLogout,
   loggedOut,
   loginErrors,
   loginRequired,
@@ -49,6 +52,8 @@ import { type Found, Sessions } from './sessions.js'
 const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
 const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
 const clientId = flowSlot<string>('login.client_id')
+/** Characters of an identity token that a URL may carry. */
+const LONGEST_HINT = 4_096
 
 /** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
 export function applicationOf(flow: Flow): string | undefined {
@@ -80,6 +85,7 @@ class Gate implements LoginGate {
   readonly #settings: GateSettings
   readonly #access
   readonly #ended: Login['ended']
+  readonly #protocol: Login['protocol']
   readonly #log: PolicyServices['log']
   readonly #sessions: Sessions
   readonly #attempts: Attempts
@@ -96,6 +102,7 @@ class Gate implements LoginGate {
     this.#settings = settings
     this.#log = services.log
     this.#ended = login.ended
+    this.#protocol = login.protocol
     const access = accessOf(settings.access)
     const identities = new Identities(login, provider, access)
     const sessions = new Sessions(settings, login, vault, identities, access)
@@ -175,8 +182,13 @@ class Gate implements LoginGate {
   }
 
   async #logout(flow: Flow, request: FlowRequest, others: readonly LoginGate[]): Promise<Verdict> {
-    const [asked = ''] = request.target.parameters.get('redirect_path') ?? []
+    const { parameters } = request.target
+    if (request.method !== 'POST' && !isSameSite(request) && hasSession(request))
+      return askedLogout(logoutLink(request))
+    // The provider brings back as state where the browser wanted to go.
+    const [asked = ''] = parameters.get('redirect_path') ?? parameters.get('state') ?? []
     const path = returnPath(asked)
+    const elsewhere = this.#settings.providerLogout ? await this.#providerLogout(flow, request, path) : undefined
     // Gates of one realm end the same cookies.
     const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
     this.#counters.login.inc()
@@ -186,7 +198,30 @@ class Gate implements LoginGate {
       // It holds in this process, and is written as soon as the store is there again.
       this.#log.warn({ owner: this.#settings.owner, err: error }, 'a logout could not be stored yet')
     }
+    if (elsewhere !== undefined) return redirect(elsewhere, cookies)
     return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
+  }
+
+  /** Where the browser ends the session at the provider; undefined: there is none, or the provider does not say where. */
+  async #providerLogout(flow: Flow, request: FlowRequest, path: string | undefined): Promise<string | undefined> {
+    try {
+      const application = this.#settings.application(flow)
+      if (application === undefined) return undefined
+      const found = await this.#sessions.find(this.#visit(flow, request, application))
+      if (typeof found === 'string') return undefined
+      const { identityToken } = found.held.session
+      return await this.#protocol.endSessionUrl(this.#settings.provider, application, {
+        // A URL does not carry every token; the provider then asks the user.
+        ...(identityToken === '' || identityToken.length > LONGEST_HINT ? {} : { id_token_hint: identityToken }),
+        post_logout_redirect_uri: originOf(request) + LOGOUT_PATH,
+        ...(path === undefined ? {} : { state: path })
+      })
+    } catch (error) {
+      // The session here ends all the same.
+      if (error instanceof ProviderFailure) this.#report(error)
+      else if (!(error instanceof EvaluationError)) throw error
+      return undefined
+    }
   }
 
   /** Looks whether the provider answers again, for a session that passes meanwhile. */
@@ -289,4 +324,17 @@ class Gate implements LoginGate {
       this.#log.warn(fields, 'a session could not be kept or read')
     else this.#log.warn(fields, 'an identity provider failed')
   }
+}
+
+function hasSession(request: FlowRequest): boolean {
+  return [...loginCookies(request.head.headers).keys()].some((name) => name.includes('session.'))
+}
+
+/** Path and query of the logout that a request asks for. */
+function logoutLink({ target: { parameters } }: FlowRequest): string {
+  const query = ['login', 'auth_id', 'redirect_path'].flatMap((name) => {
+    const [value] = parameters.get(name) ?? []
+    return value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`]
+  })
+  return `${LOGOUT_PATH}${query.length === 0 ? '' : '?'}${query.join('&')}`
 }

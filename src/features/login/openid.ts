@@ -296,6 +296,21 @@ export class OpenidProtocol {
     }
   }
 
+  /** Where a browser ends the session at the provider and comes back from (RP-Initiated Logout 1.0); undefined: the provider has no such place. */
+  async endSessionUrl(
+    provider: Provider,
+    application: Application,
+    parameters: Readonly<Record<string, string>>
+  ): Promise<string | undefined> {
+    const config = await this.#configuration(provider, application)
+    if (config.serverMetadata().end_session_endpoint === undefined) return undefined
+    try {
+      return client.buildEndSessionUrl(config, parameters).href
+    } catch (error) {
+      throw failureOf(error)
+    }
+  }
+
   async #discover(issuer: string): Promise<client.ServerMetadata> {
     try {
       const found = await client.discovery(new URL(issuer), 'discovery', undefined, undefined, {

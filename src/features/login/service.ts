@@ -3,6 +3,7 @@ import type { Flow, FlowRequest } from '../../flow/flow.js'
 import type { Jar, Preflight } from '../../flow/reserved-paths.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
+import { ERROR_RESULTS, type ResultFields } from '../../policy/action.js'
 import { serviceKey } from '../../policy/services.js'
 import type { AccessLists } from './access.js'
 import { Vault } from './attempt-state.js'
@@ -85,6 +86,8 @@ export interface GateSettings {
   /** Do cookies outlive the browser's run? They do when a maximum was asked for. */
   readonly lasting: boolean
   readonly check: number
+  /** Does a logout end the session at the provider too (OpenID Connect RP-Initiated Logout 1.0)? */
+  readonly providerLogout: boolean
   readonly preflight: Preflight
   readonly access: AccessLists
 }
@@ -110,6 +113,27 @@ export function markOf({ provider, ...settings }: GateSettings): string {
 }
 
 export type LoginResult = 'oauth' | 'oidc'
+
+/** Results of an action that logs users in; `more` are those of one of them alone. */
+export function loginResults(more: ResultFields): ResultFields {
+  return {
+    'identity.id': ['string', 'Id of the user here: the same at each login with this provider.'],
+    'identity.email': ['string', 'E-mail address of the user.'],
+    'identity.email_verified': ['bool', 'Does the provider say that the address is the one of the user?'],
+    'profile.emails': ['list<string>', 'All addresses that the provider knows.'],
+    'identity.name': ['string', 'Name of the user.'],
+    'identity.provider_user_id': ['string', 'Id that the provider gives to the user.'],
+    access_token: ['string', 'The access token of the provider.'],
+    refresh_token: ['string', 'The refresh token of the provider; empty when it gave none.'],
+    expires_at: ['timestamp', 'When the access token ends.'],
+    session_timed_out: ['bool', 'Has the last session ended because it was not used?'],
+    session_max_duration_reached: ['bool', 'Has the last session ended because it had lasted as long as it may?'],
+    userinfo_refreshed: ['bool', 'Was the provider asked about the user for this request?'],
+    user_info_refreshed: ['bool', 'As userinfo_refreshed.'],
+    ...ERROR_RESULTS,
+    ...more
+  }
+}
 
 /** Why there is no session any more. */
 export type SessionEnd = 'inactivity' | 'maximum' | 'revoked' | 'none'

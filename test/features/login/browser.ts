@@ -17,7 +17,8 @@ export type Send = (
 const NAVIGATES = {
   accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8',
   'sec-fetch-mode': 'navigate',
-  'sec-fetch-dest': 'document'
+  'sec-fetch-dest': 'document',
+  'sec-fetch-site': 'none'
 }
 
 interface Kept {

@@ -39,6 +39,9 @@ export class FakeProvider {
   plain = false
   /** Path by which it names itself in callbacks (RFC 9207); '' when it does not. */
   names = ''
+  /** Does it have an end_session_endpoint? `ends`: its queries. */
+  endsSessions = false
+  readonly ends: URLSearchParams[] = []
   /** Bytes that are added to each access token. */
   padding = 0
   /** Claims of identity tokens beside those of the protocol. */
@@ -86,6 +89,13 @@ export class FakeProvider {
     if (path === '/.well-known/openid-configuration') return json(response, 200, this.#metadata())
     if (path === '/jwks') return json(response, 200, { keys: [await this.#jwk()] })
     if (path === '/authorize') return this.#authorize(url, response)
+    if (path === '/end') {
+      this.ends.push(url.searchParams)
+      const back = new URL(url.searchParams.get('post_logout_redirect_uri') ?? '')
+      const state = url.searchParams.get('state')
+      if (state !== null) back.searchParams.set('state', state)
+      return void response.writeHead(302, { location: back.href }).end()
+    }
     if (path === '/token') return this.#token(request, response, await bodyOf(request))
     if (!this.#known(request)) return json(response, 401, { message: 'Bad credentials' })
     const pages: Record<string, unknown> = {
@@ -108,6 +118,7 @@ export class FakeProvider {
       token_endpoint: `${this.url}/token`,
       userinfo_endpoint: `${this.url}/userinfo`,
       jwks_uri: `${this.url}/jwks`,
+      ...(this.endsSessions ? { end_session_endpoint: `${this.url}/end` } : {}),
       response_types_supported: ['code'],
       subject_types_supported: ['public'],
       id_token_signing_alg_values_supported: ['ES256']

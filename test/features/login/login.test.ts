@@ -573,6 +573,78 @@ t.test('login and logout by their paths and their aliases', async (t) => {
   t.notOk(stand.arrived.some(({ path }) => /sluice|ngrok/.test(path)))
 })
 
+t.test('a page of another site cannot log a visitor out', async (t) => {
+  const { browser } = await stage(t)
+  const logout = async (method: string, headers: Record<string, string>, query = '') => {
+    await browser.visit(`${SITE}/`)
+    const page = await browser.once(`${SITE}/.sluice/logout${query}`, { method, headers: { ...PAGE, ...headers } })
+    const isIn = (await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status === 200
+    return { page, isIn }
+  }
+  const same = { 'sec-fetch-site': 'same-origin' }
+  for (const [method, headers, expected] of [
+    ['GET', { 'sec-fetch-site': 'cross-site' }, true],
+    ['GET', { 'sec-fetch-site': 'cross-site', referer: `${SITE}/` }, true],
+    ['GET', { referer: 'http://evil.test/' }, true],
+    ['GET', { referer: `${SITE}.evil.test/` }, true],
+    ['GET', {}, true],
+    ['HEAD', { 'sec-fetch-site': 'cross-site' }, true],
+    ['GET', same, false],
+    ['GET', { 'sec-fetch-site': 'same-site' }, false],
+    ['GET', { 'sec-fetch-site': 'none' }, false],
+    ['GET', { referer: `${SITE}/menu` }, false],
+    ['POST', {}, false],
+    ['POST', { 'sec-fetch-site': 'same-origin' }, false]
+  ] as const) {
+    const { page, isIn } = await logout(method, headers)
+    t.equal(page.status, 200)
+    t.equal(isIn, expected, `${method} ${JSON.stringify(headers)}`)
+  }
+  const { page } = await logout('GET', {}, '?redirect_path=/bye%22%3E%26x&auth_id=')
+  const [, action = ''] = /<form method="post" action="([^"]*)">/.exec(page.body) ?? []
+  t.equal(action, '/.sluice/logout?auth_id=&amp;redirect_path=%2Fbye%22%3E%26x')
+  const end = await browser.once(SITE + action.replaceAll('&amp;', '&'), { method: 'POST' })
+  t.match(end, { status: 302, headers: { location: `${SITE}/bye%22%3E&x` } })
+  t.match((await browse((await stage(t)).stand).once(`${SITE}/.sluice/logout`, { headers: {} })).body, /logged out/)
+})
+
+t.test('a logout ends the session at the provider too where it is asked to', async (t) => {
+  const { provider, stand, browser } = await stage(t, '          provider_logout: true', (provider) => {
+    provider.endsSessions = true
+  })
+  for (const [query, path] of [
+    ['', undefined],
+    ['?redirect_path=/bye', '/bye']
+  ] as const) {
+    await browser.visit(`${SITE}/`)
+    const token = stand.arrived.at(-1)?.results?.get('oidc')?.identity_token
+    const out = await browser.once(`${SITE}/.sluice/logout${query}`)
+    t.equal((await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status, 401, 'it has ended here first')
+    t.ok(String(out.headers.location).startsWith(`${provider.url}/end?`))
+    const back = await overNetwork('GET', new URL(String(out.headers.location)), {}, '')
+    t.match(Object.fromEntries(provider.ends.at(-1) ?? []), {
+      client_id: CLIENT.id,
+      id_token_hint: token,
+      post_logout_redirect_uri: `${SITE}/.sluice/logout`
+    })
+    const end = await browser.once(String(back.headers.location), { headers: { 'sec-fetch-site': 'cross-site' } })
+    if (path === undefined) t.match(end, { status: 200, body: /logged out/ })
+    else t.match(end, { status: 302, headers: { location: SITE + path } })
+  }
+  t.match(await browser.once(`${SITE}/.sluice/logout?state=//evil.test`), { status: 200, body: /logged out/ })
+  const count = provider.ends.length
+  t.match(await browser.once(`${SITE}/.sluice/logout`), { status: 200 }, 'who is not logged in goes nowhere')
+  await browser.visit(`${SITE}/`)
+  stand.clock.advance(3_600_001)
+  provider.endsSessions = false
+  await browser.visit(`${SITE}/`)
+  await until(async () => {
+    await browser.visit(`${SITE}/`)
+    return (await browser.once(`${SITE}/.sluice/logout`)).status === 200
+  })
+  t.equal(provider.ends.length, count, 'its document names no such place any more')
+})
+
 t.test('two logins in one policy are apart', async (t) => {
   const [first, second] = [await new FakeProvider().start(t), await new FakeProvider().start(t)]
   second.user = { ...second.user, sub: 'u2' }

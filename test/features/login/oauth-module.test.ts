@@ -70,6 +70,21 @@ for (const [name, body] of [
   })
 }
 
+t.test('a logout at a real provider: the next visitor has to log in there', async (t) => {
+  const provider = await new RealProvider().start(t)
+  const { put, site } = await stage(t, '')
+  provider.register(`${site}/.sluice/callback`)
+  await put('oidc', { ...application, issuer: provider.url, scopes: ['email'], provider_logout: true })
+  const browser = new Browser(overNetwork)
+  t.equal((await logIn(browser, `${site}/`, 'ann')).body, 'the upstream')
+  const asked = await browser.visit(`${site}/.sluice/logout?redirect_path=/bye`)
+  t.match(asked, { status: 200, body: /xsrf/ })
+  t.ok(asked.url.startsWith(provider.url))
+  const end = await browser.submit(asked, { logout: 'yes' })
+  t.ok(browser.trail.some((url) => url.startsWith(`${site}/.sluice/logout?state=`)))
+  t.match(end.body, /name="login"/, 'the provider does not know the user any more')
+})
+
 t.test('at a real provider only an address that it vouches for reaches rules and lists', async (t) => {
   const provider = await new RealProvider().start(t)
   const { put, remove, seen, site } = await stage(t, `google: {issuer: '${provider.url}'}`)

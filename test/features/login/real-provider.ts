@@ -28,6 +28,7 @@ export class RealProvider {
           client_id: CLIENT.id,
           client_secret: CLIENT.secret,
           redirect_uris: [redirectUri],
+          post_logout_redirect_uris: [redirectUri.replace('callback', 'logout')],
           grant_types: ['authorization_code', 'refresh_token']
         }
       ],
