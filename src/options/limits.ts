@@ -181,8 +181,8 @@ export const login = object(
     ),
     stored_sessions: size({
       description:
-        'Bytes of sessions that the store keeps because they do not fit into cookies (tokens with hundreds of groups). A login that finds no ' +
-        'room fails; 0 refuses such logins.',
+        'Bytes of sessions that the store keeps because they do not fit into cookies (tokens with hundreds of groups). Beyond, those ' +
+        'that were longest unused go, and log in again; 0 refuses such logins.',
       default: '256MiB',
       min: 0,
       max: 16 * GIB

@@ -39,6 +39,8 @@ export interface SessionRoom {
 
 /** Milliseconds until another process may take the lease of one that has died: longer than clocks of a cluster may differ. */
 const LEASE = 90_000
+/** Milliseconds after which it is written down that a session was read. */
+const TOUCH = 3_600_000
 
 /** Sessions of visitors that cookies cannot hold, or whose tokens were renewed: the processes of one store share them. */
 export class LoginSessions {
@@ -48,8 +50,15 @@ export class LoginSessions {
     this.#database = database
   }
 
-  async read(id: string): Promise<KeptSession | undefined> {
+  /** `at`: now, in milliseconds: a session that is read counts as new. */
+  async read(id: string, at: number): Promise<KeptSession | undefined> {
     const row = await this.#row(id)
+    if (row !== undefined && at - Number(row.at) > TOUCH)
+      await this.#database.writes
+        .updateTable('login_sessions')
+        .set({ at: Math.trunc(at) })
+        .where('id', '=', id)
+        .execute()
     return row === undefined ? undefined : { number: Number(row.number), sealed: row.sealed ?? '' }
   }
 
@@ -84,7 +93,7 @@ export class LoginSessions {
     return isHeld ? 'busy' : { number: Number(row.number), sealed: row.sealed ?? '' }
   }
 
-  /** Writes a generation under its lease, or one that is newer than what is known. False: there is no room for what is `needed`. */
+  /** Writes a generation under its lease, or one that is newer than what is known. Of those that are `needed` the oldest make room; false: this one alone has none. */
   async save(session: SavedSession, room: SessionRoom): Promise<boolean> {
     const { id, number, sealed, holder, last } = session
     const row = {
@@ -96,8 +105,8 @@ export class LoginSessions {
       sealed
     }
     const held = last ? { holder: null, held_at: 0 } : { holder, held_at: row.at }
+    if (session.needed && row.size > room.bytes) return false
     return await this.#database.writes.transaction().execute(async (trx) => {
-      if (session.needed && !(await hasRoom(trx, session, room))) return false
       await trx
         .insertInto('login_sessions')
         .values({ id, ...row, ...held })
@@ -108,6 +117,7 @@ export class LoginSessions {
             .where((eb) => eb.or([eb('login_sessions.holder', '=', holder), eb('login_sessions.number', '<', number)]))
         )
         .execute()
+      if (session.needed) await keepNewest(trx, 1, room)
       return true
     })
   }
@@ -137,34 +147,25 @@ export class LoginSessions {
         .deleteFrom('login_sessions')
         .where((eb) => eb.or([eb('ends', '<', at), eb.and([eb('sealed', 'is', null), eb('held_at', '<', at - LEASE)])]))
         .execute()
-      await sql`
-        delete from login_sessions where needed = 0 and id in (
-          select id from (
-            select id, sum(size) over newest as bytes, row_number() over newest as place from login_sessions
-            where needed = 0 window newest as (order by at desc, id)
-          ) as spare where bytes > ${spare.bytes} or place > ${spare.rows})`.execute(trx)
+      await keepNewest(trx, 0, spare)
     })
   }
 
   #row(id: string) {
     return this.#database.reads
       .selectFrom('login_sessions')
-      .select(['number', 'holder', 'held_at', 'sealed'])
+      .select(['number', 'at', 'holder', 'held_at', 'sealed'])
       .where('id', '=', id)
       .executeTakeFirst()
   }
 }
 
-async function hasRoom(
-  trx: Transaction<Tables>,
-  { id, sealed }: SavedSession,
-  { rows, bytes }: SessionRoom
-): Promise<boolean> {
-  const { count, size } = await trx
-    .selectFrom('login_sessions')
-    .select((eb) => [eb.fn.countAll().as('count'), eb.fn.sum('size').as('size')])
-    .where('needed', '=', 1)
-    .where('id', '!=', id)
-    .executeTakeFirstOrThrow()
-  return Number(count) < rows && Number(size ?? 0) + sealed.length <= bytes
+/** Drops the oldest sessions of one kind for which there is no room. */
+async function keepNewest(trx: Transaction<Tables>, needed: 0 | 1, room: SessionRoom): Promise<void> {
+  await sql`
+    delete from login_sessions where needed = ${needed} and id in (
+      select id from (
+        select id, sum(size) over newest as bytes, row_number() over newest as place from login_sessions
+        where needed = ${needed} window newest as (order by at desc, id)
+      ) as kept where bytes > ${room.bytes} or place > ${room.rows})`.execute(trx)
 }

@@ -44,7 +44,7 @@ export const loginErrors = defineErrors({
   },
   LOGIN_SESSION_TOO_LARGE: {
     status: 502,
-    text: 'The tokens of the user do not fit into cookies, and the store may not keep them or has no room.',
+    text: 'The tokens of the user do not fit into cookies, nor into what the store may keep.',
     help: 'Let the provider put less into tokens (groups), or raise login.stored_sessions.'
   },
   LOGIN_STORE_UNAVAILABLE: {

@@ -38,9 +38,10 @@ interface Room {
 
 /** Where the processes of a cluster keep sessions together. Methods reject while it is out of reach. */
 export interface SessionStore {
-  read(id: string): Promise<KeptSession | undefined>
+  /** `at`: now. */
+  read(id: string, at: number): Promise<KeptSession | undefined>
   claim(lease: Lease): Promise<'claimed' | 'busy' | KeptSession>
-  /** False: there is no room. */
+  /** False: there is no room. The oldest make room for a new one. */
   save(session: SavedSession, room: Room): Promise<boolean>
   release(lease: Pick<Lease, 'id' | 'holder'>): Promise<void>
   forget(now: number, spare: Room): Promise<void>
@@ -109,7 +110,7 @@ export class SessionKeeper {
   async serve(call: SessionCall): Promise<SessionAnswer> {
     const store = this.#store
     if (store === undefined) return alone(call)
-    if (call.op === 'read') return (await store.read(call.id)) ?? 'none'
+    if (call.op === 'read') return (await store.read(call.id, this.#clock.wall())) ?? 'none'
     if (call.op === 'claim') {
       if (this.#paused) throw new Error('the store is given away')
       const { holder } = call.lease
@@ -161,7 +162,7 @@ export class SessionKeeper {
     return undefined
   }
 
-  /** Keeps the first generation of a session that cookies cannot hold. Rejects also when there is no room. */
+  /** Keeps the first generation of a session that cookies cannot hold. Rejects also when there is no room at all. */
   async create(session: Omit<SavedSession, 'at' | 'needed' | 'holder' | 'last'>): Promise<void> {
     refuseFull(await this.#call(this.#saving({ ...session, needed: true, holder: '', last: true })))
   }
@@ -234,7 +235,8 @@ export class SessionKeeper {
 }
 
 function refuseFull(answer: SessionAnswer): void {
-  if (answer === 'full') throw new ProviderFailure('too-large', 'there is no room for a session beyond cookies')
+  if (answer === 'full')
+    throw new ProviderFailure('too-large', 'the session does not fit into cookies, nor into what the store may keep')
 }
 
 function sleep(milliseconds: number): Promise<void> {

@@ -61,7 +61,7 @@ function breakable({ loginSessions: kept }: Store) {
     }
   }
   const store: SessionStore = {
-    read: whole((id) => kept.read(id)),
+    read: whole((id, at) => kept.read(id, at)),
     claim: whole((lease) => kept.claim(lease)),
     save: whole((session, room) => kept.save(session, room)),
     release: whole((lease) => kept.release(lease)),
@@ -97,26 +97,46 @@ t.test('the tokens of a session are whole, however many groups they name, in eve
     t.equal((await ask(later, cookieOf(browser))).status, 200)
     t.equal(lastOf(later).identity_token, token, 'also in a process that has not seen the login')
     const id = String(lastOf(later)['identity.current_session_id'])
-    t.equal((await store.loginSessions.read(id)) !== undefined, kept)
+    t.equal((await store.loginSessions.read(id, 0)) !== undefined, kept)
     await browser.once(`${SITE}/.sluice/logout`)
-    t.equal((await store.loginSessions.read(id)) === undefined, true, 'a logout leaves nothing behind')
+    t.equal((await store.loginSessions.read(id, 0)) === undefined, true, 'a logout leaves nothing behind')
     t.equal((await ask(later, cookieOf(browser))).status, 401)
   }
 })
 
-t.test('a session that may not be kept, or finds no room, is a login that fails with the reason', async (t) => {
-  for (const bytes of [0, 30_000]) {
+t.test('a session that may not be kept is a login that fails with the reason', async (t) => {
+  for (const bytes of [0, 20_000]) {
     const { provider, start } = await stage(t, { bytes })
     provider.claims = { groups: groups(400) }
-    const [stand, control] = [await start(), await start()]
+    const stand = await start()
     const browser = browse(stand)
-    if (bytes > 0) t.equal((await browse(control).visit(`${SITE}/`)).body, 'hello')
     const page = await browser.visit(`${SITE}/`)
     t.match(page, { status: 502, headers: { 'sluice-error-code': 'LOGIN_SESSION_TOO_LARGE' } })
     t.equal((await ask(stand, cookieOf(browser))).status, 401)
     provider.claims = {}
     t.equal((await browse(stand).visit(`${SITE}/`)).body, 'hello', 'cookies hold a small one')
   }
+})
+
+t.test('the sessions that were longest unused make room, and log in again', async (t) => {
+  const { provider, start, advance } = await stage(t, { bytes: 60_000 })
+  provider.accessTokenLasts = 86_400
+  provider.claims = { groups: groups(400) }
+  const stand = await start()
+  const browsers = [browse(stand), browse(stand), browse(stand)]
+  for (const browser of browsers.slice(0, 2)) {
+    t.equal((await browser.visit(`${SITE}/`)).body, 'hello')
+    advance(1)
+  }
+  advance(3_600_000)
+  t.equal((await ask(await start(), cookieOf(browsers[0] as Browser))).status, 200)
+  advance(1)
+  t.equal((await browsers[2]?.visit(`${SITE}/`))?.body, 'hello')
+  const later = await start()
+  t.same(
+    await Promise.all(browsers.map(async (browser) => (await ask(later, cookieOf(browser))).status)),
+    [200, 401, 200]
+  )
 })
 
 t.test('while the store is out of reach a session in it is refused, one in cookies passes', async (t) => {
@@ -193,7 +213,7 @@ t.test('new tokens are kept before anything else is asked, and as soon as the st
   advance(60_000)
   let numberThen: number | undefined
   provider.broken.set('/userinfo', (response) => {
-    void store.loginSessions.read(id).then((row) => {
+    void store.loginSessions.read(id, 0).then((row) => {
       numberThen = row?.number
       response.destroy()
     })
@@ -207,7 +227,7 @@ t.test('new tokens are kept before anything else is asked, and as soon as the st
   t.equal(answer.status, 200)
   t.ok(answer.headers['set-cookie'])
   breaks(false)
-  await until(async () => (await store.loginSessions.read(id))?.number === 2)
+  await until(async () => (await store.loginSessions.read(id, 0))?.number === 2)
   const { access_token: token } = lastOf(one)
   const two = await start()
   t.equal((await ask(two, old)).status, 200)
@@ -221,7 +241,7 @@ t.test('what the store keeps is no cookie', async (t) => {
   await browser.visit(`${SITE}/`)
   advance(60_000)
   await browser.once(`${SITE}/`)
-  const kept = await store.loginSessions.read(String(lastOf(stand)['identity.current_session_id']))
+  const kept = await store.loginSessions.read(String(lastOf(stand)['identity.current_session_id']), 0)
   const [name = ''] = [...browser.cookies(HOST).keys()].filter((one) => one.includes('session'))
   t.equal((await ask(stand, `${name}=${kept?.sealed}`)).status, 401)
   t.equal((await ask(await start(), cookieOf(browser))).status, 200)
