@@ -7,17 +7,24 @@ declare module 'oidc-provider' {
     claims(): Readonly<Record<string, unknown>>
   }
 
+  interface Context {
+    readonly oidc: { readonly params?: Readonly<Record<string, unknown>> }
+  }
+
   export interface Configuration {
     readonly clients: readonly Readonly<Record<string, unknown>>[]
     readonly claims: Readonly<Record<string, readonly string[]>>
     readonly scopes: readonly string[]
     readonly cookies: { readonly keys: readonly string[] }
     readonly issueRefreshToken: () => Promise<boolean>
+    readonly rotateRefreshToken: boolean
+    readonly ttl: { readonly AccessToken: () => number }
     readonly findAccount: (context: unknown, id: string) => Account | undefined
   }
 
   export default class Provider {
     constructor(issuer: string, configuration: Configuration)
     callback(): RequestListener
+    on(event: 'grant.success' | 'grant.revoked', listener: (context: Context) => void): this
   }
 }

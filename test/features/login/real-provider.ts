@@ -10,6 +10,10 @@ export class RealProvider {
   readonly gone = new Set<string>()
   /** What it says about the address of a user. */
   verified: (id: string) => { email_verified?: boolean } = () => ({ email_verified: true })
+  /** Seconds that access tokens last; each refresh gives another refresh token, and a spent one ends the grant. */
+  accessTokenLasts = 3_600
+  /** Refreshes that it has granted, and grants that it has taken back. */
+  readonly counts = { refreshed: 0, revoked: 0 }
   #serve: ReturnType<Provider['callback']> | undefined
 
   async start(t: Test): Promise<this> {
@@ -42,6 +46,8 @@ export class RealProvider {
       scopes: ['openid', 'email', 'profile', GOOGLE('email'), GOOGLE('profile')],
       cookies: { keys: ['a key of the test'] },
       issueRefreshToken: async () => true,
+      rotateRefreshToken: true,
+      ttl: { AccessToken: () => this.accessTokenLasts },
       findAccount: (_context, id) =>
         this.gone.has(id)
           ? undefined
@@ -55,7 +61,12 @@ export class RealProvider {
               })
             }
     }
-    this.#serve = new Provider(this.url, configuration).callback()
+    const provider = new Provider(this.url, configuration)
+    provider.on('grant.success', ({ oidc }) => {
+      if (oidc.params?.grant_type === 'refresh_token') this.counts.refreshed++
+    })
+    provider.on('grant.revoked', () => this.counts.revoked++)
+    this.#serve = provider.callback()
   }
 }
 

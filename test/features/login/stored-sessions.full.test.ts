@@ -6,6 +6,7 @@ import { startSluice, THREADS_SERVE } from '../../helpers/sluice.js'
 import { startPostgres } from '../../store/postgres-server.js'
 import { Browser, overNetwork } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
+import { logIn, RealProvider } from './real-provider.js'
 
 const HOST = '127.0.0.1'
 /** Milliseconds that an access token lasts: shorter than its provider says, so that the test waits for nothing. */
@@ -38,7 +39,7 @@ async function race(t: Test, provider: FakeProvider, ports: readonly number[]) {
   provider.accessTokenLasts = LASTS / 1_000
 }
 
-async function stage(t: Test) {
+async function stage(t: Test, issuer?: string) {
   const provider = await new FakeProvider().start(t)
   provider.refreshTokens = true
   provider.accessTokenLasts = LASTS / 1_000
@@ -48,7 +49,7 @@ async function stage(t: Test) {
     server.closeAllConnections()
     server.close()
   })
-  const config = { issuer_url: provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
+  const config = { issuer_url: issuer ?? provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
   const setup = (options: Readonly<Record<string, string>>, threads = 0) => ({
     upstream: { port: (server.address() as AddressInfo).port },
     policy: JSON.stringify({ on_http_request: [{ actions: [{ type: 'openid-connect', config }] }] }),
@@ -70,6 +71,36 @@ t.test('two processes on one PostgreSQL refresh a session once', async (t) => {
     await race(t, provider, [here.port, there.port])
   }
 })
+
+t.test(
+  'a real provider that rotates refresh tokens sees one refresh of two processes, and one after each is gone',
+  async (t) => {
+    const server = await startPostgres(t)
+    const provider = await new RealProvider().start(t)
+    provider.accessTokenLasts = LASTS / 1_000
+    const { setup } = await stage(t, provider.url)
+    const options = { STORE: await server.database(), DATA: t.testdir() }
+    const [here, there] = [await startSluice(t, setup(options)), await startSluice(t, setup(options))]
+    const site = `http://${HOST}:${here.port}`
+    provider.register(`${site}/.sluice/callback`)
+    const browser = new Browser(overNetwork)
+    t.equal((await logIn(browser, `${site}/`, 'ann')).body, 'the upstream')
+    const cookie = [...browser.cookies(HOST)].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    const ask = async (port: number) => {
+      const headers = { cookie, accept: 'application/json' }
+      return (await overNetwork('GET', new URL(`http://${HOST}:${port}/`), headers, '')).status
+    }
+    await new Promise((later) => setTimeout(later, LASTS + 50))
+    provider.accessTokenLasts = 3_600
+    const statuses = await Promise.all(Array.from({ length: 12 }, (_, i) => ask(i % 2 === 0 ? here.port : there.port)))
+    t.same(new Set(statuses), new Set([200]))
+    t.same(provider.counts, { refreshed: 1, revoked: 0 })
+    await Promise.all([here.stop(), there.stop()])
+    const later = await startSluice(t, setup(options))
+    t.equal(await ask(later.port), 200, 'the old cookie in a process that has not seen the refresh')
+    t.same(provider.counts, { refreshed: 1, revoked: 0 })
+  }
+)
 
 const skip = THREADS_SERVE ? false : 'this Node gives no socket to another thread'
 
