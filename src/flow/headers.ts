@@ -18,15 +18,17 @@ const SCANS = 4
 export class HeaderFields {
   #list: string[]
   /** Nothing else has the list: a field may be added to it. */
-  #own = false
+  #own: boolean
   #byName: Map<string, string[]> | undefined
   /** Look-ups without the lower-case view. */
   #scans = 0
   /** Names that were written or removed, in any case, with repetitions. */
   #changed: string[] | undefined
 
-  constructor(list: HeaderList) {
+  /** `own`: nothing else has the list. */
+  constructor(list: HeaderList, own = false) {
     this.#list = list as string[]
+    this.#own = own
   }
 
   /** The fields as they go to the wire. Do not change the returned list: it stays as it is, what changes then is another one. */

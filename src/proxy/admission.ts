@@ -93,7 +93,7 @@ export class Admission {
     else if (head.authority !== authority) setHost(headers, authority)
     this.#forwarding.write(headers, peer, origin, head.scheme, authority)
     const flow = new Flow(connection, place.entry, origin.address, origin.port)
-    const fields = new HeaderFields(headers)
+    const fields = new HeaderFields(headers, true)
     const { body } = exchange.request
     if (body.framing.kind !== 'none') body.trailerRules = new HeadRules(this.#kinds, head.headers, fields)
     flow.request = {

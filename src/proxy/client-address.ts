@@ -1,5 +1,6 @@
 import type { HeaderList } from '../flow/headers.js'
 import { type CidrSet, canonicalAddress, parseAddress } from '../lib/ip.js'
+import { ownText } from '../lib/peer-names.js'
 import { type ForwardedElement, formatElement, parseForwarded } from './forwarded-field.js'
 
 type Scheme = 'http' | 'https'
@@ -241,7 +242,7 @@ let last = { peer: '', scheme: '', authority: '', fields: [] as HeaderList }
 /** X-Forwarded-Port and Forwarded with what this hop knows. */
 function ownFields(peer: string, scheme: Scheme, authority: string): HeaderList {
   if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.fields.length === 0) {
-    const element = formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] })
+    const element = ownText(formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] }))
     last = { peer, scheme, authority, fields: ['X-Forwarded-Port', portOf(authority, scheme), 'Forwarded', element] }
   }
   return last.fields

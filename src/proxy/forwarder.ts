@@ -148,8 +148,12 @@ class Forwarding {
       this.#user.forwarded(refusedWith(absence(this.#units, key)))
       return
     }
-    this.#login = this.#parts.logins.of(this.#exchange.connection, flow.request.headers.list)
-    if (this.#login === undefined || flow.request.version !== '2') this.#begin(target)
+    const { requestId } = flow
+    const { headers, version } = flow.request
+    // Before the list is read, behind which a field costs a copy of it.
+    if (headers.get(REQUEST_ID) !== requestId) headers.set(REQUEST_ID, requestId)
+    this.#login = this.#parts.logins.of(this.#exchange.connection, headers.list)
+    if (this.#login === undefined || version !== '2') this.#begin(target)
     else {
       // Requests of one HTTP/1 connection come one after the other by themselves.
       const patience = this.#parts.timeouts.response
@@ -331,9 +335,10 @@ class Forwarding {
     const { body, head, reusedConnection } = answer
     response.body = body
     const { framing } = body
-    if (framing.kind !== 'none') body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
-    if (framing.kind === 'open' || (framing.kind === 'length' && framing.trailers === true))
+    if (framing.kind === 'open' || (framing.kind === 'length' && framing.trailers === true)) {
+      body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)
       response.trailers = () => body.trailers ?? []
+    }
     return { response, duration, reusedConnection }
   }
 
@@ -351,8 +356,7 @@ class Forwarding {
 
   #made(): ForwardOptions {
     const { timeouts, kinds, clock } = this.#parts
-    const { request, requestId } = this.#flow
-    if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
+    const { request } = this.#flow
     return {
       head: {
         method: request.method,

@@ -248,7 +248,10 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     const framing = framingOf(body)
     const end = framing.kind === 'open' ? 'chunked' : framing.kind
     this.#phase = 'waiting'
-    if (end !== 'none') this.#since = this.#host.pool.clock.monotonic()
+    if (end !== 'none') {
+      this.#since = this.#host.pool.clock.monotonic()
+      this.#connection?.wire.readAfterReset()
+    }
     const head = this.#head
     this.#head = ''
     this.#connection?.writer.start(head, body, end, framing.kind === 'length' ? framing.bytes : 0)

@@ -263,6 +263,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
     this.#user = undefined
     this.#host.deadlineTimer.delete(this)
     this.wire.bulk = true
+    this.wire.readAfterReset()
     this.#stream = new WireDuplex(this.wire, () => undefined)
     return this.#stream
   }

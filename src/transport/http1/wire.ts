@@ -76,6 +76,7 @@ export class Wire implements ByteCounts {
   readonly #lends: boolean
   /** Is it a socket of the system, TLS or not? Other streams gather what they are given by themselves. */
   readonly #gathers: boolean
+  readonly #readsAfterReset: boolean
   /** Only this wire reads into it, so that it may be kept without a copy. */
   #own: Buffer | undefined = undefined
   #bulk = false
@@ -90,6 +91,7 @@ export class Wire implements ByteCounts {
     const taken = this.#adopt(pipe)
     this.#lends = taken !== undefined
     this.#gathers = taken !== undefined || 'encrypted' in pipe
+    this.#readsAfterReset = taken !== undefined && readsAfterReset(pipe)
     this.stream = taken ?? pipe
     const { stream } = this
     if (taken === undefined) {
@@ -145,6 +147,14 @@ export class Wire implements ByteCounts {
   /** Expect many bytes: they are read into a buffer of this wire alone, which can be sent on without a copy. */
   set bulk(bulk: boolean) {
     this.#bulk = bulk
+  }
+
+  /**
+   * Keeps the wire open for reading when its peer closes while we write, where its pipe was dialled so. Called before a body or a pipe: an
+   * answer that comes before all was written is found there alone, and each write costs a call more from here on.
+   */
+  readAfterReset(): void {
+    if (this.#readsAfterReset) readAfterReset(this.stream)
   }
 
   pause(): void {
@@ -259,9 +269,7 @@ export class Wire implements ByteCounts {
         }
       }
     }
-    const socket = new Socket(options)
-    if (readsAfterReset(pipe)) readAfterReset(socket)
-    return socket
+    return new Socket(options)
   }
 
   /** Where the next read goes. */
