@@ -110,7 +110,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
   const serverTransport = engine.front({ clock })
   const sockets = parts.sockets?.(serverTransport)
   const back = engine.back({ clock })
-  const clientTransport = byVersion(back, http2Back({ clock, http1: back }))
+  const clientTransport = byVersion(back, http2Back({ clock, http1: back, windows: foundation.live.limits.windows }))
   const { learnt, health } = parts
   const checks = new HealthChecks({
     clientTransport,

@@ -3,11 +3,12 @@ import type { Clock } from '../lib/clock.js'
 import { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { Options } from '../options/options.js'
 import type { TrafficParts } from '../proxy/data-plane.js'
+import { WindowBudget } from '../transport/http2/receive-window.js'
 
 /** Options that hold as they are now: what reads one of them later reads what a reload has made of it. */
 export interface LiveOptions {
-  /** With the descriptors of the process. */
-  readonly limits: TrafficParts['limits'] & { readonly descriptors: DescriptorShares }
+  /** With the descriptors of the process, and the windows of HTTP/2 of this thread. */
+  readonly limits: TrafficParts['limits'] & { readonly descriptors: DescriptorShares; readonly windows: WindowBudget }
   readonly timeouts: TrafficParts['timeouts']
   readonly bodies: Required<Pick<BodyBuffersParts, 'total' | 'each' | 'perClient' | 'pace'>>
   /** From now on these count. Connections that are open keep what they began with, where it is a matter of a connection. */
@@ -31,7 +32,7 @@ export const RELOADED = [
 
 /** The options of limits and time-outs, kept as they are now. */
 export function liveOptions(options: Options, clock: Clock, descriptors = new DescriptorShares()): LiveOptions {
-  const limits = { ...limitsOf(options), descriptors }
+  const limits = { ...limitsOf(options), descriptors, windows: new WindowBudget(clock, windowsOf(options)) }
   const timeouts = { ...options.timeouts }
   const bodies = bodiesOf(options, clock)
   return {
@@ -40,6 +41,7 @@ export function liveOptions(options: Options, clock: Clock, descriptors = new De
     bodies,
     take(now) {
       Object.assign(limits, limitsOf(now))
+      Object.assign(limits.windows, windowsOf(now))
       Object.assign(timeouts, now.timeouts)
       const { pace, ...amounts } = bodiesOf(now, clock)
       Object.assign(bodies, amounts)
@@ -64,6 +66,10 @@ function limitsOf({ limits, timeouts }: Options) {
     halfClosed: timeouts.half_closed,
     tcpKeepAlive: timeouts.tcp_keep_alive
   }
+}
+
+function windowsOf({ limits }: Options) {
+  return { stream: limits.stream_window, total: limits.stream_windows }
 }
 
 function bodiesOf({ limits, timeouts }: Options, clock: Clock) {

@@ -66,6 +66,20 @@ export const limits = object(
       min: 0,
       max: GIB
     }),
+    stream_window: size({
+      description:
+        'Largest receive window of a stream of HTTP/2, of a client or to an upstream: bytes that may arrive before they are read. It begins with 256KiB and ' +
+        'grows where the sender would wait for credit because the round trip is long. 256KiB: it does not grow.',
+      default: '4MiB',
+      min: 256 * KIB,
+      max: 16 * MIB
+    }),
+    stream_windows: size({
+      description: 'Memory by which these windows may grow beyond 256KiB in all; then no further one grows.',
+      default: '64MiB',
+      min: 0,
+      max: 64 * GIB
+    }),
     connections: integer({
       description:
         'Most client connections of one listener at a time; further ones are closed. WebSockets and other upgrades may take nine tenths of them.',

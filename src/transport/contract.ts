@@ -15,6 +15,7 @@ import type {
 } from '../flow/exchange.js'
 import type { Crowding } from '../lib/client-limits.js'
 import type { DescriptorShares } from '../lib/descriptor-shares.js'
+import type { WindowBudget } from './http2/receive-window.js'
 
 /**
  * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an
@@ -79,6 +80,8 @@ export interface ListenLimits {
   readonly handshakesPerAddress?: number
   /** Streams of one HTTP/2 session that may be open at once. Left out: 128. */
   readonly streams?: number
+  /** By which receive windows of HTTP/2 streams grow. Left out: they do not. */
+  readonly windows?: WindowBudget
 }
 
 /** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */

@@ -64,6 +64,8 @@ t.test('without anything the defaults hold', async (t) => {
       buffered_bodies: 268_435_456,
       buffered_bodies_share: 0.1,
       buffered_body_rate: 1024,
+      stream_window: 4 * 1024 * 1024,
+      stream_windows: 64 * 1024 * 1024,
       connections: 10_000,
       handshakes: 1_000,
       connections_per_address: 2_000,

@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { Exchange } from '../../src/flow/exchange.js'
+import { WindowBudget } from '../../src/transport/http2/receive-window.js'
+import { ManualClock } from '../helpers/clock.js'
 import { MemoryConnection } from './http2-memory.js'
 import {
   ACK,
@@ -148,6 +150,119 @@ t.test('a body that nobody reads holds up its own stream, and the window follows
   await eventually(() => connection.sent.resetOf(5) !== undefined)
   t.equal(connection.sent.resetOf(5), FLOW_CONTROL_ERROR)
   t.equal(connection.sent.goaway, undefined)
+})
+
+/** A sender that is `roundTrip` away, with all the speed that there is: a connection whose SETTINGS it has acknowledged, and its uploads. */
+class FarSender {
+  readonly clock = new ManualClock()
+  readonly budget: WindowBudget
+  readonly connection: MemoryConnection
+  readonly #roundTrip: number
+  /** Bytes that each stream was allowed to send, and has sent. */
+  readonly allowed = new Map<number, number>()
+  readonly #sent = new Map<number, number>()
+
+  constructor(t: Test, roundTrip: number, limits: { readonly stream: number; readonly total: number }) {
+    this.#roundTrip = roundTrip
+    this.budget = new WindowBudget(this.clock, limits)
+    this.connection = new MemoryConnection(() => undefined, { windows: this.budget })
+    t.teardown(() => this.connection.pipe.destroy())
+    this.connection.feed(Buffer.concat([Buffer.from(PREFACE), frame(SETTINGS, 0, 0)]))
+    this.clock.advance(roundTrip)
+    this.connection.feed(frame(SETTINGS, ACK, 0))
+  }
+
+  async open(stream: number, takes: boolean): Promise<Exchange> {
+    const { exchanges } = this.connection
+    this.connection.feed(post(stream))
+    await eventually(() => exchanges.length === this.#sent.size + 1)
+    const exchange = exchanges.at(-1) as Exchange
+    if (takes) exchange.request.body.claim().resume()
+    this.#sent.set(stream, 0)
+    this.allowed.set(stream, STREAM_WINDOW)
+    return exchange
+  }
+
+  /** Sends what the window allows, `most` bytes of it, and waits for a round trip; the bytes that left. */
+  async send(stream: number, most: number): Promise<number> {
+    const sent = this.#sent.get(stream) as number
+    const bytes = Math.min(most, (this.allowed.get(stream) as number) - sent)
+    for (let left = bytes; left > 0; left -= 16_384)
+      this.connection.feed(frame(DATA, 0, stream, Buffer.alloc(Math.min(left, 16_384))))
+    this.#sent.set(stream, sent + bytes)
+    for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate)
+    this.clock.advance(this.#roundTrip)
+    this.allowed.set(stream, STREAM_WINDOW + updatesOf(this.connection, stream).reduce((sum, one) => sum + one, 0))
+    return bytes
+  }
+
+  /** What the stream may send that was not read. */
+  window(stream: number): number {
+    return (this.allowed.get(stream) as number) - (this.#sent.get(stream) as number)
+  }
+}
+
+const MIB = 1024 * 1024
+
+t.test('the window of an upload grows with its path, so that any round trip is waited for a few times', async (t) => {
+  for (const roundTrip of [1, 20, 100, 800]) {
+    const sender = new FarSender(t, roundTrip, { stream: 4 * MIB, total: 64 * MIB })
+    await sender.open(1, true)
+    let rounds = 0
+    for (let left = 4 * MIB; left > 0; rounds++) left -= await sender.send(1, left)
+    t.ok(rounds <= 4, `${rounds} rounds of ${roundTrip} ms for 4 MiB`)
+  }
+})
+
+t.test('a window grows no further than its option, the share of its connection and the memory of all', async (t) => {
+  const largest = async (limits: { readonly stream: number; readonly total: number }, streams: number) => {
+    const sender = new FarSender(t, 100, limits)
+    const ids = Array.from({ length: streams }, (_, i) => 1 + 2 * i)
+    for (const id of ids) await sender.open(id, true)
+    for (let round = 0; round < 6; round++) for (const id of ids) await sender.send(id, 5 * MIB)
+    return { sender, windows: ids.map((id) => sender.window(id)) }
+  }
+  t.same((await largest({ stream: STREAM_WINDOW, total: 64 * MIB }, 1)).windows, [STREAM_WINDOW], 'it does not grow')
+  t.same((await largest({ stream: 2 * MIB, total: 64 * MIB }, 2)).windows, [2 * MIB, 2 * MIB], 'the option')
+  t.same((await largest({ stream: 4 * MIB, total: MIB }, 1)).windows, [MIB + STREAM_WINDOW], 'the memory of all')
+  const { sender, windows } = await largest({ stream: 4 * MIB, total: 64 * MIB }, 4)
+  const grown = windows.reduce((sum, window) => sum + window - STREAM_WINDOW, 0)
+  t.equal(grown, 8 * MIB, 'half of the window of the connection is left to streams that begin')
+  t.equal(sender.budget.take(STREAM_WINDOW, 100 * MIB), 3 * STREAM_WINDOW)
+  sender.budget.giveBack(3 * STREAM_WINDOW)
+  // What ends gives its growth back: by its own end, a reset, the end of the connection.
+  sender.budget.total = 8 * MIB
+  t.equal(sender.budget.take(STREAM_WINDOW, 100 * MIB), 0)
+  sender.connection.feed(frame(DATA, END_STREAM, 1))
+  sender.connection.feed(frame(RST_STREAM, 0, 3, RESET))
+  await eventually(() => sender.connection.exchanges[0]?.request.body.trailers !== undefined)
+  t.equal(sender.budget.take(STREAM_WINDOW, 100 * MIB), 3 * STREAM_WINDOW)
+  sender.budget.giveBack(3 * STREAM_WINDOW)
+  sender.connection.pipe.destroy()
+  await eventually(() => sender.connection.gone === 1)
+  sender.budget.stream = 64 * MIB
+  t.equal(sender.budget.take(8 * MIB, 100 * MIB), 8 * MIB, 'all was given back')
+})
+
+t.test('a body that is read more slowly than a window for each round trip lets none grow', async (t) => {
+  const sender = new FarSender(t, 100, { stream: 4 * MIB, total: 64 * MIB })
+  const { request } = await sender.open(1, false)
+  const reader = request.body.claim()
+  for (let round = 0; round < 30; round++) {
+    await sender.send(1, 4 * MIB)
+    sender.clock.advance(400)
+    // All at once, as a socket takes it that has drained.
+    while (reader.read() !== null);
+    await new Promise(setImmediate)
+    while (reader.read() !== null);
+    await sender.send(1, 0)
+    t.ok(sender.window(1) <= STREAM_WINDOW, `${sender.window(1)} bytes in round ${round}`)
+  }
+  // One that nobody reads has its first window, however long it takes.
+  await sender.open(3, false)
+  for (let round = 0; round < 5; round++) await sender.send(3, 4 * MIB)
+  t.equal(sender.window(3), 0)
+  t.end()
 })
 
 t.test('a smaller initial window makes windows negative, and they come back', async (t) => {

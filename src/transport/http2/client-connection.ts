@@ -4,6 +4,7 @@ import { Wire, type WireOwner } from '../http1/wire.js'
 import { TURNED_AWAY } from '../pipes.js'
 import { FloodWatch } from './flood-watch.js'
 import { CODE } from './frames.js'
+import type { WindowBudget } from './receive-window.js'
 import { Http2Session, STREAM_WINDOW } from './session.js'
 import type { SessionOwner } from './session-owner.js'
 import { SETTING } from './settings.js'
@@ -34,6 +35,7 @@ const ENDED = { failure: 'upstream-gone', message: 'the connection ended' } as c
 export interface ClientHost {
   readonly shared: Buffer
   readonly deadlineTimer: DeadlineTimer
+  readonly windows: WindowBudget | undefined
   now(): number
 }
 
@@ -84,7 +86,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     this.scheme = 'encrypted' in pipe.duplex ? 'https' : 'http'
     this.#startedAt = this.#since = this.#receivedAt = host.now()
     this.wire = new Wire(pipe.duplex, host.shared, this)
-    const limits = { streams: 0, listBytes: LIST_BYTES, listFields: LIST_FIELDS, window: WINDOW }
+    const limits = { streams: 0, listBytes: LIST_BYTES, listFields: LIST_FIELDS, window: WINDOW, windows: host.windows }
     this.#session = new Http2Session(this.wire, this, limits, 'client')
     this.#session.start([
       [SETTING.enablePush, 0],

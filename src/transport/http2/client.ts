@@ -5,15 +5,26 @@ import { READ_BYTES } from '../http1/wire.js'
 import type { ClientHost } from './client-connection.js'
 import { Http2Forwarding } from './client-forwarding.js'
 import { ClientPool } from './client-pool.js'
+import type { WindowBudget } from './receive-window.js'
 
 const CHECK_PERIOD = 50
 
 /**
- * HTTP/2 to upstreams (RFC 9113), which their dialers must lead to: by ALPN, or by prior knowledge in clear text. `http1` takes the requests
+ * HTTP/2 to upstreams (RFC 9113), which their dialers must lead to: by ALPN, or by prior knowledge in clear text. `windows`: by which receive windows
+ * of streams grow. `http1` takes the requests
  * that a server takes over HTTP/1.1 only: WebSockets without extended CONNECT (RFC 8441), and HTTP_1_1_REQUIRED (RFC 9113 7).
  */
-export function http2Back({ clock, http1 }: { clock: Clock; http1?: ClientTransport }): ClientTransport {
+export function http2Back({
+  clock,
+  http1,
+  windows
+}: {
+  clock: Clock
+  http1?: ClientTransport
+  windows?: WindowBudget
+}): ClientTransport {
   const host: ClientHost = {
+    windows,
     shared: Buffer.allocUnsafeSlow(READ_BYTES),
     deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD),
     now: () => clock.monotonic()

@@ -340,6 +340,7 @@ function sessionLimits(limits: ListenLimits): SessionLimits {
   const listFields = limits.headers + SPARE_FIELDS + PSEUDO_FIELDS
   return {
     streams: limits.streams ?? STREAMS,
+    windows: limits.windows,
     listFields,
     listBytes: limits.headerBytes + 2 * limits.targetBytes + listFields * FIELD_OVERHEAD + 4096
   }

@@ -1,4 +1,5 @@
 import type { HpackDecoder } from './hpack-decoder.js'
+import type { WindowBudget } from './receive-window.js'
 import type { Http2Stream } from './stream.js'
 
 /** The limits that a session keeps to. */
@@ -10,6 +11,8 @@ export interface SessionLimits {
   readonly listFields: number
   /** Bytes of content of all streams that may arrive before they are consumed. Left out: 16 MiB. */
   readonly window?: number
+  /** By which windows of streams grow. Left out: they do not. */
+  readonly windows?: WindowBudget | undefined
 }
 
 /** What is made of a session. */

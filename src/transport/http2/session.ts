@@ -16,11 +16,12 @@ import {
 } from './frames.js'
 import { HpackDecoder } from './hpack-decoder.js'
 import { HpackEncoder } from './hpack-encoder.js'
+import { ReceiveWindow, WindowGrowth } from './receive-window.js'
 import type { SessionLimits, SessionOwner } from './session-owner.js'
-import { FIRST_WINDOW, PeerSettings, ReceiveWindow } from './settings.js'
-import { ClosedStreams, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
+import { FIRST_WINDOW, PeerSettings } from './settings.js'
+import { ClosedStreams, DROPS, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
 
-/** How much content of one stream may arrive before it is consumed, and of all streams of a connection. */
+/** How much content of one stream may arrive before it is consumed, until its window grows, and of all streams of a connection. */
 export const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 16 * 1024 * 1024
 /** A peer that reads so little of what it asks for is not read either. */
@@ -28,14 +29,7 @@ const SOCKET_FULL = 262_144
 
 const NO_PREFACE = Buffer.alloc(0)
 
-const NO_USER: StreamUser = {
-  data: () => undefined,
-  block: () => false,
-  ended: () => undefined,
-  finished: () => undefined,
-  drained: () => undefined,
-  closed: () => undefined
-}
+const NO_USER: StreamUser = { ...DROPS, block: () => false }
 
 /** One HTTP/2 connection over a wire, of a server or of a client: frames, windows, streams and their order (RFC 9113). */
 export class Http2Session implements FrameTaker, StreamHost {
@@ -51,6 +45,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   readonly #streams = new Map<number, Http2Stream>()
   readonly #closed = new ClosedStreams()
   readonly #receive: ReceiveWindow
+  readonly growth: WindowGrowth | undefined
   /** We open the streams; the peer opens none, because nothing may be pushed. */
   readonly #client: boolean
   /** The id of the next stream that we open. */
@@ -71,7 +66,9 @@ export class Http2Session implements FrameTaker, StreamHost {
 
   constructor(wire: Wire, owner: SessionOwner, limits: SessionLimits, role: 'server' | 'client' = 'server') {
     this.#client = role === 'client'
-    this.#receive = new ReceiveWindow(limits.window ?? CONNECTION_WINDOW)
+    const { window = CONNECTION_WINDOW, windows } = limits
+    this.#receive = new ReceiveWindow(window)
+    this.growth = windows === undefined ? undefined : new WindowGrowth(windows, window / 2)
     this.wire = wire
     this.#owner = owner
     this.#limits = limits
@@ -103,7 +100,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   start(settings: readonly (readonly [id: number, value: number])[]): void {
     if (this.#client) this.wire.writeBytes(PREFACE)
     this.#writer.settings(settings)
-    this.#writer.windowUpdate(0, (this.#limits.window ?? CONNECTION_WINDOW) - FIRST_WINDOW)
+    this.#writer.windowUpdate(0, this.#receive.size - FIRST_WINDOW)
   }
 
   /** A client opens a stream; its head is to be sent at once. undefined: the ids are used up, or the session is over. */
@@ -365,6 +362,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     expectOnConnection(id)
     if ((flags & FLAG.ack) !== 0) {
       expectSize(to - from, 0)
+      this.growth?.settled()
       this.settled = true
       return
     }

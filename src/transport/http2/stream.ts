@@ -3,7 +3,8 @@ import type { Wire } from '../http1/wire.js'
 import { CODE } from './frames.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
-import { ReceiveWindow, widened } from './settings.js'
+import { ReceiveWindow, type WindowGrowth } from './receive-window.js'
+import { widened } from './settings.js'
 
 /** Bytes that may wait in a stream before its giver should pause. */
 const HIGH = 65_536
@@ -33,7 +34,7 @@ export interface StreamUser {
 const RESET_DELAY = 200
 
 /** Drops the rest of a request. Its bytes are not consumed, so that one window of them comes at most. */
-const DROPS: StreamUser = {
+export const DROPS: StreamUser = {
   data: () => undefined,
   block: () => true,
   ended: () => undefined,
@@ -46,6 +47,8 @@ const DROPS: StreamUser = {
 export interface StreamHost {
   readonly encoder: HpackEncoder
   readonly wire: Wire
+  /** Left out: windows stay as they are. */
+  readonly growth?: WindowGrowth | undefined
   /** Sends a header block that the encoder has just ended. */
   sendBlock(id: number, block: Buffer, ended: boolean): void
   /** Something waits in the stream, or its direction ends. */
@@ -76,6 +79,11 @@ export class Http2Stream {
   localEnded = false
   closed = false
   #receive: ReceiveWindow | undefined = undefined
+  /** Bytes by which it has grown. */
+  #grown = 0
+  /** Of those that came since then, so many were read. */
+  #paceSince = -1
+  #pace = 0
   /** Bytes that came and have not been consumed. */
   #unconsumed = 0
   #came = 0
@@ -184,9 +192,33 @@ export class Http2Stream {
     if (this.closed || bytes === 0) return
     this.#unconsumed -= bytes
     this.#host.freed(bytes)
-    if (this.remoteEnded) return
-    const increment = this.#receive?.free(bytes) ?? 0
+    if (this.remoteEnded) {
+      if (this.#unconsumed === 0) this.#giveGrowthBack()
+      return
+    }
+    const window = this.#receive as ReceiveWindow
+    const growth = this.#growth(window, bytes)
+    const freed = window.free(bytes)
+    const increment = growth > 0 ? freed + window.grow(growth) : freed
     if (increment > 0) this.#host.sendWindow(this.id, increment)
+  }
+
+  /** Bytes by which the window grows because its sender waits for it, now that so many more were read. */
+  #growth({ size }: ReceiveWindow, read: number): number {
+    const { growth } = this.#host
+    if (growth === undefined || this.#paceSince < 0) return 0
+    this.#pace += read
+    if (this.#pace < size / 2) return 0
+    const bytes = growth.take(size, this.#paceSince)
+    this.#grown += bytes
+    this.#pace = 0
+    this.#paceSince = -1
+    return bytes
+  }
+
+  #giveGrowthBack(): void {
+    if (this.#grown > 0) this.#host.growth?.giveBack(this.#grown)
+    this.#grown = 0
   }
 
   // What follows is for the session.
@@ -194,6 +226,7 @@ export class Http2Stream {
   /** DATA of so many bytes begins; false: more than the window allows. */
   receive(bytes: number): boolean {
     this.#receive ??= new ReceiveWindow(this.#windowSize)
+    if (this.#paceSince < 0 && bytes > 0) this.#paceSince = this.#host.growth?.now() ?? -1
     return this.#receive.receive(bytes)
   }
 
@@ -218,6 +251,7 @@ export class Http2Stream {
       return
     }
     this.remoteEnded = true
+    if (this.#unconsumed === 0) this.#giveGrowthBack()
     this.user.ended()
     this.#closeIfDone()
   }
@@ -311,6 +345,7 @@ export class Http2Stream {
     // What is no longer consumed must not block the other streams.
     if (this.#unconsumed > 0) this.#host.freed(this.#unconsumed)
     this.#unconsumed = 0
+    this.#giveGrowthBack()
   }
 }
 
