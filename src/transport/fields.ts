@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { METHODS } from 'node:http'
 import type { TrailerRules } from '../flow/exchange.js'
 import { FIELD_KIND, kindOf } from '../flow/field-kinds.js'
@@ -71,4 +72,17 @@ export function writableFields(list: HeaderList): HeaderList {
 /** A reason phrase that can be written (RFC 9112 4); undefined leaves the usual one. */
 export function writableReason(reason: string | undefined): string | undefined {
   return reason !== undefined && VALUE.test(reason) ? reason : undefined
+}
+
+const RAW = /[\x80-\xff]/
+const RAW_RUNS = /[\x80-\xff]+/g
+
+/**
+ * Percent-encodes UTF-8 in a request target whose characters are bytes, as its client ought to have done (RFC 3986 2.5). Empty, which no
+ * target is, where its bytes are no UTF-8: servers disagree about such a path.
+ */
+export function encodedTarget(target: string): string {
+  if (!RAW.test(target)) return target
+  if (!isUtf8(Buffer.from(target, 'latin1'))) return ''
+  return target.replace(RAW_RUNS, (run) => encodeURIComponent(Buffer.from(run, 'latin1').toString()))
 }

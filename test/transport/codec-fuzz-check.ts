@@ -23,7 +23,7 @@ export async function compared(bytes: Buffer, random: Random): Promise<Compared>
     }
   }
   if (accepted === 0) return { accepted }
-  const messages = comparable(whole.messages)
+  const messages = comparable(whole.messages, bytes.toString('latin1'))
   const node = (await readByNode(bytes)).slice(0, messages.length)
   if (JSON.stringify(node) === JSON.stringify(messages)) return { accepted }
   return { accepted, problem: `${shown}: llhttp reads ${JSON.stringify(node)}, the codec ${JSON.stringify(messages)}` }
@@ -31,10 +31,10 @@ export async function compared(bytes: Buffer, random: Random): Promise<Compared>
 
 /**
  * The messages on which both readers must agree. Fields that may be no trailers mean nothing to the codec, which drops them, but
- * llhttp believes or refuses them; it knows no method but those of its list; it reads nothing behind an upgrade that has a body or another method than GET; and node's
+ * llhttp believes or refuses them; it knows no method but those of its list, and refuses a target that the codec encodes, so that it does not stand in `text`; it reads nothing behind an upgrade that has a body or another method than GET; and node's
  * server holds a pipelined CONNECT back.
  */
-function comparable(messages: readonly ReadMessage[]): readonly ReadMessage[] {
+function comparable(messages: readonly ReadMessage[], text: string): readonly ReadMessage[] {
   const odd = messages.findIndex(
     ({ trailers }) =>
       hasField(trailers, 'connection') ||
@@ -42,7 +42,7 @@ function comparable(messages: readonly ReadMessage[]): readonly ReadMessage[] {
       hasField(trailers, 'transfer-encoding')
   )
   const sound = odd === -1 ? messages : messages.slice(0, odd)
-  const unknown = sound.findIndex(({ method }) => !METHODS.includes(method))
+  const unknown = sound.findIndex(({ method, target }) => !METHODS.includes(method) || !text.includes(target))
   const read = unknown === -1 ? sound : sound.slice(0, unknown)
   const last = read.findIndex(({ headers }) => hasField(headers, 'upgrade'))
   const kept = last === -1 ? read : read.slice(0, last + 1)

@@ -44,6 +44,25 @@ t.test('what the codec reads as requests, llhttp reads as the same requests', as
   t.ok(accepted > count / 10, `${accepted} requests accepted`)
 })
 
+t.test('UTF-8 that a client has not encoded is percent-encoded, and nothing else', async (t) => {
+  const target = (text: string): string | undefined =>
+    readRequests([Buffer.from(`GET ${text} HTTP/1.1\r\nHost: a\r\n\r\n`, 'latin1')]).messages[0]?.target
+  t.equal(target('/caf\xc3\xa9/%C3%a9?\xe2\x82\xac=[^]'), '/caf%C3%A9/%C3%a9?%E2%82%AC=[^]')
+  const random = new Random(SEED)
+  for (let i = 0; i < 2000; i++) {
+    const bytes = Buffer.from(Array.from({ length: 1 + random.next(6) }, () => 0x80 + random.next(0x80)))
+    const read = target(`/${bytes.toString('latin1')}`)
+    const text = bytes.toString()
+    // What is no UTF-8 is read with the replacement character.
+    const expected = Buffer.from(text).equals(bytes) ? `/${encodeURIComponent(text)}` : undefined
+    if (read !== expected) t.equal(read, expected, bytes.toString('hex'))
+  }
+  for (const code of [0xe9, 0x80, 0x20ac, 0x1f600]) {
+    const character = String.fromCodePoint(code)
+    t.equal(target(`/${Buffer.from(character).toString('latin1')}`), `/${encodeURIComponent(character)}`)
+  }
+})
+
 t.test('limits are found at the same byte however the bytes are cut', async (t) => {
   const heads = [
     `GET /${'x'.repeat(LIMITS.targetBytes - 1)} HTTP/1.1\r\nHost: a\r\n\r\n`,

@@ -65,6 +65,8 @@ const MALFORMED: Readonly<Record<string, readonly Field[]>> = {
   'a space in the path': having(':path', '/a b'),
   'CR LF in the path': having(':path', '/ HTTP/1.1\r\nx-a: 1'),
   'a byte beyond ASCII in the path': having(':path', '/\xe9'),
+  'an overlong character in the path': having(':path', '/\xc0\xaf'),
+  'UTF-8 in a path without a slash': having(':path', '\xc3\xa9'),
   'NUL in the method': having(':method', 'GE\x00T'),
   'a space in the method': having(':method', 'GET /a'),
   'an empty method': having(':method', ''),
@@ -157,6 +159,17 @@ t.test('a malformed request ends its stream, and no other', async (t) => {
   client.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block(GET)))
   await eventually(() => ended(client, stream))
   t.ok(answered(client, stream), 'the session goes on')
+})
+
+t.test('UTF-8 that a client has not encoded reaches everybody percent-encoded', async (t) => {
+  const client = await session(t)
+  const raw = ['/caf\xc3\xa9', '/a?caf\xc3\xa9=\xe2\x82\xac']
+  for (const [i, path] of raw.entries()) {
+    client.send(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * i, block([...GET.slice(0, 3), [':path', path]])))
+    await eventually(() => answered(client, 1 + 2 * i))
+  }
+  const targets = client.bench.exchanges.map(({ request }) => request.target)
+  t.same(targets, ['/caf%C3%A9', '/a?caf%C3%A9=%E2%82%AC'])
 })
 
 t.test('malformed trailers end the stream', async (t) => {

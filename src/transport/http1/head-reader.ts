@@ -1,4 +1,4 @@
-import { isRefusedMethod } from '../fields.js'
+import { encodedTarget, isRefusedMethod } from '../fields.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { digitAt, isDigit, isLength, methodOf, trimmed } from './head-text.js'
 import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
@@ -16,6 +16,8 @@ const OTHER_VERSION: MalformedMessage = { status: 505, why: 'client-malformed' }
 /** Methods that every peer of this engine can read; others would be read by some as the end of a connection. */
 const LONGEST_METHOD = 32
 const VERSION = 'HTTP/1.'
+/** `TARGET`, and bytes that some clients do not percent-encode. */
+const RAW_TARGET = Uint8Array.from(TARGET).fill(1, 0x80)
 /** Absolute form with at most one `@`, and authority form (RFC 9112 3.2.2, 3.2.3). */
 const ABSOLUTE = /^[A-Za-z]+:\/\/(?:[\w\-.~!$&'()*+,;=:%]*@)?[\w\-.~!$&'()*+,;=:%[\]]+(?:[/?].*)?$/
 const AUTHORITY = /^(?:[\w\-.~%]+|\[[\dA-Fa-f:.]+\]):\d+$/
@@ -142,7 +144,7 @@ export class HeadReader {
     const length = this.#rest.length + piece.length
     const counted = step < Step.fieldStart ? length : this.#block + length - this.#seen
     if (counted > (step === Step.target ? this.#limits.targetBytes : this.#limits.headerBytes)) return false
-    const table = step === Step.target ? TARGET : step === Step.name ? TOKEN : VALUE
+    const table = step === Step.target ? RAW_TARGET : step === Step.name ? TOKEN : VALUE
     for (let i = 0; i < piece.length; i++) if (table[piece.charCodeAt(i)] !== 1) return false
     this.#rest += piece
     return true
@@ -211,10 +213,12 @@ export class HeadReader {
     if (this.#step === Step.target) {
       at = resumed
       while (at < end && TARGET[text.charCodeAt(at)] === 1) at++
+      const isPlain = resumed === begin && !(text.charCodeAt(at) >= 0x80)
+      if (!isPlain) while (at < end && RAW_TARGET[text.charCodeAt(at)] === 1) at++
       if (at - begin > this.#limits.targetBytes) return this.#refuse(TOO_LONG)
       if (at === end) return this.#cut(text, Step.target, begin)
       if (text.charCodeAt(at) !== SP || at === begin) return this.#refuse(MALFORMED)
-      this.target = text.slice(begin, at)
+      this.target = isPlain ? text.slice(begin, at) : encodedTarget(text.slice(begin, at))
       if (!isTarget(this.method, this.target)) return this.#refuse(MALFORMED)
       begin = at + 1
       this.#step = Step.version

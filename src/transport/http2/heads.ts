@@ -4,7 +4,7 @@ import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ownText, PeerNames } from '../../lib/peer-names.js'
 import type { ListenLimits } from '../contract.js'
-import { allowedTrailers, isEngineField, isRefusedMethod } from '../fields.js'
+import { allowedTrailers, encodedTarget, isEngineField, isRefusedMethod } from '../fields.js'
 import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
@@ -140,7 +140,10 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   if (!consistsOf(AUTHORITY, authority) || !consistsOf(TOKEN, method)) return MALFORMED
   if (protocol !== undefined && method !== 'CONNECT') return MALFORMED
   const connect = method === 'CONNECT' && protocol === undefined
-  if (connect ? path !== undefined || scheme !== undefined : !isPath(path) || !isScheme(scheme)) return MALFORMED
+  const isPlain = isPath(path)
+  const target = isPlain || path === undefined ? path : encodedTarget(path)
+  const takesPath = (isPlain || isPath(target)) && isScheme(scheme)
+  if (connect ? path !== undefined || scheme !== undefined : !takesPath) return MALFORMED
   if (length !== undefined && (!DIGITS.test(length) || (ended && Number(length) !== 0))) return MALFORMED
   if (isRefusedMethod(method)) return REFUSED_METHOD
   const websocket = protocol !== undefined
@@ -152,7 +155,7 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   if (websocket) headers.push('connection', 'Upgrade', 'upgrade', 'websocket', 'sec-websocket-key', websocketKey)
   return {
     method: websocket ? 'GET' : method,
-    target: connect ? authority : (path as string),
+    target: connect ? authority : (target as string),
     authority,
     headers,
     framing: framingOf(length, bodiless),
