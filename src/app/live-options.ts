@@ -59,6 +59,7 @@ function limitsOf({ limits, timeouts }: Options) {
     handshakes: limits.handshakes,
     connectionsPerAddress: limits.connections_per_address,
     handshakesPerAddress: limits.handshakes_per_address,
+    abortOnClose: limits.abort_on_close,
     headTimeout: timeouts.headers,
     bodyIdle: timeouts.request_body,
     streamIdle: timeouts.idle,

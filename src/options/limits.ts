@@ -1,5 +1,5 @@
 import { duration, fraction, integer, object, optional, size, text } from '../schema/values.js'
-import { file } from './values.js'
+import { file, switched } from './values.js'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -65,6 +65,12 @@ export const limits = object(
       default: '1KiB',
       min: 0,
       max: GIB
+    }),
+    abort_on_close: switched({
+      description:
+        'Does work for a request stop when its client ends its direction of a connection without TLS? off: a client may do so behind a whole request, ' +
+        'as nc -N and load balancers do it, and is answered; one that has closed is noticed when its answer is written, or after `timeouts.half_closed`.',
+      default: 'off'
     }),
     stream_window: size({
       description:
@@ -161,7 +167,7 @@ export const timeouts = object(
     }),
     half_closed: duration({
       description:
-        'Longest silence on a WebSocket, another upgrade or a TCP connection of which one side has ended, where `idle` is longer. 0s: no limit of its own.',
+        'Longest silence on a WebSocket, another upgrade, a TCP connection or an answer of which one side has ended, where `idle` is longer. 0s: no limit of its own.',
       default: '30s',
       min: 0,
       max: 24 * HOUR

@@ -66,8 +66,10 @@ export interface ListenLimits {
   /** Longest silence in both directions of one whose answer has begun, and of gRPC. Left out: `bodyIdle`. */
   readonly streamIdle?: number
   readonly keepAlive: number
-  /** Longest silence of a splice of which one side has ended. Left out or 0: no limit. */
+  /** Longest silence of a splice, or of an answer, of which one side has ended. Left out or 0: no limit. */
   readonly halfClosed?: number
+  /** A client that ends its direction gets no answer. Left out: it does, where its request is whole. */
+  readonly abortOnClose?: boolean
   /** Silence after which the system probes a connection (TCP keep-alive). Left out or 0: never. */
   readonly tcpKeepAlive?: number
   readonly connections: number

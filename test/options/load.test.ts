@@ -64,6 +64,7 @@ t.test('without anything the defaults hold', async (t) => {
       buffered_bodies: 268_435_456,
       buffered_bodies_share: 0.1,
       buffered_body_rate: 1024,
+      abort_on_close: false,
       stream_window: 4 * 1024 * 1024,
       stream_windows: 64 * 1024 * 1024,
       connections: 10_000,

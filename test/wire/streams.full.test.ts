@@ -201,7 +201,8 @@ onEngines('a large upload: all bytes, and the client waits for a slow upstream',
 
 onEngines('a client that leaves ends the request at the upstream', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: POLICY })
+  const options = { LIMITS_ABORT_ON_CLOSE: 'on' }
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: POLICY, options })
   const states: [string, string, string | undefined][] = [
     ['waiting for the answer', 'GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n', undefined],
     [
@@ -238,17 +239,27 @@ onEngines('a client that leaves ends the request at the upstream', async (t, eng
   t.equal(line.status, 0, 'the log says so')
 })
 
-onEngines('a client that ends its side counts as gone: the bytes do not tell one from the other', async (t, engine) => {
+onEngines('a client that ends its side behind a request is answered, and closed after silence', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { engine, upstream: upstream.address })
+  const options = { TIMEOUTS_HALF_CLOSED: '300ms' }
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options })
   upstream.reply = () => undefined
-  const client = await RawClient.open(sluice.port)
-  client.write('GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n')
-  await upstream.until(() => upstream.requests.length === 1)
+  const ask = async () => {
+    const client = await RawClient.open(sluice.port)
+    client.write('GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n')
+    client.socket.end()
+    await upstream.until(() => upstream.requests.length === 1)
+    return client
+  }
+  const silent = await ask()
   const [connection] = upstream.connections
-  client.socket.end()
   await connection?.closed
-  t.ok(await client.until(() => client.closed), 'the connection ends')
-  t.equal(client.text, '')
-  client.close()
+  t.ok(await silent.until(() => silent.closed), 'the connection ends')
+  t.equal(silent.text, '')
+  silent.close()
+  upstream.reset()
+  const waiting = await ask()
+  t.ok(await waiting.until(() => waiting.closed), 'the connection ends')
+  t.match(waiting.text, /^HTTP\/1\.1 200 .*Connection: close.*ok$/is)
+  waiting.close()
 })

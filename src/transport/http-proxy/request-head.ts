@@ -159,36 +159,6 @@ export class RequestLine implements StartLine {
   }
 }
 
-/** Notices a peer that does not read: bytes wait for it and none of them is taken. */
-export class WriteWatch {
-  #taken = 0
-  #since = -1
-  #written = 0
-
-  /** Has anything been written since the last call? */
-  moved({ bytesWritten }: Socket): boolean {
-    const moved = bytesWritten !== this.#written
-    this.#written = bytesWritten
-    return moved
-  }
-
-  /** True when nothing was taken for more than `allowed` milliseconds (0: never), nor came after `heardAt`. Times are of the monotonic clock. */
-  stuck(socket: Socket, now: number, allowed: number, heardAt = 0): boolean {
-    const waiting = socket.writableLength
-    if (waiting === 0 || allowed === 0) {
-      this.#since = -1
-      return false
-    }
-    const taken = socket.bytesWritten - waiting
-    if (taken !== this.#taken || this.#since === -1) {
-      this.#taken = taken
-      this.#since = now
-      return false
-    }
-    return now - Math.max(this.#since, heardAt) > allowed
-  }
-}
-
 /**
  * Takes the socket's bytes from node:http: its listener becomes the returned function, which is fed what the scanner has passed.
  * Its reaction to a FIN, which would end a half-closed pipe, is removed too.

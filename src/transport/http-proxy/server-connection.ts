@@ -4,22 +4,18 @@ import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
-import { silenceAllowed } from '../deadlines.js'
+import { awaitsAnswer, isAbandoned, LINGER, OVERTIME, silenceAllowed, WriteWatch } from '../deadlines.js'
 import { bareAnswer } from '../http1/serialise.js'
 import type { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
-import { parserOf, RequestLine, readHead, WriteWatch } from './request-head.js'
+import { parserOf, RequestLine, readHead } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
 const HELD_LIMIT = 65_536
-/** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. */
-const LINGER = 1000
-
-const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 
 /**
  * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
@@ -46,6 +42,8 @@ export class ClientConnection implements Served {
   #pipe: BytePipe | undefined = undefined
   /** The next answer is the last one. */
   #last = false
+  /** The client has ended its direction and waits for answers to the requests that it sent. */
+  #halfClosed = false
   /** What an idle connection is still read for, while its listener drains. Milliseconds. */
   #grace: number | undefined = undefined
   #answeredAny = false
@@ -176,6 +174,7 @@ export class ClientConnection implements Served {
 
   /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(discardable: number): boolean {
+    if (this.#halfClosed && this.#held.length === 0) return true
     return this.#last || (this.#scanner.state === 'body' && (this.#scanner.remaining ?? 0) > discardable)
   }
 
@@ -236,8 +235,14 @@ export class ClientConnection implements Served {
     if (state === 'head') this.#checkHead(now)
     else if (state === 'body' && this.#exchange?.bodyDue !== false) {
       const allowed = silenceAllowed(this.#exchange, limits)
-      if (this.#writes.moved(this.socket) || this.socket.isPaused()) this.#byteAt = now
-      else if (allowed > 0 && now - this.#byteAt > allowed) this.#late()
+      if (this.#writes.moved(this.socket.bytesWritten) || this.socket.isPaused()) this.#byteAt = now
+      else if (allowed > 0 && now - this.#byteAt > allowed) {
+        if (this.#exchange === undefined) this.#abort('client-timeout')
+        else this.refuse(OVERTIME)
+      }
+    } else if (this.#halfClosed) {
+      if (this.#writes.moved(this.socket.bytesWritten)) this.#byteAt = now
+      else if (isAbandoned(now - this.#byteAt, limits)) this.#abort('client-gone')
     }
   }
 
@@ -258,11 +263,6 @@ export class ClientConnection implements Served {
         endIdle(this, 0)
       }
     } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
-  }
-
-  #late(): void {
-    if (this.#exchange === undefined) this.#abort('client-timeout')
-    else this.refuse(OVERTIME)
   }
 
   readonly #onData = (chunk: Buffer): void => {
@@ -310,17 +310,12 @@ export class ClientConnection implements Served {
       }
       this.#messageBytes += end - at
       const part = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end)
-      if (!trailing) this.#feed(part)
-      else this.#feedTrailers(part)
+      const passed = trailing ? this.#sieve.pass(part, (scanner.state as string) === 'ended') : part
+      if (passed.length > 0) this.#feed(passed)
       if (this.#phase !== 'http') return
       if (this.#exchange === undefined && this.#unwanted(end - at)) return
       at = end
     }
-  }
-
-  #feedTrailers(part: Buffer): void {
-    const passed = this.#sieve.pass(part, this.#scanner.state === 'ended')
-    if (passed.length > 0) this.#feed(passed)
   }
 
   /** The rest of a request that has been answered. True when there was too much of it. */
@@ -347,12 +342,14 @@ export class ClientConnection implements Served {
     this.#scanner.next()
     this.#answered = false
     if (this.#held.length === 0) {
-      if (this.#grace !== undefined) endIdle(this, this.#grace)
+      if (this.#halfClosed) this.socket.destroySoon()
+      else if (this.#grace !== undefined) endIdle(this, this.#grace)
       return
     }
     if (this.#held.length > HELD_LIMIT) this.socket.resume()
     this.#byteAt = this.clock.monotonic()
     this.#consume(this.#held.takeAll())
+    if (this.#halfClosed && this.#scanner.state !== 'ended') this.#onEnd()
   }
 
   #endsSoon(): void {
@@ -377,14 +374,16 @@ export class ClientConnection implements Served {
     cut(this.socket)
   }
 
+  /** As on the engine `codec`: one whose requests are whole may wait for their answers. */
   readonly #onEnd = (): void => {
-    if (this.#phase === 'lingering') this.socket.destroy()
-    else if (this.#phase === 'http') this.#leave()
-  }
-
-  /** A client that ends its direction has left: it looks like one that is gone, and work for it stops. */
-  #leave(): void {
     const exchange = this.#exchange
+    if (this.#phase === 'lingering') this.socket.destroy()
+    if (this.#phase !== 'http') return
+    if (exchange !== undefined && this.#scanner.state === 'ended' && awaitsAnswer(exchange, this.host.limits)) {
+      this.#halfClosed = true
+      this.touch()
+      return
+    }
     this.#exchange = undefined
     exchange?.fail('client-gone')
     this.socket.destroy()

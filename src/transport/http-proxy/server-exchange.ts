@@ -13,7 +13,7 @@ import type {
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
-import { AbortList } from '../deadlines.js'
+import { AbortList, isOfType } from '../deadlines.js'
 import { isEngineField, writableFields, writableReason } from '../fields.js'
 import { join, joinLimits, type PipeHost } from '../join.js'
 import { type BodyOwner, httpSink, MessageBody } from '../message-body.js'
@@ -102,6 +102,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   readonly #response: ServerResponse
   readonly #expectsContinue: boolean
   #continued = false
+  #answerFields: HeaderList | undefined = undefined
   #ended = false
   #closeDelimited = false
   #failure: Failure | undefined = undefined
@@ -144,6 +145,11 @@ export class HttpExchange implements Exchange, BodyOwner {
   /** The whole answer has been handed to the socket. */
   get written(): boolean {
     return this.#response.writableEnded
+  }
+
+  /** The answer has begun, and is a stream of events. */
+  get streamsEvents(): boolean {
+    return this.#answerFields !== undefined && isOfType(this.#answerFields, 'text/event-stream')
   }
 
   /** The client is expected to send its body now. */
@@ -231,6 +237,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   }
 
   #answer(head: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
+    this.#answerFields = head.headers
     const response = this.#response
     const shape = this.#shape(head, body, trailers)
     this.#closeDelimited = shape.close && !shape.chunked && shape.length === undefined && !shape.bodiless

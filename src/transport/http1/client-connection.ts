@@ -4,7 +4,7 @@ import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
-import { silenceAllowed } from '../deadlines.js'
+import { awaitsAnswer, isAbandoned, LINGER, OVERTIME, silenceAllowed, WriteWatch } from '../deadlines.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import type { MalformedMessage } from '../message-scanner.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
@@ -19,12 +19,9 @@ import { countsBelow, READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } fro
 const DISCARD_LIMIT = 65_536
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
 const HELD_LIMIT = 65_536
-/** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. */
-const LINGER = 1000
 /** How much of a chunk is read as text at once: a head mostly fits, a body behind it is not copied for nothing. */
 const PIECE = 4096
 
-const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 const NO_FIELDS: HeaderList = []
 const NONE: Framing = { kind: 'none' }
 
@@ -61,6 +58,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #pipe: BytePipe | undefined = undefined
   /** The next answer is the last one. */
   #last = false
+  /** The client has ended its direction and waits for answers to the requests that it sent. */
+  #halfClosed = false
   /** What an idle connection is still read for, while its listener drains. Milliseconds. */
   #grace: number | undefined = undefined
   #answeredAny = false
@@ -71,10 +70,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #byteAt: number
   #messageBytes = 0
   #discarded = 0
-  /** Bytes of the answer at the last check. */
-  #carried = 0
-  #queue = 0
-  #queueAt = 0
+  readonly #writes = new WriteWatch()
 
   constructor(host: ServingHost, { names, serialiser, shared }: Shared, facts: SocketFacts, socket: Socket) {
     this.host = host
@@ -115,10 +111,18 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.writer.drained()
   }
 
-  /** A client that ends its direction has left: it looks like one that is gone, and work for it stops. */
+  /**
+   * A client that ends its direction behind whole requests may wait for their answers. Any other looks like one that is gone, and work for it
+   * stops.
+   */
   wireEnded(): void {
     if (this.#phase === 'http') {
       const exchange = this.#exchange
+      if (exchange !== undefined && this.#reading === 'ended' && awaitsAnswer(exchange, this.host.limits)) {
+        this.#halfClosed = true
+        this.touch()
+        return
+      }
       this.#exchange = undefined
       exchange?.fail('client-gone')
     }
@@ -186,6 +190,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
 
   /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(): boolean {
+    if (this.#halfClosed && this.#held === undefined && !this.#consuming) return true
     return this.#last || (this.#reading === 'body' && (this.#bodies.left ?? 0) > DISCARD_LIMIT)
   }
 
@@ -261,15 +266,15 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     else if (this.#reading === 'head') this.#checkHead(now)
     else if (this.#reading === 'body' && this.#exchange?.bodyDue !== false) {
       const exchange = this.#exchange
-      const { carried } = this.writer
       const allowed = silenceAllowed(exchange, limits)
-      if (this.wire.paused || carried !== this.#carried) {
-        this.#carried = carried
-        this.#byteAt = now
-      } else if (allowed > 0 && now - this.#byteAt > allowed) {
+      if (this.#writes.moved(this.writer.carried) || this.wire.paused) this.#byteAt = now
+      else if (allowed > 0 && now - this.#byteAt > allowed) {
         if (exchange === undefined) this.#abort('client-timeout')
         else this.refuse(OVERTIME)
       }
+    } else if (this.#halfClosed) {
+      if (this.#writes.moved(this.writer.carried)) this.#byteAt = now
+      else if (isAbandoned(now - this.#byteAt, limits)) this.#abort('client-gone')
     }
   }
 
@@ -292,21 +297,10 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
   }
 
-  /** True when bytes have waited for the client longer than `allowed` without any of them being taken. */
+  /** True when bytes have waited for the client longer than `allowed` without any of them being taken; one that sends its request meanwhile is alive. */
   #stuck(now: number, allowed: number): boolean {
-    const waiting = this.wire.waiting
-    if (waiting === 0 || allowed === 0) {
-      this.#queueAt = 0
-      return false
-    }
-    const taken = this.facts.bytesOut - waiting
-    if (taken !== this.#queue || this.#queueAt === 0) {
-      this.#queue = taken
-      this.#queueAt = now
-      return false
-    }
-    // A client that sends its request meanwhile is alive.
-    return now - (this.#reading === 'body' ? Math.max(this.#queueAt, this.#byteAt) : this.#queueAt) > allowed
+    const bytes = { bytesWritten: this.facts.bytesOut, writableLength: this.wire.waiting }
+    return this.#writes.stuck(bytes, now, allowed, this.#reading === 'body' ? this.#byteAt : 0)
   }
 
   /** Reads messages from `chunk` until one has to wait. What is re-entered from below only notes; the loop goes on here. */
@@ -325,7 +319,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     }
     this.#consuming = false
     if (this.#phase !== 'http') return
-    if (this.#reading === 'body') this.#body?.flush()
+    if (this.#halfClosed && this.#reading !== 'ended') this.wireEnded()
+    else if (this.#reading === 'body') this.#body?.flush()
     else if (this.#reading === 'ended' && this.#exchange === undefined) this.#next()
   }
 
@@ -460,7 +455,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.wire.resume()
     const held = this.#held
     if (held === undefined) {
-      if (this.#grace !== undefined) endIdle(this, this.#grace)
+      if (this.#halfClosed) this.#endSoon()
+      else if (this.#grace !== undefined) endIdle(this, this.#grace)
       return
     }
     this.#held = undefined

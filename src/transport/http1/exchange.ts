@@ -11,7 +11,7 @@ import type {
 } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
-import { AbortList } from '../deadlines.js'
+import { AbortList, isOfType } from '../deadlines.js'
 import { join, joinLimits, type PipeHost } from '../join.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { answerFraming, drop } from '../outgoing.js'
@@ -80,6 +80,7 @@ export class CodecExchange implements Exchange {
   /** The answer is being begun; one that ends meanwhile ends at the same moment. */
   #answering = false
   #responded = false
+  #answerFields: HeaderList | undefined = undefined
   /** Known once an answer has ended. */
   #outcome: Sent | undefined = undefined
   #sent: Promise<Sent> | undefined = undefined
@@ -103,6 +104,11 @@ export class CodecExchange implements Exchange {
   /** Bytes of the answer have left or are about to. */
   get begun(): boolean {
     return this.#firstByteAt !== 0
+  }
+
+  /** The answer has begun, and is a stream of events. */
+  get streamsEvents(): boolean {
+    return this.#answerFields !== undefined && isOfType(this.#answerFields, 'text/event-stream')
   }
 
   /** The client is expected to send its body now. */
@@ -209,6 +215,7 @@ export class CodecExchange implements Exchange {
   #answer(head: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
     const { status, close: ends } = head
     const client = this.#client
+    this.#answerFields = head.headers
     const bodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     const framing = answerFraming(body, trailers, this.request.headers)
     const old = this.request.version === '1.0'

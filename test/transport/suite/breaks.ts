@@ -14,7 +14,7 @@ export function breaks(t: Test, make: Make): void {
     ['RST', 'reset']
   ] as const) {
     t.test(`a client that leaves with ${how} aborts the upstream request in every state`, async (t) => {
-      const { client, upstream, until, closed, exchanges } = await bench(t, make)
+      const { client, upstream, until, closed, exchanges } = await bench(t, make, { limits: { abortOnClose: true } })
       const waiting = await client()
       waiting.send(GET)
       const first = await upstream.next()
@@ -46,6 +46,82 @@ export function breaks(t: Test, make: Make): void {
       )
     })
   }
+
+  t.test('a client that ends its direction behind whole requests gets their answers, and then the end', async (t) => {
+    const { client, secure, closed, until } = await bench(t, make, {
+      exchange: async (exchange) => {
+        await exchange.request.body.buffer(100).catch(() => undefined)
+        // The end of the direction has long come.
+        for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate)
+        await exchange.respond({ status: 200, headers: [] }, Buffer.from('ok'))
+      }
+    })
+    // Over TLS that is the end of the connection.
+    if (secure) return
+    const post = 'POST /p HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi'
+    const cases: [sent: string, answers: number][] = [
+      [GET, 1],
+      [post, 1],
+      [GET + post + GET, 3],
+      // What is cut is answered by nothing.
+      [GET + post.slice(0, -1), 1],
+      [GET + GET.slice(0, 20), 1],
+      [post.slice(0, -1), 0],
+      ['', 0]
+    ]
+    for (const [i, [text, answers]] of cases.entries()) {
+      const one = await client()
+      one.send(text)
+      one.end()
+      await one.untilEnd()
+      await until(() => closed.length === i + 1)
+      t.equal(one.text.split('HTTP/1.1 200').length - 1, answers, JSON.stringify(text))
+      t.equal(one.text.split('HTTP/1.1').length - 1, answers, 'and no other answer')
+      if (answers === 1) t.match(one.text, text === GET || text === post ? /connection: close/i : /200/)
+    }
+  })
+
+  t.test('a client that ends its direction is gone when it has closed, or nothing comes for too long', async (t) => {
+    const { client, clock, upstream, secure, closed, until, exchanges, sent } = await bench(t, make, {
+      limits: { halfClosed: 1000 }
+    })
+    if (secure) return
+    const endless = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\ndata: 1\n\n'
+    // An answer ends with what is written to a client that has closed.
+    const reader = await client()
+    reader.send(GET)
+    const stream = await upstream.next()
+    await stream.request()
+    stream.send(endless)
+    await reader.until('data: 1')
+    reader.socket.destroy()
+    const writing = setInterval(() => stream.send('data: n\n\n'), 5)
+    await stream.untilEnd()
+    clearInterval(writing)
+    await until(() => closed.length === 1)
+    // Silence is bounded: before the answer, and inside of it.
+    for (const [i, answer] of ['', endless].entries()) {
+      const silent = await client()
+      silent.send(GET)
+      silent.end()
+      const peer = await upstream.next()
+      await peer.request()
+      if (answer !== '') {
+        peer.send(answer)
+        await silent.until('data: 1')
+      }
+      // The time begins at the end of its direction, and with what is written.
+      const moving = setInterval(() => clock.advance(50), 5)
+      await peer.untilEnd()
+      clearInterval(moving)
+      await until(() => closed.length === i + 2)
+    }
+    t.same(
+      exchanges.map((exchange) => exchange.signal.aborted),
+      ['client-gone', 'client-gone', 'client-gone']
+    )
+    t.equal(sent.filter(({ failure }) => failure !== 'client-gone').length, 0)
+  })
 
   t.test('a client that leaves while the dialer works ends the attempt', async (t) => {
     let given: { onAbort(run: (why: string) => void): () => void } | undefined
@@ -86,7 +162,7 @@ export function breaks(t: Test, make: Make): void {
   })
 
   t.test('twenty clients gone leave no upstream request', async (t) => {
-    const { client, upstream, until, closed } = await bench(t, make)
+    const { client, upstream, until, closed } = await bench(t, make, { limits: { abortOnClose: true } })
     const clients = await Promise.all(Array.from({ length: 20 }, client))
     for (const c of clients) c.send(GET)
     const peers = await Promise.all(clients.map(async () => await upstream.next()))
