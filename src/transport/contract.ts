@@ -55,8 +55,16 @@ export type HandshakeFailure =
   | 'client-gone'
   | 'overloaded'
 
+/** Limits of connections of HTTP/2. */
+interface Http2Limits {
+  /** Streams of one session that may be open at once. Left out: 128. */
+  readonly streams?: number
+  /** By which receive windows of streams grow. Left out: they do not. */
+  readonly windows?: WindowBudget
+}
+
 /** Bytes and milliseconds. 0 switches a time-out off. */
-export interface ListenLimits {
+export interface ListenLimits extends Http2Limits {
   readonly headerBytes: number
   readonly headers: number
   readonly targetBytes: number
@@ -80,10 +88,6 @@ export interface ListenLimits {
   /** The same of one IPv4 address, or one /64 of IPv6, behind a PROXY header of the address there. Left out or 0: no limit. */
   readonly connectionsPerAddress?: number
   readonly handshakesPerAddress?: number
-  /** Streams of one HTTP/2 session that may be open at once. Left out: 128. */
-  readonly streams?: number
-  /** By which receive windows of HTTP/2 streams grow. Left out: they do not. */
-  readonly windows?: WindowBudget
 }
 
 /** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */
