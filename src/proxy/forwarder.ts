@@ -141,26 +141,23 @@ class Forwarding {
   start(): void {
     const { upstreams } = this.#parts
     const flow = this.#flow
-    const key = this.#key
     upstreams.cookies.take(flow)
-    const target = key === undefined ? undefined : upstreams.choose(this.#units, key, this.#tried, flow)
+    const target = this.#key === undefined ? undefined : upstreams.choose(this.#units, this.#key, this.#tried, flow)
     if (target === undefined) {
-      this.#user.forwarded(refusedWith(absence(this.#units, key)))
+      this.#user.forwarded(refusedWith(absence(this.#units, this.#key)))
       return
     }
-    const { requestId } = flow
-    const { headers, version } = flow.request
+    const { request, requestId } = flow
     // Before the list is read, behind which a field costs a copy of it.
-    if (headers.get(REQUEST_ID) !== requestId) headers.set(REQUEST_ID, requestId)
-    this.#login = this.#parts.logins.of(this.#exchange.connection, headers.list)
-    if (this.#login === undefined || version !== '2') this.#begin(target)
+    if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
+    this.#login = this.#parts.logins.of(this.#exchange.connection, request.headers.list)
+    if (this.#login === undefined || request.version !== '2') this.#begin(target)
     else {
       // Requests of one HTTP/1 connection come one after the other by themselves.
-      const patience = this.#parts.timeouts.response
       this.#login.inTurn(
         this.#exchange,
         (run) => flow.onEnd(run),
-        patience,
+        this.#parts.timeouts.response,
         (late) => {
           if (late) this.#user.forwarded(refusedWith(requestErrors.loginBusy))
           else this.#begin(target)
@@ -395,10 +392,9 @@ class Forwarding {
   }
 
   #failed(answer: Extract<Answer, { kind: 'failed' }>, server: Server): FlowResponse {
-    if (!answer.failure.startsWith('client-')) {
-      const { failure, detail } = answer
+    const { failure, detail } = answer
+    if (!failure.startsWith('client-'))
       this.#parts.log.warn({ failure, detail, upstream: server.name }, 'upstream failed')
-    }
-    return failureResponse(FAILURES[answer.failure])
+    return failureResponse(FAILURES[failure])
   }
 }
