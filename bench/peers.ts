@@ -5,13 +5,16 @@ import { fileURLToPath } from 'node:url'
 import { findProgram, freePort, type Running, startProgram } from './process.js'
 import type { Scenario } from './scenarios.js'
 
+/** `tlsPort`: of those that can be asked over TLS. */
+type RunningPeer = Running & { readonly port: number; readonly tlsPort?: number }
+
 export interface Peer {
   readonly name: string
   /** Why it is left out, or undefined. */
   missing(): string | undefined
   can(scenario: Scenario): boolean
   /** `threads`: those that carry traffic, each with a CPU; left out: one. */
-  start(scenario: Scenario, upstream: number, threads?: number): Promise<Running & { readonly port: number }>
+  start(scenario: Scenario, upstream: number, threads?: number): Promise<RunningPeer>
 }
 
 /** A proxy with one thread has this CPU, and load generator and upstream share the other; one with more threads has all. */
@@ -63,11 +66,12 @@ async function startBuild(
   upstream: number,
   threads: number
 ): ReturnType<Peer['start']> {
-  const port = await freePort()
+  const [port, tlsPort] = [await freePort(), await freePort()]
   const policy = join(folder, `${scenario.name}.yaml`)
   writeFileSync(policy, scenario.policy ?? '')
   const env = {
     SLUICE_LISTEN: `127.0.0.1:${port}`,
+    SLUICE_LISTENERS: `https://127.0.0.1:${tlsPort}`,
     SLUICE_API_LISTEN: '127.0.0.1:0',
     SLUICE_API_KEY: 'a-key-for-the-benchmark',
     SLUICE_DATA: ':memory:',
@@ -75,11 +79,12 @@ async function startBuild(
     SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
     SLUICE_LOG_LEVEL: 'error',
     SLUICE_LIMITS_CONNECTIONS: '20000',
+    SLUICE_LIMITS_CONNECTIONS_PER_ADDRESS: '0',
     ...(threads === 1 ? {} : { SLUICE_WORKERS: String(threads) }),
     ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
   }
   const running = await startProgram(process.execPath, [main, 'start'], port, { cpu: cpus(threads), env })
-  return { ...running, port }
+  return { ...running, port, tlsPort }
 }
 
 const httpProxy: Peer = {

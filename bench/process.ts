@@ -61,7 +61,7 @@ export async function startProgram(
         setTimeout(() => child.kill('SIGKILL'), 2_000).unref()
       })
   }
-  for (let attempt = 0; attempt < 100; attempt++) {
+  for (let attempt = 0; attempt < 400; attempt++) {
     if (child.exitCode !== null) throw new Error(`${command} ended at once:\n${said}`)
     if (await accepts(port)) return running
   }

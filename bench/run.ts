@@ -17,7 +17,7 @@ import { median, table } from './table.js'
  *
  * `npm run bench -- --workers N` measures Sluice, nginx and HAProxy with one thread and with N (Node 24).
  * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
- * `main.js` of another build of Sluice, which is measured too.
+ * `main.js` of another build of Sluice, which is measured too. `--connections N`: idle ones.
  */
 interface Sample extends Load {
   readonly cpu: number
@@ -74,10 +74,10 @@ async function main(): Promise<void> {
   if (wanted('latency')) await halfLoad(present, pass, origin.plain, rate, rounds, seconds)
   if (wanted('idle'))
     await idleConnections(
-      present.filter(({ name }) => name === 'sluice' || name === 'http-proxy'),
+      present.filter(({ name }) => ['sluice', 'other build', 'http-proxy'].includes(name)),
       pass,
       origin.plain,
-      10_000
+      Number(argument('connections', '10000'))
     )
   await worker.terminate()
 }

@@ -18,6 +18,7 @@ import {
 } from '../../src/transport/tls/terminate.js'
 import { ManualClock } from '../helpers/clock.js'
 import { fixture } from '../helpers/files.js'
+import { heldMemory } from '../helpers/memory.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { eventually, GET, NAME } from './suite/harness.js'
 
@@ -448,6 +449,27 @@ t.test('a raw connection can be secured, and is one with half-close and reset as
   t.same(results.at(-1), { kind: 'failed', why: 'timeout' })
   for (const giveUp of giveUps) giveUp('timeout')
   t.equal(results.length, 3, 'once each')
+})
+
+t.test('nothing of a handshake stays with its connection', async (t) => {
+  const secured: Socket[] = []
+  let ofHandshake: WeakRef<object> | undefined
+  const server = createServer({ pauseOnConnect: true }, (socket) => {
+    const options = { table: { entryFor: () => entry() }, local: { address: '', port: 0 } }
+    ofHandshake = new WeakRef(options)
+    terminateTls(socket, options, (result) => {
+      if (result.kind === 'secure') secured.push(result.secure)
+    })
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const client = connect({ port: (server.address() as AddressInfo).port, servername: NAME, rejectUnauthorized: false })
+  t.teardown(() => client.destroy())
+  await once(client, 'secureConnect')
+  await eventually(() => secured.length === 1)
+  await eventually(() => heldMemory() > 0 && ofHandshake?.deref() === undefined)
+  secured[0]?.write('ping')
+  t.equal(String((await once(client, 'data'))[0]), 'ping', 'and the connection is there')
 })
 
 t.test('TLS 1.2: a client does not shake hands twice on one connection', async (t) => {

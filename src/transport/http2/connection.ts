@@ -21,6 +21,8 @@ import type { Http2Stream, StreamEnd } from './stream.js'
 const STREAMS = 128
 /** How long a client may take to answer the first GOAWAY, and to end its direction behind the last one. */
 const LINGER = 500
+/** A session without streams for so long keeps only what it must. */
+const QUIET = 5_000
 /** A session from which nothing came for so long is sent a PING; one that does not answer for so long again is ended. */
 const SILENCE = 60_000
 /** How long a client may take to acknowledge our SETTINGS (RFC 9113 6.5.3). */
@@ -47,6 +49,8 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   /** Why streams end that end with the connection. */
   #cutBy: Failure = 'client-gone'
   #answeredAny = false
+  /** The session remembers what was sent. */
+  #held = false
   #gone = false
   /** The first GOAWAY is out; the last one is. */
   #leaving = false
@@ -140,6 +144,11 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       for (const exchange of this.#exchanges) exchange.sweep(now, limits)
       return
     }
+    if (this.#held && now - this.#since > QUIET) {
+      this.#held = false
+      this.#session.encoder.release()
+      this.#session.decoder.release()
+    }
     const allowed = this.#answeredAny ? limits.keepAlive : limits.headTimeout
     if (allowed > 0 && now - this.#since > allowed) this.#linger()
   }
@@ -182,6 +191,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     const exchange = new Http2Exchange(this, stream, head, ended)
     stream.user = exchange
     this.#exchanges.add(exchange)
+    this.#held = true
     if (this.#fresh.push(exchange) === 1) setImmediate(this.#handOver)
   }
 

@@ -6,20 +6,35 @@ const STREAM_BLOCK = 200
 /** PING and SETTINGS frames within a second; each costs an answer. Some clients measure the way with a PING per round trip. */
 const CONTROLS = 1000
 
-/** At most `most` events in any second. */
+/** At most `most` events in any second. Only what came within a second is kept: most connections have one event or two. */
 class Rate {
-  readonly #times: Float64Array
+  readonly #most: number
+  /** A ring once it has `most` entries. */
+  #times: number[] = []
   #next = 0
+  #last = Number.NEGATIVE_INFINITY
 
   constructor(most: number) {
-    this.#times = new Float64Array(most).fill(Number.NEGATIVE_INFINITY)
+    this.#most = most
   }
 
   /** True when this one is too many. `now` in milliseconds. */
   exceeds(now: number): boolean {
-    const oldest = this.#times[this.#next] as number
-    this.#times[this.#next] = now
-    this.#next = (this.#next + 1) % this.#times.length
+    const silent = now - this.#last >= SECOND
+    this.#last = now
+    if (silent) {
+      this.#times = [now]
+      this.#next = 0
+      return false
+    }
+    const times = this.#times
+    if (times.length < this.#most) {
+      times.push(now)
+      return false
+    }
+    const oldest = times[this.#next] as number
+    times[this.#next] = now
+    this.#next = (this.#next + 1) % this.#most
     return now - oldest < SECOND
   }
 }
@@ -30,7 +45,7 @@ class Rate {
  */
 export class FloodWatch {
   readonly #resets = new Rate(RESETS)
-  #controls: Rate | undefined = undefined
+  readonly #controls = new Rate(CONTROLS)
   #streamsOfBlock = 0
   #resetsOfBlock = 0
 
@@ -48,7 +63,6 @@ export class FloodWatch {
 
   /** A PING or SETTINGS frame came. */
   control(now: number): boolean {
-    this.#controls ??= new Rate(CONTROLS)
     return this.#controls.exceeds(now)
   }
 }

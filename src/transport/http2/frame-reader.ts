@@ -25,7 +25,8 @@ export class FrameReader {
   #step: number
   /** What came of the preface or of a frame's head. */
   #got = 0
-  readonly #head = Buffer.alloc(FRAME_HEAD)
+  /** A head that came in pieces. */
+  #head: Buffer | undefined = undefined
   #type = 0
   #flags = 0
   #stream = 0
@@ -93,11 +94,14 @@ export class FrameReader {
       this.#begin(chunk, from)
       return from + FRAME_HEAD
     }
+    this.#head ??= Buffer.alloc(FRAME_HEAD)
+    const head = this.#head
     let at = from
-    while (this.#got < FRAME_HEAD && at < end) this.#head[this.#got++] = chunk[at++] as number
+    while (this.#got < FRAME_HEAD && at < end) head[this.#got++] = chunk[at++] as number
     if (this.#got === FRAME_HEAD) {
       this.#got = 0
-      this.#begin(this.#head, 0)
+      this.#head = undefined
+      this.#begin(head, 0)
     }
     return at
   }

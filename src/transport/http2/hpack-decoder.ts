@@ -20,6 +20,7 @@ for (let byte = 0; byte < 256; byte++) {
   CLASS[byte] = (TOKEN[byte] === 1 && !upper ? IN_NAME : 0) | (VALUE[byte] === 1 ? IN_VALUE : 0)
 }
 
+/** Fields that a table can hold. */
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
 /** Where Huffman texts are decoded; all connections share it. */
 let scratch = Buffer.allocUnsafeSlow(4096)
@@ -37,10 +38,9 @@ export class HpackDecoder {
   tooLarge = false
   readonly #listLimit: number
   readonly #fieldLimit: number
-  /** The dynamic table, a ring; `#newest` is the place of index 62. */
-  readonly #ring: (TableField | undefined)[] = new Array<TableField | undefined>(PLACES).fill(undefined)
-  #newest = 0
-  #count = 0
+  /** The dynamic table; its last field has index 62, those before `#oldest` are dropped. */
+  readonly #table: (TableField | undefined)[] = []
+  #oldest = 0
   #size = 0
   #capacity = TABLE_SIZE
   #bytes: Buffer = scratch
@@ -54,6 +54,12 @@ export class HpackDecoder {
   constructor(listLimit: number, fieldLimit: number) {
     this.#listLimit = listLimit
     this.#fieldLimit = fieldLimit
+  }
+
+  /** Lets go of the block that was decoded last. */
+  release(): void {
+    this.fields.length = 0
+    this.#bytes = scratch
   }
 
   /** Size of the dynamic table in bytes as RFC 7541 4.1 counts it. */
@@ -126,8 +132,7 @@ export class HpackDecoder {
   /** The field at an index of both tables (RFC 7541 2.3.3). */
   #fieldAt(index: number): TableField | undefined {
     if (index <= STATIC_TABLE.length) return STATIC_TABLE[index - 1]
-    const age = index - STATIC_TABLE.length - 1
-    return age < this.#count ? this.#ring[(this.#newest + age) % PLACES] : undefined
+    return this.#table[this.#table.length + STATIC_TABLE.length - index]
   }
 
   #insert(field: TableField): void {
@@ -135,20 +140,21 @@ export class HpackDecoder {
     this.#evict(Math.max(0, this.#capacity - size))
     // A field larger than the table leaves it empty (RFC 7541 4.4).
     if (size > this.#capacity) return
-    this.#newest = (this.#newest + PLACES - 1) % PLACES
-    this.#ring[this.#newest] = field
-    this.#count++
+    this.#table.push(field)
     this.#size += size
   }
 
   /** Drops the oldest fields until the others take `most` bytes. */
   #evict(most: number): void {
+    const table = this.#table
     while (this.#size > most) {
-      const place = (this.#newest + --this.#count) % PLACES
-      const { name, value } = this.#ring[place] as TableField
-      this.#ring[place] = undefined
+      const { name, value } = table[this.#oldest] as TableField
+      table[this.#oldest++] = undefined
       this.#size -= name.length + value.length + FIELD_OVERHEAD
     }
+    if (this.#oldest < PLACES && this.#oldest < table.length) return
+    table.splice(0, this.#oldest)
+    this.#oldest = 0
   }
 
   /** An integer with a prefix of so many bits (RFC 7541 5.1); -1: it does not end in the block or is beyond 2^31. */

@@ -25,9 +25,9 @@ interface Name {
   readonly index: number
   readonly secret: boolean
   readonly statics: ReadonlyMap<string, number> | undefined
-  readonly values: string[]
+  values: string[]
   /** The number of the insertion of each value into the table; 0: it was sent once and is not there. */
-  readonly inserted: number[]
+  inserted: number[]
   oldest: number
 }
 
@@ -38,7 +38,7 @@ interface Name {
 export class HpackEncoder {
   readonly #names = new Map<string, Name>()
   /** Sizes of the fields in the table, a ring by the number of their insertion. */
-  readonly #sizes = new Uint16Array(PLACES)
+  readonly #sizes: number[] = []
   #insertions = 0
   #count = 0
   #size = 0
@@ -59,6 +59,11 @@ export class HpackEncoder {
     this.#smallest = this.#smallest < 0 ? capacity : Math.min(this.#smallest, capacity)
     this.#capacity = capacity
     this.#evict(capacity)
+  }
+
+  /** Lets go of the values that were sent. What the other side has in its table stays there, and is not referred to. */
+  release(): void {
+    this.#names.clear()
   }
 
   /** A block begins. Blocks must be sent in the order in which they were encoded. */
@@ -88,8 +93,14 @@ export class HpackEncoder {
   #repeatable(known: Name, name: string, value: string): void {
     const place = known.values.indexOf(value)
     if (place < 0) {
-      const oldest = known.oldest
       this.#literal(0, 4, known.index, name, value)
+      // Lists without spare places: most names have one value.
+      if (known.values.length < VALUES) {
+        known.values = [...known.values, ownText(value)]
+        known.inserted = [...known.inserted, 0]
+        return
+      }
+      const { oldest } = known
       known.values[oldest] = ownText(value)
       known.inserted[oldest] = 0
       known.oldest = (oldest + 1) % VALUES

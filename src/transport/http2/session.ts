@@ -37,7 +37,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   readonly encoder = new HpackEncoder()
   readonly #owner: SessionOwner
   readonly #limits: SessionLimits
-  readonly #decoder: HpackDecoder
+  readonly decoder: HpackDecoder
   readonly #reader: FrameReader
   readonly #writer: FrameWriter
   readonly #blocks: HeaderBlocks
@@ -72,7 +72,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     this.wire = wire
     this.#owner = owner
     this.#limits = limits
-    this.#decoder = new HpackDecoder(limits.listBytes, limits.listFields)
+    this.decoder = new HpackDecoder(limits.listBytes, limits.listFields)
     this.#reader = new FrameReader(this, this.#client ? NO_PREFACE : PREFACE)
     this.#blocks = new HeaderBlocks(2 * limits.listBytes)
     this.#writer = new FrameWriter(wire.stream, () => this.#sending.pump(this.#writer))
@@ -278,7 +278,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   /** A header block is whole. */
   #block(): void {
     const { stream: id, ended, selfDependent } = this.#blocks
-    const decoder = this.#decoder
+    const decoder = this.decoder
     const [bytes, from, to] = this.#blocks.take()
     if (!decoder.decode(bytes, from, to)) throw new ConnectionError(CODE.compression, 'a header block is not HPACK')
     const open = this.#streams.get(id)

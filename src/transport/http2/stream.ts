@@ -354,6 +354,8 @@ export type Ending = 'reset-here' | 'reset-there' | 'ended'
 
 /** Streams that are remembered of each kind. */
 const REMEMBERED = 256
+/** Those that there is room for at first: four times as many each time that it is used up. */
+const FEW = 16
 const KINDS: readonly Ending[] = ['reset-here', 'reset-there', 'ended']
 
 /**
@@ -367,11 +369,17 @@ export class ClosedStreams {
   add(id: number, ending: Ending): void {
     let ring = this.#rings.get(ending)
     if (ring === undefined) {
-      ring = { ids: new Uint32Array(REMEMBERED), next: 0 }
+      ring = { ids: new Uint32Array(FEW), next: 0 }
       this.#rings.set(ending, ring)
+    } else if (ring.next === 0 && ring.ids.length < REMEMBERED) {
+      // It is full for the first time.
+      const { ids } = ring
+      ring.ids = new Uint32Array(4 * ids.length)
+      ring.ids.set(ids)
+      ring.next = ids.length
     }
     ring.ids[ring.next] = id
-    ring.next = (ring.next + 1) % REMEMBERED
+    ring.next = (ring.next + 1) % ring.ids.length
   }
 
   /** How the stream ended; undefined: it was never open, or that is too long ago. */

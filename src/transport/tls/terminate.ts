@@ -27,6 +27,7 @@ interface ServerSide {
   /** Without it every error stays with the event `_tlsError`, and one after the handshake does not end the socket. */
   _releaseControl(): boolean
   on(event: '_tlsError', listener: (error: NodeJS.ErrnoException) => void): unknown
+  removeListener(event: '_tlsError', listener: (error: NodeJS.ErrnoException) => void): unknown
 }
 
 /** A fatal alert in a record of its own: unrecognized_name (RFC 6066 3). */
@@ -101,39 +102,41 @@ function shakeHands(
     rejectUnauthorized: entry.clientCertificates === 'require'
   })
   const serverSide = secure as unknown as ServerSide
-  let over = false
+  // Nothing of the handshake stays with the connection.
+  const settle = (): void => {
+    serverSide.removeListener('_tlsError', onError)
+    secure.removeListener('close', onGone)
+    secure.removeListener('end', onGone)
+    secure.removeListener('secure', onSecure)
+  }
   const failOnce = (why: HandshakeFailure, reason?: string): void => {
-    if (over) return
-    over = true
+    settle()
     fail(why, reason)
   }
-  secure.allowHalfOpen = true
-  resetBelow(secure, socket)
-  secure.on('error', ignore)
-  serverSide.on('_tlsError', (error) =>
+  const onError = (error: NodeJS.ErrnoException): void =>
     error.code === MISSING ? failOnce('certificate-missing') : failOnce('handshake-failed', error.code)
-  )
-  socket.once('close', () => secure.destroy())
-  secure.once('close', () => failOnce('client-gone'))
-  // A client that leaves in the middle of its handshake ends its side first.
-  secure.once('end', () => failOnce('client-gone'))
-  secure.once('secure', () => {
-    if (over) return
+  const onGone = (): void => failOnce('client-gone')
+  const onSecure = (): void => {
     const revoked = isRevoked(secure, entry)
     // OpenSSL demands a certificate, node checks it, and a resumed session is believed what it was: all is checked here.
     if (entry.clientCertificates === 'require' && !verified(secure)) {
       if (certificateOf(secure) === undefined) failOnce('certificate-missing')
       else failOnce('certificate-refused', codeOf(serverSide._handle?.verifyError()))
-      return
+    } else if (entry.clientCertificates === 'require' && revoked) failOnce('certificate-revoked')
+    else {
+      settle()
+      serverSide._releaseControl()
+      ready(secure, revoked)
     }
-    if (entry.clientCertificates === 'require' && revoked) {
-      failOnce('certificate-revoked')
-      return
-    }
-    over = true
-    serverSide._releaseControl()
-    ready(secure, revoked)
-  })
+  }
+  secure.allowHalfOpen = true
+  resetBelow(secure, socket)
+  secure.on('error', ignore)
+  serverSide.on('_tlsError', onError)
+  secure.on('close', onGone)
+  // A client that leaves in the middle of its handshake ends its side first.
+  secure.on('end', onGone)
+  secure.on('secure', onSecure)
   return secure
 }
 
