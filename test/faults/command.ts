@@ -7,6 +7,9 @@ export interface Command {
   readonly running: boolean
   /** Asks it to end. */
   stop(): void
+  /** Its process stands still, and goes on with `resume`. */
+  pause(): void
+  resume(): void
   /** Resolves when it has ended: its exit code and what it said on standard error. */
   readonly ended: Promise<{ readonly code: number | null; readonly said: string }>
 }
@@ -32,6 +35,8 @@ export function command(stage: Stage, words: readonly string[], cwd: string, env
       return child.exitCode === null && child.signalCode === null
     },
     stop: () => void child.kill('SIGTERM'),
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
     ended
   }
 }

@@ -1,12 +1,14 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { posting } from '../helpers/posting.js'
 import { rawClient } from '../helpers/raw-client.js'
-import { broken, type Fault, type Outcome, seconds } from './fault.js'
+import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
 
 const CONNECTIONS = 24
+/** Requests that are under way when an error comes that nothing has caught. */
+const UNDER_WAY = 8
 /** Exchanges of each connection before the stop. */
 const BEFORE = 10
 
@@ -48,6 +50,46 @@ export const stopUnderPosts: Fault = {
       operator: `exit ${code} after ${seconds(lasted)}`,
       lost: lost === 0 ? [] : [`${lost} POSTs of ${CONNECTIONS} connections`],
       broken: broken({ 'nothing is asked twice': arrived === answered, 'the stop is an ordinary one': code === 0 })
+    }
+  }
+}
+
+/** The main thread has an error that nothing catches while requests are under way. */
+export const uncaughtError: Fault = {
+  name: 'an error that nothing has caught',
+  within: 60,
+  async run(stage): Promise<Outcome> {
+    const held: ServerResponse[] = []
+    const upstream = createServer((_request, response) => void held.push(response)).listen(0, '127.0.0.1')
+    await once(upstream, 'listening')
+    stage.teardown(() => {
+      upstream.closeAllConnections()
+      upstream.close()
+    })
+    const failing = `process.on('SIGUSR2',()=>{throw new Error('of a part')})`
+    const env = {
+      SLUICE_UPSTREAM: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(failing)}`
+    }
+    const product = await Product.start(stage, { env })
+    const answers = Array.from({ length: UNDER_WAY }, () =>
+      product.visit('/').then(
+        ({ text }) => text,
+        ({ message }: Error) => message
+      )
+    )
+    await comes(10_000, () => held.length === UNDER_WAY)
+    const ended = once(product.child, 'exit')
+    product.child.kill('SIGUSR2')
+    const told = await product.told('an error that nothing has caught: the process ends')
+    for (const response of held) response.end('answered')
+    const answered = (await Promise.all(answers)).filter((text) => text === 'answered').length
+    await ended
+    return {
+      clients: `${answered} of ${UNDER_WAY} requests that were under way were answered`,
+      operator: `${told ?? 'log: nothing'}; exit ${product.child.exitCode}`,
+      lost: answered === UNDER_WAY ? [] : [`${UNDER_WAY - answered} answers`],
+      broken: broken({ 'the operator is told': told !== undefined, 'the exit code is 1': product.child.exitCode === 1 })
     }
   }
 }

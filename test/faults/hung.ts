@@ -1,5 +1,9 @@
+import { once } from 'node:events'
 import { existsSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { freePort } from '../proxy/free-port.js'
 import { command } from './command.js'
 import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
@@ -7,6 +11,9 @@ import { Site } from './site.js'
 
 /** Requests, each on a connection of its own, while one of two threads hangs. */
 const VISITS = 40
+/** How long an agent stands still, and after what its heartbeats are missing. Milliseconds. */
+const STILL = 6_000
+const MISSED = 4_000
 
 /** Makes the event loop of the first traffic thread that sees `file` stand still. */
 function hangingAt(file: string): string {
@@ -88,6 +95,72 @@ export const takeOverFromHung: Fault = {
       broken: broken({
         'the new process serves within 30 s': serves && lasted < 30_000,
         'each step is told': missing.length === 0
+      })
+    }
+  }
+}
+
+/** One of two agents of a group stands still for a while. */
+export const hungAgent: Fault = {
+  name: 'an agent stands still for 6 s',
+  within: 90,
+  async run(stage): Promise<Outcome> {
+    const names = ['a', 'b'] as const
+    const port = await freePort()
+    const product = await Product.start(stage, { env: { SLUICE_AGENTS: `127.0.0.1:${port}` } })
+    const made = async (path: string, body: unknown) => (await product.ask(path, { method: 'POST', body })).json
+    const backend = (await made('/backends/tunnel_group', { labels: { app: 'web' } })).id
+    const edge = (await made('/edges/https', { hostports: ['agent.test:443'] })).id
+    await made(`/edges/https/${edge}/routes`, { match: '/', backend: { backend_id: backend } })
+    const token = (await made('/credentials', {})).token as string
+    const agents = await Promise.all(
+      names.map(async (name) => {
+        const upstream = createServer((_request, response) => response.end(name)).listen(0, '127.0.0.1')
+        stage.teardown(() => upstream.close())
+        await once(upstream, 'listening')
+        const forward = String((upstream.address() as AddressInfo).port)
+        const at = ['--server', `localhost:${port}`, '--ca', join(product.data, 'agents', 'ca.pem')]
+        const words = ['agent', ...at, '--label', 'app=web', '--forward', forward]
+        return command(stage, words, await stage.folder(), { SLUICE_TOKEN: token })
+      })
+    )
+    const visit = async () => (await product.visit('/', { headers: { host: 'agent.test' } })).text
+    const seen = new Set<string>()
+    const both = await comes(
+      20_000,
+      async () => seen.add(await visit()).size >= 2 && names.every((one) => seen.has(one))
+    )
+    agents[0]?.pause()
+    const begun = performance.now()
+    let [visits, served, held, slowest] = [0, 0, 0, 0]
+    const comers: Promise<unknown>[] = []
+    const come = async (): Promise<void> => {
+      const asked = performance.now()
+      const text = await visit()
+      const lasted = performance.now() - asked
+      if (asked - begun <= MISSED) {
+        if (lasted > 1_000) held++
+        return
+      }
+      visits++
+      if (text === 'b') served++
+      slowest = Math.max(slowest, lasted)
+    }
+    while (performance.now() - begun < STILL) {
+      comers.push(come())
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    agents[0]?.resume()
+    await Promise.all(comers)
+    const again = await comes(20_000, async () => (await visit()) === 'a')
+    return {
+      clients: `${held} visitors waited; once heartbeats were missing ${served} of ${visits} were served by the other agent, slowest ${seconds(slowest)}; afterwards ${again ? 'both serve' : 'NOT both'}`,
+      operator: 'nothing',
+      lost: [],
+      broken: broken({
+        'both agents serve before': both,
+        'no visitor waits for the one that stands still': visits > 0 && served === visits && slowest < 1_000,
+        'both agents serve afterwards': again
       })
     }
   }

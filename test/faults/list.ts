@@ -6,12 +6,13 @@ import { blackHole, pausedDatabase, stoppedDatabase } from './database.js'
 import { usedUpByThreads, usedUpDescriptors } from './descriptors.js'
 import { fullDiskBelowStore } from './disk.js'
 import { hangingDns } from './dns.js'
-import { stopUnderPosts } from './draining.js'
+import { stopUnderPosts, uncaughtError } from './draining.js'
 import type { Fault } from './fault.js'
 import { storeBackInTime } from './history.js'
-import { hungThread, takeOverFromHung } from './hung.js'
+import { hungAgent, hungThread, takeOverFromHung } from './hung.js'
 import { largeImport } from './import.js'
 import { fullDiskBelowLog, unreadLog } from './log-output.js'
+import { balanceBesidePipe, brokenPipes } from './pipes.js'
 import { wrongSealKey } from './seal-key.js'
 import { stopWithHangingDatabase, successor } from './stop.js'
 import { goneStoreFile } from './store-file.js'
@@ -31,11 +32,15 @@ export const faults: readonly Fault[] = [
   stopWithHangingDatabase,
   successor,
   stopUnderPosts,
+  uncaughtError,
   clockJumps,
   usedUpDescriptors,
   usedUpByThreads,
   hungThread,
   takeOverFromHung,
+  hungAgent,
+  brokenPipes,
+  balanceBesidePipe,
   hangingDns,
   wrongSealKey,
   largeImport,
