@@ -3,6 +3,11 @@ import { totalmem } from 'node:os'
 const MIB = 1024 * 1024
 /** Share of the memory that the heaps of all threads may have; the rest is for buffers, tables and code. */
 const HEAPS_SHARE = 0.75
+/**
+ * MiB that the young generation of such a thread may grow to: three times a semi-space of 16 MiB. V8 never gives back what it has
+ * grown to, and the default of Node 24 is 192.
+ */
+export const YOUNG_GENERATION = 48
 /** Bounds of the default heap of one thread. MiB. */
 const LEAST = 128
 const MOST = 4_096

@@ -18,7 +18,7 @@ import { CountedElsewhere } from '../telemetry/relayed-traffic.js'
 import { CarryingThread } from './carrying-thread.js'
 import type { ServerHealth } from './data-plane.js'
 import { ThreadAnswers } from './thread-answers.js'
-import { workerHeap } from './thread-heap.js'
+import { workerHeap, YOUNG_GENERATION } from './thread-heap.js'
 import { LedgerForThreads } from './thread-ledger.js'
 import type { ThreadsParts } from './thread-parts.js'
 import type { FromTrafficThread, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
@@ -213,7 +213,10 @@ export class TrafficThreads implements ServerHealth {
     }
     const cluster = this.#parts.cluster?.newMember()
     const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster }
-    const worker = threadBeside(import.meta.url, 'worker', about, { maxOldGenerationSizeMb: this.#heap })
+    const worker = threadBeside(import.meta.url, 'worker', about, {
+      maxOldGenerationSizeMb: this.#heap,
+      maxYoungGenerationSizeMb: YOUNG_GENERATION
+    })
     const thread = new CarryingThread(worker, { number: slot + 1, startedAt: clock.wall(), directory: this.#tunnels })
     this.#threads.set(worker, thread)
     worker.on('message', (message: FromTrafficThread) => this.#receive(worker, thread, message))

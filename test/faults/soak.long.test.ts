@@ -278,8 +278,9 @@ for (const workers of WORKERS)
         SLUICE_SITE_FILE: site,
         SLUICE_TIMEOUTS_HALF_CLOSED: '2s',
         SLUICE_TIMEOUTS_IDLE: '20s',
-        ...(process.env.MALLOC_ARENA_MAX === undefined ? {} : { MALLOC_ARENA_MAX: process.env.MALLOC_ARENA_MAX }),
-        NODE_OPTIONS: collectingAt(collect)
+        // As in the unit of systemd and the image.
+        MALLOC_ARENA_MAX: '2',
+        NODE_OPTIONS: `--max-semi-space-size=16 ${collectingAt(collect)}`
       }
     })
     const soak = new Soak(product, { tlsPort, site, upstream: upstream.port, collect })
