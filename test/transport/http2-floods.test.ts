@@ -1,11 +1,9 @@
 import { readFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
 import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { FloodWatch } from '../../src/transport/http2/flood-watch.js'
 import { random } from '../features/rate-limit/limiter/support/random.js'
-import { ManualClock } from '../helpers/clock.js'
 import { fixture } from '../helpers/files.js'
 import { heldMemory } from '../helpers/memory.js'
 import {
@@ -21,7 +19,6 @@ import {
   GET,
   HEADERS,
   PING,
-  PREFACE,
   PROTOCOL_ERROR,
   RESET,
   RST_STREAM,
@@ -251,54 +248,4 @@ t.test('no more than so many events pass in any second, however they come', asyn
       t.equal(floods.reset(now), within > 100, `${within} within a second`)
     }
   }
-})
-
-t.test('an idle session holds little more memory than a connection of HTTP/1.1', async (t) => {
-  const clock = new ManualClock()
-  const headers = ['content-type', 'text/plain', 'server', 'a', 'etag', '"b"', 'x-c', 'c', 'x-d', 'd', 'x-e', 'e']
-  const limits = {
-    headerBytes: 1000,
-    headers: 20,
-    targetBytes: 100,
-    headTimeout: 0,
-    bodyIdle: 0,
-    keepAlive: 0,
-    connections: 0
-  }
-  const listening = await codecServerTransport({ clock }).listen(
-    { host: '127.0.0.1', port: 0 },
-    { name: 'idle', limits },
-    {
-      connection: () => true,
-      exchange: async (exchange) => void (await exchange.respond({ status: 200, headers }, Buffer.from('ok'))),
-      refused: () => undefined
-    }
-  )
-  t.teardown(() => listening.drain(0))
-  const count = 100
-  const get = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(GET))
-  const http2 = Buffer.concat([Buffer.from(PREFACE), frame(SETTINGS, 0, 0), frame(SETTINGS, ACK, 0), get])
-  const hold = async (request: Buffer): Promise<void> => {
-    let answers = 0
-    for (let n = 0; n < count; n++) {
-      const socket = connect(listening.address.port, '127.0.0.1')
-      t.teardown(() => socket.destroy())
-      socket.write(request)
-      socket.on('data', (chunk) => {
-        if (chunk.includes('ok')) answers++
-      })
-    }
-    await eventually(() => answers === count)
-  }
-  const http1 = Buffer.from('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
-  for (const request of [http1, http2]) await hold(request)
-  const begin = heldMemory()
-  await hold(http1)
-  const middle = heldMemory()
-  await hold(http2)
-  // What it remembers to be quick it lets go of after a while.
-  clock.advance(6000)
-  const more = () => (heldMemory() - middle - (middle - begin)) / count
-  await eventually(() => more() < 5000)
-  t.ok(more() < 5000, `${more().toFixed(0)} bytes more`)
 })
