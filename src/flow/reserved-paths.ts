@@ -3,7 +3,7 @@ import type { HeaderFields, HeaderList } from './headers.js'
 import { RequestTarget } from './target.js'
 
 /** What a reserved path of logins is for. */
-export type OwnPath = 'login' | 'logout' | 'callback'
+export type OwnPath = 'login' | 'logout' | 'callback' | 'backchannel-logout'
 
 /** Where a provider sends the browser back to. */
 export const CALLBACK_PATH = '/.sluice/callback'
@@ -11,6 +11,9 @@ export const CALLBACK_PATH = '/.sluice/callback'
 export const LOGIN_PATH = '/.sluice/login'
 /** Where a session ends, and where a provider that has ended its own sends the browser back to. */
 export const LOGOUT_PATH = '/.sluice/logout'
+
+/** Where a provider says that it has ended a session (OpenID Connect Back-Channel Logout 1.0). */
+const BACK_CHANNEL_PATH = '/.sluice/backchannel-logout'
 
 const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
   [LOGIN_PATH, 'login'],
@@ -26,7 +29,8 @@ export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
   // Asked of every request: most paths differ in these few characters.
   if (!path.startsWith('/.sluice/') && !path.startsWith('/ngrok/')) return undefined
   if (method === 'GET' || method === 'HEAD') return OWN_PATHS.get(path)
-  return method === 'POST' && OWN_PATHS.get(path) === 'logout' ? 'logout' : undefined
+  if (method !== 'POST') return undefined
+  return path === BACK_CHANNEL_PATH ? 'backchannel-logout' : OWN_PATHS.get(path) === 'logout' ? 'logout' : undefined
 }
 
 /** Did the client come over TLS, here or at a proxy that we trust? */

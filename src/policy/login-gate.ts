@@ -23,6 +23,8 @@ export interface LoginGate {
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined>
   /** Answers a path of logins. */
   answer(flow: Flow, call: LoginCall): Verdict | Promise<Verdict>
+  /** Ends the sessions that a logout token names; a text: why it is no such token of the login's provider. Rejects when that cannot be found out. */
+  revoke(flow: Flow, token: string): Promise<string | undefined>
   /** Ends the session of a request; Set-Cookie values that tell the browser. */
   leave(flow: Flow): readonly string[]
 }

@@ -1,6 +1,6 @@
 import type { Database, EndedSessionsTable } from './tables.js'
 
-/** A session of a visitor that was ended before its time. Wall clock, milliseconds. */
+/** A session of a visitor that was ended before its time, or all of one name that were begun until `begun`. Wall clock, milliseconds. */
 export interface EndedSession {
   readonly id: string
   readonly begun: number
@@ -29,7 +29,7 @@ export class EndedSessions {
     this.#database = database
   }
 
-  /** All or nothing; those that are known already stay as they are. */
+  /** All or nothing, each id once; those that are known already stay as they are, or take a later `begun`. */
   async add(sessions: readonly EndedSession[]): Promise<void> {
     await this.#database.writes.transaction().execute(async (trx) => {
       const { number } = await trx
@@ -45,7 +45,12 @@ export class EndedSessions {
         .values(
           sessions.map(({ id, begun, ends }) => ({ id, number, begun: Math.trunc(begun), ends: Math.trunc(ends) }))
         )
-        .onConflict((conflict) => conflict.column('id').doNothing())
+        .onConflict((conflict) =>
+          conflict
+            .column('id')
+            .doUpdateSet((eb) => ({ number, begun: eb.ref('excluded.begun'), ends: eb.ref('excluded.ends') }))
+            .whereRef('ended_sessions.begun', '<', 'excluded.begun')
+        )
         .execute()
       const ids = sessions.map(({ id }) => id)
       await trx.deleteFrom('login_sessions').where('id', 'in', ids).execute()

@@ -14,13 +14,16 @@ export function endedSuite(t: TapTest, fresh: () => Promise<Opened>): void {
       const first = await endedSessions.since(0)
       t.same(first.sessions.map(({ id }) => id).sort(), ['a', 'b'])
       t.same(await endedSessions.since(first.number), { sessions: [], number: first.number, before: 0 })
-      await Promise.all(['c', 'd', 'e', 'a'].map((id, i) => endedSessions.add([session(id, 10 + i)])))
+      await Promise.all(['c', 'd', 'e', 'a'].map((id) => endedSessions.add([session(id, id === 'a' ? 1 : 10)])))
       const second = await endedSessions.since(first.number)
       t.same(second.sessions.map(({ id }) => id).sort(), ['c', 'd', 'e'], 'what was known is not told again')
       t.same(
         (await endedSessions.since(0)).sessions.find(({ id }) => id === 'a'),
         session('a', 1)
       )
+      await endedSessions.add([session('a', 5), session('b', 1)])
+      const raised = await endedSessions.since(second.number)
+      t.same(raised.sessions, [session('a', 5)], 'a later moment is told, an earlier one is not')
     }
   )
 

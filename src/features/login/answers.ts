@@ -57,6 +57,11 @@ export const loginErrors = defineErrors({
     text: 'The domain of the cookies of the login does not contain the host.',
     help: 'Correct auth_cookie_domain of the login.'
   },
+  LOGIN_LOGOUT_TOKEN: {
+    status: 400,
+    text: 'The logout token is not one of the provider of the login.',
+    help: 'Read error_description in the answer; mostly the registration at the provider has to change.'
+  },
   LOGIN_UNAVAILABLE: {
     status: 503,
     text: 'The login cannot be used now.',
@@ -195,6 +200,20 @@ export function askedLogout(action: string): Verdict {
 
 export function loggedOut(link: string, cookies: readonly string[]): Verdict {
   return respond(200, [...setCookies(cookies), ...UNSTORED, ...PAGE], page('You are logged out', '', link))
+}
+
+/** To a provider that has ended sessions (OpenID Connect Back-Channel Logout 1.0, 2.8). `reason` holds nothing of what it sent. */
+export function backChannelAnswer(error?: AnsweredError, reason = ''): Verdict {
+  if (error === undefined) return respond(200, UNSTORED)
+  const { status, code } = error
+  const headers = [
+    ...UNSTORED,
+    'content-type',
+    'application/json',
+    ...(status === 503 ? ['retry-after', RETRY_AFTER] : [])
+  ]
+  const body = { error: status === 503 ? 'temporarily_unavailable' : 'invalid_request', error_description: reason }
+  return { kind: 'respond', status, headers, body: Buffer.from(JSON.stringify(body)), code }
 }
 
 function setCookies(cookies: readonly string[]): HeaderList {

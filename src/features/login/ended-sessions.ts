@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.js'
 import { Mutex } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt-state.js'
 
-/** A session that has ended, and when what it left can be forgotten. */
+/** A session that has ended, or all of one name that were begun until `begun`, and when what they left can be forgotten. */
 export type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
 
 /** What another thread of the process learns of logouts. Times: wall clock, milliseconds. */
@@ -39,7 +39,7 @@ export class EndedSessions {
   readonly #begun: { readonly wall: number; readonly monotonic: number }
   readonly #known = new Map<string, Ended>()
   /** Not in the store yet. */
-  #waiting: Ended[] = []
+  readonly #waiting = new Map<string, Ended>()
   #before = 0
   /** While it is not known which sessions were ended: those that were begun before this process are held to be. */
   #blindBefore = 0
@@ -79,31 +79,41 @@ export class EndedSessions {
 
   /** What the other thread knows. */
   learn({ sessions, before, blindBefore }: EndedNews): void {
-    for (const session of sessions) this.#known.set(session.id, session)
+    for (const session of sessions) this.#note(session)
     this.#before = Math.max(this.#before, before)
     this.#blindBefore = blindBefore
   }
 
-  has({ id, begun }: Pick<Ended, 'id' | 'begun'>): boolean {
-    return begun < Math.max(this.#before, this.#blindBefore) || this.#known.has(id)
+  /** `names`: further ones, of more sessions than this one. */
+  has({ id, begun }: Pick<Ended, 'id' | 'begun'>, names: readonly string[] = []): boolean {
+    if (begun < Math.max(this.#before, this.#blindBefore) || this.#known.has(id)) return true
+    for (const name of names) if (begun <= (this.#known.get(name)?.begun ?? -1)) return true
+    return false
   }
 
-  /** Counts here at once, and everywhere after `keep`. */
+  /** Counts here at once, and everywhere after `keep`. A name that is known takes the later `begun`. */
   end({ id, begun, ends }: Ended): void {
-    if (begun < this.#before || this.#known.has(id)) return
     const ended = { id, begun, ends }
-    this.#known.set(id, ended)
-    this.#waiting.push(ended)
+    if (begun < this.#before || !this.#note(ended)) return
+    this.#waiting.set(id, ended)
     this.#report([ended])
+  }
+
+  /** False: it is known already. */
+  #note(ended: Ended): boolean {
+    const known = this.#known.get(ended.id)
+    if (known !== undefined && known.begun >= ended.begun) return false
+    this.#known.set(ended.id, ended)
+    return true
   }
 
   /** Writes what is not in the store yet. Fails with the store's error; then it is written by the next call. */
   async keep(): Promise<void> {
     await this.#turn(async (store) => {
-      while (this.#waiting.length > 0) {
-        const some = this.#waiting.slice(0, PIECE)
+      while (this.#waiting.size > 0) {
+        const some = [...this.#waiting.values()].slice(0, PIECE)
         await store.add(some)
-        this.#waiting = this.#waiting.slice(some.length)
+        for (const one of some) if (this.#waiting.get(one.id) === one) this.#waiting.delete(one.id)
       }
     })
   }
@@ -148,12 +158,12 @@ export class EndedSessions {
       if (since.number < this.#number) {
         // A backup was put in its place: it lacks what happened since.
         since = await store.since(0)
-        this.#waiting = [...this.#known.values()]
+        for (const [id, one] of this.#known) this.#waiting.set(id, one)
       }
       const { sessions, number, before } = since
       if (since.blind !== true) this.#blindBefore = 0
       else if (this.#blindBefore === 0) this.#blindBefore = this.#clock.wall()
-      for (const session of sessions) this.#known.set(session.id, session)
+      for (const session of sessions) this.#note(session)
       this.#number = number
       this.#before = Math.max(this.#before, before)
       if (sessions.length > 0 || known.before !== this.#before || known.blindBefore !== this.#blindBefore)

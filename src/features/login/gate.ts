@@ -20,6 +20,7 @@ import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
 import {
   askedLogout,
+  backChannelAnswer,
   loggedOut,
   loginErrors,
   loginRequired,
@@ -31,6 +32,7 @@ import {
 } from './answers.js'
 import { tagOf } from './attempt-state.js'
 import { Attempts } from './attempts.js'
+import { LONGEST_LOGOUT } from './back-channel.js'
 import { CookieStyle } from './cookies.js'
 import { Identities } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
@@ -74,6 +76,7 @@ function closedGate(settings: GateSettings): LoginGate {
     authId: settings.authId,
     run: () => UNAVAILABLE,
     answer: () => UNAVAILABLE,
+    revoke: async () => 'the login cannot be used now',
     leave: () => []
   }
 }
@@ -84,8 +87,8 @@ class Gate implements LoginGate {
   readonly authId: string
   readonly #settings: GateSettings
   readonly #access
-  readonly #ended: Login['ended']
-  readonly #protocol: Login['protocol']
+  readonly #shared: Login
+  readonly #bodies: PolicyServices['bodies']
   readonly #log: PolicyServices['log']
   readonly #sessions: Sessions
   readonly #attempts: Attempts
@@ -101,8 +104,9 @@ class Gate implements LoginGate {
     this.authId = authId
     this.#settings = settings
     this.#log = services.log
-    this.#ended = login.ended
-    this.#protocol = login.protocol
+    this.#bodies = services.bodies
+    this.#shared = login
+    login.longest = Math.max(login.longest, settings.maximum)
     const access = accessOf(settings.access)
     const identities = new Identities(login, provider, access)
     const sessions = new Sessions(settings, login, vault, identities, access)
@@ -150,6 +154,7 @@ class Gate implements LoginGate {
   answer(flow: Flow, call: LoginCall): Verdict | Promise<Verdict> {
     const request = flow.request as FlowRequest
     if (call.own === 'logout') return this.#logout(flow, request, call.others)
+    if (call.own === 'backchannel-logout') return this.#backChannel(flow, [this, ...call.others])
     let application: Application | undefined
     try {
       application = this.#settings.application(flow)
@@ -164,6 +169,19 @@ class Gate implements LoginGate {
     const found = this.#sessions.find(visit)
     const serve = (known: Found | SessionEnd) => this.#attempts.serve(call, visit, known)
     return this.#guarded(found instanceof Promise ? found.then(serve) : serve(found), visit)
+  }
+
+  async revoke(flow: Flow, token: string): Promise<string | undefined> {
+    const { provider } = this.#settings
+    if (provider.kind !== 'openid') return 'the login has no provider of OpenID Connect'
+    const application = this.#settings.application(flow)
+    if (application === undefined) return 'no application is registered for the login'
+    const { backChannel, ended, longest } = this.#shared
+    const logout = await backChannel.read(token, provider.issuer, application.id)
+    if (typeof logout === 'string') return logout
+    const { names, begun } = logout
+    for (const id of names) ended.end({ id, begun, ends: begun + longest })
+    return undefined
   }
 
   leave(flow: Flow): readonly string[] {
@@ -192,14 +210,49 @@ class Gate implements LoginGate {
     // Gates of one realm end the same cookies.
     const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
     this.#counters.login.inc()
-    try {
-      await this.#ended.keep()
-    } catch (error) {
-      // It holds in this process, and is written as soon as the store is there again.
-      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a logout could not be stored yet')
-    }
+    await this.#keepEnded()
     if (elsewhere !== undefined) return redirect(elsewhere, cookies)
     return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
+  }
+
+  /** False: it holds in this process alone, and is written as soon as the store is there again. */
+  async #keepEnded(): Promise<boolean> {
+    try {
+      await this.#shared.ended.keep()
+      return true
+    } catch (error) {
+      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a logout could not be stored yet')
+      return false
+    }
+  }
+
+  /** The provider of one of `gates` says that sessions are over. Nothing is refused by number: strangers could keep real logouts away. */
+  async #backChannel(flow: Flow, gates: readonly LoginGate[]): Promise<Verdict> {
+    const body = await this.#bodies.request(flow)
+    if (!(body instanceof Uint8Array)) return body
+    const form = new URLSearchParams(body.length > LONGEST_LOGOUT ? '' : Buffer.from(body).toString('latin1'))
+    const [token = '', ...more] = form.getAll('logout_token')
+    let reason: string | undefined = 'the form has no logout_token, several, or a long one'
+    let failure: ProviderFailure | EvaluationError | undefined
+    for (const gate of token === '' || more.length > 0 ? [] : gates) {
+      try {
+        reason = await gate.revoke(flow, token)
+        if (reason === undefined) break
+      } catch (error) {
+        if (!(error instanceof ProviderFailure || error instanceof EvaluationError)) throw error
+        failure = error
+      }
+    }
+    if (reason === undefined) {
+      this.#counters.login.inc()
+      if (await this.#keepEnded()) return backChannelAnswer()
+      return backChannelAnswer(loginErrors.LOGIN_STORE_UNAVAILABLE, 'the logout could not be stored yet')
+    }
+    const { owner } = this.#settings
+    this.#log.debug({ owner, reason: failure?.message ?? reason }, 'a logout of a provider was refused')
+    this.#counters[failure === undefined ? 'deny' : 'fail'].inc()
+    if (failure === undefined) return backChannelAnswer(loginErrors.LOGIN_LOGOUT_TOKEN, reason)
+    return backChannelAnswer(loginErrors.LOGIN_PROVIDER_UNAVAILABLE, 'the keys of the provider cannot be had')
   }
 
   /** Where the browser ends the session at the provider; undefined: there is none, or the provider does not say where. */
@@ -210,7 +263,7 @@ class Gate implements LoginGate {
       const found = await this.#sessions.find(this.#visit(flow, request, application))
       if (typeof found === 'string') return undefined
       const { identityToken } = found.held.session
-      return await this.#protocol.endSessionUrl(this.#settings.provider, application, {
+      return await this.#shared.protocol.endSessionUrl(this.#settings.provider, application, {
         // A URL does not carry every token; the provider then asks the user.
         ...(identityToken === '' || identityToken.length > LONGEST_HINT ? {} : { id_token_hint: identityToken }),
         post_logout_redirect_uri: originOf(request) + LOGOUT_PATH,

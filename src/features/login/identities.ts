@@ -124,10 +124,10 @@ export class Identities {
    * provider does not know the user.
    */
   async recheck(application: Application, session: Session): Promise<Identity | undefined> {
-    const { refreshToken, expiresAt, accessToken, identityToken } = session
+    const { refreshToken, expiresAt, accessToken, identityToken, sid } = session
     if (refreshToken !== '' && expiresAt !== 0 && this.#parts.clock.wall() >= expiresAt) return undefined
     try {
-      const tokens = { accessToken, refreshToken, expiresAt, identityToken, claims: undefined }
+      const tokens = { accessToken, refreshToken, expiresAt, identityToken, sid, claims: undefined }
       return await this.#identity(application, tokens, session.profile.id)
     } catch (error) {
       if (error instanceof ProviderFailure && error.trouble === 'refused' && refreshToken !== '') return undefined
@@ -136,13 +136,14 @@ export class Identities {
   }
 
   /** New tokens for a session, whose refresh token may be spent from now on. */
-  async refresh(application: Application, { refreshToken, identityToken }: Session): Promise<Tokens> {
+  async refresh(application: Application, { refreshToken, identityToken, sid }: Session): Promise<Tokens> {
     const fresh = await this.#parts.protocol.refresh(this.#provider, application, refreshToken)
     return {
       ...fresh,
       // RFC 6749 6: without another one, the refresh token stays.
       refreshToken: fresh.refreshToken === '' ? refreshToken : fresh.refreshToken,
-      identityToken: fresh.identityToken === '' ? identityToken : fresh.identityToken
+      identityToken: fresh.identityToken === '' ? identityToken : fresh.identityToken,
+      sid: fresh.sid === '' ? sid : fresh.sid
     }
   }
 

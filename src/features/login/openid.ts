@@ -3,67 +3,9 @@ import type { Clock } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
 import { parseExactJson } from '../../lib/exact-json.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
+import { Discoveries } from './discoveries.js'
 import { outboundFetch, ProviderFailure, type ProviderTrouble } from './provider-fetch.js'
 import { type Application, type Json, type Provider, textOf } from './providers.js'
-
-/** Milliseconds that a document is used before it is asked for again. */
-const FRESH = 3_600_000
-/** Milliseconds in which a provider that did not answer is not asked again. */
-const REST = 5_000
-
-interface Known<D> {
-  document: D | undefined
-  askAt: number
-  failure: unknown
-  asking: Promise<D> | undefined
-}
-
-/**
- * Documents of issuers. One question at a time for each issuer; while it does not answer, the document of before serves, and
- * without one the failure is remembered for a moment, so that visitors cannot make us ask over and over.
- */
-class Discoveries<D> {
-  readonly #clock: Clock
-  readonly #fetch: (issuer: string) => Promise<D>
-  readonly #known = new Map<string, Known<D>>()
-
-  constructor(clock: Clock, fetch: (issuer: string) => Promise<D>) {
-    this.#clock = clock
-    this.#fetch = fetch
-  }
-
-  /** Rejects with the failure of the last question. */
-  async get(issuer: string): Promise<D> {
-    const now = this.#clock.monotonic()
-    let known = this.#known.get(issuer)
-    if (known === undefined) {
-      known = { document: undefined, askAt: now, failure: undefined, asking: undefined }
-      this.#known.set(issuer, known)
-    }
-    if (now >= known.askAt) known.asking ??= this.#ask(issuer, known)
-    if (known.document !== undefined) {
-      // Callers that wait for it see the failure; the document of before is good enough.
-      known.asking?.catch(() => undefined)
-      return known.document
-    }
-    if (known.asking !== undefined) return known.asking
-    throw known.failure
-  }
-
-  async #ask(issuer: string, known: Known<D>): Promise<D> {
-    try {
-      known.document = await this.#fetch(issuer)
-      known.askAt = this.#clock.monotonic() + FRESH
-      return known.document
-    } catch (error) {
-      known.failure = error
-      known.askAt = this.#clock.monotonic() + REST
-      throw error
-    } finally {
-      known.asking = undefined
-    }
-  }
-}
 
 /** Some providers refuse a token without the field that RFC 6750 3 asks for. */
 function isRefusal(error: unknown): boolean {
@@ -190,6 +132,8 @@ export interface Tokens {
   readonly expiresAt: number
   /** '' when there is none. */
   readonly identityToken: string
+  /** Of the session at the provider, as the identity token names it; '' when it does not. */
+  readonly sid: string
   /** Of the identity token, which has been verified. */
   readonly claims: Json | undefined
 }
@@ -311,6 +255,11 @@ export class OpenidProtocol {
     }
   }
 
+  /** The discovery document of an issuer. */
+  metadata(issuer: string): Promise<client.ServerMetadata> {
+    return this.#discoveries.get(issuer)
+  }
+
   async #discover(issuer: string): Promise<client.ServerMetadata> {
     try {
       const found = await client.discovery(new URL(issuer), 'discovery', undefined, undefined, {
@@ -353,12 +302,14 @@ export class OpenidProtocol {
 
   #tokens(answer: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers): Tokens {
     const { access_token, refresh_token = '', expires_in, id_token = '' } = answer
+    const claims = answer.claims() === undefined ? undefined : claimsIn(id_token)
     return {
       accessToken: access_token,
       refreshToken: refresh_token,
       expiresAt: expires_in === undefined ? 0 : Math.trunc(this.#clock.wall() + expires_in * 1_000),
       identityToken: id_token,
-      claims: answer.claims() === undefined ? undefined : claimsIn(id_token)
+      sid: textOf(claims?.sid),
+      claims
     }
   }
 
@@ -381,7 +332,8 @@ function serverOf({ issuer, authorization, token }: Extract<Provider, { kind: 'a
   return { issuer, authorization_endpoint: authorization, token_endpoint: token }
 }
 
-function isPlain(url: string): boolean {
+/** Is it without TLS? */
+export function isPlain(url: string): boolean {
   return url.startsWith('http:')
 }
 

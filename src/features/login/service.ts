@@ -7,6 +7,7 @@ import { ERROR_RESULTS, type ResultFields } from '../../policy/action.js'
 import { serviceKey } from '../../policy/services.js'
 import type { AccessLists } from './access.js'
 import { Vault } from './attempt-state.js'
+import { BackChannel } from './back-channel.js'
 import type { CookieStyle } from './cookies.js'
 import { EndedSessions } from './ended-sessions.js'
 import { OpenidProtocol } from './openid.js'
@@ -32,6 +33,9 @@ export class Login {
   readonly ended: EndedSessions
   readonly keeper: SessionKeeper
   readonly protocol: OpenidProtocol
+  readonly backChannel: BackChannel
+  /** Milliseconds of the longest session of a gate that there was. */
+  longest = USUAL_MAXIMUM
   readonly #keys: readonly Uint8Array[]
 
   constructor({ keys, providers, outbound, clock }: LoginParts) {
@@ -42,6 +46,7 @@ export class Login {
     this.ended = new EndedSessions(clock)
     this.keeper = new SessionKeeper(clock)
     this.protocol = new OpenidProtocol(outbound, clock)
+    this.backChannel = new BackChannel(this.protocol, outbound, clock)
   }
 
   vault(realm: string): Vault {

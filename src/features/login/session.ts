@@ -22,6 +22,8 @@ export interface Session extends Memberships {
   readonly expiresAt: number
   /** '' when there is none. */
   readonly identityToken: string
+  /** Of the session at the provider; '' when it does not say. */
+  readonly sid: string
   /** Generation of its tokens: each refresh makes the next one. */
   readonly number: number
 }
@@ -52,7 +54,8 @@ export function encodeSession(session: Session): string {
     session.refreshToken,
     session.expiresAt,
     session.identityToken,
-    session.number
+    session.number,
+    session.sid
   ])
 }
 
@@ -70,8 +73,8 @@ export function decodeSession(text: string): Session | SessionReference | undefi
   if (fields[0] !== VERSION) return undefined
   const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
     fields as Encoded
-  // Sessions of before have no number.
-  const [accessToken, refreshToken, expiresAt, identityToken, number = 0] = tokens
+  // Sessions of before have no number, and no session at the provider.
+  const [accessToken, refreshToken, expiresAt, identityToken, number = 0, sid = ''] = tokens
   return {
     id,
     client,
@@ -86,7 +89,8 @@ export function decodeSession(text: string): Session | SessionReference | undefi
     refreshToken,
     expiresAt,
     identityToken,
-    number
+    number,
+    sid
   }
 }
 
@@ -105,7 +109,8 @@ type Encoded = readonly [
   refreshToken: string,
   expiresAt: number,
   identityToken: string,
-  number?: number
+  number?: number,
+  sid?: string
 ]
 
 type EncodedReference = readonly [
@@ -124,6 +129,8 @@ export interface Held {
   readonly session: Session
   /** As browsers keep it. */
   readonly sealed: string
+  /** Under which its provider ends it. */
+  readonly endNames: readonly string[]
   /** Last request, as far as this process knows. */
   seen: number
   /** When the cookie with its activity was last renewed. */
@@ -182,11 +189,17 @@ function keyOf(sealed: string): string {
 }
 
 /** A session as it was sealed or opened. */
-export function hold(tag: string, session: Session, sealed: string, stamped: number): Held {
+export function hold(
+  { tag, endNames }: Pick<Held, 'tag' | 'endNames'>,
+  session: Session,
+  sealed: string,
+  stamped: number
+): Held {
   return {
     tag,
     session,
     sealed,
+    endNames,
     seen: session.checked,
     stamped,
     ended: false,

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Jar } from '../../flow/reserved-paths.js'
 import type { Access } from './access.js'
 import { CLOCK_DIFFERENCE, type Vault } from './attempt-state.js'
+import { endNames } from './back-channel.js'
 import type { CookieStyle } from './cookies.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
@@ -113,7 +114,7 @@ export class Sessions {
     const { style, jar, application } = visit
     if (sent.session.client !== application.id) return 'none'
     const held = latest(sent)
-    if (held.ended || this.#login.ended.has(held.session)) return 'revoked'
+    if (held.ended || this.#login.ended.has(held.session, held.endNames)) return 'revoked'
     const end = this.#endOf(held, style, jar)
     if (end !== undefined) return end
     return { held, cookies: held === sent ? [] : this.cookiesOf(held, visit) }
@@ -160,7 +161,7 @@ export class Sessions {
     const text = this.#vault.open(sealed, 'session')
     const session = text === undefined ? undefined : decodeSession(text)
     if (session?.profile === undefined) return session
-    const held = hold(tag, session, sealed, 0)
+    const held = hold(this.#place(session), session, sealed, 0)
     this.#login.sessions.set(held)
     return held
   }
@@ -172,11 +173,17 @@ export class Sessions {
     if (session === undefined) return undefined
     const known = this.#login.sessions.get(sealed)
     if (known !== undefined) return known
-    const held = hold(this.#vault.tag, session, sealed, 0)
+    const held = hold(this.#place(session), session, sealed, 0)
     this.#login.sessions.set(held)
     // The browser learns of the generation that it missed.
     if (session.number !== reference.number) this.#hold(session, held)
     return held
+  }
+
+  #place({ client, profile, sid }: Session): Pick<Held, 'tag' | 'endNames'> {
+    const { kind, issuer } = this.#settings.provider
+    const { tag } = this.#vault
+    return { tag, endNames: kind === 'openid' ? endNames({ issuer, client, sub: profile.id, sid }) : [] }
   }
 
   #openKept({ sealed }: KeptSession, { id }: Pick<Session, 'id'>): Session | undefined {
@@ -247,7 +254,7 @@ export class Sessions {
           return 'ended'
         }
         // The user has logged out meanwhile.
-        if (held.ended || this.#login.ended.has(held.session)) return 'ended'
+        if (held.ended || this.#login.ended.has(held.session, held.endNames)) return 'ended'
         if (outcome === undefined) {
           held.restUntil = this.#login.clock.monotonic() + REST
           return 'unknown'
@@ -343,7 +350,7 @@ export class Sessions {
   #hold(session: Session, before: Held | undefined): Held {
     const whole = this.#vault.seal(encodeSession(session), 'session')
     const sealed = fits(whole) ? whole : this.#vault.seal(encodeReference(session), 'session')
-    const held = hold(this.#vault.tag, session, sealed, this.#login.clock.wall())
+    const held = hold(this.#place(session), session, sealed, this.#login.clock.wall())
     if (before !== undefined) before.successor = held
     this.#login.sessions.set(held)
     return held

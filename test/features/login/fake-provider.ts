@@ -171,6 +171,16 @@ export class FakeProvider {
     return json(response, 200, await this.#tokens(grant.nonce))
   }
 
+  /** A token of the key that it signs with; `claims` and `header` replace or (undefined) remove what a logout token has. */
+  async logoutToken(claims: Record<string, unknown> = {}, header: Record<string, unknown> = {}): Promise<string> {
+    const now = Math.floor(Date.now() / 1_000)
+    const usual = { iss: this.url, aud: CLIENT.id, iat: now, exp: now + 120, jti: randomBytes(8).toString('hex') }
+    const events = { 'http://schemas.openid.net/event/backchannel-logout': {} }
+    return await new SignJWT({ ...usual, events, sub: String(this.user.sub), ...claims })
+      .setProtectedHeader({ alg: 'ES256', kid: this.#key.kid, typ: 'logout+jwt', ...header })
+      .sign(this.#key.privateKey)
+  }
+
   async #tokens(nonce: string | null) {
     const token = `${randomBytes(12).toString('hex')}${'x'.repeat(this.padding)}`
     this.#access.add(token)

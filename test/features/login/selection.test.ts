@@ -12,7 +12,15 @@ const never = () => {
 }
 const place = (realm: string, mark: number, authId: string, path: string): LoginPlace => ({
   path,
-  gate: { tag: tagOf(realm), mark: mark.toString(16).padStart(8, '0'), authId, run: never, answer: never, leave: never }
+  gate: {
+    tag: tagOf(realm),
+    mark: mark.toString(16).padStart(8, '0'),
+    authId,
+    run: never,
+    answer: never,
+    revoke: never,
+    leave: never
+  }
 })
 const PLACES = [
   place('one', 1, '', '/'),

@@ -64,9 +64,9 @@ export class LoginStand {
   }
 
   /** Answers like the proxy with an upstream that says `hello`. */
-  readonly send: Send = async (method, url, headers) => {
+  readonly send: Send = async (method, url, headers, body) => {
     const list = Object.entries(headers).flat()
-    const flow = makeFlow({ method, url: url.href, headers: list })
+    const flow = makeFlow({ method, url: url.href, headers: list, body: Buffer.from(body) })
     const verdict = await this.#step(flow)
     const fields = flow.responseFields ?? []
     if (verdict === undefined) {
