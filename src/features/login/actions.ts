@@ -214,7 +214,7 @@ const entries = (description: string) => optional(list(text({ description: 'An e
 /**
  * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
  *
- * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`) and `/.sluice/callback` belong to the action on
+ * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`), `/.sluice/callback` and `/.sluice/backchannel-logout` belong to the action on
  * every host of its entry: no rule sees requests for them, whatever its expressions say. Modules for access by address do.
  */
 export const oauth = defineAction({

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { JOSEError, JWKSNoMatchingKey, JWSSignatureVerificationFailed } from 'jose/errors'
+import { JOSEError, JWKSNoMatchingKey, JWSSignatureVerificationFailed, JWTClaimValidationFailed } from 'jose/errors'
 import { createLocalJWKSet } from 'jose/jwks/local'
 import { type JWTVerifyGetKey, jwtVerify } from 'jose/jwt/verify'
 import type { Clock } from '../../lib/clock.js'
@@ -97,6 +97,7 @@ export class BackChannel {
       if (!TYPES.has(protectedHeader.typ?.toLowerCase())) return 'the type of the token is not logout+jwt'
       return this.#logoutOf(payload, issuer, client)
     } catch (error) {
+      if (error instanceof JWTClaimValidationFailed) return `the token has a missing or wrong ${error.claim}`
       if (error instanceof JOSEError) return `the token is not accepted (${error.code})`
       throw error
     }

@@ -29,7 +29,7 @@ const SECOND = 1_000
 
 /** What descriptions of logins say of their own paths. */
 const LOGIN_PATHS =
-  'Register https://<host>/.sluice/callback at the provider; it, /.sluice/login and /.sluice/logout belong to the login on every host of the edge, whatever the route matches.'
+  'Register https://<host>/.sluice/callback at the provider; it, /.sluice/login and /.sluice/logout belong to the login on every host of the edge, whatever the route matches, as does /.sluice/backchannel-logout.'
 
 const MAX_ENTRIES = 1000
 

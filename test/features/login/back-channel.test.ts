@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import type { SessionStore } from '../../../src/features/login/session-keeper.js'
 import { opened } from '../../store/opened.js'
 import { Browser, overNetwork, type Send } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
@@ -9,14 +10,14 @@ const SITE = `http://${HOST}`
 const PLACE = `${SITE}/.sluice/backchannel-logout`
 const SECOND = 1_000
 
-const policyFor = (url: string, more = {}) => {
-  const config = { issuer_url: url, client_id: CLIENT.id, client_secret: CLIENT.secret, ...more }
+const policyFor = (url: string) => {
+  const config = { issuer_url: url, client_id: CLIENT.id, client_secret: CLIENT.secret }
   return policy(JSON.stringify({ on_http_request: [{ actions: [{ type: 'openid-connect', config }] }] }))
 }
 
-async function stage(t: Test, more = {}) {
+async function stage(t: Test, store?: SessionStore) {
   const provider = await new FakeProvider().start(t)
-  const stand = new LoginStand(t, policyFor(provider.url, more))
+  const stand = new LoginStand(t, policyFor(provider.url), store === undefined ? {} : { store })
   const send: Send = (method, url, headers, body) =>
     url.hostname === HOST ? stand.send(method, url, headers, body) : overNetwork(method, url, headers, body)
   const enter = async (claims = {}, user = 'u1') => {
@@ -68,6 +69,15 @@ t.test('a session keeps its sid through refreshes that do not name it', async (t
   t.equal(await one(), false)
 })
 
+t.test('a session that the store keeps ends too', async (t) => {
+  const { loginSessions } = (await opened(t, ':memory:')).store
+  const { provider, enter, tell } = await stage(t, loginSessions)
+  const groups = 'x'.repeat(40_000)
+  const [one, other] = [await enter({ sid: 's1', groups }), await enter({ sid: 's2', groups })]
+  await tell(provider.logoutToken({ sid: 's1' }))
+  t.same([await one(), await other()], [false, true])
+})
+
 t.test('what is no logout token of the provider ends nothing', async (t) => {
   const { provider, enter, post, tell } = await stage(t)
   const stranger = await new FakeProvider().start(t)
@@ -100,6 +110,15 @@ t.test('what is no logout token of the provider ends nothing', async (t) => {
     'the type of an access token': provider.logoutToken({}, { typ: 'at+jwt' }),
     'too long': provider.logoutToken({ more: 'x'.repeat(20_000) })
   }
+  const reasons: Record<string, RegExp> = {
+    'a cut signature': /SIGNATURE_VERIFICATION_FAILED/,
+    'another issuer': /wrong iss$/,
+    'another audience': /wrong aud$/,
+    'no iat': /wrong iat$/,
+    'an iat to come': /wrong iat$/,
+    'no exp': /wrong exp$/,
+    'an old one': /EXPIRED/
+  }
   for (const [name, token] of Object.entries(tokens)) {
     const answer = await tell(token)
     t.match(
@@ -114,7 +133,7 @@ t.test('what is no logout token of the provider ends nothing', async (t) => {
       },
       name
     )
-    t.match(JSON.parse(answer.body), { error: 'invalid_request', error_description: /./ }, name)
+    t.match(JSON.parse(answer.body), { error: 'invalid_request', error_description: reasons[name] ?? /./ }, name)
   }
   const token = await provider.logoutToken()
   for (const body of ['', 'token=x', `logout_token=${token}&logout_token=${token}`])

@@ -166,3 +166,33 @@ t.test('threads that learn of logouts from another one know them all, and tell i
   await threads[0].forget()
   t.equal(threads[0].has({ ...session('own'), begun: 1_000_000 }), false, 'it has ended by itself')
 })
+
+t.test(
+  'a name whose moment moves on ends what was begun since, in every thread and process, and never moves back',
+  async (t) => {
+    const clock = new ManualClock(1_000_000)
+    const { endedSessions } = (await opened(t, ':memory:')).store
+    const [main, other, thread] = [new EndedSessions(clock), new EndedSessions(clock), new EndedSessions(clock)]
+    for (const one of [main, other]) await one.attach(endedSessions)
+    main.onNews((news) => thread.learn(structuredClone(news)))
+    thread.relay(async (sessions) => {
+      for (const one of sessions) main.end(one)
+      await main.keep()
+    })
+    const moment = (begun: number) => ({ id: 'a name', begun, ends: begun + MINUTE })
+    const over = (one: EndedSessions, begun: number) => one.has({ id: `s${begun}`, begun }, ['no name', 'a name'])
+    // Both wait: one statement must not write a row twice.
+    thread.end(moment(1_000))
+    thread.end(moment(2_000))
+    await thread.keep()
+    await other.follow()
+    for (const one of [main, other, thread]) t.same([over(one, 2_000), over(one, 2_001)], [true, false])
+    t.equal(other.has({ id: 's1', begun: 1 }), false, 'who has no such name')
+    other.end(moment(3_000))
+    await other.keep()
+    main.end(moment(1_500))
+    await main.follow()
+    for (const one of [main, other, thread]) t.same([over(one, 3_000), over(one, 3_001)], [true, false])
+    t.same((await endedSessions.since(0)).sessions, [moment(3_000)])
+  }
+)

