@@ -29,8 +29,8 @@ interface ProviderSession {
 }
 
 /**
- * Names under which a session is ended by its provider: hashes, so that the store learns of nobody. A logout of one session at the provider
- * (`sid`) ends those sessions of its user too that name none.
+ * Names by which a provider ends a session: hashes, so that the store holds no user. A logout of one session at the provider (`sid`) ends
+ * those sessions of its user too that have no `sid`.
  */
 export function endNames({ sid, ...session }: ProviderSession): readonly [string, string] {
   return [nameOf('sub', session), sid === '' ? nameOf('no sid', session) : nameOf('sid', { ...session, sub: sid })]
@@ -48,7 +48,7 @@ interface ProviderLogout {
   readonly begun: number
 }
 
-/** The logout tokens of providers (OpenID Connect Back-Channel Logout 1.0). Whoever asks, keys are fetched once in five seconds at most. */
+/** The logout tokens of providers (OpenID Connect Back-Channel Logout 1.0). All callers together cause one fetch of keys in five seconds at most. */
 export class BackChannel {
   readonly #clock: Clock
   readonly #protocol: OpenidProtocol
@@ -81,7 +81,7 @@ export class BackChannel {
       await jwtVerify(token, keys, {
         issuer: server.issuer,
         audience: client,
-        // Whoever knows the secret of an application could sign by HMAC.
+        // The secret of an application, which others may know, would be the key of an HMAC.
         algorithms: algorithms.filter((name) => name !== 'none' && !name.startsWith('HS')),
         requiredClaims: ['exp', 'iat'],
         maxTokenAge: OLDEST,
