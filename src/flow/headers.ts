@@ -37,6 +37,11 @@ export class HeaderFields {
     return this.#list
   }
 
+  /** The same for those who look at it at once and keep nothing of it: what is added later costs no copy. */
+  get current(): HeaderList {
+    return this.#list
+  }
+
   /** Lower-case name → values in order of arrival. Do not change the returned map. */
   get byName(): ReadonlyMap<string, readonly string[]> {
     if (this.#byName === undefined) {

@@ -117,7 +117,7 @@ export function loginCookies(list: HeaderList): Jar {
 
 /** Takes the login cookies of every realm out of a request, so that no upstream sees them. */
 export function dropLoginCookies(headers: HeaderFields): void {
-  if (!hasCookie(headers.list)) return
+  if (!hasCookie(headers.current)) return
   const lines = headers.values('cookie')
   if (!lines.some((line) => line.includes(MARK))) return
   let kept = ''

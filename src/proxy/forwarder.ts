@@ -148,9 +148,9 @@ class Forwarding {
       return
     }
     const { request, requestId } = flow
-    // Before the list is read, behind which a field costs a copy of it.
-    if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
-    this.#login = this.#parts.logins.of(this.#exchange.connection, request.headers.list)
+    if (!request.headers.has(REQUEST_ID)) request.headers.append(REQUEST_ID, requestId)
+    else if (request.headers.get(REQUEST_ID) !== requestId) request.headers.set(REQUEST_ID, requestId)
+    this.#login = this.#parts.logins.of(this.#exchange.connection, request.headers.current)
     if (this.#login === undefined || request.version !== '2') this.#begin(target)
     else {
       // Requests of one HTTP/1 connection come one after the other by themselves.

@@ -63,7 +63,7 @@ export class StickyCookies {
   /** Takes our cookies out of a request, so that no upstream sees them. */
   take(flow: Flow): void {
     const { request } = flow
-    if (request === undefined || !hasCookie(request.headers.list)) return
+    if (request === undefined || !hasCookie(request.headers.current)) return
     if (!request.headers.values('cookie').some((line) => line.includes(MARK))) return
     const jar = new Map<string, string>()
     removeCookies(request.headers, (name, value) => {
@@ -80,7 +80,7 @@ export class StickyCookies {
     if (request === undefined) return undefined
     const { cookie, ttl } = sticky
     // One that is none of ours under our name.
-    if (hasCookie(request.headers.list) && request.headers.values('cookie').some((line) => line.includes(cookie)))
+    if (hasCookie(request.headers.current) && request.headers.values('cookie').some((line) => line.includes(cookie)))
       removeCookies(request.headers, (name) => name === cookie)
     const sealed = flow.get(jarSlot)?.get(cookie)
     const held = sealed === undefined ? undefined : this.#open(sealed, owner)
