@@ -180,7 +180,7 @@ t.test('what cannot be is refused with its place', async (t) => {
     { health: { statuses: ['300-200'] } },
     { health: { path: 'healthz' } },
     { health: { host: 'a b' } },
-    { health: { interval: 0 } },
+    { health: { interval: -1 } },
     { health: { every: 3 } },
     { passive_health: { statuses: ['5xx'] } },
     { timeouts: { connect: -1 } },

@@ -99,7 +99,8 @@ t.test('a probe that fails opens anew; an upstream that is not there fails', asy
 t.test('a probe whose client leaves makes room for the next', async (t) => {
   const clock = new ManualClock()
   const upstream = new Upstream()
-  const { get, sluice } = await startRoute(t, upstream.serve, { circuit_breaker: settings }, { clock })
+  const options = { LIMITS_ABORT_ON_CLOSE: 'on' }
+  const { get, sluice } = await startRoute(t, upstream.serve, { circuit_breaker: settings }, { clock, options })
   upstream.status = 500
   for (let i = 0; i < 4; i++) await get()
   clock.advance(5_000)
