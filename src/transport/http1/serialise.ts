@@ -69,6 +69,11 @@ interface WrittenName {
   readonly kind: FieldKind
   /** What stands before the value, with the end of the line before. */
   readonly begin: string
+  /** A value that came lately, with its whole line: most fields have the same one in message after message. */
+  value: string
+  line: string
+  /** Values since then that were others. */
+  others: number
 }
 
 const KINDS: ReadonlyMap<string, FieldKind> = new Map<string, FieldKind>([
@@ -82,6 +87,12 @@ const KINDS: ReadonlyMap<string, FieldKind> = new Map<string, FieldKind>([
   ['keep-alive', FIELD.keepAlive],
   ['date', FIELD.date]
 ])
+
+/** Longest value whose line is kept, and how many others pass by before another one is. */
+const LONGEST_KEPT = 128
+const OTHERS = 16
+/** Names whose values are kept nowhere. */
+const SECRET: ReadonlySet<string> = new Set(['authorization', 'proxy-authorization', 'cookie', 'set-cookie'])
 
 const SLOTS = 1024
 /** Slots that are looked at for one name. */
@@ -139,10 +150,25 @@ export class FieldNames {
     if (known !== undefined) return known
     const kind = name.length > 0 && consistsOf(TOKEN, name) ? kindOf(name) : FIELD.invalid
     // Joined texts keep their parts: the name must be no slice of a head.
-    const written = { kind, begin: `\r\n${name.length > LONGEST ? name : ownText(name)}: ` }
+    const begin = `\r\n${name.length > LONGEST ? name : ownText(name)}: `
+    const others = SECRET.has(name.toLowerCase()) ? Number.NEGATIVE_INFINITY : OTHERS
+    const written = { kind, begin, value: '', line: ownText(begin), others }
     this.#written.remember(name, written)
     return written
   }
+}
+
+/** The line of a field with the end of the line before it; empty for a value that cannot be written. */
+function lineOf(written: WrittenName, value: string): string {
+  if (!consistsOf(VALUE, value)) return ''
+  const line = written.begin + value
+  if (++written.others > OTHERS && value.length <= LONGEST_KEPT) {
+    // In one piece, and no part of the message that it came in.
+    written.line = ownText(line)
+    written.value = ownText(value)
+    written.others = 0
+  }
+  return line
 }
 
 function kindOf(name: string): FieldKind {
@@ -233,8 +259,8 @@ export class Serialiser {
     for (let i = 0; i < list.length; i += 2) {
       const name = list[i] as string
       const value = list[i + 1] as string
-      const { kind, begin } = this.#names.of(name)
-      switch (kind) {
+      const written = this.#names.of(name)
+      switch (written.kind) {
         case FIELD.plain:
         case FIELD.upgrade:
           break
@@ -250,7 +276,7 @@ export class Serialiser {
         default:
           continue
       }
-      if (consistsOf(VALUE, value)) text += begin + value
+      text += value === written.value ? written.line : lineOf(written, value)
     }
     this.#host = host
     this.#dated = dated
