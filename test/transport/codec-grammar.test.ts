@@ -162,8 +162,13 @@ t.test('what is serialised is read as the same message, by the codec and by llht
     const list: string[] = ['Host', 'a.test']
     const written: string[] = ['Host', 'a.test']
     for (let n = random.next(8); n > 0; n--) {
-      const name = `x${text(letters, random.next(12))}`
-      const value = text(random.next(3) === 0 ? values : letters, random.next(30))
+      // Names and values that come again and again, and others under the same names in between.
+      const usual = random.next(2) === 0
+      const name = usual ? random.pick(['Via', 'X-Again']) : `x${text(letters, random.next(12))}`
+      const value =
+        usual && random.next(4) > 0
+          ? random.pick(['1.1 sluice', 'again', 'gone\0', '', '\xe9'])
+          : text(random.next(3) === 0 ? values : letters, random.next(30))
       list.push(name, value)
       if (/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) written.push(name, value.replace(/^[\t ]+|[\t ]+$/g, ''))
       else left++
