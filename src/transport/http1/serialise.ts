@@ -152,7 +152,7 @@ export class FieldNames {
     // Joined texts keep their parts: the name must be no slice of a head.
     const begin = `\r\n${name.length > LONGEST ? name : ownText(name)}: `
     const others = SECRET.has(name.toLowerCase()) ? Number.NEGATIVE_INFINITY : OTHERS
-    const written = { kind, begin, value: '', line: ownText(begin), others }
+    const written = { kind, begin, value: '', line: begin, others }
     this.#written.remember(name, written)
     return written
   }
