@@ -145,7 +145,7 @@ t.test('a server carries no more than max_connections; further requests wait in 
   gone.send('GET /gone HTTP/1.1\r\nHost: a.example.com\r\n\r\n')
   await waiting(sluice, 2)
   t.match(await get('/crowded'), BUSY)
-  gone.socket.destroy()
+  gone.socket.resetAndDestroy()
   await waiting(sluice, 1)
   const third = get('/3')
   await waiting(sluice, 2)
