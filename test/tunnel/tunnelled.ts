@@ -52,12 +52,13 @@ export class TunnelledUpstreams {
    * an agent has no way to say that it has taken a stream.
    */
   #dialer(direct: Dialer): Dialer {
-    const { key, reusable } = direct
+    const { key, reusable, lenient = false } = direct
     const port = UPSTREAM.exec(key)?.[1]
     if (port === undefined) return direct
     return {
       key,
       reusable,
+      lenient,
       open: async (why) => {
         await this.#agentFor(Number(port))
         return labelDialer(this.#server.registry, { port }, 'http').open(why)
