@@ -172,7 +172,7 @@ async function pemFiles(folder: string): Promise<string[]> {
   return names.filter((name) => name.endsWith('.pem')).map((name) => join(folder, name))
 }
 
-/** Of a file with neither a certificate nor a private key: nothing. */
+/** Looks at a certificate or private key; a file with neither gives no finding. */
 async function validityOf(file: string, now: number): Promise<Finding[]> {
   let text: string
   try {
