@@ -1,10 +1,11 @@
 const { TOOLS } = require('./config/bundled.cjs')
 
 /**
- * The dependency rule of the house: arrows point down only. `npm run architecture` holds it.
+ * Dependency rules: imports point down only. `npm run architecture` checks them.
  *
- * `HOUSE` says which folders of src a folder may import, `PACKAGES` which packages of npm. What a folder's own files
- * import from each other is free; a folder that is missing here may import nothing.
+ * `HOUSE` lists which folders of the kernel a folder may import, `CAPABILITIES` which other capabilities a capability may import (it may
+ * import the whole kernel), `PACKAGES` which packages of npm. Files of one folder may import each other; a folder that is missing here may import nothing.
+ * Imports of capabilities by kernel files are counted in `test/budget.json` (`capabilityImportsInKernel`), and the number may only fall.
  */
 const HOUSE = {
   lib: [],
@@ -17,19 +18,34 @@ const HOUSE = {
   runtime: ['features', 'policy', 'expression', 'flow', 'lib'],
   telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
-  workbench: ['proxy', 'runtime', 'telemetry', 'policy', 'expression', 'schema', 'flow', 'lib'],
   resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
-  events: ['control', 'resources', 'store', 'telemetry', 'schema', 'lib'],
-  certificates: ['control', 'resources', 'store', 'schema', 'lib'],
-  tunnel: ['control', 'resources', 'store', 'runtime', 'transport', 'flow', 'lib'],
   api: ['control', 'resources', 'schema', 'lib'],
   options: ['schema', 'lib']
 }
 
-/** The composition root: what options become; above it are only the commands. */
+/** The composition root; above it are only the commands. */
 HOUSE.app = Object.keys(HOUSE)
+
+/** Everything that a proxy with policies and an API could do without, and the capabilities that each one needs. */
+const CAPABILITIES = {
+  certificates: ['site-file'],
+  'cluster-limits': ['workers'],
+  events: [],
+  explain: [],
+  guard: ['shadow', 'site-file'],
+  limits: ['recorder', 'site-file'],
+  'policy-tests': ['explain', 'recorder'],
+  recorder: ['explain', 'policy-tests', 'shadow', 'site-file', 'workers'],
+  shadow: ['explain', 'recorder'],
+  'site-file': ['guard', 'policy-tests', 'transfer'],
+  'take-over': ['certificates', 'events', 'tunnel', 'workers'],
+  traces: [],
+  transfer: ['policy-tests'],
+  tunnel: [],
+  workers: ['recorder', 'traces']
+}
 
 const PACKAGES = {
   schema: ['typebox'],
@@ -41,22 +57,28 @@ const PACKAGES = {
   runtime: [],
   telemetry: ['prom-client'],
   proxy: ['lru-cache'],
-  workbench: ['typebox'],
   resources: ['typebox'],
   store: ['kysely', 'libsql', 'pg'],
   control: [],
-  events: ['aws4fetch'],
-  certificates: [],
-  tunnel: [],
   api: ['fastify', '@fastify/send'],
   options: ['yaml', 'typebox'],
   app: ['pino', 'prom-client']
 }
 
+/** Packages of capabilities; one that is missing may import none. */
+const CAPABILITY_PACKAGES = {
+  events: ['aws4fetch', 'fastify'],
+  'policy-tests': ['typebox'],
+  'site-file': ['yaml'],
+  transfer: ['yaml'],
+  'take-over': ['pino'],
+  traces: ['prom-client'],
+  workers: ['pino']
+}
+
 /** Parts of folders that have a rule of their own. */
 const OWN = {
   transport: '^src/transport/http-proxy/',
-  certificates: '^src/certificates/acme\\.ts$',
   api: '^src/api/dashboard/pages/'
 }
 
@@ -80,7 +102,7 @@ const houseRules = Object.entries(HOUSE).map(([folder, allowed]) => ({
   comment: `src/${folder} may import ${allowed.length === 0 ? 'no other folder' : allowed.join(', ')}.`,
   severity: 'error',
   from: { path: `^src/${folder}/` },
-  to: { path: '^src/', pathNot: within([folder, ...allowed]) }
+  to: { path: '^src/', pathNot: within([folder, ...allowed, 'capabilities']) }
 }))
 
 const packageRules = Object.entries(PACKAGES).map(([folder, names]) => ({
@@ -98,13 +120,38 @@ const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
   to: { dependencyTypes: NPM, pathNot: packages(names) }
 }))
 
+const ACME = '^src/capabilities/certificates/acme\\.ts$'
+
+const capabilityRules = Object.entries(CAPABILITIES).flatMap(([name, needed]) => [
+  {
+    name: `${name}-needs`,
+    comment: `The capability ${name} may import ${needed.length === 0 ? 'no other capability' : needed.join(', ')}.`,
+    severity: 'error',
+    from: { path: `^src/capabilities/${name}/` },
+    to: { path: '^src/capabilities/', pathNot: `^src/capabilities/(${[name, ...needed].join('|')})/` }
+  },
+  {
+    name: `${name}-packages`,
+    severity: 'error',
+    from: { path: `^src/capabilities/${name}/`, pathNot: `${ACME}|/command[^/]*\\.ts$` },
+    to: { dependencyTypes: NPM, pathNot: packages(CAPABILITY_PACKAGES[name] ?? []) }
+  }
+])
+
 module.exports = {
   /** For the check that every permission is used; `app` may import whatever lies below it. */
-  permissions: { folders: { ...HOUSE, app: [] }, packages: PACKAGES, leaves: LEAVES },
+  permissions: {
+    folders: { ...HOUSE, app: [] },
+    packages: PACKAGES,
+    leaves: LEAVES,
+    capabilities: CAPABILITIES,
+    capabilityPackages: CAPABILITY_PACKAGES
+  },
   forbidden: [
     ...houseRules,
     ...packageRules,
     ...leafRules,
+    ...capabilityRules,
     {
       name: 'lib-packages',
       comment: 'A file of src/lib that knows a library says which in LEAVES.',
@@ -121,7 +168,7 @@ module.exports = {
     {
       name: 'acme-packages',
       severity: 'error',
-      from: { path: '^src/certificates/acme\\.ts$' },
+      from: { path: ACME },
       to: { dependencyTypes: NPM, pathNot: packages(['acme-client']) }
     },
     {
@@ -159,9 +206,12 @@ module.exports = {
     {
       name: 'features-by-registry',
       comment:
-        'Rooms other than src/app know features by their contract and registry; what they share with one goes below src/features.',
+        'Rooms other than src/app, and capabilities but those that work on the state of a feature, know features by their contract and registry.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(app|features)/' },
+      from: {
+        path: '^src/',
+        pathNot: '^src/(app|features|capabilities/(cluster-limits|explain|limits|shadow|take-over|tunnel|workers))/'
+      },
       to: { path: '^src/features/', pathNot: '^src/features/(contract|registry)\\.ts$' }
     },
     {
@@ -170,7 +220,7 @@ module.exports = {
         'No file on the path of a request, or of a thread that carries traffic, leads to a store, a resource or Fastify, through whatever it imports.',
       severity: 'error',
       from: {
-        path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/tunnel/(protocol|client)/|^src/tunnel/agents/tunnel-groups\\.ts$|^src/app/(worker|traffic-thread|traffic-foundation|data-plane|server-services|live-options)\\.ts$'
+        path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/capabilities/tunnel/(protocol|client)/|^src/capabilities/tunnel/agents/tunnel-groups\\.ts$|^src/capabilities/workers/(worker|traffic-thread)\\.ts$|^src/app/(traffic-foundation|data-plane|server-services|live-options)\\.ts$'
       },
       to: { path: '^src/(store|resources|control|api)/|node_modules/fastify/', reachable: true }
     },
@@ -178,14 +228,17 @@ module.exports = {
       name: 'folder-without-rule',
       comment: 'A new folder of src needs a line in HOUSE and in PACKAGES.',
       severity: 'error',
-      from: { path: '^src/[^/]+/', pathNot: within([...Object.keys(HOUSE), 'cli']) },
+      from: {
+        path: '^src/[^/]+/',
+        pathNot: within([...Object.keys(HOUSE), 'cli', `capabilities/(?:${Object.keys(CAPABILITIES).join('|')})`])
+      },
       to: {}
     },
     {
       name: 'composition-root-is-on-top',
       comment: 'Only the commands and main.ts know src/app.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(app/|cli/|main\\.ts$)' },
+      from: { path: '^src/', pathNot: '^src/(app/|cli/|capabilities/|main\\.ts$)' },
       to: { path: '^src/(app/|cli/|main\\.ts$)' }
     },
     {

@@ -21,7 +21,7 @@ const { build } = find('esbuild')
 /** What runs on its own: the name of the file in FOLDER, and the source that it begins with. */
 const ENTRIES = {
   program: 'src/main.ts',
-  worker: 'src/app/worker.ts',
+  worker: 'src/capabilities/workers/worker.ts',
   'sqlite-worker': 'src/store/sqlite-worker.ts',
   'sqlite-copy-thread': 'src/store/sqlite-copy-thread.ts',
   thread: 'src/lib/http-client/thread.ts',

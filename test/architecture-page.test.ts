@@ -16,12 +16,20 @@ for (const page of PAGES) {
   })
 }
 
-t.test('the table of rooms has a line for each folder of src', async (t) => {
-  const page = readFileSync('ARCHITECTURE.md', 'utf8')
-  const table = /\| room \| what it knows \|\n\| --- \| --- \|\n((?:\|.*\n)+)/.exec(page)?.[1] ?? ''
-  const rooms = [...table.matchAll(/^\| `([\w-]+)` \|/gm)].map(([, room]) => room as string)
-  const folders = readdirSync('src', { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map(({ name }) => name)
-  t.same([...rooms].sort(), folders.sort())
-})
+const TABLES = [
+  { heading: 'room', folder: 'src' },
+  { heading: 'capability', folder: 'src/capabilities' }
+]
+
+for (const { heading, folder } of TABLES) {
+  t.test(`the table of each ${heading} has a line for each folder of ${folder}`, async (t) => {
+    const page = readFileSync('ARCHITECTURE.md', 'utf8')
+    const table =
+      new RegExp(`\\| ${heading} \\| content \\|\\n\\| --- \\| --- \\|\\n((?:\\|.*\\n)+)`).exec(page)?.[1] ?? ''
+    const lines = [...table.matchAll(/^\| `([\w-]+)` \|/gm)].map(([, name]) => name as string)
+    const folders = readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name)
+    t.same([...lines].sort(), folders.sort())
+  })
+}

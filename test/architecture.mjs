@@ -34,19 +34,26 @@ if (violations.length > 0 || unused.length > 0 || slow.length > 0 || seen <= LEA
 /** Permissions of folders, packages and leaves that no import of `modules` needs, as `from -> to`. */
 function unusedPermissions(modules) {
   const used = new Set()
+  const roomOf = (file) => /^src\/(?:capabilities\/)?([^/]+)\//.exec(file)?.[1]
   for (const { source, dependencies } of modules) {
-    const [, folder] = /^src\/([^/]+)\//.exec(source) ?? []
+    const folder = roomOf(source)
     if (folder === undefined) continue
     const [, leaf] = /^src\/lib\/([^/]+)\.ts$/.exec(source) ?? []
     for (const { resolved } of dependencies) {
-      const [, to] = /^src\/([^/]+)\//.exec(resolved) ?? []
+      const to = roomOf(resolved)
       const [, name] = /node_modules\/(?:@types\/)?((?:@[^/]+\/)?[^/]+)\//.exec(resolved) ?? []
       used.add(`${folder} -> ${to ?? name}`)
       if (leaf !== undefined) used.add(`lib/${leaf} -> ${name}`)
     }
   }
-  const { folders, packages, leaves } = permissions
+  const { folders, packages, leaves, capabilities, capabilityPackages } = permissions
   const given = (table, place) =>
     Object.entries(table).flatMap(([from, allowed]) => allowed.map((to) => `${place}${from} -> ${to}`))
-  return [...given(folders, ''), ...given(packages, ''), ...given(leaves, 'lib/')].filter((one) => !used.has(one))
+  return [
+    ...given(folders, ''),
+    ...given(packages, ''),
+    ...given(leaves, 'lib/'),
+    ...given(capabilities, ''),
+    ...given(capabilityPackages, '')
+  ].filter((one) => !used.has(one))
 }

@@ -25,6 +25,11 @@ for (const file of typed)
   for (const other of imports.get(file)) importersOf.set(other, (importersOf.get(other) ?? 0) + 1)
 const measured = {
   lines: { total: sum(sources, linesOf), ...linesByRoom() },
+  // Imports by which a kernel file names a capability.
+  capabilityImportsInKernel: sum(
+    typed.filter((file) => !file.startsWith('src/capabilities/') && file !== 'src/main.ts'),
+    (file) => local(imports.get(file)).filter((other) => other.startsWith('src/capabilities/')).length
+  ),
   filesWithOneImporter: typed.filter((file) => importersOf.get(file) === 1).length,
   filesWithManyImports: typed.filter((file) => local(imports.get(file)).length > MOST_IMPORTS).length,
   interfacesWithManyMembers: nodes.filter(
@@ -61,7 +66,7 @@ function entries(numbers, path = '') {
 }
 
 function linesByRoom() {
-  const roomOf = ({ file }) => file.split('/')[1]
+  const roomOf = ({ file }) => /^src\/(capabilities\/[^/]+|[^/]+)/.exec(file)[1]
   const rooms = [...new Set(sources.map(roomOf))].sort()
   return Object.fromEntries(
     rooms.map((room) => [

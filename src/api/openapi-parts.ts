@@ -1,7 +1,7 @@
-import type { EXCHANGE_CRITERIA } from '../control/exchanges.js'
+import { LIMIT_ORDERS } from '../capabilities/limits/routes.js'
+import type { EXCHANGE_CRITERIA } from '../capabilities/recorder/exchanges.js'
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
-import { LIMIT_ORDERS } from './limit-routes.js'
 
 /** What the descriptions of all operations share. */
 export type Operations = Record<string, object>

@@ -1,14 +1,16 @@
-import { GUARD_STATES } from '../control/guard/guard-note.js'
+import { describeCertificates } from '../capabilities/certificates/openapi.js'
+import { describeDeadLetters } from '../capabilities/events/openapi.js'
+import { TEST_PATH } from '../capabilities/events/routes.js'
+import { describeExplanations } from '../capabilities/explain/openapi.js'
+import { GUARD_STATES } from '../capabilities/guard/guard-note.js'
+import { describeLimits } from '../capabilities/limits/openapi.js'
+import { describeExchanges } from '../capabilities/recorder/openapi.js'
+import { describeShadows } from '../capabilities/shadow/openapi.js'
+import { describeSite } from '../capabilities/site-file/openapi.js'
 import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
-import { TEST_PATH } from './event-routes.js'
-import { describeCertificates } from './openapi-certificates.js'
-import { describeDeadLetters } from './openapi-dead-letters.js'
-import { describeExchanges } from './openapi-exchanges.js'
-import { describeExplanations } from './openapi-explain.js'
-import { describeLimits } from './openapi-limits.js'
 import {
   answer,
   binary,
@@ -29,8 +31,6 @@ import {
 import { describePolicies } from './openapi-policies.js'
 import { describeProcesses } from './openapi-processes.js'
 import { describeSessions } from './openapi-sessions.js'
-import { describeShadows } from './openapi-shadows.js'
-import { describeSite } from './openapi-site.js'
 import { describeTraffic } from './openapi-traffic.js'
 import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 

@@ -1,3 +1,4 @@
+import { withPlace } from '../capabilities/site-file/openapi.js'
 import { type NamedReference, namedReferences } from '../control/edits.js'
 import { isWarnedOf } from '../control/record-rules.js'
 import { memberRights } from '../control/rights.js'
@@ -18,7 +19,6 @@ import {
   withWarnings
 } from './openapi-parts.js'
 import { describeService, type Supervision } from './openapi-service.js'
-import { withPlace } from './openapi-site.js'
 import { nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>

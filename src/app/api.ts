@@ -1,4 +1,5 @@
 import { type ApiServer, createApi } from '../api/server.js'
+import type { TrafficThreads } from '../capabilities/workers/threads.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { ApiKeys } from '../control/operator-keys.js'
 import { AddressCounts } from '../lib/client-limits.js'
@@ -9,7 +10,6 @@ import { resources } from '../resources/registry.js'
 import { reasons } from '../telemetry/health.js'
 import type { Foundation } from './foundation.js'
 import type { ProcessHealth } from './health.js'
-import type { TrafficThreads } from './threads.js'
 
 interface ApiStage {
   readonly keys: ApiKeys

@@ -1,5 +1,6 @@
+import type { TestProblem } from '../capabilities/policy-tests/policy-testing.js'
+import type { PolicyTestRun } from '../capabilities/policy-tests/stored-tests.js'
 import type { PolicyLanguage } from '../control/policies.js'
-import type { TestProblem } from '../control/policy-tests.js'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { functionMeaning, variableMeaning } from '../expression/meanings/meaning.js'
 import { actions } from '../features/registry.js'
@@ -12,7 +13,6 @@ import { policySchema } from '../policy/json-schema.js'
 import { judgePaths } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { policyProblems } from './policy-check.js'
-import type { PolicyTestRun } from './stored-tests.js'
 
 /** The variables and functions that expressions can name, and what each of them means. */
 export function languageCatalogue() {

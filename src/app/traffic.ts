@@ -1,4 +1,4 @@
-import type { StopFollowing } from '../control/exchanges.js'
+import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
 import type { TrafficSource } from '../control/traffic.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { TrafficHistory, type TrafficSecond, type TrafficSummary } from '../telemetry/traffic-history.js'

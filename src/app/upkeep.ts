@@ -1,5 +1,7 @@
+import type { Events } from '../capabilities/events/events.js'
+import type { Agents } from '../capabilities/tunnel/agents/agents.js'
+import type { TrafficThreads } from '../capabilities/workers/threads.js'
 import type { ControlPlane } from '../control/control-plane.js'
-import type { Events } from '../events/events.js'
 import type { Login } from '../features/login/service.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
@@ -15,11 +17,9 @@ import {
   observeUpstreamNames,
   observeUpstreams
 } from '../telemetry/observed-metrics.js'
-import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
-import type { TrafficThreads } from './threads.js'
 import { together, upstreamStates } from './upstream-states.js'
 
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */

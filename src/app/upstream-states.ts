@@ -1,7 +1,7 @@
+import { isEndpoint } from '../capabilities/tunnel/agents/tunnel-groups.js'
 import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/unit-servers.js'
 import type { UpstreamState } from '../telemetry/observed-metrics.js'
-import { isEndpoint } from '../tunnel/agents/tunnel-groups.js'
 import type { DataPlane } from './data-plane.js'
 
 /** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */

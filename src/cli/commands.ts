@@ -1,11 +1,11 @@
 import { Argument, Command } from 'commander'
+import type { VerifyFlags } from '../capabilities/certificates/command-verify.js'
+import { API_URL } from '../capabilities/site-file/command.js'
+import type { ExportFlags } from '../capabilities/transfer/command-run.js'
+import type { AgentFlags } from '../capabilities/tunnel/command-setup.js'
 import type { OptionFlag } from '../options/load.js'
-import type { AgentFlags } from './agent-setup.js'
 import type { AccessFlags } from './api-client.js'
-import type { VerifyFlags } from './domains-verify.js'
 import { ExitCode } from './process.js'
-import { API_URL } from './site-commands.js'
-import type { ExportFlags } from './transfer.js'
 
 const START_EXAMPLES = `
 Examples:
@@ -175,7 +175,7 @@ async function optionsFileSchema(): Promise<unknown> {
 }
 
 async function siteSchema(): Promise<unknown> {
-  const { siteFileSchema } = await import('../control/declared/schema.js')
+  const { siteFileSchema } = await import('../capabilities/site-file/declared/schema.js')
   return siteFileSchema((await documentSchema()) as object)
 }
 
@@ -209,7 +209,7 @@ export function exportCommand(): Command {
     .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
     .addHelpText('after', EXPORT_EXAMPLES)
     .action(async (flags: ExportFlags) => {
-      const { exportTo } = await import('./transfer.js')
+      const { exportTo } = await import('../capabilities/transfer/command-run.js')
       process.exitCode = await exportTo(flags)
     })
 }
@@ -251,7 +251,7 @@ export function importCommand(): Command {
     .option('--partial', 'import a document without its end mark, or with that of another content')
     .addHelpText('after', IMPORT_EXAMPLES)
     .action(async (file: string, { dryRun, yes, prune, partial, ...flags }: ImportFlags) => {
-      const { importFile } = await import('./transfer.js')
+      const { importFile } = await import('../capabilities/transfer/command-run.js')
       const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true, partial: partial === true }
       process.exitCode = await importFile(file, flags, how)
     })
@@ -282,7 +282,7 @@ export function sealCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .addHelpText('after', SEAL_EXAMPLES)
     .action(async (flags: SealFlags) => {
-      const { rotateSeal } = await import('./rotate-seal.js')
+      const { rotateSeal } = await import('../capabilities/transfer/command-rotate-seal.js')
       process.exitCode = await rotateSeal(flags)
     })
   return new Command('seal').description('the key that secrets in the store are sealed by').addCommand(rotate)
@@ -310,7 +310,7 @@ export function domainsCommand(): Command {
     .option('--json', 'one JSON object for each line of the DNS')
     .addHelpText('after', DOMAINS_EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
-      const { verifyDomains } = await import('./domains-verify.js')
+      const { verifyDomains } = await import('../capabilities/certificates/command-verify.js')
       process.exitCode = await verifyDomains(domains, flags, process.env, toTerminal)
     })
   return new Command('domains').description('domains of the account').addCommand(verify)
@@ -325,7 +325,7 @@ export function certificatesCommand(): Command {
     .option('--json', 'one JSON object for each domain')
     .addHelpText('after', '\nNeeds SLUICE_API_KEY. Exit code 0: all are issued; 1: one is not, or the API refuses.')
     .action(async (flags: AccessFlags & { readonly json?: boolean }) => {
-      const { listCertificates } = await import('./domains-verify.js')
+      const { listCertificates } = await import('../capabilities/certificates/command-verify.js')
       process.exitCode = await listCertificates(flags, process.env, toTerminal)
     })
 }
@@ -384,7 +384,7 @@ export function agentCommand(): Command {
     .option('--config <file>', 'several tunnels, and any of the above')
     .addHelpText('after', AGENT_EXAMPLES)
     .action(async (flags: AgentFlags) => {
-      const { runAgent } = await import('./agent-run.js')
+      const { runAgent } = await import('../capabilities/tunnel/command-run.js')
       process.exitCode = await runAgent(flags, process.env, process.stderr)
     })
 }

@@ -1,4 +1,14 @@
 import { Command, CommanderError } from 'commander'
+import { limitsCommand } from '../capabilities/limits/command.js'
+import { logCommand, replayCommand } from '../capabilities/recorder/command.js'
+import { shadowCommand } from '../capabilities/shadow/command.js'
+import {
+  adoptCommand,
+  applyCommand,
+  diffCommand,
+  planCommand,
+  revertCommand
+} from '../capabilities/site-file/command.js'
 import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
 import {
@@ -13,13 +23,9 @@ import {
   sealCommand,
   startCommand
 } from './commands.js'
-import { logCommand, replayCommand } from './exchange-commands.js'
 import { failureText } from './failure.js'
 import { hashPasswordCommand } from './hash-password-command.js'
-import { limitsCommand } from './limit-commands.js'
 import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
-import { shadowCommand } from './shadow-command.js'
-import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
@@ -52,7 +58,7 @@ function backupCommand(): Command {
     .option('--overwrite', 'replace the file when it is there')
     .addHelpText('after', BACKUP_EXAMPLES)
     .action(async (file: string, { withKeys, overwrite, ...flags }: BackupFlags) => {
-      const { backUp } = await import('./backup.js')
+      const { backUp } = await import('../capabilities/transfer/command-backup.js')
       process.exitCode = await backUp(file, flags, { withKeys: withKeys === true, overwrite: overwrite === true })
     })
 }
@@ -84,7 +90,7 @@ function restoreCommand(): Command {
     .option('--overwrite', 'replace the records, and the keys that the backup has, when they are there')
     .addHelpText('after', RESTORE_EXAMPLES)
     .action(async (file: string, { overwrite, ...flags }: RestoreFlags) => {
-      const { restore } = await import('./backup.js')
+      const { restore } = await import('../capabilities/transfer/command-backup.js')
       process.exitCode = await restore(file, flags, overwrite === true)
     })
 }

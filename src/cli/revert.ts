@@ -1,7 +1,7 @@
+import { guardEnd, guardHeader, revisionOf, wrongGuard } from '../capabilities/guard/command-guard.js'
 import { isObject } from '../lib/json.js'
 import { printable } from '../lib/printable.js'
 import { askApi, openAccess } from './api-client.js'
-import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
 
 export interface RevertFlags {

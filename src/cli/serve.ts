@@ -1,6 +1,10 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { type Running, type Started, start } from '../app/app.js'
+import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
+import { Predecessor } from '../capabilities/take-over/predecessor.js'
+import { rehearsed } from '../capabilities/take-over/rehearsal.js'
+import { Successor } from '../capabilities/take-over/successor.js'
 import { clockFrom, systemClock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
@@ -16,10 +20,6 @@ import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.j
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
-import { commandOf, takeOver } from './take-over/keeper.js'
-import { Predecessor } from './take-over/predecessor.js'
-import { rehearsed } from './take-over/rehearsal.js'
-import { Successor } from './take-over/successor.js'
 import { wantedThreads } from './workers.js'
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {

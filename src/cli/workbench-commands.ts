@@ -1,7 +1,7 @@
 import { Command } from 'commander'
+import type { TryFlags } from '../capabilities/explain/command-run.js'
+import type { TestFlags } from '../capabilities/policy-tests/command-run.js'
 import { collect } from './commands.js'
-import type { TestFlags } from './test.js'
-import type { TryFlags } from './try.js'
 
 const TRY_EXAMPLES = `
 Examples:
@@ -33,7 +33,7 @@ export function tryCommand(): Command {
     .option('--json', 'one JSON object for each request')
     .addHelpText('after', TRY_EXAMPLES)
     .action(async (policy: string, url: string, flags: TryFlags) => {
-      const { tryPolicy } = await import('./try.js')
+      const { tryPolicy } = await import('../capabilities/explain/command-run.js')
       process.exitCode = await tryPolicy(policy, url, flags)
     })
 }
@@ -78,7 +78,7 @@ export function testCommand(): Command {
     .option('--junit <file>', 'also write a report in the XML of JUnit')
     .addHelpText('after', TEST_EXAMPLES)
     .action(async (places: string[], flags: TestFlags) => {
-      const { testPolicies } = await import('./test.js')
+      const { testPolicies } = await import('../capabilities/policy-tests/command-run.js')
       process.exitCode = await testPolicies(places, flags)
     })
 }

@@ -1,6 +1,6 @@
 import type { Host } from '../app/foundation.js'
-import { MOST_SERVING } from '../app/threads.js'
-import { withoutThreads } from '../app/without-threads.js'
+import { MOST_SERVING } from '../capabilities/workers/threads.js'
+import { withoutThreads } from '../capabilities/workers/without-threads.js'
 import { processorsOfProcess } from '../lib/processors.js'
 import type { Options } from '../options/options.js'
 import type { ProcessLog } from './log.js'

@@ -1,15 +1,20 @@
 import { tmpdir } from 'node:os'
+import { DeadLetterLists } from '../capabilities/events/dead-letters.js'
+import { Explanations } from '../capabilities/explain/explanations.js'
+import { GuardJudge } from '../capabilities/guard/guard-judge.js'
+import { Limits } from '../capabilities/limits/limits.js'
+import { Exchanges } from '../capabilities/recorder/exchanges.js'
+import { Rehearsal } from '../capabilities/shadow/shadow-changes.js'
+import { Shadows } from '../capabilities/shadow/shadows.js'
+import { Sites } from '../capabilities/site-file/sites.js'
+import { Backups } from '../capabilities/transfer/backups.js'
+import { Exports } from '../capabilities/transfer/exports.js'
 import { atMost } from '../lib/concurrency.js'
 import { Access, Principals } from './access.js'
 import { OwnUnits } from './apply.js'
 import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
-import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
-import { Exchanges } from './exchanges.js'
-import { Explanations } from './explanations.js'
-import { GuardJudge } from './guard/guard-judge.js'
-import { Limits } from './limits.js'
 import {
   buildParts,
   type ControlOptions,
@@ -23,12 +28,7 @@ import { RecordOperations } from './record-operations.js'
 import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
 import { SESSION_LIFETIMES, Sessions } from './sessions.js'
-import { Rehearsal } from './shadow-changes.js'
-import { Shadows } from './shadows.js'
-import { Sites } from './sites.js'
 import { Traffic } from './traffic.js'
-import { Backups } from './transfer/backups.js'
-import { Exports } from './transfer/exports.js'
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
 const CLOSING = 5_000

@@ -1,5 +1,5 @@
+import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
 import type { Json } from '../lib/json.js'
-import type { StopFollowing } from './exchanges.js'
 
 /** Traffic of this process as numbers, as the API sees it. */
 export interface TrafficSource {

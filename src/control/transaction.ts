@@ -1,4 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
+import { mustPassTests, type PolicyTesting } from '../capabilities/policy-tests/policy-testing.js'
+import type { DeclaredRecords } from '../capabilities/site-file/declared/declared-records.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { claimsOf, type EventNoun, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -9,9 +11,7 @@ import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { WholeOwn } from './apply.js'
 import type { ChangeEvent, Principal } from './calls.js'
-import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
-import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import {
   hostsMustBeReserved,
   matchesMustBePossible,

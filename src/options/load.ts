@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { isAlias, isMap, isScalar, LineCounter, type Node, type Pair, parseDocument } from 'yaml'
+import { otelEnvironment } from '../capabilities/traces/environment.js'
 import { formatAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
 import { fileReason } from '../lib/system-errors.js'
@@ -16,7 +17,6 @@ import {
   optionTree
 } from './catalogue.js'
 import type { Options } from './options.js'
-import { otelEnvironment } from './otel-environment.js'
 import { readOption } from './read.js'
 import type { ListenAddress } from './values.js'
 

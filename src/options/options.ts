@@ -1,11 +1,11 @@
 import Type from 'typebox'
+import { recorder } from '../capabilities/recorder/options.js'
+import { otlp, traces } from '../capabilities/traces/options.js'
 import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
 import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
 import { accessLog } from './access-log.js'
 import { identity, limits, login, timeouts } from './limits.js'
-import { otlp, traces } from './otlp.js'
-import { recorder } from './recorder.js'
 import * as option from './values.js'
 import { worker, workers } from './worker.js'
 

@@ -5,10 +5,10 @@ import { openKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { bearer, follow } from '../api/following.js'
+import { call, KEY, started } from '../capabilities/site-file/site-kit.js'
+import { sluice } from '../capabilities/transfer/transfer-stand.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
-import { call, KEY, started } from './site-kit.js'
-import { sluice } from './transfer-stand.js'
 
 const DATA = ['--data', 'data']
 /** What is taken back ends within this time. Milliseconds. */

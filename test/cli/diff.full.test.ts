@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
+import { call, KEY, sluice, started, stopped } from '../capabilities/site-file/site-kit.js'
 import { runCommand } from './command.js'
-import { call, KEY, sluice, started, stopped } from './site-kit.js'
 
 const policy = (status: number) => ({
   value: `on_http_request:\n  - actions:\n      - type: custom-response\n        config: { status_code: ${status} }\n`

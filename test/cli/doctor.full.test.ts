@@ -10,11 +10,11 @@ import { makeServerCertificate } from '../../src/lib/self-signed.js'
 import { loadOptions } from '../../src/options/load.js'
 import { SCHEMA_VERSION } from '../../src/store/migrations.js'
 import { openDatabase } from '../../src/store/sqlite-driver.js'
+import { manySecrets, sealerIn, withStore } from '../capabilities/transfer/transfer-stand.js'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { startOwnPostgres } from '../store/postgres-server.js'
 import { runCommand } from './command.js'
 import { SluiceProcess } from './process.js'
-import { manySecrets, sealerIn, withStore } from './transfer-stand.js'
 
 const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
 

@@ -6,11 +6,11 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
+import { withStore } from '../capabilities/transfer/transfer-stand.js'
 import { noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { freePort } from '../proxy/free-port.js'
 import { runCommand } from './command.js'
 import type { Ended } from './process.js'
-import { withStore } from './transfer-stand.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']

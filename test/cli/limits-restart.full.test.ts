@@ -1,9 +1,9 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { exitOf, Stand } from '../capabilities/take-over/take-over-stand.js'
 import { until } from '../helpers/until.js'
 import type { SluiceProcess } from './process.js'
-import { exitOf, Stand } from './take-over-stand.js'
 
 const THREADS = Number(process.versions.node.split('.')[0]) >= 24
 const OFTEN = { SLUICE_LIMITER_CHECKPOINT: '250ms' }

@@ -2,9 +2,9 @@ import { readdir, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { mustNotBeLost } from '../../src/options/catalogue.js'
+import { sluice } from '../capabilities/transfer/transfer-stand.js'
 import { until } from '../helpers/until.js'
 import { LISTEN, started } from './keyed-process.js'
-import { sluice } from './transfer-stand.js'
 
 t.test('no store is made in silence where one was', async (t) => {
   const cwd = t.testdir()

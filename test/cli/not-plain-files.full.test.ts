@@ -6,8 +6,8 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { ExchangeFile } from '../../src/workbench/recorder/exchange-file.js'
-import { sealerIn, withStore } from './transfer-stand.js'
+import { ExchangeFile } from '../../src/capabilities/recorder/exchange-file.js'
+import { sealerIn, withStore } from '../capabilities/transfer/transfer-stand.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 

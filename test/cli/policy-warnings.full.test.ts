@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { bundle, call, sluice, started, stopped, upstream } from '../capabilities/site-file/site-kit.js'
 import { SluiceProcess } from './process.js'
-import { bundle, call, sluice, started, stopped, upstream } from './site-kit.js'
 
 const OPEN = `on_http_request:
   - expressions:

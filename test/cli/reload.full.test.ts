@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
+import { KEY, started } from '../capabilities/site-file/site-kit.js'
 import { SluiceProcess } from './process.js'
-import { KEY, started } from './site-kit.js'
 
 /** What saving a file is promised to take at most. Milliseconds. */
 const PROMISED = 1_000

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { call, sluice, started } from './site-kit.js'
+import { call, sluice, started } from '../capabilities/site-file/site-kit.js'
 
 t.test('a revision is undone from the command line', async (t) => {
   const folder = t.testdir({})

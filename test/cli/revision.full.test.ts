@@ -1,5 +1,5 @@
 import t from 'tap'
-import { get, KEY, started } from './site-kit.js'
+import { get, KEY, started } from '../capabilities/site-file/site-kit.js'
 
 const answering = (status: number) =>
   `on_http_request:\n  - actions:\n      - type: custom-response\n        config:\n          status_code: ${status}\n`

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqlite } from '../../src/store/sqlite.js'
+import { manySecrets, sealerIn, withStore } from '../capabilities/transfer/transfer-stand.js'
 import { idOf } from '../resources/bench.js'
 import { started } from './keyed-process.js'
-import { manySecrets, sealerIn, withStore } from './transfer-stand.js'
 
 t.test('one record that does not open is named, and everything else works', async (t) => {
   const cwd = t.testdir()

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
-import { policyTesting } from '../../src/app/stored-tests.js'
+import { policyTesting } from '../../src/capabilities/policy-tests/stored-tests.js'
 import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src/control/calls.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { type ControlPlane, openControl } from '../../src/control/control-plane.js'

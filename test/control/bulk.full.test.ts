@@ -2,9 +2,9 @@ import t from 'tap'
 import { Slices } from '../../src/lib/slices.js'
 import type { Unit } from '../../src/runtime/plan.js'
 import type { Store, StoreTransaction } from '../../src/store/store.js'
+import { imported, refused } from '../capabilities/transfer/transfers.js'
 import { startPostgres, through } from '../store/postgres-server.js'
 import { type Account, DENY, open, resource } from './account.js'
-import { imported, refused } from './transfers.js'
 
 const EDGES = 300
 /** More than a transaction follows. */

@@ -1,17 +1,17 @@
 import t, { type Test } from 'tap'
 import { policyProblems } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
-import { newVersionKey, readSiteFile } from '../../src/control/declared/site-file.js'
-import type { SiteFileInput } from '../../src/control/declared/site-input.js'
-import { SiteMemory } from '../../src/control/declared/site-memory.js'
+import { newVersionKey, readSiteFile } from '../../src/capabilities/site-file/declared/site-file.js'
+import type { SiteFileInput } from '../../src/capabilities/site-file/declared/site-input.js'
+import { SiteMemory } from '../../src/capabilities/site-file/declared/site-memory.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { readListener } from '../../src/options/values.js'
+import { startProduct } from '../capabilities/tunnel/agents/product.js'
+import { ourAgent } from '../capabilities/tunnel/our-agent.js'
 import { account, site } from '../helpers/account.js'
 import { COUNTS_THREAD, type LoopHold, leastHold, turnsOf } from '../helpers/loop-hold.js'
 import { startSluice } from '../helpers/sluice.js'
-import { startProduct } from '../tunnel/agents/product.js'
-import { ourAgent } from '../tunnel/our-agent.js'
 
 /**
  * Milliseconds of CPU that work on configuration may hold the loop in a test. Slices take 1 or 2 ms; a collection of garbage and code that

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { startProduct } from '../capabilities/tunnel/agents/product.js'
+import { startShared, visitTls } from '../capabilities/tunnel/agents/shared.js'
+import { RawAgent } from '../capabilities/tunnel/raw-agent.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
-import { startProduct } from '../tunnel/agents/product.js'
-import { startShared, visitTls } from '../tunnel/agents/shared.js'
-import { RawAgent } from '../tunnel/raw-agent.js'
 
 const GET = 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { parse } from 'yaml'
-import { PolicyBench } from '../../src/app/lab.js'
+import { PolicyBench } from '../../src/capabilities/explain/running-lab.js'
 import { actions } from '../../src/features/registry.js'
 import { openGeo } from '../../src/lib/geo.js'
 import { Kit } from './kit.js'

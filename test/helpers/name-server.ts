@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
-import { nameBytes, RCODE, readQuery, TYPE, writeAnswer } from '../../src/certificates/dns/message.js'
+import { nameBytes, RCODE, readQuery, TYPE, writeAnswer } from '../../src/capabilities/certificates/dns/message.js'
 
 interface Test {
   teardown(run: () => Promise<void> | void): void

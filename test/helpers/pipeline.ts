@@ -1,4 +1,5 @@
-import { labExpressions, labServices } from '../../src/app/lab.js'
+import { imaginedConnection, imaginedHead } from '../../src/capabilities/explain/imagined-exchange.js'
+import { labExpressions, labServices } from '../../src/capabilities/explain/running-lab.js'
 import { fileUnits } from '../../src/control/file-units.js'
 import { LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
 import { actions } from '../../src/features/registry.js'
@@ -16,7 +17,6 @@ import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import { TrafficEventSource } from '../../src/telemetry/event-fields.js'
 import { Metrics } from '../../src/telemetry/metrics.js'
-import { imaginedConnection, imaginedHead } from '../../src/workbench/imagined-exchange.js'
 import { ManualClock } from './clock.js'
 
 const nothing = () => undefined

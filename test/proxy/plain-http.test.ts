@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { startRefusingAuthority } from '../certificates/authority-double.js'
+import { startRefusingAuthority } from '../capabilities/certificates/authority-double.js'
 import { account, create, type Seen, site, visit } from '../helpers/account.js'
 import { engines, type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { answering, RawUpstream } from '../helpers/upstream.js'

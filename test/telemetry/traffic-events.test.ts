@@ -1,6 +1,6 @@
 import t from 'tap'
-import { DeliveryState } from '../../src/events/delivery-state.js'
-import { REFUSAL_RULE, TrafficQueue } from '../../src/events/sources.js'
+import { DeliveryState } from '../../src/capabilities/events/delivery-state.js'
+import { REFUSAL_RULE, TrafficQueue } from '../../src/capabilities/events/sources.js'
 import { features } from '../../src/features/registry.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'

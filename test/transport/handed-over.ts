@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
+import { acceptingSockets, httpKey, markOf } from '../../src/capabilities/workers/sockets/accepting.js'
+import { type ServingThread, SocketDealer } from '../../src/capabilities/workers/sockets/dealer.js'
+import { SocketInlet } from '../../src/capabilities/workers/sockets/inlet.js'
+import type { FromServing, ToServing } from '../../src/capabilities/workers/sockets/protocol.js'
 import type { Clock } from '../../src/lib/clock.js'
 import { InheritedSockets } from '../../src/lib/inherited-sockets.js'
 import type { SocketParts } from '../../src/proxy/data-plane.js'
-import { acceptingSockets, httpKey, markOf } from '../../src/proxy/threads/accepting.js'
-import { type ServingThread, SocketDealer } from '../../src/proxy/threads/dealer.js'
-import { SocketInlet } from '../../src/proxy/threads/inlet.js'
-import type { FromServing, ToServing } from '../../src/proxy/threads/protocol.js'
 import type { ListenerUnit } from '../../src/runtime/plan.js'
 import type {
   Handler,

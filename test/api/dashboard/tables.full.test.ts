@@ -1,14 +1,14 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { systemClock } from '../../../src/lib/clock.js'
-import { startIssuingAuthority } from '../../certificates/issuing-authority.js'
-import { receiver } from '../../events/receiver.js'
+import { startIssuingAuthority } from '../../capabilities/certificates/issuing-authority.js'
+import { receiver } from '../../capabilities/events/receiver.js'
+import { startProduct } from '../../capabilities/tunnel/agents/product.js'
+import { ourAgent } from '../../capabilities/tunnel/our-agent.js'
 import { account, create } from '../../helpers/account.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { startSluice } from '../../helpers/sluice.js'
 import { until } from '../../helpers/until.js'
-import { startProduct } from '../../tunnel/agents/product.js'
-import { ourAgent } from '../../tunnel/our-agent.js'
 import { dashboard, missing } from './browser.js'
 
 const BROWSER = { skip: missing, timeout: 90_000 }

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
-import { freePort } from '../../cli/site-kit.js'
+import { freePort } from '../../capabilities/site-file/site-kit.js'
 import { dashboard, type OpenDashboard } from './browser.js'
 
 /** Lines 5 to 14 hold the rule that refuses the third request to /limited. */

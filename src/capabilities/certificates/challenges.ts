@@ -1,0 +1,63 @@
+import { ACME_TLS } from '../../lib/acme-tls.js'
+import type { PendingChallenge } from '../../resources/domains.js'
+
+/** Where authorities ask (RFC 8555 8.3). */
+const CHALLENGE_PATH = '/.well-known/acme-challenge/'
+
+const NONE: ReadonlyMap<string, readonly string[]> = new Map()
+
+/** The answers to the challenges of authorities that are open now. Kept by the record whose certificate is requested. */
+export class ChallengeTable {
+  readonly #pending = new Map<string, readonly PendingChallenge[]>()
+  /** Answers by host and path. */
+  readonly #answers = new Map<string, Uint8Array>()
+  #texts = NONE
+  readonly #followers: ((answers: ReadonlyMap<string, Uint8Array>) => void)[] = []
+
+  /** Calls `follower` with the answers to requests by host and path, now and whenever they are others. It must not throw. */
+  follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void {
+    this.#followers.push(follower)
+    follower(this.#answers)
+  }
+
+  /** Makes `challenges` exactly those of `owner`. */
+  set(owner: string, challenges: readonly PendingChallenge[]): void {
+    if (challenges.length === 0 && !this.#pending.has(owner)) return
+    if (challenges.length === 0) this.#pending.delete(owner)
+    else this.#pending.set(owner, challenges)
+    this.#rebuild()
+  }
+
+  clear(): void {
+    this.#pending.clear()
+    this.#rebuild()
+  }
+
+  /**
+   * The key authorization for a request of an authority; undefined for every other request. For the path `ACME_TLS`, which no request
+   * has, it is the certificate for a handshake with that protocol, and its key. `host`: lower-case, without a port. Looks at nothing else of the request and costs one comparison while nothing is pending.
+   */
+  answer(host: string, path: string): Uint8Array | undefined {
+    if (this.#answers.size === 0 || !(path.startsWith(CHALLENGE_PATH) || path === ACME_TLS)) return undefined
+    return this.#answers.get(`${host} ${path}`)
+  }
+
+  /** Values of the TXT records at a name, lower-case. */
+  texts(name: string): readonly string[] {
+    return this.#texts.get(name) ?? []
+  }
+
+  #rebuild(): void {
+    this.#answers.clear()
+    const texts = new Map<string, string[]>()
+    for (const challenge of [...this.#pending.values()].flat()) {
+      if (challenge.type === 'http-01') {
+        this.#answers.set(`${challenge.host} ${CHALLENGE_PATH}${challenge.token}`, Buffer.from(challenge.value))
+      } else if (challenge.type === 'tls-alpn-01') {
+        this.#answers.set(`${challenge.host} ${ACME_TLS}`, Buffer.from(challenge.identity))
+      } else texts.set(challenge.name, [...(texts.get(challenge.name) ?? []), challenge.value])
+    }
+    this.#texts = texts
+    for (const follower of this.#followers) follower(this.#answers)
+  }
+}

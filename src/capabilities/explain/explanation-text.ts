@@ -1,0 +1,110 @@
+import { paint, type ReportStyle } from '../../cli/report.js'
+import { printable } from '../../lib/printable.js'
+import type {
+  ExplainedAction,
+  ExplainedExpression,
+  ExplainedPart,
+  ExplainedPhase,
+  ExplainedRule
+} from './explanation.js'
+import type { Explanation } from './explanation-of.js'
+
+/** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
+export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {
+  const { request, at, listener, edge, other_ports: ports, route, steps, upstream, decision, omitted } = explanation
+  const place = [
+    `listener ${listener}`,
+    edge === null ? '' : `edge ${edge.id}`,
+    route === null ? 'no route' : `route ${route.id} (${route.path})`,
+    ports.length === 0 ? '' : `the host is served on port ${ports.join(', ')} alone`
+  ]
+  const lines = [
+    `${paint(printable(`${request.method} ${request.url}`), 'bold', style)} from ${request.client_ip} at ${at}`,
+    paint(printable(place.filter(Boolean).join(', ')), 'faint', style)
+  ]
+  for (const { module, on, outcome, reason, phases } of steps) {
+    if (outcome === 'not_judged') lines.push(`${module}: not judged, ${reason}`)
+    else if (phases.length === 0 && module !== 'traffic_policy') lines.push(`${module}, on the ${on}: ${outcome}`)
+    for (const phase of phases) lines.push(...phaseText(phase, source, style))
+  }
+  if (omitted > 0) lines.push(`${omitted} more records are left out`)
+  if (upstream !== null) lines.push(printable(`forwarded to ${upstream.backend}: ${upstream.method} ${upstream.uri}`))
+  lines.push(decisionText(decision, style))
+  return lines
+}
+
+function decisionText({ outcome, status, code, by }: Explanation['decision'], style: ReportStyle): string {
+  const answer = status === 0 ? 'the connection is closed' : `${status}${code === null ? '' : ` ${code}`}`
+  const who = by === null ? '' : `, by ${by.action} of rule "${by.rule}" in ${by.phase}`
+  return paint(printable(`${outcome}: ${answer}${who}`), outcome === 'forwarded' ? 'bold' : 'warning', style)
+}
+
+function phaseText({ phase, rules }: ExplainedPhase, source: string, style: ReportStyle): string[] {
+  return [`${phase}:`, ...rules.flatMap((rule) => ruleText(rule, source, style))]
+}
+
+const RULE_WORDS = {
+  matched: 'matched',
+  not_matched: 'did not match',
+  absent: 'did not match, a value is absent',
+  failed: 'failed',
+  not_reached: 'not reached'
+} as const
+
+function ruleText(rule: ExplainedRule, source: string, style: ReportStyle): string[] {
+  const { name, place, outcome, reason, expressions, actions } = rule
+  const why = reason === undefined ? '' : `: ${reason}`
+  const color = outcome === 'failed' ? 'error' : outcome === 'matched' ? 'bold' : 'faint'
+  const head = `  ${source}:${place.line}:${place.column} ${name}: ${RULE_WORDS[outcome]}${why}`
+  return [
+    paint(printable(head), color, style),
+    ...expressions.flatMap((one) => expressionText(one, '      ', style)),
+    ...actions.flatMap((action) => actionText(action, style))
+  ]
+}
+
+function actionText(
+  { type, outcome, reason, published, edits, expressions }: ExplainedAction,
+  style: ReportStyle
+): string[] {
+  const why = reason === undefined ? '' : `: ${reason}`
+  return [
+    printable(`      ${type}: ${outcome}${why}`),
+    ...expressions.flatMap((one) => expressionText(one, '          ', style)),
+    ...Object.entries(published).map(([name, value]) => printable(`          ${name} = ${JSON.stringify(value)}`)),
+    ...edits.map(({ of, before, after }) =>
+      printable(`          ${of}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`)
+    )
+  ]
+}
+
+/** The source, and below it each part with its value; the parts of one value are those that stand inside of it. */
+function expressionText(expression: ExplainedExpression, indent: string, style: ReportStyle): string[] {
+  const { source, parts } = expression
+  const result = 'missing' in expression ? `no value: ${expression.missing}` : JSON.stringify(expression.value)
+  const head = `${indent}${printable(source.trim())} ${paint('=', 'faint', style)} ${printable(result)}`
+  // What is as long as the whole has been said.
+  const inner = parts.filter(({ length }) => length < source.length)
+  if (source.includes('\n') || inner.length === 0)
+    return [
+      head,
+      ...inner.map(
+        (part) =>
+          `${indent}  ${printable(source.slice(part.offset, part.offset + part.length))} = ${printable(shownValue(part))}`
+      )
+    ]
+  const lead = source.length - source.trimStart().length
+  return [
+    head,
+    ...inner.map((part) => `${indent}${carets(part, lead)} ${paint(printable(shownValue(part)), 'faint', style)}`)
+  ]
+}
+
+function carets({ offset, length }: ExplainedPart, lead: number): string {
+  return ' '.repeat(Math.max(0, offset - lead)) + '^'.repeat(Math.max(1, length))
+}
+
+function shownValue({ value, missing, times }: ExplainedPart): string {
+  const shown = missing === undefined ? JSON.stringify(value) : `no value: ${missing}`
+  return times === undefined ? shown : `${shown} (the last of ${times})`
+}

@@ -1,0 +1,251 @@
+import { randomBytes } from 'node:crypto'
+import { policyServices, unobserved } from '../../app/services.js'
+import { fileUnits } from '../../control/file-units.js'
+import type { Compiled, Expression, Expressions, Template } from '../../expression/expression.js'
+import { createExpressions } from '../../expression/expressions.js'
+import { internalRequests } from '../../features/http-request/feature.js'
+import { defaultProviders, type OperatorProviders } from '../../features/login/operator-providers.js'
+import { Login, logins } from '../../features/login/service.js'
+import { limiter, rateLimitHeaders } from '../../features/rate-limit/feature.js'
+import type { Limiter, SlidingWindow } from '../../features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
+import { actions } from '../../features/registry.js'
+import { BodyBuffers } from '../../flow/body-buffers.js'
+import { refusalOf } from '../../flow/error-codes.js'
+import type { Phase } from '../../flow/flow.js'
+import type { Clock } from '../../lib/clock.js'
+import { type Geo, noGeo } from '../../lib/geo.js'
+import { outboundError } from '../../lib/http-client/answer.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
+import { atOnce, type Steps } from '../../lib/slices.js'
+import { UserAgents } from '../../lib/user-agent.js'
+import { resultsOf } from '../../policy/action.js'
+import { RecentDocuments } from '../../policy/document.js'
+import type { UnitProblems } from '../../policy/problems.js'
+import { type PolicyServices, provide } from '../../policy/services.js'
+import { trustingProxies } from '../../proxy/client-address.js'
+import { preparing } from '../../runtime/compile.js'
+import { PersistentState } from '../../runtime/persistent-state.js'
+import type { SecretValues, Unit } from '../../runtime/plan.js'
+import { Snapshot } from '../../runtime/snapshot.js'
+import { Metrics } from '../../telemetry/metrics.js'
+import { Lab, type UpstreamStub } from './lab.js'
+import { VirtualClock } from './virtual-clock.js'
+
+/** Memory for the buckets of one lab. */
+const LIMITER_BYTES = 256 * 1024
+const BODIES = { total: 64 * 1024 * 1024, each: 16 * 1024 * 1024 }
+
+/** What a policy asks of a server outside. */
+interface OutsideRequest {
+  readonly method: string
+  readonly url: string
+}
+
+/** Answers in the place of a server outside; undefined: it cannot be reached. */
+type Outside = (request: OutsideRequest) => UpstreamStub | undefined
+
+interface LabServicesParts {
+  readonly clock: Clock
+  readonly expressions: Expressions
+  readonly documents?: RecentDocuments
+  readonly rateLimitHeaders: 'none' | 'draft'
+  readonly providers?: OperatorProviders
+  /** Absent: one of its own. */
+  readonly limits?: Limiter
+  /** Counters that the lab goes on from; absent: it begins with none. */
+  readonly counted?: { window(identity: string, seconds: number): Pick<SlidingWindow, 'inspect'> }
+  readonly outside: Outside
+}
+
+/** The language of policies in a time of its own. `random`: numbers in [0, 1). */
+export function labExpressions(clock: Clock, geo: Geo, random: () => number): Expressions {
+  return createExpressions({ results: resultsOf(actions), clock, random, geo, userAgent: new UserAgents() })
+}
+
+/** Services of policies that run in a lab: buckets of its own, and no request leaves the process. */
+export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts): PolicyServices {
+  const { clock, expressions, documents = new RecentDocuments() } = parts
+  const outbound = standIn(parts.outside)
+  const base = {
+    ...unobserved,
+    clock,
+    expressions,
+    documents,
+    outbound,
+    bodies: new BodyBuffers({ ...BODIES, broken: refusalOf })
+  }
+  const login = new Login({
+    keys: [randomBytes(32)],
+    providers: parts.providers ?? defaultProviders(),
+    outbound,
+    clock
+  })
+  return policyServices(base, [
+    provide(limiter, parts.limits ?? limiterOf(clock, parts.counted)),
+    provide(rateLimitHeaders, parts.rateLimitHeaders),
+    provide(logins, login),
+    provide(internalRequests, lab.internal)
+  ])
+}
+
+/** No request leaves: what a policy makes of the answer shows in its explanation. */
+function standIn(outside: Outside): Outbound {
+  return {
+    request({ method, url }) {
+      const stub = outside({ method, url })
+      if (stub === undefined) return Promise.resolve(outboundError('CONNECT_FAILED', 0))
+      const { status, headers, body = new Uint8Array(0) } = stub
+      return Promise.resolve({ ok: true, status, headers, body, address: '', timeMs: 0 })
+    },
+    close: () => undefined
+  }
+}
+
+/** Buckets that begin with what is counted elsewhere, each when it is first asked, and leave that alone. */
+function limiterOf(clock: Clock, counted: LabServicesParts['counted']): Limiter {
+  let made: LimiterTable | undefined
+  const table = () => {
+    // Most policies have no limit, and its memory is the dearest part of a lab.
+    made ??= new LimiterTable({ budgetBytes: LIMITER_BYTES, clock })
+    return made
+  }
+  return {
+    statistics: () => table().statistics(),
+    window(identity, seconds) {
+      const own = table().window(identity, seconds)
+      const running = counted?.window(identity, seconds)
+      if (running === undefined) return own
+      const begun = new Set<string>()
+      return {
+        take(key, capacity, cost) {
+          if (!begun.has(key)) {
+            begun.add(key)
+            const { count } = running.inspect(key)
+            if (count > 0) own.take(key, Number.MAX_SAFE_INTEGER, count)
+          }
+          return own.take(key, capacity, cost)
+        },
+        peek: (key, capacity) => own.peek(key, capacity),
+        forget: (key) => own.forget(key)
+      }
+    }
+  }
+}
+
+interface PolicyBenchParts {
+  readonly policy: { readonly source: string; readonly text: string }
+  readonly geo?: Geo
+  readonly random: () => number
+  /** Further units, such as secrets, with their values. */
+  readonly units?: readonly (readonly [string, Unit])[]
+  readonly secrets?: SecretValues
+  /** Shows what sounds like a secret too. */
+  readonly reveal: boolean
+}
+
+/** How a lab of a bench is opened. */
+interface LabStart {
+  /** Wall time, milliseconds. */
+  readonly now: number
+  readonly stub: UpstreamStub
+  readonly outside: Outside
+}
+
+/** A lab, and what its policy may be doubted for. */
+interface OpenLab {
+  readonly lab: Lab
+  readonly clock: VirtualClock
+  readonly warnings: readonly UnitProblems[]
+}
+
+/** Why there is no lab. */
+interface RefusedLab {
+  readonly problems: readonly UnitProblems[]
+}
+
+/**
+ * Labs for one policy, that of an upstream which takes every host. Each begins with empty counters; what is compiled of
+ * expressions is shared, so that one more lab costs little. One lab is used at a time: all have one clock.
+ */
+export class PolicyBench {
+  readonly #parts: PolicyBenchParts
+  readonly #clock = new VirtualClock(0)
+  readonly #metrics = new Metrics()
+  readonly #documents = new RecentDocuments()
+  readonly #expressions: Expressions
+
+  constructor(parts: PolicyBenchParts) {
+    this.#parts = parts
+    this.#expressions = remembering(labExpressions(this.#clock, parts.geo ?? noGeo, parts.random))
+  }
+
+  /** A lab that begins with nothing counted, or what is wrong with the policy. */
+  open(start: LabStart): OpenLab | RefusedLab {
+    return atOnce(this.opening(start))
+  }
+
+  /** As `open`, in steps. */
+  *opening({ now, stub, outside }: LabStart): Steps<OpenLab | RefusedLab> {
+    const { policy, units = [], secrets = NO_SECRETS, reveal } = this.#parts
+    const clock = this.#clock
+    clock.begin(now)
+    const forwarding = trustingProxies(undefined)
+    const lab = new Lab({ clock, forwarding, region: '', stub, metrics: this.#metrics, reveal })
+    const services = labServices(lab, {
+      clock,
+      expressions: this.#expressions,
+      documents: this.#documents,
+      rateLimitHeaders: 'none',
+      outside
+    })
+    const change = { from: 0, to: 1, put: [...unitsOf(policy), ...units], drop: [] }
+    const prepared = yield* preparing(Snapshot.empty(), change, secrets, {
+      services,
+      actions,
+      persistentState: new PersistentState()
+    })
+    if (!prepared.ok) return { problems: prepared.problems }
+    prepared.commit()
+    lab.serves(prepared.snapshot)
+    return { lab, clock, warnings: prepared.warnings }
+  }
+}
+
+const NO_SECRETS: SecretValues = new Map()
+
+function unitsOf(policy: PolicyBenchParts['policy']): ReadonlyMap<string, Unit> {
+  return fileUnits({
+    listen: { host: '127.0.0.1', port: 80 },
+    listeners: [{ listen: { host: '127.0.0.1', port: 443 }, tls: true, public_port: undefined, proxy_protocol: false }],
+    path_form: 'strict',
+    edges_on_http: 'serve',
+    hsts: undefined,
+    upstream: { protocol: 'http', host: 'upstream.invalid', port: 80 },
+    certificateAuthorities: undefined,
+    policy
+  })
+}
+
+/** Compiles each expression and each text with expressions once. */
+function remembering(expressions: Expressions): Expressions {
+  const known = new Map<string, Compiled<Expression>>()
+  const texts = new Map<string, Compiled<Template>>()
+  return {
+    expression(source: string, phase: Phase, more) {
+      if (more !== undefined && more.length > 0) return expressions.expression(source, phase, more)
+      const key = `${phase}\n${source}`
+      const compiled = known.get(key) ?? expressions.expression(source, phase)
+      known.set(key, compiled)
+      return compiled
+    },
+    template(source, phase) {
+      const key = `${phase}\n${source}`
+      const compiled = texts.get(key) ?? expressions.template(source, phase)
+      texts.set(key, compiled)
+      return compiled
+    },
+    textOf: (value) => expressions.textOf(value),
+    dataOf: (value) => expressions.dataOf(value)
+  }
+}

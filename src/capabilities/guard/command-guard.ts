@@ -1,0 +1,58 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { type ApiAccess, type ApiAnswer, askApi, unusable } from '../../cli/api-client.js'
+import { ExitCode } from '../../cli/process.js'
+import { ControlError } from '../../control/errors.js'
+import { isObject } from '../../lib/json.js'
+import { printable } from '../../lib/printable.js'
+import { readGuard } from './conditions.js'
+
+/** Options of commands that write with a guard. */
+interface GuardFlags {
+  readonly guard?: string
+  readonly wait?: boolean
+}
+
+/** Milliseconds between two looks at a guard that bakes. */
+const LOOK = 500
+
+/** What is wrong with the options; undefined: nothing is. */
+export function wrongGuard({ guard, wait }: GuardFlags): string | undefined {
+  if (guard === undefined) return wait === true ? '--wait goes with --guard' : undefined
+  try {
+    readGuard(guard)
+    return undefined
+  } catch (error) {
+    if (error instanceof ControlError) return `--guard: ${error.message}`
+    throw error
+  }
+}
+
+/** The header of a write with these options. */
+export function guardHeader({ guard }: GuardFlags): Readonly<Record<string, string>> {
+  return guard === undefined ? {} : { guard }
+}
+
+/** The revision that an answer says serves: after a write, that of the write. */
+export function revisionOf({ headers }: ApiAnswer): number {
+  return Number(headers.get('service-revision'))
+}
+
+/** Waits until the guard of a revision has ended and prints how. Resolves with the exit code. Fails with `API_UNUSABLE`. */
+export async function guardEnd(access: ApiAccess, revision: number): Promise<number> {
+  for (;;) {
+    const { status, body } = await askApi(access, `/revisions/${revision}`)
+    if (status !== 200) throw unusable(access, `does not know revision ${revision} any more`)
+    const { guard } = body
+    // Nothing was changed that a guard could watch.
+    if (!isObject(guard)) return ExitCode.ok
+    const { state, reason, by } = guard
+    if (state !== 'baking') {
+      const why = typeof reason === 'string' ? `: ${reason}` : ''
+      const undone = state === 'broken' && isObject(by) ? ` (reverted by revision ${by.id})` : ''
+      const line = printable(`revision ${revision}: its guard is ${state}${why}${undone}`)
+      process.stderr.write(`${line}\n`)
+      return state === 'broken' || state === 'conflict' ? ExitCode.failure : ExitCode.ok
+    }
+    await pause(LOOK)
+  }
+}

@@ -1,0 +1,346 @@
+import { createHash, createHmac, randomBytes } from 'node:crypto'
+import type { Foundation } from '../../app/foundation.js'
+import { ControlError, controlErrors } from '../../control/errors.js'
+import { LedgerAway } from '../../features/rate-limit/leases/cluster-window.js'
+import { type Json, timestampText } from '../../lib/json.js'
+import { Slices } from '../../lib/slices.js'
+import type { KeyPart, LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
+import { httpsEdge, tcpEdge } from '../../resources/edges.js'
+import type { PolicyUnit } from '../../runtime/plan.js'
+import type { Snapshot } from '../../runtime/snapshot.js'
+import { isSensitive, REDACTED } from '../../telemetry/redaction.js'
+import type { BucketQuery, LimitQuery, LimitSource } from './limits.js'
+
+/** Whose policy a limit stands in. */
+interface Owner {
+  readonly kind: 'options' | 'route' | 'edge' | 'endpoint'
+  readonly id: string
+  /** As people know it: hosts and path. */
+  readonly name: string
+  /** Below the address of the API; undefined: it is no record. */
+  readonly path: string | undefined
+}
+
+/** A limit of the running configuration. */
+interface Listed extends PolicyLimit {
+  readonly id: string
+  readonly owner: Owner
+  /** Where the text of its policy came from. */
+  readonly source: string
+  /** Which parts of a key sound like secrets. */
+  readonly secret: readonly boolean[]
+}
+
+interface Listing {
+  readonly all: readonly Listed[]
+  readonly byId: ReadonlyMap<string, Listed>
+}
+
+/** The limits of the running configuration, as the API sees them. `gather`: brings what other threads have counted. */
+export function runningLimits({ holder, clock, publicUrl }: Foundation, gather: () => Promise<void>): LimitSource {
+  return new RunningLimits({ snapshot: () => holder.current(), clock, baseUrl: publicUrl.read, gather })
+}
+
+interface RunningLimitsParts extends Pick<Foundation, 'clock'> {
+  readonly snapshot: () => Snapshot
+  readonly baseUrl: () => string
+  readonly gather: () => Promise<void>
+}
+
+class RunningLimits implements LimitSource {
+  readonly #parts: RunningLimitsParts
+  /** What names buckets outside of this process: who sees a name cannot try keys against it. */
+  readonly #salt = randomBytes(32)
+  /** A snapshot does not change, so its limits are gathered once. */
+  readonly #listings = new WeakMap<Snapshot['tables'], Promise<Listing>>()
+
+  constructor(parts: RunningLimitsParts) {
+    this.#parts = parts
+  }
+
+  async list({ limit, before, text, order }: LimitQuery) {
+    await this.#parts.gather()
+    const { all } = await this.#listing()
+    const wanted = text === undefined ? all : all.filter((one) => textOf(one).includes(text.toLowerCase()))
+    const sorted = order === 'refused' ? mostRefused(wanted) : wanted
+    const start = before === undefined ? 0 : sorted.findIndex(({ id }) => id === before) + 1
+    if (before !== undefined && start === 0)
+      throw invalid('before_id', 'names no limit of this list; it may be gone: begin anew')
+    const shown = sorted.slice(start, start + limit)
+    const next = start + limit < sorted.length ? shown.at(-1)?.id : undefined
+    return { limits: shown.map((one) => this.#shown(one)), total: sorted.length, next }
+  }
+
+  async get(id: string): Promise<Json | undefined> {
+    const one = await this.#find(id)
+    if (one === undefined) return undefined
+    const { stepSeconds, steps } = one.limit.series()
+    const now = this.#parts.clock.wall()
+    const shown = steps.map(({ age, ...step }) => ({ at: timestampText(now - age), ...step }))
+    return { ...this.#shown(one), series: { step_seconds: stepSeconds, steps: shown } }
+  }
+
+  async top(id: string, most: number): Promise<Json | undefined> {
+    const one = await this.#find(id)
+    if (one === undefined) return undefined
+    const keys = one.limit.limitedKeys(most)
+    if (keys === undefined)
+      throw new ControlError(controlErrors.LIMIT_KEYS_OFF, 'limiter.top_keys of the options is off')
+    const now = this.#parts.clock.wall()
+    return {
+      limit: this.#reference(one),
+      keys: keys.map((key) => ({
+        bucket: key.key === undefined ? null : this.#nameOf(one, key.key),
+        key: shownKey(one, key),
+        failed: key.failed,
+        refused: key.most,
+        refused_at_least: key.least,
+        last_refused_at: timestampText(now - key.age)
+      }))
+    }
+  }
+
+  async bucket(id: string, query: BucketQuery) {
+    const one = await this.#find(id)
+    if (one === undefined) return undefined
+    const { key, values } = this.#keyOf(one, query)
+    const name = this.#nameOf(one, key)
+    const { limit } = one
+    const kept = limit.limitedKeys(0) !== undefined
+    return {
+      name,
+      about: {
+        limit: this.#reference(one),
+        bucket: name,
+        key: kept ? values : null,
+        used: (await asked(limit.bucket(key))).used
+      },
+      show: async () => {
+        const now = await asked(limit.bucket(key))
+        return { limit: this.#reference(one), bucket: name, key: values, ...this.#state(one, now) }
+      },
+      // Where each request brings a capacity, there may be one for which it helps.
+      shared: async () =>
+        (await asked(limit.bucket(key))).shared >= (limit.capacity.constant ?? Number.POSITIVE_INFINITY),
+      empty: () => asked(limit.empty(key))
+    }
+  }
+
+  #state({ limit }: Listed, bucket: LimitBucket) {
+    const { used, shared, remaining, resetSeconds, retryAfterSeconds } = bucket
+    const now = this.#parts.clock.wall()
+    return {
+      capacity: limit.capacity.constant ?? null,
+      used,
+      shared,
+      remaining: remaining ?? null,
+      reset_seconds: resetSeconds,
+      resets_at: timestampText(now + resetSeconds * 1_000),
+      retry_after_seconds: retryAfterSeconds ?? null,
+      next_admitted_at: retryAfterSeconds === undefined ? null : timestampText(now + retryAfterSeconds * 1_000)
+    }
+  }
+
+  /** The key that a request names, with its values as they are shown. */
+  #keyOf(one: Listed, { key, values, bucket }: BucketQuery): { readonly key: string; readonly values: Json } {
+    const { limit } = one
+    if (bucket !== undefined) {
+      const found = limit
+        .limitedKeys(Number.MAX_SAFE_INTEGER)
+        ?.find((kept) => kept.key !== undefined && this.#nameOf(one, kept.key) === bucket)
+      if (found?.key === undefined) throw invalid('bucket', 'is no bucket that refuses requests now; give its key')
+      return { key: found.key, values: shownKey(one, found) }
+    }
+    const given = values === undefined ? [valueOfKey(one, key ?? '')] : valuesOf(one, values)
+    return { key: limit.keyOf(given), values: given.map((value, i) => (one.secret[i] === true ? REDACTED : value)) }
+  }
+
+  #nameOf({ limit }: Listed, key: string): string {
+    const digest = createHmac('sha256', this.#salt).update(`${limit.identity}\n${key}`).digest('hex')
+    return `bkt_${digest.slice(0, 20)}`
+  }
+
+  #uri({ id }: Listed): string {
+    return `${this.#parts.baseUrl()}/limits/${id}`
+  }
+
+  #reference(one: Listed) {
+    return { id: one.id, uri: this.#uri(one), name: one.limit.name }
+  }
+
+  #shown(one: Listed) {
+    const { id, limit, owner, phase, rule, ruleIndex, place, source } = one
+    const { admitted, refused, wouldRefuse, buckets } = limit.counts()
+    const { path, ...named } = owner
+    return {
+      id,
+      uri: this.#uri(one),
+      owner: { ...named, uri: path === undefined ? null : `${this.#parts.baseUrl()}${path}` },
+      policy: { source, line: place.line, column: place.column },
+      phase,
+      rule,
+      rule_index: ruleIndex,
+      name: limit.name,
+      algorithm: limit.algorithm,
+      scope: limit.scope,
+      capacity: limit.capacity.constant ?? null,
+      capacity_expression: limit.capacity.constant === undefined ? limit.capacity.source : null,
+      cost: limit.cost.constant ?? null,
+      cost_expression: limit.cost.constant === undefined ? limit.cost.source : null,
+      rate: `${limit.seconds}s`,
+      rate_seconds: limit.seconds,
+      bucket_key: limit.bucketKey.map((part) => part.source),
+      enforce: limit.enforced,
+      buckets,
+      admitted,
+      refused,
+      would_refuse: wouldRefuse,
+      recent: { ...limit.recent() }
+    }
+  }
+
+  async #find(id: string): Promise<Listed | undefined> {
+    await this.#parts.gather()
+    return (await this.#listing()).byId.get(id)
+  }
+
+  #listing(): Promise<Listing> {
+    const snapshot = this.#parts.snapshot()
+    const known = this.#listings.get(snapshot.tables)
+    if (known !== undefined) return known
+    const made = listingOf(snapshot)
+    this.#listings.set(snapshot.tables, made)
+    return made
+  }
+}
+
+async function listingOf({ plan, tables }: Snapshot): Promise<Listing> {
+  const slices = new Slices()
+  const all: Listed[] = []
+  for (const [key, { limits }] of tables.policies) {
+    if (slices.due) await slices.rest()
+    const unit = plan.units.get(key)
+    if (limits.length === 0 || unit?.kind !== 'policy') continue
+    const owner = ownerOf(plan.units, unit)
+    for (const one of limits) {
+      const { identity, bucketKey } = one.limit
+      const id = `lim_${createHash('sha256').update(identity).digest('hex').slice(0, 24)}`
+      all.push({ ...one, id, owner, source: unit.source, secret: bucketKey.map(({ source }) => namesSecret(source)) })
+    }
+  }
+  // Limits of one policy keep the order of the document.
+  all.sort((a, b) => compare(a.owner.name, b.owner.name) || compare(a.owner.id, b.owner.id))
+  return { all, byId: new Map(all.map((one) => [one.id, one])) }
+}
+
+/** A limit over the cluster cannot say anything of its buckets, and change nothing, while its store does not answer. */
+async function asked<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof LedgerAway) throw new ControlError(controlErrors.UNAVAILABLE, error.message)
+    throw error
+  }
+}
+
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
+
+function mostRefused(all: readonly Listed[]): Listed[] {
+  return all
+    .map((one) => ({ one, refused: one.limit.recent().refused }))
+    .sort((a, b) => b.refused - a.refused)
+    .map(({ one }) => one)
+}
+
+function ownerOf(units: Snapshot['plan']['units'], { owner: id, author }: PolicyUnit): Owner {
+  const route = units.get(`route:${id}`)
+  const entry = units.get(route?.kind === 'route' ? `edge:${route.edge}` : `tcp_edge:${id}`)
+  const path = route?.kind === 'route' ? route.path : ''
+  const hosts = entry?.kind === 'edge' ? entry.hosts : entry?.kind === 'tcp_edge' ? entry.ports : 'every'
+  if (hosts === 'every') return { kind: 'options', id, name: 'every other host', path: undefined }
+  const named = hosts.map(({ host, port }) => (port === 443 ? host : `${host}:${port}`)).join(', ')
+  const name = `${named}${path}`
+  // Several agents may serve one address, each by an endpoint of its own.
+  if (author === 'agent') return { kind: 'endpoint', id, name, path: undefined }
+  if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
+  return { kind: 'edge', id, name, path: `${tcpEdge.path}/${id}` }
+}
+
+function textOf({ id, limit, owner, rule }: Listed): string {
+  return [id, limit.name, owner.id, owner.name, rule].join('\n').toLowerCase()
+}
+
+/** Names of variables and strings of an expression. */
+const NAMES = /'([^']*)'|"([^"]*)"|[A-Za-z_]\w*/g
+/** What comes before the results of an action, whose name says nothing of its values; and where cookies are chosen from. */
+const NAMESPACES = /\bactions\s*\.\s*\w+\s*\.\s*\w+\s*\.|\bcookies\s*(?=\[)/g
+
+/** Does the expression name something that sounds like a secret, such as the header Authorization? */
+function namesSecret(source: string): boolean {
+  for (const [word, single, double] of source.replace(NAMESPACES, '').matchAll(NAMES))
+    if (isSensitive(single ?? double ?? word)) return true
+  return false
+}
+
+function shownKey({ secret }: Listed, { text }: LimitedKey): Json {
+  if (text === undefined) return null
+  const values = JSON.parse(text) as readonly Json[]
+  return values.map((value, i) => (secret[i] === true && value !== null ? REDACTED : value))
+}
+
+/** The value of a key that has one part. */
+function valueOfKey({ limit }: Listed, text: string): Json {
+  const [part, other] = limit.bucketKey
+  if (part === undefined || other !== undefined) {
+    throw invalid('key', `names one value, and keys of this limit have several (${sourcesOf(limit)}): give values`)
+  }
+  return valueOfPart(part, text, 'key')
+}
+
+function valuesOf({ limit }: Listed, text: string): readonly Json[] {
+  const wanted = limit.bucketKey.length
+  const values = parsed(text)
+  if (!Array.isArray(values) || values.length !== wanted) {
+    const what = wanted === 1 ? 'the value' : `${wanted} values`
+    throw invalid('values', `must be a JSON list of ${what} of ${sourcesOf(limit)}`)
+  }
+  return limit.bucketKey.map((part, i) => {
+    const value = values[i] as Json
+    return typeof value === 'string' ? valueOfPart(part, value, 'values') : value
+  })
+}
+
+/** A value that is given as text, as the type of its expression wants it. */
+function valueOfPart({ source, type }: KeyPart, text: string, field: string): Json {
+  switch (type) {
+    case 'int':
+    case 'uint':
+      if (!/^-?\d{1,20}$/.test(text)) throw invalid(field, `must have a whole number for ${source}`)
+      return Number.isSafeInteger(Number(text)) ? Number(text) : text
+    case 'double':
+      if (text.trim() === '') throw invalid(field, `must have a number for ${source}`)
+      return Number.isFinite(Number(text)) ? Number(text) : text
+    case 'bool':
+      if (text !== 'true' && text !== 'false') throw invalid(field, `must have true or false for ${source}`)
+      return text === 'true'
+    default:
+      if (!type.startsWith('list') && !type.startsWith('map')) return text
+      throw invalid(field, `must have a ${type} for ${source}: give values, a JSON list with it`)
+  }
+}
+
+function sourcesOf({ bucketKey }: LiveLimit): string {
+  return bucketKey.map(({ source }) => source).join(', ')
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function invalid(field: string, reason: string): ControlError {
+  return new ControlError(controlErrors.QUERY_INVALID, `${field} ${reason}`, { field })
+}

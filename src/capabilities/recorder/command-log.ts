@@ -1,0 +1,192 @@
+import { styleText } from 'node:util'
+import { type AccessFlags, type ApiAccess, askApi, openAccess, sendTo } from '../../cli/api-client.js'
+import { ExitCode } from '../../cli/process.js'
+import { type ReportStyle, styleFor } from '../../cli/report.js'
+import { isObject } from '../../lib/json.js'
+import { printable } from '../../lib/printable.js'
+import type { Explanation } from '../explain/explanation-of.js'
+import { explanationText } from '../explain/explanation-text.js'
+import type { ExchangeCriteria } from './exchanges.js'
+import type { ExchangeSummary } from './recorded-exchange.js'
+
+/** The criteria of the API that the command line takes. */
+const CRITERIA = [
+  'where',
+  'host',
+  'status',
+  'method',
+  'rule',
+  'action',
+  'client',
+  'route',
+  'since',
+  'until',
+  'text'
+] as const satisfies readonly (keyof ExchangeCriteria)[]
+
+/** Which exchanges are meant. */
+export type CriteriaFlags = { readonly [Name in (typeof CRITERIA)[number]]?: string }
+
+export interface LogFlags extends AccessFlags, CriteriaFlags {
+  readonly follow?: boolean
+  readonly explain?: boolean
+  readonly limit: string
+  readonly json?: boolean
+  readonly har?: boolean
+}
+
+type Shown = ExchangeSummary & { readonly explanation: Explanation | null }
+
+/** The criteria of a command line as the API takes them. */
+export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
+  return Object.fromEntries(CRITERIA.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])))
+}
+
+/** The access that the flags name, or the exit code after the refusal was printed. `command`: for the hint. */
+export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
+  const access = openAccess(flags, process.env)
+  if (typeof access !== 'string') return access
+  process.stderr.write(`error: ${access}\n(sluice ${command} --help shows what there is)\n`)
+  return ExitCode.usage
+}
+
+/** Prints what an error of the API says. Answers the exit code. */
+export function printApiError(body: Readonly<Record<string, unknown>>): number {
+  process.stderr.write(`error: ${printable(String(body.msg))}\n`)
+  for (const problem of Array.isArray(body.problems) ? body.problems : [])
+    if (isObject(problem)) process.stderr.write(`  ${printable(Object.values(problem).join(' '))}\n`)
+  return ExitCode.failure
+}
+
+/** Shows exchanges that a running process has recorded, or one of them, or all as they end. Resolves with the exit code. */
+export async function log(id: string | undefined, flags: LogFlags): Promise<number> {
+  const access = accessFor('log', flags)
+  if (typeof access === 'number') return access
+  if (id !== undefined) return await showOne(access, id, flags)
+  const limit = Number(flags.limit)
+  if (!Number.isInteger(limit) || limit < 1 || limit > 10_000) {
+    process.stderr.write('error: --limit: a number from 1 to 10000\n')
+    return ExitCode.usage
+  }
+  if (flags.har === true) return await printArchive(access, flags, limit)
+  return flags.follow === true ? await follow(access, flags) : await list(access, flags, limit)
+}
+
+async function showOne(access: ApiAccess, id: string, { json }: LogFlags): Promise<number> {
+  const { status, body } = await askApi(access, `/exchanges/${encodeURIComponent(id)}`)
+  if (status !== 200) return printApiError(body)
+  if (json === true) {
+    process.stdout.write(`${JSON.stringify(body)}\n`)
+    return ExitCode.ok
+  }
+  printExchange(body as unknown as Shown, styleFor(process.stdout, process.env))
+  return ExitCode.ok
+}
+
+const PAGE = 100
+
+/** The newest ones, the newest of them last. */
+async function list(access: ApiAccess, flags: LogFlags, limit: number): Promise<number> {
+  const found: ExchangeSummary[] = []
+  let before: string | undefined
+  do {
+    const query = new URLSearchParams({ ...criteriaOf(flags), limit: String(Math.min(PAGE, limit - found.length)) })
+    if (before !== undefined) query.set('before_id', before)
+    const { status, body } = await askApi(access, `/exchanges?${query}`)
+    if (status !== 200) return printApiError(body)
+    const page = body.exchanges as ExchangeSummary[]
+    found.push(...page)
+    before = body.next_page_uri === null ? undefined : page.at(-1)?.id
+    if (before === undefined && found.length === 0) explainEmpty(body)
+  } while (before !== undefined && found.length < limit)
+  const style = styleFor(process.stdout, process.env)
+  for (const one of found.reverse())
+    process.stdout.write(flags.json === true ? `${JSON.stringify(one)}\n` : `${lineOf(one, style)}\n`)
+  return ExitCode.ok
+}
+
+/** Why there may be none. */
+function explainEmpty(body: Readonly<Record<string, unknown>>): void {
+  const { recorder } = body
+  if (!isObject(recorder) || recorder.exchanges !== 0) return
+  const hint = recorder.where === null ? ': set recorder.where, such as "true", or use --follow' : ' yet'
+  process.stderr.write(`nothing is recorded${hint}\n`)
+}
+
+async function printArchive(access: ApiAccess, flags: LogFlags, limit: number): Promise<number> {
+  const query = new URLSearchParams({ ...criteriaOf(flags), limit: String(limit) })
+  const { status, body } = await askApi(access, `/exchanges/har?${query}`)
+  if (status !== 200) return printApiError(body)
+  process.stdout.write(`${JSON.stringify(body, null, 2)}\n`)
+  return ExitCode.ok
+}
+
+async function follow(access: ApiAccess, flags: LogFlags): Promise<number> {
+  const query = new URLSearchParams({
+    ...criteriaOf(flags),
+    ...(flags.explain === true ? { explain: 'true' } : {})
+  })
+  const answer = await sendTo(access, `/exchanges/stream?${query}`, { lasting: true })
+  if (answer.status !== 200 || answer.body === null) {
+    const body: unknown = await answer.json().catch(() => ({}))
+    return printApiError(isObject(body) ? body : {})
+  }
+  const style = styleFor(process.stdout, process.env)
+  for await (const { event, data } of eventsIn(answer.body)) {
+    if (event === 'dropped')
+      process.stderr.write(`${String(data.count)} exchanges were not shown: they came faster than they were read\n`)
+    else if (event === 'exchange') printFollowed(data as unknown as Shown, flags, style)
+    else if (event === 'over') process.stderr.write('the process stops\n')
+  }
+  return ExitCode.ok
+}
+
+function printFollowed(exchange: Shown, { json, explain }: LogFlags, style: ReportStyle): void {
+  if (json === true) process.stdout.write(`${JSON.stringify(exchange)}\n`)
+  else if (explain === true) printExchange(exchange, style)
+  else process.stdout.write(`${lineOf(exchange, style)}\n`)
+}
+
+interface StreamEvent {
+  readonly event: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** The events of a stream (HTML 9.2.6); comments are left out. */
+async function* eventsIn(stream: AsyncIterable<Uint8Array>): AsyncGenerator<StreamEvent> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const chunk of stream) {
+    text += decoder.decode(chunk, { stream: true })
+    for (let end = text.indexOf('\n\n'); end !== -1; end = text.indexOf('\n\n')) {
+      const lines = text.slice(0, end).split('\n')
+      text = text.slice(end + 2)
+      const lineOfField = (name: string) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2)
+      const data: unknown = JSON.parse(lineOfField('data') ?? 'null')
+      if (isObject(data)) yield { event: lineOfField('event') ?? 'message', data }
+    }
+  }
+}
+
+/** `12:30:05.123 203.0.113.9 GET http://shop/cart 429 rate-limit, rule "limit" 0.5ms exch_…` */
+function lineOf(exchange: ExchangeSummary, { colors }: ReportStyle): string {
+  const { at, client_ip, method, url, decision, decided, upstream, duration_ms, id } = exchange
+  const { status, by } = decision
+  const color = status === 0 || status >= 500 ? 'red' : status >= 400 ? 'yellow' : 'green'
+  const shown = decided === 'forwarded' ? String(status) : decided
+  const who =
+    by === null ? (upstream === null ? '' : ` by ${upstream.server ?? upstream.backend}`) : ` rule "${by.rule}"`
+  const painted = colors ? styleText(color, shown) : shown
+  return `${at.slice(11, 23)} ${client_ip} ${printable(`${method} ${url}`)} ${painted}${printable(who)} ${duration_ms}ms ${id}`
+}
+
+/** One exchange with its explanation, where it has one. */
+export function printExchange(exchange: Shown, style: ReportStyle): void {
+  process.stdout.write(`${lineOf(exchange, style)}\n`)
+  const { explanation } = exchange
+  const lines =
+    explanation === null
+      ? ['not explained: recorder.explain, a key (POST /explain/keys) or --follow --explain asks for it']
+      : explanationText(explanation, 'policy', style).slice(1)
+  for (const line of lines) process.stdout.write(`  ${line}\n`)
+}

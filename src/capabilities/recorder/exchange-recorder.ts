@@ -1,0 +1,351 @@
+import type { Expressions } from '../../expression/expression.js'
+import type { Exchange } from '../../flow/exchange.js'
+import { type Flow, flowSlot } from '../../flow/flow.js'
+import type { Clock } from '../../lib/clock.js'
+import { newId } from '../../lib/id.js'
+import type { AdmittedFlow } from '../../proxy/admission.js'
+import type { ExchangeObserver, Observers } from '../../proxy/observers.js'
+import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { ExplanationRecorder } from '../explain/explanation.js'
+import type { ExchangeCondition } from './exchange-conditions.js'
+import { ExchangeFile } from './exchange-file.js'
+import { ExchangeRing } from './exchange-ring.js'
+import { EXPLAIN_HEADER, ExplainKeys, type KnownExplainKey } from './explain-keys.js'
+import type { ExchangeFollower, Following } from './followers.js'
+import { type Noted, recordedExchange, watched } from './noted-exchange.js'
+import { type RecordedExchange, type ShadowedDecision, shownExchange } from './recorded-exchange.js'
+import { type CompiledSettings, compiledSettings, type RecorderSettings } from './recorder-settings.js'
+import type { FromThreadRecorder, RecordingThreads, RelayedExchange, ToThreadRecorder } from './recording-threads.js'
+
+/** What a recorder works with. */
+export interface RecorderParts {
+  readonly observers: Observers
+  readonly clock: Clock
+  readonly expressions: Expressions
+  readonly settings: RecorderSettings
+  readonly baseUrl: () => string
+  readonly log: { warn(fields: object, message: string): void }
+  /**
+   * Called in a thread that records for another one, with what that one is to keep. `wanted`: for itself, and not only for those who follow.
+   * Must not throw. Absent: this recorder keeps what it records.
+   */
+  readonly relay?: (recorded: RecordedExchange, wanted: boolean, followers: readonly ExchangeFollower[]) => void
+}
+
+/** An exchange that repeats another one, and where it goes. */
+interface Repeating {
+  readonly id: string
+  readonly made: (recorded: RecordedExchange) => void
+}
+
+const notes = flowSlot<Noted | 'passed-over'>('recorder')
+
+/**
+ * Records exchanges with exactly what policies can read of them, and how they were decided. Where nothing is recorded, followed or
+ * explained, traffic does not call it.
+ */
+export class ExchangeRecorder {
+  readonly ring: ExchangeRing
+  readonly #parts: RecorderParts
+  readonly #keys: ExplainKeys
+  readonly #followers = new Map<number, { readonly follower: ExchangeFollower; readonly following: Following }>()
+  #followed = 0
+  #threads: RecordingThreads = { send: () => undefined, settle: () => Promise.resolve() }
+  #settings: RecorderSettings
+  #where: ExchangeCondition | undefined
+  #explain: ((flow: Flow) => boolean) | undefined
+  #file: ExchangeFile | undefined
+  #attended = 0
+  /** Takes it from the observers; undefined: it is none of them. */
+  #leave: (() => void) | undefined
+  /** Exchanges that are recorded because they repeat others, by the connection that was made for them. */
+  readonly #repeating = new Map<number, Repeating>()
+
+  /** Throws a CodedError `RECORDER_CONDITION` or `RECORDER_FILE`. */
+  constructor(parts: RecorderParts) {
+    this.#parts = parts
+    this.#keys = new ExplainKeys(parts.clock)
+    this.ring = new ExchangeRing(parts.settings.memory)
+    this.#settings = parts.settings
+    this.#take(compiledSettings(parts.expressions, parts.settings))
+  }
+
+  /** A key whose requests are explained for so many milliseconds; undefined: there are too many. */
+  makeKey(lasting: number): ReturnType<ExplainKeys['make']> {
+    const made = this.#keys.make(lasting)
+    if (made !== undefined) this.#threads.send({ kind: 'explain-key', known: made.known })
+    this.#look()
+    return made
+  }
+
+  /** A key that another thread has made. */
+  learnKey(known: KnownExplainKey): void {
+    this.#keys.learn(known)
+    this.#look()
+  }
+
+  /** These threads record, too. */
+  joins(threads: RecordingThreads): void {
+    this.#threads = threads
+  }
+
+  /** Resolves when the exchanges of other threads that have ended by now are here; a thread that is busy is not waited for for long. */
+  async settle(): Promise<void> {
+    await this.#threads.settle()
+  }
+
+  /** What a recorder in a thread that begins has to know. */
+  *standing(): Generator<ToThreadRecorder> {
+    for (const [follower, { following }] of this.#followers) yield { kind: 'follow', follower, following }
+    for (const known of this.#keys.known()) yield { kind: 'explain-key', known }
+  }
+
+  /** Takes what a recorder in another thread says. */
+  receive(message: FromThreadRecorder): void {
+    if (message.kind === 'left-out') {
+      this.#leftOut(message.counts)
+      return
+    }
+    for (const exchange of message.exchanges) this.#takes(exchange)
+    const { dropped } = message
+    if (dropped === 0) return
+    this.ring.dropped += dropped
+    this.#leftOut(new Map([...this.#followers.keys()].map((follower) => [follower, dropped])))
+  }
+
+  #takes({ id, text, explained, wanted, followers }: RelayedExchange): void {
+    const facts = { begun: true, hasExplanation: explained }
+    const chosen = followers
+      .flatMap((follower) => this.#followers.get(follower)?.follower ?? [])
+      .filter(({ admits }) => admits(facts))
+    if (!wanted && chosen.length === 0) return
+    this.ring.addText(id, text)
+    if (this.#file === undefined && chosen.length === 0) return
+    const recorded = JSON.parse(text) as RecordedExchange
+    this.#file?.write(shownExchange(recorded, this.#parts.baseUrl()))
+    for (const follower of chosen) follower.take(recorded)
+  }
+
+  /** So many exchanges were left out, by the number of the follower. */
+  #leftOut(counts: ReadonlyMap<number, number>): void {
+    for (const [follower, count] of counts) {
+      const { leftOut } = this.#followers.get(follower)?.follower ?? {}
+      for (let i = 0; leftOut !== undefined && i < count; i++) leftOut()
+    }
+  }
+
+  /** How many follow. */
+  get followers(): number {
+    return this.#followers.size
+  }
+
+  get settings(): RecorderSettings {
+    return this.#settings
+  }
+
+  /**
+   * Other settings, which are used from `use` on; what is recorded stays as far as it has room. Throws as the constructor does, and
+   * then changes nothing.
+   */
+  prepare(settings: RecorderSettings): { use(): void } {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return { use: () => undefined }
+    const compiled = compiledSettings(this.#parts.expressions, settings)
+    return {
+      use: () => {
+        this.#settings = settings
+        this.#take(compiled)
+        this.ring.resize(settings.memory)
+      }
+    }
+  }
+
+  /** From now on the follower, which wants what `following` says, sees exchanges. Answers the way to stop. */
+  follow(follower: ExchangeFollower, following: Following): () => void {
+    const number = ++this.#followed
+    this.#followers.set(number, { follower, following })
+    this.#threads.send({ kind: 'follow', follower: number, following })
+    this.#look()
+    return () => {
+      if (this.#followers.delete(number)) this.#threads.send({ kind: 'unfollow', follower: number })
+      this.#look()
+    }
+  }
+
+  /** The exchange that this connection carries repeats another one; `made` is called with it. Answers the way to stop. */
+  repeats(connection: number, id: string, made: Repeating['made']): () => void {
+    this.#repeating.set(connection, { id, made })
+    this.#look()
+    return () => {
+      this.#repeating.delete(connection)
+      this.#look()
+    }
+  }
+
+  /** An exchange is admitted. Answers what takes down how it is decided, if that is wanted. */
+  begins(exchange: Exchange, flow: AdmittedFlow): ReturnType<ExchangeObserver['begins']> {
+    const { request } = flow
+    // A list of fields is never changed: what steps change of the request is in other lists.
+    const fields = request.headers.list
+    const keyed = this.#isKeyed(flow)
+    const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
+    const followed = this.#wantedOf(flow)
+    const explained = keyed || followed === 'explained' || repeats !== null || this.#explain?.(flow) === true
+    if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0) {
+      flow.set(notes, 'passed-over')
+      return 'passed-over'
+    }
+    const explainer = explained ? new ExplanationRecorder({ reveal: false, imagined: false }) : undefined
+    const id = keyed ? newId('exch', this.#parts.clock.wall()) : undefined
+    const noted: Noted = {
+      id,
+      at: request.receivedAt,
+      fields,
+      explainer,
+      repeats,
+      hasBody: exchange.request.body.framing.kind !== 'none',
+      answer: null,
+      record: undefined,
+      kept: undefined,
+      shadow: null,
+      requestBody: undefined,
+      responseBody: undefined
+    }
+    flow.secretsRead = new Set()
+    flow.set(notes, noted)
+    const { bodies } = this.#settings
+    if (bodies > 0) noted.requestBody = watched(exchange.request.body, bodies)
+    flow.onForwarded(() => {
+      const { response } = flow
+      if (response === undefined) return
+      noted.answer = { status: response.status, headers: response.headers.list }
+      if (bodies > 0) noted.responseBody = watched(response.body, bodies)
+    })
+    if (id !== undefined) flow.responseFields = [...(flow.responseFields ?? []), 'Sluice-Exchange', id]
+    return explainer
+  }
+
+  /** Called for each exchange, also for one that was not admitted. */
+  ended(record: ExchangeRecord): void {
+    const noted = record.flow?.get(notes)
+    if (noted === 'passed-over') {
+      for (const { follower } of this.#followers.values()) if (follower.where === undefined) follower.leftOut()
+      return
+    }
+    if (noted !== undefined) noted.record = record
+    const always = noted !== undefined && this.#mustBeKept(noted)
+    if (!always && this.#where === undefined && this.#followers.size === 0) return
+    const facts = { begun: noted !== undefined, hasExplanation: noted?.explainer !== undefined }
+    // Those that mean all say first whether they have room: what none of them takes is not put together.
+    const all = [...this.#followers.values()].map(({ follower }) => follower)
+    const asked = all.filter(({ where, admits }) => where !== undefined || admits(facts))
+    if (!always && this.#where === undefined && asked.length === 0) return
+    const recorded = this.#recorded(record, noted)
+    const followers = asked.filter(({ where, admits }) => where === undefined || (where(recorded) && admits(facts)))
+    const wanted = always || this.#where?.(recorded) === true
+    if (!wanted && followers.length === 0) return
+    if (noted !== undefined) noted.kept = recorded.id
+    this.#keep(recorded, wanted, followers)
+    this.#repeating.get(record.connection.id)?.made(recorded)
+  }
+
+  #keep(recorded: RecordedExchange, wanted: boolean, followers: readonly ExchangeFollower[]): void {
+    const { relay, baseUrl } = this.#parts
+    if (relay !== undefined) {
+      relay(recorded, wanted, followers)
+      return
+    }
+    this.ring.add(recorded)
+    this.#file?.write(shownExchange(recorded, baseUrl()))
+    for (const follower of followers) follower.take(recorded)
+  }
+
+  /** Exchanges are looked at for what shadows may find out about them. Answers the way to stop. */
+  attends(): () => void {
+    this.#attended++
+    this.#look()
+    return () => {
+      this.#attended--
+      this.#look()
+    }
+  }
+
+  /** A shadow decides an exchange otherwise: it is kept, whatever else is recorded. */
+  shadowed(flow: Flow, shadow: ShadowedDecision): void {
+    const noted = flow.get(notes)
+    if (noted === undefined || noted === 'passed-over') return
+    noted.shadow = shadow
+    if (noted.record === undefined) return
+    const recorded = this.#recorded(noted.record, noted)
+    if (noted.kept === undefined) this.ring.add(recorded)
+    else this.ring.replace(recorded)
+    noted.kept = recorded.id
+  }
+
+  #recorded(record: ExchangeRecord, noted: Noted | undefined): RecordedExchange {
+    return recordedExchange(record, noted, { now: this.#parts.clock.wall(), bodies: this.#settings.bodies })
+  }
+
+  /** Ends what follows, and writes what still waits for the file. */
+  async stop(): Promise<void> {
+    const followers = [...this.#followers.values()]
+    this.#followers.clear()
+    for (const { follower } of followers) follower.over()
+    await this.#file?.close()
+    this.#file = undefined
+  }
+
+  /** What those who follow want of an exchange that begins. Each of them is asked, because they choose by what they got. */
+  #wantedOf(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
+    let most: ReturnType<ExchangeFollower['begins']> = 'passed-over'
+    for (const { follower } of this.#followers.values()) {
+      const own = follower.begins(flow)
+      if (own === 'explained' || most === 'passed-over') most = own
+    }
+    return most
+  }
+
+  /** It is wanted for itself, and not only because it is explained for those who follow others. */
+  #mustBeKept(noted: Noted): boolean {
+    if (noted.repeats !== null || noted.id !== undefined || noted.shadow !== null) return true
+    return noted.explainer !== undefined && this.#explain !== undefined
+  }
+
+  #isKeyed({ request }: AdmittedFlow): boolean {
+    if (!this.#keys.some) {
+      this.#look()
+      return false
+    }
+    const given = request.headers.get(EXPLAIN_HEADER)
+    if (given === undefined || !this.#keys.accepts(given)) return false
+    request.headers.delete(EXPLAIN_HEADER)
+    return true
+  }
+
+  /** Looks at traffic as long as there is a reason to. */
+  #look(): void {
+    const wanted =
+      this.#where !== undefined ||
+      this.#explain !== undefined ||
+      this.#followers.size > 0 ||
+      this.#keys.some ||
+      this.#attended > 0 ||
+      this.#repeating.size > 0
+    if (wanted) this.#leave ??= this.#parts.observers.add(this)
+    else {
+      this.#leave?.()
+      this.#leave = undefined
+    }
+  }
+
+  #take({ where, explain }: CompiledSettings): void {
+    this.#where = where
+    this.#explain = explain
+    this.#look()
+    const { file, fileBytes } = this.#settings
+    if (this.#file?.path === file && this.#file?.most === fileBytes) return
+    void this.#file?.close()
+    const { log } = this.#parts
+    const lost = (reason: string) => log.warn({ file, reason }, 'recorded exchanges were not written to their file')
+    this.#file = file === undefined ? undefined : new ExchangeFile(file, fileBytes, lost)
+  }
+}

@@ -1,0 +1,322 @@
+import type { Call } from '../../control/calls.js'
+import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
+import { ControlError, controlErrors, notFound } from '../../control/errors.js'
+import {
+  countOf,
+  fieldValuesOf,
+  listOf,
+  membersOf,
+  methodOf,
+  nameOf,
+  refused,
+  textOf,
+  urlOf,
+  wordOf
+} from '../../control/request-body.js'
+import { mustHave } from '../../control/rights.js'
+import { isObject, type Json, timestampText } from '../../lib/json.js'
+import { parseDuration } from '../../lib/units.js'
+
+/** What exchanges are looked for by, as it was written. */
+export type ExchangeCriteria = Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string | undefined>>
+
+/** Names of the criteria. */
+export const EXCHANGE_CRITERIA = [
+  'host',
+  'status',
+  'method',
+  'rule',
+  'action',
+  'client',
+  'edge',
+  'route',
+  'since',
+  'until',
+  'text',
+  'where'
+] as const
+
+/** A way to stop following. */
+export type StopFollowing = () => void
+
+/** How exchanges are followed. */
+export interface FollowOptions {
+  /** Are requests explained while it follows? */
+  readonly explain: boolean
+  /** Exchanges a second at most, of those that are meant; undefined: each one. */
+  readonly rate: number | undefined
+  /** Called for each exchange that is meant and not taken because of the rate. Does not throw. */
+  readonly leftOut: () => void
+  /** Called with each exchange that is meant: all that is known of it. Does not throw. */
+  readonly take: (exchange: Json) => void
+  /** Called when nothing more comes, because the process stops. */
+  readonly over: () => void
+}
+
+/** Other parts of a request that is sent again; undefined: as it was. */
+export interface ReplayEdits {
+  readonly method: string | undefined
+  readonly url: URL | undefined
+  /** Fields in the place of those with the same names; null takes them away. */
+  readonly headers: ReadonlyMap<string, readonly string[] | null>
+  readonly body: Uint8Array | undefined
+}
+
+/** Recorded exchanges against other policies. */
+export interface ComparisonRequest {
+  readonly criteria: ExchangeCriteria
+  /** Exchanges at most, the newest ones. */
+  readonly limit: number
+  /** An HTTP Archive in the place of what is recorded here. */
+  readonly archive: unknown
+  readonly instead: CandidatePolicies
+  /** Other capacities of rate limits, each tried by itself; `rule`: the name of the rule, undefined: of every one. */
+  readonly capacities: { readonly rule: string | undefined; readonly values: readonly number[] } | undefined
+  readonly counters: 'running' | 'empty'
+  /** Examples for each kind of difference. */
+  readonly examples: number
+}
+
+/** The recorder of this process, as the API sees it. What fails, fails with a ControlError. */
+export interface ExchangeSource {
+  /** What is recorded, and how much of it. */
+  state(): Json
+  /** One page, the newest first. `next`: the id to go on before; undefined: that was all. */
+  list(criteria: ExchangeCriteria, page: ExchangePage): Promise<{ exchanges: Json[]; next: string | undefined }>
+  get(id: string): Promise<Json | undefined>
+  archive(criteria: ExchangeCriteria, limit: number): Promise<Json>
+  clear(): void
+  follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing
+  /** Undefined: there are too many. */
+  makeKey(lasting: number): { readonly header: string; readonly key: string; readonly endsAt: number } | undefined
+  replay(id: string, edits: ReplayEdits): Promise<Json>
+  compare(request: ComparisonRequest): Promise<Json>
+}
+
+interface ExchangePage {
+  readonly limit: number
+  readonly before: string | undefined
+}
+
+/** Most and fewest milliseconds that a key for explanations lasts. */
+const KEY_LASTS = { least: 1_000, most: 86_400_000, absent: 600_000 }
+const MOST_COMPARED = 100_000
+const MOST_CAPACITIES = 20
+const text = (description: string) => ({ type: 'string', description })
+
+/** JSON Schema of the body of `POST /explain/keys`. */
+export const EXPLAIN_KEY_SCHEMA = {
+  type: 'object',
+  title: 'ExplainKeyRequest',
+  properties: { lasts: { ...text('How long it is good, from 1s to 24h.'), default: '10m' } },
+  additionalProperties: false
+} as const
+
+/** JSON Schema of the body of `POST /exchanges/{id}/replay`. */
+export const REPLAY_SCHEMA = {
+  type: 'object',
+  title: 'ReplayRequest',
+  description: 'What is different from the exchange that is sent again; nothing: it is sent as it came.',
+  properties: {
+    method: text('Another method.'),
+    url: text('Another URL, absolute.'),
+    headers: {
+      type: 'object',
+      description: 'Fields in the place of those with the same names; null takes them away.',
+      additionalProperties: {
+        anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }, { type: 'null' }]
+      }
+    },
+    body: text('Another body.')
+  },
+  additionalProperties: false
+} as const
+
+const CRITERIA_SCHEMA = Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, { type: 'string' }]))
+
+/** JSON Schema of the body of `POST /replay`. */
+export const COMPARISON_SCHEMA = {
+  type: 'object',
+  title: 'ComparisonRequest',
+  properties: {
+    exchanges: {
+      type: 'object',
+      description: 'Which of the recorded exchanges; the criteria of GET /exchanges.',
+      properties: CRITERIA_SCHEMA,
+      additionalProperties: false
+    },
+    limit: {
+      type: 'integer',
+      minimum: 1,
+      maximum: MOST_COMPARED,
+      default: 10_000,
+      description: 'Exchanges at most, the newest ones.'
+    },
+    archive: {
+      type: ['object', 'string'],
+      description:
+        'An HTTP Archive (HAR) whose requests take the place of what is recorded here, or its entries as text, one in each line.'
+    },
+    policies: CANDIDATES_SCHEMA,
+    capacities: {
+      type: 'object',
+      description: 'Other capacities of rate limits; each is tried by itself.',
+      properties: {
+        rule: text('Name of the rule with the limit; absent: every limit gets the capacity.'),
+        values: {
+          type: 'array',
+          items: { type: 'integer', minimum: 1, maximum: 2_000_000_000 },
+          minItems: 1,
+          maxItems: MOST_CAPACITIES
+        }
+      },
+      required: ['values'],
+      additionalProperties: false
+    },
+    counters: {
+      enum: ['running', 'empty'],
+      default: 'empty',
+      description: 'What limits begin with: nothing, or a copy of what is counted now.'
+    },
+    examples: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 100,
+      default: 3,
+      description: 'Examples for each pair of decisions that differ.'
+    }
+  },
+  additionalProperties: false
+} as const
+
+/** What is recorded of the exchanges of this process, for administrators: it shows what clients have sent. */
+export class Exchanges {
+  readonly #source: ExchangeSource | undefined
+  readonly #baseUrl: () => string
+
+  /** Undefined: this process records nothing. */
+  constructor(source: ExchangeSource | undefined, baseUrl: () => string) {
+    this.#source = source
+    this.#baseUrl = baseUrl
+  }
+
+  /** One page of what is recorded, the newest first, and what the recorder does. */
+  async list(criteria: ExchangeCriteria, page: ExchangePage, { principal }: Call): Promise<Json> {
+    const source = this.#of(principal)
+    const { exchanges, next } = await source.list(criteria, page)
+    const uri = `${this.#baseUrl()}/exchanges`
+    const query = new URLSearchParams({ before_id: next ?? '', limit: String(page.limit) })
+    for (const [name, value] of Object.entries(criteria)) if (value !== undefined) query.append(name, value)
+    return { exchanges, uri, next_page_uri: next === undefined ? null : `${uri}?${query}`, recorder: source.state() }
+  }
+
+  /** Fails with `NOT_FOUND` where the exchange is not recorded, or not any more. */
+  async get(id: string, { principal }: Call): Promise<Json> {
+    const found = await this.#of(principal).get(id)
+    if (found === undefined) throw notFound(`exchange ${id}`)
+    return found
+  }
+
+  /** As an HTTP Archive. */
+  async archive(criteria: ExchangeCriteria, limit: number, { principal }: Call): Promise<Json> {
+    return await this.#of(principal).archive(criteria, limit)
+  }
+
+  /** Forgets what is recorded. */
+  clear({ principal }: Call): void {
+    this.#of(principal).clear()
+  }
+
+  follow(criteria: ExchangeCriteria, options: FollowOptions, { principal }: Call): StopFollowing {
+    return this.#of(principal).follow(criteria, options)
+  }
+
+  /** A key for the header that asks for an explanation of a request of a client. */
+  makeKey(body: unknown, { principal }: Call): Json {
+    const source = this.#of(principal)
+    const { lasts } = membersOf(body ?? {}, '', Object.keys(EXPLAIN_KEY_SCHEMA.properties))
+    const made = source.makeKey(lastingOf(lasts))
+    if (made === undefined)
+      throw new ControlError(controlErrors.TOO_MANY_KEYS, 'there are as many keys as there may be')
+    const { header, key, endsAt } = made
+    return { header, value: key, ends_at: timestampText(endsAt) }
+  }
+
+  /** Sends a request again, and answers with the exchange that came of it. */
+  async replay(id: string, body: unknown, { principal }: Call): Promise<Json> {
+    const source = this.#of(principal)
+    const { method, url, headers, body: content } = membersOf(body ?? {}, '', Object.keys(REPLAY_SCHEMA.properties))
+    return await source.replay(id, {
+      method: method === undefined ? undefined : methodOf(method),
+      url: url === undefined ? undefined : urlOf(url),
+      headers: editsOf(headers),
+      body: content === undefined ? undefined : Buffer.from(textOf(content, 'body'))
+    })
+  }
+
+  /** How other policies would have decided what is recorded. */
+  async compare(body: unknown, { principal }: Call): Promise<Json> {
+    const source = this.#of(principal)
+    const given = membersOf(body, '', Object.keys(COMPARISON_SCHEMA.properties))
+    return await source.compare({
+      criteria: criteriaOf(given.exchanges),
+      limit: countOf(given.limit, 'limit', { least: 1, most: MOST_COMPARED, absent: 10_000 }),
+      archive: given.archive,
+      instead: candidatesOf(given.policies),
+      capacities: capacitiesOf(given.capacities),
+      counters: wordOf(given.counters, 'counters', ['running', 'empty'], 'empty'),
+      examples: countOf(given.examples, 'examples', { least: 0, most: 100, absent: 3 })
+    })
+  }
+
+  #of(principal: Call['principal']): ExchangeSource {
+    mustHave(principal, 'exchanges')
+    if (this.#source === undefined) throw new TypeError('a process without a data plane records nothing')
+    return this.#source
+  }
+}
+
+/** No criteria: every exchange. */
+function noCriteria(): ExchangeCriteria {
+  return Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, undefined])) as ExchangeCriteria
+}
+
+function criteriaOf(value: unknown): ExchangeCriteria {
+  if (value === undefined || value === null) return noCriteria()
+  const given = membersOf(value, 'exchanges', EXCHANGE_CRITERIA)
+  const read = EXCHANGE_CRITERIA.map((name) => [
+    name,
+    given[name] === undefined ? undefined : textOf(given[name], `exchanges.${name}`)
+  ])
+  return Object.fromEntries(read) as ExchangeCriteria
+}
+
+function lastingOf(value: unknown): number {
+  if (value === undefined || value === null) return KEY_LASTS.absent
+  const lasting = parseDuration(textOf(value, 'lasts'))
+  if (lasting === undefined || lasting < KEY_LASTS.least || lasting > KEY_LASTS.most)
+    throw refused('FIELD_INVALID', 'lasts', 'must be a duration from 1s to 24h, such as 10m')
+  return lasting
+}
+
+function editsOf(value: unknown): ReplayEdits['headers'] {
+  const edits = new Map<string, readonly string[] | null>()
+  if (value === undefined || value === null) return edits
+  if (!isObject(value)) throw refused('FIELD_INVALID', 'headers', 'must be an object')
+  for (const [name, given] of Object.entries(value)) {
+    const at = `headers.${name.slice(0, 64)}`
+    edits.set(name, given === null ? null : fieldValuesOf(name, given, at))
+  }
+  return edits
+}
+
+function capacitiesOf(value: unknown): ComparisonRequest['capacities'] {
+  if (value === undefined || value === null) return undefined
+  const { rule, values } = membersOf(value, 'capacities', ['rule', 'values'])
+  const numbers = listOf(values, 'capacities.values').map((one, i) =>
+    countOf(one, `capacities.values[${i}]`, { least: 1, most: 2_000_000_000, absent: 0 })
+  )
+  if (numbers.length === 0 || numbers.length > MOST_CAPACITIES || numbers.includes(0))
+    throw refused('FIELD_INVALID', 'capacities.values', `must have 1 to ${MOST_CAPACITIES} numbers`)
+  return { rule: rule === undefined ? undefined : nameOf(rule, 'capacities.rule'), values: numbers }
+}

@@ -1,0 +1,202 @@
+import { isObject } from '../../lib/json.js'
+import type { Slices } from '../../lib/slices.js'
+import { redactUrl } from '../../telemetry/redaction.js'
+import { redactedFields } from '../explain/explanation-of.js'
+import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
+
+/** Exchanges as an HTTP Archive (HAR 1.2), redacted. `version`: of the program. What HAR has no place for is under `_sluice`. */
+export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, version: string): object {
+  return {
+    log: {
+      version: '1.2',
+      creator: { name: 'Sluice', version },
+      entries: exchanges.map((recorded) => entryOf(recorded, shownExchange(recorded, baseUrl)))
+    }
+  }
+}
+
+interface Body {
+  readonly bytes: number
+  readonly text?: string
+  readonly base64?: string
+}
+
+function entryOf(recorded: RecordedExchange, shown: object): object {
+  const { at, request, response, durationMs, upstreamMs, bytesOut, connection } = recorded
+  const {
+    request: asked,
+    response: answered,
+    ...rest
+  } = shown as {
+    request: { body: Body | null }
+    response: { body: Body | null } | null
+  }
+  const url = redactUrl(urlOf(recorded))
+  const wait = upstreamMs ?? durationMs
+  return {
+    startedDateTime: new Date(at).toISOString(),
+    time: durationMs,
+    request: {
+      method: request.method,
+      url,
+      httpVersion: versionOf(request.version),
+      cookies: [],
+      headers: pairsOf(redactedFields(request.headers)),
+      queryString: URL.canParse(url) ? [...new URL(url).searchParams].map(([name, value]) => ({ name, value })) : [],
+      headersSize: -1,
+      bodySize: recorded.bytesIn,
+      ...(asked.body === null ? {} : { postData: postDataOf(asked.body, fieldOf(request.headers, 'content-type')) })
+    },
+    response: {
+      status: response?.status ?? 0,
+      statusText: '',
+      httpVersion: versionOf(request.version),
+      cookies: [],
+      headers: pairsOf(redactedFields(response?.headers ?? [])),
+      content: contentOf(answered?.body ?? null, fieldOf(response?.headers ?? [], 'content-type'), bytesOut),
+      redirectURL: redactUrl(fieldOf(response?.headers ?? [], 'location')),
+      headersSize: -1,
+      bodySize: bytesOut
+    },
+    cache: {},
+    timings: { send: 0, wait, receive: Math.max(0, durationMs - wait) },
+    connection: String(connection.id),
+    _sluice: rest
+  }
+}
+
+function versionOf(version: string): string {
+  return `HTTP/${version === '2' ? '2.0' : version}`
+}
+
+function pairsOf(fields: readonly string[]): object[] {
+  const pairs: object[] = []
+  for (let i = 0; i < fields.length; i += 2) pairs.push({ name: fields[i], value: fields[i + 1] })
+  return pairs
+}
+
+function postDataOf({ text, base64 }: Body, mimeType: string): object {
+  return text === undefined ? { mimeType, text: base64 ?? '', _encoding: 'base64' } : { mimeType, text }
+}
+
+function contentOf(body: Body | null, mimeType: string, size: number): object {
+  if (body === null) return { size, mimeType }
+  const { text, base64 = '', bytes } = body
+  return text === undefined
+    ? { size: bytes, mimeType, text: base64, encoding: 'base64' }
+    : { size: bytes, mimeType, text }
+}
+
+/** A request of an archive, and what became of it there. */
+export interface ArchivedExchange {
+  readonly method: string
+  readonly url: URL
+  /** Names and values by turns. */
+  readonly headers: readonly string[]
+  readonly body: Uint8Array | undefined
+  readonly version: '1.0' | '1.1' | '2'
+  /** Wall time, milliseconds. */
+  readonly at: number
+  /** Undefined: the archive does not say. */
+  readonly clientAddress: string | undefined
+  readonly status: number
+  readonly responseHeaders: readonly string[]
+  /** As `decisionText` has it; undefined: it was not recorded by Sluice. */
+  readonly decided: string | undefined
+  /** Id in the recorder it comes from. */
+  readonly id: string | undefined
+}
+
+/** Fields that HTTP/2 has in the place of a request line, and those that its transport makes. */
+const NO_FIELD = /^(?::|content-length$|transfer-encoding$|connection$)/i
+
+type ReadArchive =
+  | { readonly ok: true; readonly exchanges: ArchivedExchange[] }
+  | { readonly ok: false; readonly message: string }
+
+/**
+ * The exchanges of an HTTP Archive, in the order of their beginnings, or why it is none: `message` names the place.
+ * What a browser or another proxy has written is taken too.
+ */
+export function readHar(value: unknown): ReadArchive {
+  const log = isObject(value) ? value.log : undefined
+  const entries = isObject(log) ? log.entries : undefined
+  if (!Array.isArray(entries)) return { ok: false, message: 'is no HTTP Archive: log.entries is missing' }
+  const exchanges: ArchivedExchange[] = []
+  for (const [i, entry] of entries.entries()) {
+    const read = readEntry(entry)
+    if (typeof read === 'string') return { ok: false, message: `log.entries[${i}]: ${read}` }
+    exchanges.push(read)
+  }
+  return { ok: true, exchanges: exchanges.sort((a, b) => a.at - b.at) }
+}
+
+/** As `readHar`, for the entries of an archive as text, one in each line. */
+export async function readHarLines(text: string, slices: Slices): Promise<ReadArchive> {
+  const exchanges: ArchivedExchange[] = []
+  let line = 0
+  for (let at = 0; at < text.length; ) {
+    line++
+    const end = text.indexOf('\n', at)
+    const entry = text.slice(at, end === -1 ? text.length : end)
+    at = end === -1 ? text.length : end + 1
+    if (entry.trim() === '') continue
+    const read = readEntryText(entry)
+    if (typeof read === 'string') return { ok: false, message: `line ${line}: ${read}` }
+    exchanges.push(read)
+    if (slices.due) await slices.rest()
+  }
+  return { ok: true, exchanges: exchanges.sort((a, b) => a.at - b.at) }
+}
+
+function readEntryText(entry: string): ArchivedExchange | string {
+  try {
+    return readEntry(JSON.parse(entry))
+  } catch {
+    return 'is no JSON'
+  }
+}
+
+function readEntry(entry: unknown): ArchivedExchange | string {
+  if (!isObject(entry) || !isObject(entry.request)) return 'has no request'
+  const { request, response, startedDateTime, _sluice: own } = entry
+  const { method, url, headers, postData, httpVersion } = request
+  if (typeof method !== 'string' || method === '') return 'has no method'
+  if (typeof url !== 'string' || !URL.canParse(url) || !/^https?:/i.test(url)) return 'has no http or https URL'
+  const at = Date.parse(String(startedDateTime))
+  if (Number.isNaN(at)) return 'has no startedDateTime'
+  const { status = 0, headers: answered } = isObject(response) ? response : {}
+  const { client_ip, decided, id } = isObject(own) ? own : {}
+  return {
+    method,
+    url: new URL(url),
+    headers: fieldsOf(headers),
+    body: bodyOf(postData),
+    version: versionFrom(httpVersion),
+    at,
+    clientAddress: typeof client_ip === 'string' ? client_ip : undefined,
+    status: typeof status === 'number' ? status : 0,
+    responseHeaders: fieldsOf(answered),
+    decided: typeof decided === 'string' ? decided : undefined,
+    id: typeof id === 'string' ? id : undefined
+  }
+}
+
+function versionFrom(version: unknown): ArchivedExchange['version'] {
+  const text = String(version).toLowerCase()
+  return /^(?:http\/)?(?:2|3|h2|h3)/.test(text) ? '2' : text === 'http/1.0' ? '1.0' : '1.1'
+}
+
+function fieldsOf(headers: unknown): string[] {
+  const fields: string[] = []
+  for (const one of Array.isArray(headers) ? headers : []) {
+    if (!isObject(one) || typeof one.name !== 'string' || typeof one.value !== 'string') continue
+    if (!NO_FIELD.test(one.name)) fields.push(one.name, one.value)
+  }
+  return fields
+}
+
+function bodyOf(postData: unknown): Uint8Array | undefined {
+  if (!isObject(postData) || typeof postData.text !== 'string') return undefined
+  return Buffer.from(postData.text, postData._encoding === 'base64' ? 'base64' : 'utf8')
+}

@@ -1,0 +1,192 @@
+import type { Body, Outgoing } from '../../flow/exchange.js'
+import type { EntryFacts, Flow } from '../../flow/flow.js'
+import { HeaderFields, type HeaderList } from '../../flow/headers.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
+import { newId } from '../../lib/id.js'
+import { canonicalAddress } from '../../lib/ip.js'
+import { toMicroseconds } from '../../lib/units.js'
+import { upstreamKey } from '../../runtime/plan.js'
+import { Snapshot } from '../../runtime/snapshot.js'
+import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { redact } from '../../telemetry/redaction.js'
+import type { ExplanationRecorder } from '../explain/explanation.js'
+import { type Explanation, explanationOf, type SentUpstream, withoutTexts } from '../explain/explanation-of.js'
+import { EXPLAIN_HEADER } from './explain-keys.js'
+import { base64, type RecordedBody, type RecordedExchange, recordedConnection, urlOf } from './recorded-exchange.js'
+
+/** What is taken down of an exchange while it goes on. */
+export interface Noted {
+  /** That the answer names; undefined: it names none. */
+  readonly id: string | undefined
+  readonly at: number
+  readonly fields: HeaderList
+  readonly explainer: ExplanationRecorder | undefined
+  readonly repeats: string | null
+  readonly hasBody: boolean
+  answer: RecordedExchange['answer']
+  /** Set when it has ended. */
+  record: ExchangeRecord | undefined
+  /** Id under which it is in the ring. */
+  kept: string | undefined
+  shadow: RecordedExchange['shadow']
+  requestBody: KeptBody | undefined
+  responseBody: KeptBody | undefined
+}
+
+const NO_SECRETS: ReadonlySet<string> = new Set()
+const NO_BODIES = { request: null, response: null }
+
+/** The exchange as it is kept, when it has ended. `now`: wall time; `bodies`: bytes of each body that are kept. */
+export function recordedExchange(
+  record: ExchangeRecord,
+  noted: Noted | undefined,
+  { now, bodies }: { readonly now: number; readonly bodies: number }
+): RecordedExchange {
+  const { connection, flow, route, status, code, sent, tries } = record
+  const { method, target, authority, scheme, version } = record.request
+  const request = { method, target, authority, scheme, version, headers: withoutKey(record.request.headers) }
+  const sentUpstream = upstreamOf(record, noted)
+  const { response } = flow ?? {}
+  const answered = status !== 0
+  const read = flow?.secretsRead ?? NO_SECRETS
+  const at = noted?.at ?? now - record.duration
+  const recorded: RecordedExchange = {
+    id: noted?.kept ?? noted?.id ?? newId('exch', at),
+    requestId: flow?.requestId,
+    traceId: flow?.trace?.traceId,
+    at,
+    revision: record.revision,
+    entry: flow?.entry ?? entryOf(record),
+    endpoint: flow?.endpoint ?? entryOf(record),
+    connection: recordedConnection(connection),
+    client: clientOf(flow, record),
+    request,
+    fields: noted === undefined ? null : withoutKey(noted.fields),
+    pathForm: flow?.request?.pathForm ?? 'lenient',
+    edge: route?.edge ?? null,
+    route: route?.id ?? null,
+    decision: {
+      outcome: sentUpstream !== undefined ? 'forwarded' : answered ? 'answered' : 'closed',
+      status,
+      code: code ?? null,
+      by: flow?.decidedBy ?? null
+    },
+    upstream: sentUpstream === undefined ? null : { ...sentUpstream, server: tries?.last?.server ?? null },
+    tries: tries?.shown ?? [],
+    answer: noted?.answer ?? null,
+    response: answered ? { status, headers: response?.headers.list ?? [] } : null,
+    durationMs: toMicroseconds(record.duration),
+    upstreamMs: record.upstreamDuration === undefined ? null : toMicroseconds(record.upstreamDuration),
+    bytesIn: sent.bytesIn,
+    bytesOut: sent.bytesOut,
+    hasBody: noted?.hasBody === true,
+    logs: (flow?.logs ?? []).map((entry) => redact(entry, 0)),
+    bodies: noted === undefined || bodies === 0 ? NO_BODIES : bodiesOf(noted, response?.body, bodies),
+    explanation: null,
+    shadow: noted?.shadow ?? null,
+    repeats: noted?.repeats ?? null,
+    hidden: [...read].filter((text) => text !== '')
+  }
+  if (noted?.explainer === undefined || flow === undefined) return recorded
+  return { ...recorded, explanation: explanationIn(recorded, record, noted.explainer, sentUpstream) }
+}
+
+function bodiesOf({ requestBody, responseBody }: Noted, body: Outgoing, limit: number): RecordedExchange['bodies'] {
+  const own = body instanceof Uint8Array ? keptOf(body, limit) : undefined
+  return { request: requestBody?.recorded ?? null, response: own ?? responseBody?.recorded ?? null }
+}
+
+/** The key that asked for an explanation is still good for others: it is not kept. */
+function withoutKey(headers: HeaderList): HeaderList {
+  const fields = new HeaderFields(headers)
+  fields.delete(EXPLAIN_HEADER)
+  return fields.list
+}
+
+/** What went upstream; undefined when no server was asked. */
+function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefined): SentUpstream | undefined {
+  const { request, units } = flow ?? {}
+  if (request === undefined || noted?.answer == null) return undefined
+  // Without a try it is an answer that a backend has ready, or no backend was there.
+  if ((tries?.count ?? 0) === 0 && code !== undefined) return undefined
+  const backend = tries?.last?.backend ?? 'response'
+  const unit = units instanceof Snapshot ? units.upstream(upstreamKey(backend)) : undefined
+  const { method, target, headers } = request
+  return { backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: headers.list }
+}
+
+function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): RecordedExchange['client'] {
+  if (flow !== undefined) return { address: flow.clientAddress, port: flow.clientPort }
+  return { address: canonicalAddress(connection.peer.address), port: connection.peer.port }
+}
+
+/** The listener of an exchange that was refused before its entry was looked for. */
+function entryOf({ connection, request }: ExchangeRecord): EntryFacts {
+  const { listener, local } = connection
+  return { id: listener, protocol: request.scheme, host: local.address, port: local.port, region: '' }
+}
+
+function explanationIn(
+  { at, request, response, decision, connection, client }: RecordedExchange,
+  record: ExchangeRecord,
+  recorder: ExplanationRecorder,
+  sent: SentUpstream | undefined
+): Explanation | null {
+  const { flow } = record
+  if (flow === undefined || !(flow.units instanceof Snapshot)) return null
+  const answer =
+    response === null ? undefined : { status: decision.status, headers: response.headers, body: new Uint8Array(0) }
+  const explanation = explanationOf({
+    at,
+    snapshot: flow.units,
+    request: {
+      method: request.method,
+      url: urlOf({ request, connection }),
+      headers: request.headers,
+      clientAddress: client.address
+    },
+    entry: flow.entry,
+    recorder,
+    reveal: false,
+    record,
+    sent,
+    answer,
+    connectDecision: undefined
+  })
+  return withoutTexts(explanation, flow.secretsRead ?? NO_SECRETS)
+}
+
+/** The first bytes of a body that goes by. */
+class KeptBody {
+  readonly #limit: number
+  readonly #body: Body
+  readonly #queue = new ByteQueue()
+
+  constructor(body: Body, limit: number) {
+    this.#body = body
+    this.#limit = limit
+    body.watch((chunk) => {
+      const room = this.#limit - this.#queue.length
+      // The bytes are valid only now.
+      if (room > 0) this.#queue.push(Buffer.from(chunk.subarray(0, room)))
+    })
+  }
+
+  get recorded(): RecordedBody {
+    const content = this.#queue.takeAll()
+    const { bytes, framing } = this.#body
+    const expected = framing.kind === 'length' ? framing.bytes : bytes
+    return { content: base64(content), bytes, whole: content.length === bytes && bytes >= expected }
+  }
+}
+
+/** Keeps the first bytes of a body that its transport carries; undefined when there is none to come. */
+export function watched(body: Outgoing, limit: number): KeptBody | undefined {
+  if (body === undefined || body instanceof Uint8Array || !('framing' in body)) return undefined
+  return body.framing.kind === 'none' ? undefined : new KeptBody(body, limit)
+}
+
+function keptOf(content: Uint8Array, limit: number): RecordedBody {
+  const kept = content.subarray(0, limit)
+  return { content: base64(kept), bytes: content.length, whole: kept.length === content.length }
+}

@@ -1,0 +1,310 @@
+import type { ConnectionFacts, RequestHead, Version } from '../../flow/exchange.js'
+import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/flow.js'
+import { HeaderFields, type HeaderList } from '../../flow/headers.js'
+import { type PathForm, RequestTarget } from '../../flow/target.js'
+import { canonicalAddress } from '../../lib/ip.js'
+import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
+import { decisionText, type Explanation, redactedFields, withoutTexts } from '../explain/explanation-of.js'
+import type { Aspect } from '../shadow/decision.js'
+import type { ShownDecision } from '../shadow/tally.js'
+
+/** Bytes of a body that are kept, up to a limit. */
+export interface RecordedBody {
+  /** base64 */
+  readonly content: string
+  /** Bytes that went through. */
+  readonly bytes: number
+  /** Is all of it here? */
+  readonly whole: boolean
+}
+
+/** How a shadow decides an exchange otherwise than what serves. */
+export interface ShadowedDecision {
+  /** Of the shadow. */
+  readonly id: string
+  readonly decision: ShownDecision
+  /** What differs. */
+  readonly differs: readonly Aspect[]
+  /** Redacted; null: there was no room for it. */
+  readonly explanation: Explanation | null
+}
+
+/** The connection of an exchange, as policies see it. */
+interface RecordedConnection extends Omit<ConnectionFacts, 'tls' | 'via'> {
+  readonly tls?: Omit<NonNullable<ConnectionFacts['tls']>, 'clientCertificate' | 'serverCertificate'> & {
+    /** DER, base64. */
+    readonly clientCertificate?: string
+  }
+}
+
+/**
+ * One exchange as it was: exactly what policies can read of it, and what became of it. It is plain data and holds what came,
+ * secrets too: `shownExchange` is what may leave the process. Times in milliseconds.
+ */
+export interface RecordedExchange {
+  readonly id: string
+  /** `x-request-id`; absent: the request was not admitted, or an earlier version recorded it. */
+  readonly requestId?: string | undefined
+  /** Of the trace that it belongs to; left out: it belongs to none. */
+  readonly traceId?: string | undefined
+  /** Wall time. */
+  readonly at: number
+  readonly revision: number
+  readonly entry: EntryFacts
+  readonly endpoint: EndpointFacts
+  readonly connection: RecordedConnection
+  /** Behind trusted proxies the one that they vouch for. */
+  readonly client: { readonly address: string; readonly port: number }
+  readonly request: Omit<RequestHead, 'body'>
+  /** Fields as policies see them first; null where the request was refused at its head. */
+  readonly fields: HeaderList | null
+  readonly pathForm: PathForm
+  readonly edge: string | null
+  readonly route: string | null
+  readonly decision: Explanation['decision']
+  /** What went upstream and who took it; null: nothing did. */
+  readonly upstream: (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
+  /** The tries to reach an upstream, as logs show them. */
+  readonly tries: readonly unknown[]
+  /** As it came from there, before any policy saw it. */
+  readonly answer: { readonly status: number; readonly headers: HeaderList } | null
+  /** As the client got it; null: none. */
+  readonly response: { readonly status: number; readonly headers: HeaderList } | null
+  readonly durationMs: number
+  readonly upstreamMs: number | null
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** The request came with a body. */
+  readonly hasBody: boolean
+  /** What `log` actions recorded, redacted. */
+  readonly logs: readonly unknown[]
+  readonly bodies: { readonly request: RecordedBody | null; readonly response: RecordedBody | null }
+  /** Redacted; null: it was not asked for. */
+  readonly explanation: Explanation | null
+  /** How a shadow would have decided it; null: none was asked, or it agreed. */
+  readonly shadow: ShadowedDecision | null
+  /** Id of the exchange that this one repeats. */
+  readonly repeats: string | null
+  /** Values of vaults that stand in what was sent: they are not shown. */
+  readonly hidden: readonly string[]
+}
+
+/** The exchange that a flow was made of, for what only recorded exchanges know. */
+export const recordedSlot = flowSlot<RecordedExchange>('recorded exchange')
+
+/** The exchange as expressions read it when it has ended: the request as it came, the response as the client got it. */
+export function flowOf(recorded: RecordedExchange): Flow {
+  const { connection, entry, client, request, response, fields, pathForm } = recorded
+  const flow = new Flow(connectionOf(recorded), entry, client.address, client.port)
+  flow.endpoint = recorded.endpoint
+  flow.set(recordedSlot, recorded)
+  const authority = request.authority === '' ? connection.local.address : request.authority
+  const headers = new HeaderFields(fields ?? request.headers)
+  // Ours: what an untrusted peer claimed was removed before the fields were recorded.
+  const claimed = fields === null ? undefined : headers.get('x-forwarded-proto')
+  const scheme = claimed === 'https' ? 'https' : request.scheme
+  const asked = RequestTarget.fromRequestLine(request.method, request.target, authority, request.scheme)
+  const target = asked?.in(pathForm, scheme)
+  if (target !== undefined && typeof target !== 'string') {
+    flow.request = {
+      head: request,
+      version: request.version,
+      scheme,
+      authority: target.authority,
+      method: request.method,
+      target,
+      pathForm,
+      headers,
+      body: bytesOf(recorded.bodies.request) ?? new Uint8Array(0),
+      receivedAt: recorded.at
+    }
+  }
+  if (response !== null) {
+    flow.response = {
+      status: response.status,
+      reason: '',
+      headers: new HeaderFields(response.headers),
+      body: bytesOf(recorded.bodies.response),
+      local: recorded.upstream === null,
+      transforms: [],
+      trailers: undefined
+    }
+  }
+  return flow
+}
+
+/** The facts of the connection, as its transport gave them. */
+export function connectionOf({ connection }: RecordedExchange): ConnectionFacts {
+  const { tls, ...facts } = connection
+  if (tls === undefined) return facts
+  const { clientCertificate, ...rest } = tls
+  const certificate =
+    clientCertificate === undefined ? {} : { clientCertificate: Buffer.from(clientCertificate, 'base64') }
+  return { ...facts, tls: { ...rest, ...certificate } }
+}
+
+/** The connection as data. What it counts is that of the moment. */
+export function recordedConnection({
+  id,
+  listener,
+  peer,
+  local,
+  startedAt,
+  bytesIn,
+  bytesOut,
+  tls
+}: ConnectionFacts): RecordedConnection {
+  const facts = { id, listener, peer, local, startedAt, bytesIn, bytesOut }
+  if (tls === undefined) return facts
+  const { clientCertificate, serverCertificate: _, ...rest } = tls
+  return {
+    ...facts,
+    tls: {
+      ...rest,
+      ...(clientCertificate === undefined ? {} : { clientCertificate: base64(clientCertificate) })
+    }
+  }
+}
+
+/** The bytes of a body that is whole; undefined otherwise. */
+export function bytesOf(body: RecordedBody | null): Uint8Array | undefined {
+  return body?.whole === true ? Buffer.from(body.content, 'base64') : undefined
+}
+
+export function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
+}
+
+/** The absolute URL that was asked for, as far as the request names one. */
+export function urlOf({ request, connection }: Pick<RecordedExchange, 'request' | 'connection'>): string {
+  const { scheme, authority, target } = request
+  if (/^https?:\/\//i.test(target)) return target
+  const host = authority === '' ? `${connection.local.address}:${connection.local.port}` : authority
+  return `${scheme}://${host}${target.startsWith('/') ? target : ''}`
+}
+
+/** One line about an exchange. */
+export interface ExchangeSummary {
+  readonly id: string
+  readonly uri: string
+  /** RFC 3339 */
+  readonly request_id: string | null
+  readonly trace_id: string | null
+  readonly at: string
+  readonly revision: number
+  readonly client_ip: string
+  readonly method: string
+  readonly url: string
+  readonly http_version: Version
+  readonly listener: string
+  readonly edge: string | null
+  readonly route: string | null
+  /** In a few words: `forwarded`, `429 rate-limit`. */
+  readonly decided: string
+  readonly decision: Explanation['decision']
+  readonly upstream: { readonly backend: string; readonly server: string | null } | null
+  readonly duration_ms: number
+  readonly upstream_ms: number | null
+  readonly bytes_in: number
+  readonly bytes_out: number
+  readonly explained: boolean
+  readonly replay_of: string | null
+}
+
+/** An exchange in one line. `baseUrl`: that of the API. */
+export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): ExchangeSummary {
+  const { id, at, revision, client, request, entry, edge, route, decision, upstream } = recorded
+  return {
+    id,
+    uri: `${baseUrl}/exchanges/${id}`,
+    request_id: recorded.requestId ?? null,
+    trace_id: recorded.traceId ?? null,
+    at: new Date(at).toISOString(),
+    revision,
+    client_ip: client.address,
+    method: request.method,
+    url: redactUrl(urlOf(recorded)),
+    http_version: request.version,
+    listener: entry.id,
+    edge,
+    route,
+    decided: decisionText(decision),
+    decision,
+    upstream: upstream === null ? null : { backend: upstream.backend, server: upstream.server },
+    duration_ms: recorded.durationMs,
+    upstream_ms: recorded.upstreamMs,
+    bytes_in: recorded.bytesIn,
+    bytes_out: recorded.bytesOut,
+    explained: recorded.explanation !== null,
+    replay_of: recorded.repeats
+  }
+}
+
+/** All of an exchange that may be shown: without what sounds like a secret, and without values of vaults. */
+export function shownExchange(recorded: RecordedExchange, baseUrl: string): object {
+  const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, shadow } = recorded
+  const { tls } = connection
+  const shown = {
+    ...exchangeSummary(recorded, baseUrl),
+    connection: {
+      id: connection.id,
+      started_at: new Date(connection.startedAt).toISOString(),
+      client: { ip: canonicalAddress(connection.peer.address), port: connection.peer.port },
+      server: { ip: canonicalAddress(connection.local.address), port: connection.local.port },
+      tls:
+        tls === undefined
+          ? null
+          : { version: tls.version, cipher: tls.cipher, server_name: tls.sni ?? null, alpn: tls.alpn ?? null }
+    },
+    client: { ip: client.address, port: client.port },
+    request: { headers: redactedFields(request.headers), body: shownBody(bodies.request, request.headers) },
+    upstream:
+      upstream === null
+        ? null
+        : { ...upstream, uri: redactUrl(upstream.uri), headers: redactedFields(upstream.headers) },
+    tries,
+    response:
+      response === null
+        ? null
+        : {
+            status: response.status,
+            headers: redactedFields(response.headers),
+            body: shownBody(bodies.response, response.headers)
+          },
+    logs,
+    explanation,
+    shadow: shadow === null ? null : { ...shadow, uri: `${baseUrl}/shadows/${shadow.id}` }
+  }
+  return withoutTexts(shown, new Set(hidden))
+}
+
+const TEXTS = /^(?:text\/|application\/(?:[a-z0-9.+-]*\+)?(?:json|xml)\b|application\/x-www-form-urlencoded)/i
+
+/** A body that was asked for: text where it is text. Fields of forms and JSON that sound like secrets are redacted. */
+function shownBody(body: RecordedBody | null, headers: HeaderList): object | null {
+  if (body === null) return null
+  const { bytes, whole } = body
+  const type = fieldOf(headers, 'content-type')
+  const encoded = fieldOf(headers, 'content-encoding')
+  const content = Buffer.from(body.content, 'base64')
+  if (!TEXTS.test(type) || (encoded !== '' && encoded !== 'identity')) return { bytes, whole, base64: body.content }
+  return { bytes, whole, text: redactedText(content.toString(), type) }
+}
+
+function redactedText(text: string, type: string): string {
+  if (/x-www-form-urlencoded/i.test(type)) return redactUrl(`?${text}`).slice(1)
+  if (!/json/i.test(type)) return text
+  try {
+    return JSON.stringify(redact(JSON.parse(text), 0))
+  } catch {
+    // Cut off, or no JSON: nothing tells its secrets from the rest.
+    return text.replace(/"([^"\\]{1,128})"\s*:\s*"(?:[^"\\]|\\.)*"?/g, (pair, name: string) =>
+      isSensitive(name) ? `"${name}":"${REDACTED}"` : pair
+    )
+  }
+}
+
+/** The first value of a field; '' without it. */
+export function fieldOf(headers: HeaderList, name: string): string {
+  return new HeaderFields(headers).get(name) ?? ''
+}

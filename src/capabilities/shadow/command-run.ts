@@ -1,0 +1,162 @@
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type ApiAccess, askApi, openAccess, sendTo } from '../../cli/api-client.js'
+import { failureText } from '../../cli/failure.js'
+import { ExitCode } from '../../cli/process.js'
+import { isObject } from '../../lib/json.js'
+import { printable } from '../../lib/printable.js'
+
+export interface ShadowFlags {
+  readonly route: string
+  readonly share: string
+  readonly for: string
+  readonly budget: string
+  readonly counters: string
+  readonly api: string
+  readonly insecureHttp?: boolean
+  readonly json?: boolean
+}
+
+type Shown = Readonly<Record<string, unknown>>
+
+/** Between two looks at the counts. Milliseconds. */
+const LOOK_EVERY = 500
+/** Counts are written as lines, where there is no terminal, so often. Milliseconds. */
+const LINE_EVERY = 10_000
+/** As those of diff: what is not known is trouble. */
+const DIFFERS = ExitCode.failure
+const TROUBLE = ExitCode.usage
+
+/** Runs a policy beside the one that a process serves and follows its counts to the end. Resolves with the exit code. */
+export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<number> {
+  const access = openAccess(flags, process.env)
+  if (typeof access === 'string') return refuse(access)
+  const share = shareOf(flags.share)
+  if (share === undefined) return refuse(`--share: ${flags.share} is no share such as 10% or 0.1`)
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  try {
+    const text = await readFile(file, 'utf8')
+    const { route, budget, counters } = flags
+    const body = { policies: [{ route, text }], share, budget, counters, duration: flags.for, name: file.slice(-1_024) }
+    // Before the process runs it: an interruption that comes meanwhile must end it.
+    process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
+    const { status, body: shadow } = await askApi(access, '/shadows', { method: 'POST', body })
+    if (status !== 201) return fail(refusalText(file, shadow))
+    return await follow(access, shadow, flags, interrupted.signal)
+  } catch (error) {
+    return fail(failureText(error))
+  } finally {
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+  }
+}
+
+/** Looks at it until it has ended, or a signal ends it. */
+async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags, interrupted: AbortSignal): Promise<number> {
+  const path = `/shadows/${String(begun.id)}`
+  const progress = new Progress()
+  try {
+    let shadow = begun
+    while (shadow.state === 'running' && !interrupted.aborted) {
+      progress.show(countsOf(shadow))
+      await sleep(LOOK_EVERY, undefined, { signal: interrupted }).catch(() => undefined)
+      const { status, body } = await askApi(access, path)
+      if (status !== 200)
+        return fail('the process does not know the shadow any more: it was deleted, or the process was restarted')
+      shadow = body
+    }
+    progress.end()
+    return report(shadow, flags)
+  } finally {
+    await sendTo(access, path, { method: 'DELETE' }).catch(() => undefined)
+  }
+}
+
+/** Counts while they change: one line on a terminal, else a line now and then. */
+class Progress {
+  #shownAt = Number.NEGATIVE_INFINITY
+  #text = ''
+
+  show(text: string): void {
+    if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${text}`)
+    else if (text !== this.#text && performance.now() - this.#shownAt >= LINE_EVERY) {
+      this.#shownAt = performance.now()
+      process.stderr.write(`${text}\n`)
+    }
+    this.#text = text
+  }
+
+  end(): void {
+    if (process.stderr.isTTY) process.stderr.write('\r\u001b[K')
+  }
+}
+
+function report(shadow: Shown, { json }: ShadowFlags): number {
+  const counts = isObject(shadow.counts) ? shadow.counts : {}
+  if (json === true) process.stdout.write(`${JSON.stringify(shadow)}\n`)
+  else for (const line of summary(shadow)) process.stdout.write(`${line}\n`)
+  if (Number(counts.changed) > 0) return DIFFERS
+  return Number(counts.judged) > 0 ? ExitCode.ok : TROUBLE
+}
+
+function summary(shadow: Shown): string[] {
+  const lines = [countsOf(shadow)]
+  const ended = shadow.ended_reason
+  if (typeof ended === 'string') lines.push(`ended: ${printable(ended)}`)
+  const reasons = Object.entries(isObject(shadow.not_judged) ? shadow.not_judged : {})
+  if (reasons.length > 0)
+    lines.push(printable(`not judged: ${reasons.map(([reason, count]) => `${reason} ${count}`).join(', ')}`))
+  for (const cell of objects(shadow.matrix)) {
+    const differs = Array.isArray(cell.differs) ? cell.differs : []
+    if (differs.length === 0) continue
+    const what = differs.includes('decision') ? '' : ` (${differs.join(' and ')})`
+    lines.push(`${cell.count}: ${decisionText(cell.old)} → ${decisionText(cell.new)}${what}`)
+    for (const { request } of objects(cell.examples)) {
+      if (isObject(request))
+        lines.push(printable(`    ${request.method} ${request.host}${request.path} from ${request.client_ip}`))
+    }
+  }
+  return lines
+}
+
+function countsOf({ counts }: Shown): string {
+  const { seen, judged, changed, not_judged, over_budget, dropped } = isObject(counts) ? counts : {}
+  const text = `${seen} seen, ${judged} judged, ${changed} changed, ${not_judged} not judged`
+  return `${text}${Number(over_budget) > 0 ? `, ${over_budget} over budget` : ''}${Number(dropped) > 0 ? `, ${dropped} dropped` : ''}`
+}
+
+function decisionText(decision: unknown): string {
+  if (!isObject(decision)) return ''
+  const { status, code, by } = decision
+  const rule = isObject(by) ? ` by ${by.rule}` : ''
+  const answer = [status, code].filter((part) => part !== null && part !== undefined).join(' ')
+  return printable(`${decision.decision}${answer === '' ? '' : ` ${answer}`}${rule}`)
+}
+
+function objects(value: unknown): Shown[] {
+  return (Array.isArray(value) ? value : []).filter(isObject)
+}
+
+/** `10%` or `0.1`. */
+function shareOf(text: string): number | undefined {
+  const [, digits, percent] = /^(\d{1,3}(?:\.\d{1,6})?)(%?)$/.exec(text) ?? []
+  const share = digits === undefined ? Number.NaN : Number(digits) / (percent === '%' ? 100 : 1)
+  return share > 0 && share <= 1 ? share : undefined
+}
+
+/** What is wrong with a policy, at its place. */
+function refusalText(file: string, { msg, details }: Shown): string {
+  const { line, column } = isObject(details) ? details : {}
+  const place = line === undefined ? '' : `${file}:${line}:${column}: `
+  return printable(`${place}${String(msg)}`)
+}
+
+function fail(message: string): number {
+  process.stderr.write(`error: ${message}\n`)
+  return TROUBLE
+}
+
+function refuse(message: string): number {
+  process.stderr.write(`error: ${message}\n(sluice shadow --help shows what there is)\n`)
+  return ExitCode.usage
+}

@@ -1,0 +1,234 @@
+import { createHash } from 'node:crypto'
+import { dataOf, type MapEntry, type TreeNode } from '../../../policy/tree.js'
+import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
+import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
+import { vault, vaultSecret } from '../../../resources/vaults.js'
+import { fieldErrors } from '../../../schema/errors.js'
+import { type Declaration, declaredId } from './declaration.js'
+import type { At } from './declared-part.js'
+import { locator } from './locator.js'
+import type { Names } from './names.js'
+import { siteErrors } from './site-codes.js'
+import { lacks } from './synonyms.js'
+import { inFileWords, RENAMED, Values } from './values.js'
+
+const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
+const AUTHORITY_KEYS = ['ca', 'crl', 'description', 'metadata']
+const RULES = ['allow', 'deny'] as const
+const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
+export const RESTRICTION_KEYS = ['ip_policies', 'enforced', 'description', 'metadata']
+
+/** What is said of a thing beside what it does. */
+function aboutOf(fields: ReadonlyMap<string, MapEntry>): Record<string, unknown> {
+  const given = ['description', 'metadata'].flatMap((key) => {
+    const entry = fields.get(key)
+    return entry === undefined ? [] : [[key, dataOf(entry.value)] as const]
+  })
+  return Object.fromEntries(given)
+}
+
+/** Reads `vaults`, and the values of their secrets by `vault/name`. */
+export async function readVaults(
+  declaration: Declaration,
+  names: Names,
+  { key, value }: MapEntry
+): Promise<ReadonlyMap<string, string>> {
+  const found = new Map<string, string>()
+  const values = new Values(declaration, names, found)
+  for (const entry of declaration.entries(value, [key], key)) {
+    const path = [key, entry.key]
+    const label = `vault ${entry.key}`
+    const at = { path, span: entry.keySpan }
+    await declaration.add(vault, { label, name: [entry.key], body: { name: entry.key }, at, locate: () => at })
+    for (const secret of declaration.entries(entry.value, path, 'a vault')) {
+      const place = { path: [...path, secret.key], span: secret.keySpan }
+      const text = await values.secret(secret.value, place.path)
+      if (text === undefined) continue
+      found.set(`${entry.key}/${secret.key}`, text)
+      const body = { name: secret.key, value: text, vault_id: declaredId(vault, [entry.key]) }
+      const wanted = { label, name: [entry.key, secret.key], body, at: place, locate: () => place }
+      await declaration.add(vaultSecret, wanted)
+    }
+  }
+  return found
+}
+
+/** Reads `ip_policies`: networks that are allowed and denied, by the name of the policy. */
+export async function readIpPolicies(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+  for (const entry of declaration.entries(value, [key], key)) {
+    const path = [key, entry.key]
+    const at = { path, span: entry.keySpan }
+    const fields = declaration.fields(entry.value, path, 'an IP policy', IP_POLICY_KEYS)
+    const label = `IP policy ${entry.key}`
+    const wanted = {
+      label,
+      name: [entry.key],
+      body: aboutOf(fields),
+      at,
+      locate: locator(entry.value, path, entry.keySpan)
+    }
+    const policy = await declaration.add(ipPolicy, wanted)
+    names.ipPolicies.set(entry.key, policy?.id)
+    if (policy === undefined) continue
+    for (const action of RULES) {
+      const list = fields.get(action)
+      if (list === undefined) continue
+      const items = declaration.items(list.value, [...path, action], action)
+      for (const [index, item] of items.entries()) {
+        const place = { path: [...path, action, index], span: item.span }
+        const body = { cidr: dataOf(item), action, ip_policy_id: policy.id }
+        const name = [entry.key, action, String(dataOf(item))]
+        await declaration.add(ipPolicyRule, { label, name, body, at: place, locate: () => place })
+      }
+    }
+  }
+}
+
+/** Reads `ip_restrictions`: which IP policies restrict a class of traffic. */
+export async function readIpRestrictions(
+  declaration: Declaration,
+  values: Values,
+  { key, value }: MapEntry
+): Promise<void> {
+  for (const entry of declaration.entries(value, [key], key)) {
+    const path = [key, entry.key]
+    declaration.fields(entry.value, path, 'an IP restriction', RESTRICTION_KEYS)
+    const data = await values.of(entry.value, path, { properties: { ip_policy_ids: {} } })
+    const at = { path, span: entry.keySpan }
+    await declaration.add(ipRestriction, {
+      label: `IP restriction ${entry.key}`,
+      name: [entry.key],
+      body: { ...(data as object), type: entry.key },
+      at,
+      locate: locator(entry.value, path, entry.keySpan, RENAMED),
+      word: inFileWords
+    })
+  }
+}
+
+/** Reads `certificate_authorities` by name: a PEM file, or a map of the files `ca` and `crl`. */
+export async function readAuthorities(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+  for (const entry of declaration.entries(value, [key], key)) {
+    const at = { path: [key, entry.key], span: entry.value.span }
+    names.authorities.set(entry.key, undefined)
+    const given =
+      entry.value.kind === 'map'
+        ? declaration.fields(entry.value, at.path, 'a certificate authority', AUTHORITY_KEYS)
+        : new Map([['ca', entry]])
+    const [ca, crl] = [given.get('ca'), given.get('crl')]
+    if (ca === undefined) {
+      if (lacks(entry.value, AUTHORITY_KEYS))
+        declaration.error(
+          at,
+          fieldErrors.FIELD_REQUIRED,
+          'a certificate authority needs ca, the file of its certificate'
+        )
+      continue
+    }
+    const read = async ({ value }: MapEntry, what: string) => {
+      const file = declaration.text(value, at.path, `the file of ${what}`)
+      return file && (await declaration.file(file, { ...at, span: value.span }, what))
+    }
+    const pem = await read(ca, 'a certificate authority')
+    const list = crl === undefined ? '' : await read(crl, 'a revocation list')
+    if (pem === undefined || pem === '' || list === undefined) continue
+    const label = `certificate authority ${entry.key}`
+    const body = { ca_pem: pem, ...(list === '' ? {} : { crl_pem: list }), ...aboutOf(given) }
+    const locate = (field: string) => (field === 'crl_pem' && crl !== undefined ? { ...at, span: crl.value.span } : at)
+    const wanted = { label, name: [entry.key], body, at, locate }
+    names.authorities.set(entry.key, (await declaration.add(certificateAuthority, wanted))?.id)
+  }
+}
+
+/** Reads `certificates`: chains with their keys. */
+export async function readCertificates(
+  declaration: Declaration,
+  values: Values,
+  { key, value }: MapEntry
+): Promise<void> {
+  for (const [index, item] of declaration.items(value, [key], key).entries()) {
+    await readCertificate(declaration, values, item, [key, index])
+  }
+}
+
+/**
+ * Reads what is shown to servers, a chain with its key. Its id; undefined after a report. What the files hold is part of the id, so
+ * that renewed files make servers anew that are to see them.
+ */
+export async function readClientCertificate(
+  declaration: Declaration,
+  values: Values,
+  item: TreeNode,
+  path: readonly (string | number)[]
+): Promise<string | undefined> {
+  const name = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
+  const known = (id: string) => declaration.find(tlsCertificate.name, id) !== undefined
+  return await readCertificate(declaration, values, item, path, name, known)
+}
+
+/** Reads a chain with its key: `{ certificate: FILE, key: FILE }`. */
+export async function readCertificate(
+  declaration: Declaration,
+  values: Values,
+  item: TreeNode,
+  path: readonly (string | number)[],
+  nameOf: (file: string, chain: string) => readonly string[] = (file) => [file],
+  known: (id: string) => boolean = () => false
+): Promise<string | undefined> {
+  const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
+  const [chain, key] = [fields.get('certificate'), fields.get('key')]
+  if (chain === undefined || key === undefined) {
+    if (!lacks(item, CERTIFICATE_KEYS)) return
+    const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
+    declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
+    return undefined
+  }
+  const at = { path: [...path, 'certificate'], span: chain.value.span }
+  const keyAt = { path: [...path, 'key'], span: key.value.span }
+  const file = declaration.text(chain.value, at.path, 'the file of a certificate')
+  const certificatePem = file && (await declaration.file(file, at, 'the certificate'))
+  const privateKey = await readKey(declaration, values, key.value, keyAt)
+  if (file === undefined || certificatePem === undefined || privateKey === undefined) return undefined
+  const name = nameOf(file, certificatePem)
+  const id = declaredId(tlsCertificate, name)
+  if (known(id)) return id
+  const record = await declaration.add(tlsCertificate, {
+    label: `certificate ${file}`,
+    name,
+    body: { ...aboutOf(fields), certificate_pem: certificatePem, private_key_pem: privateKey },
+    at,
+    locate: (field) => (field.startsWith('private_key') ? keyAt : at),
+    word: (message) =>
+      message.replace(/^certificate_pem /, 'the certificate: ').replace(/^private_key_pem /, 'the key: ')
+  })
+  if (record !== undefined) judgeTime(declaration, record.body, at)
+  return record?.id
+}
+
+async function readKey(declaration: Declaration, values: Values, node: TreeNode, at: At): Promise<string | undefined> {
+  if (node.kind === 'map') return await values.secret(node, at.path)
+  const name = declaration.text(node, at.path, 'the file of a key')
+  if (name?.includes('-----BEGIN') === true) {
+    declaration.error(
+      at,
+      siteErrors.SECRET_LITERAL,
+      'a private key does not stand in this file; name the file of the key'
+    )
+    return undefined
+  }
+  return name && (await declaration.file(name, at, 'the key'))
+}
+
+function judgeTime(
+  declaration: Declaration,
+  { not_before: from, not_after: until }: Readonly<Record<string, unknown>>,
+  at: At
+): void {
+  const now = declaration.input.clock.wall()
+  if (Date.parse(String(until)) <= now) {
+    const report = declaration.input.refuseExpired ? 'error' : 'warning'
+    declaration[report](at, siteErrors.CERTIFICATE_EXPIRED, `the certificate has expired: it was valid until ${until}`)
+  } else if (Date.parse(String(from)) > now) {
+    declaration.warning(at, siteErrors.CERTIFICATE_EARLY, `the certificate is not valid before ${from}`)
+  }
+}

@@ -1,0 +1,400 @@
+import { isObject, type Json } from '../../../lib/json.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../resources/backends.js'
+import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
+import type { Resource } from '../../../resources/resource.js'
+import { staticBackend } from '../../../resources/static-backend.js'
+import { vault, vaultSecret } from '../../../resources/vaults.js'
+import type { ResourceRecord } from '../../../schema/field.js'
+import { TESTS_FIELD } from '../../policy-tests/policy-testing.js'
+import { requestForm } from '../../transfer/export.js'
+import {
+  type Adoption,
+  balanceIn,
+  type Data,
+  endsWithSlash,
+  type Found,
+  hostOf,
+  isUsual,
+  type LeftOut,
+  type NeededSecret,
+  type OnHttp,
+  setAt,
+  slug,
+  switchedOn
+} from './adoption-form.js'
+import { declaredId } from './declaration.js'
+import { serverUrl } from './server-url.js'
+import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
+import type { RemovedRecord } from './site-request.js'
+import { ROUTE_MODULES, TCP_MODULES } from './sites.js'
+import { NAMED_LISTS } from './values.js'
+
+/** Writes records of the API as a site file. */
+export class Adopter {
+  readonly left: LeftOut[] = []
+  readonly #found: ReadonlyMap<string, readonly Found[]>
+  readonly #edgesOnHttp: OnHttp
+  /** Files of the certificates, by their ids. */
+  readonly #clientFiles = new Map<string, Data>()
+  readonly #files: { name: string; text: string }[] = []
+  readonly #secrets: NeededSecret[] = []
+  readonly #taken: (RemovedRecord & { [key: string]: Json })[] = []
+  /** Names of the file by the ids of records. */
+  readonly #names = new Map<string, string>()
+  readonly #used = new Set<string>()
+
+  constructor(found: ReadonlyMap<string, readonly Found[]>, edgesOnHttp: OnHttp) {
+    this.#found = found
+    this.#edgesOnHttp = edgesOnHttp
+  }
+
+  leave({ name: resource }: Pick<Resource, 'name'>, id: string, why: string): void {
+    this.left.push({ resource, id, why })
+  }
+
+  adopt(): Omit<Adoption, 'left'> {
+    const site: Data = {}
+    const section = (key: string, data: Json) => {
+      if (Object.keys(data as object).length > 0) site[key] = data
+    }
+    section('vaults', this.#vaults())
+    section('ip_policies', this.#ipPolicies())
+    section('ip_restrictions', this.#ipRestrictions())
+    section('certificate_authorities', this.#authorities())
+    section('certificates', this.#certificates())
+    const backends = this.#backends()
+    // An empty map says on purpose that there is nothing.
+    site.sites = this.#sites()
+    section('tcp', this.#tcp())
+    section('backends', backends)
+    return { site, files: this.#files, secrets: this.#secrets, records: this.#taken }
+  }
+
+  #all({ name }: Resource): readonly Found[] {
+    return this.#found.get(name) ?? []
+  }
+
+  #take({ record, revision }: Found): void {
+    this.#taken.push({ resource: record.kind, id: record.id, revision })
+  }
+
+  /** A name of its kind that nothing else has: of what people wrote, or of the id. */
+  #name(kind: string, { id }: ResourceRecord, ...wishes: unknown[]): string {
+    const wish = wishes.map(slug).find((one) => one !== '') ?? slug(id)
+    let name = wish
+    for (let n = 2; this.#used.has(`${kind} ${name}`); n++) name = `${wish}-${n}`
+    this.#used.add(`${kind} ${name}`)
+    this.#names.set(id, name)
+    return name
+  }
+
+  #about({ body }: ResourceRecord): Data {
+    const given = (['description', 'metadata'] as const).filter((key) => body[key] !== '' && body[key] !== undefined)
+    return Object.fromEntries(given.map((key) => [key, body[key] as Json]))
+  }
+
+  /** Names what a section has no place for. */
+  #lost(record: ResourceRecord): void {
+    const names = Object.keys(this.#about(record))
+    if (names.length > 0)
+      this.leave({ name: record.kind }, record.id, `is in the file without its ${names.join(' and ')}`)
+  }
+
+  #secretFile(name: string, record: ResourceRecord, path: string): Data {
+    this.#secrets.push({ file: name, resource: record.kind, id: record.id, path })
+    return { file: name }
+  }
+
+  #vaults(): Data {
+    const vaults: Data = {}
+    for (const one of this.#all(vault)) {
+      const { record } = one
+      const usable = record.body.usable_by as readonly string[]
+      if (usable.length > 0) {
+        this.leave(vault, record.id, 'stays in the API with its secrets: a site file does not say who may use a vault')
+        continue
+      }
+      const secrets: Data = {}
+      for (const inner of this.#all(vaultSecret)) {
+        if (inner.record.body.vault !== record.id) continue
+        const name = String(inner.record.body.name)
+        secrets[name] = this.#secretFile(`secrets/${slug(record.body.name)}/${slug(name)}`, inner.record, 'value')
+        this.#lost(inner.record)
+        this.#take(inner)
+      }
+      vaults[String(record.body.name)] = secrets
+      this.#lost(record)
+      this.#take(one)
+    }
+    return vaults
+  }
+
+  #ipPolicies(): Data {
+    const policies: Data = {}
+    for (const one of this.#all(ipPolicy)) {
+      const { record } = one
+      const rules: { allow: Json[]; deny: Json[] } = { allow: [], deny: [] }
+      for (const rule of this.#all(ipPolicyRule)) {
+        if (rule.record.body.ip_policy !== record.id) continue
+        rules[rule.record.body.action as 'allow' | 'deny'].push(rule.record.body.cidr as Json)
+        this.#lost(rule.record)
+        this.#take(rule)
+      }
+      const given = Object.fromEntries(Object.entries(rules).filter(([, list]) => list.length > 0))
+      policies[this.#name('ip_policy', record, record.body.description)] = { ...this.#about(record), ...given }
+      this.#take(one)
+    }
+    return policies
+  }
+
+  #ipRestrictions(): Data {
+    const restrictions: Data = {}
+    for (const one of this.#all(ipRestriction)) {
+      const { enforced, type, ip_policies: ids } = one.record.body
+      const names = (ids as readonly string[]).map((id) => this.#names.get(id))
+      if (names.includes(undefined)) {
+        this.leave(ipRestriction, one.record.id, 'stays in the API: it names an IP policy that is gone')
+        continue
+      }
+      restrictions[String(type)] = {
+        ...this.#about(one.record),
+        ip_policies: names as Json,
+        enforced: enforced as Json
+      }
+      this.#take(one)
+    }
+    return restrictions
+  }
+
+  #authorities(): Data {
+    const authorities: Data = {}
+    for (const one of this.#all(certificateAuthority)) {
+      const { record } = one
+      const name = this.#name('authority', record, record.body.description, record.body.subject_common_name)
+      const file = `authorities/${name}.pem`
+      this.#files.push({ name: file, text: String(record.body.ca_pem) })
+      const list = typeof record.body.crl_pem === 'string' ? record.body.crl_pem : ''
+      if (list !== '') this.#files.push({ name: `authorities/${name}.crl.pem`, text: list })
+      const about = { ...(list === '' ? {} : { crl: `authorities/${name}.crl.pem` }), ...this.#about(record) }
+      authorities[name] = Object.keys(about).length === 0 ? file : { ca: file, ...about }
+      this.#take(one)
+    }
+    return authorities
+  }
+
+  #certificates(): Json[] {
+    const certificates: Json[] = []
+    for (const one of this.#all(tlsCertificate)) {
+      const { record } = one
+      if (record.body.issued_at !== null && record.body.issued_at !== undefined) {
+        this.leave(tlsCertificate, record.id, 'stays in the API, which renews it for its reserved domain')
+        continue
+      }
+      const { subject_common_name: common, subject_alternative_names: other } = record.body
+      const name = this.#name('certificate', record, common, (other as { dns_names?: unknown[] }).dns_names?.[0])
+      const certificate = `tls/${name}.pem`
+      this.#files.push({ name: certificate, text: String(record.body.certificate_pem) })
+      const key = `tls/${name}.key`
+      this.#secretFile(key, record, 'private_key_pem')
+      certificates.push({ certificate, key, ...this.#about(record) })
+      this.#clientFiles.set(record.id, { certificate, key })
+      this.#take(one)
+    }
+    return certificates
+  }
+
+  /** Settings that name a certificate by its id name its files instead. */
+  #withFiles(backend: string, settings: Data | undefined): Data | undefined {
+    const { client_certificate_id: id, ...rest } = settings ?? {}
+    if (settings === undefined || id === undefined) return settings
+    const files = this.#clientFiles.get(String(id))
+    if (files !== undefined) return { ...rest, client_certificate: files }
+    this.leave(staticBackend, backend, 'is in the file without its client certificate, which the API renews')
+    return rest
+  }
+
+  #backends(): Data {
+    const backends: Data = {}
+    const add = (one: Found, data: Data, ...wishes: unknown[]) => {
+      const name = this.#name('backend', one.record, one.record.body.description, ...wishes)
+      backends[name] = { ...data, ...this.#about(one.record) }
+      this.#take(one)
+    }
+    for (const one of this.#all(staticBackend)) {
+      const { fields } = requestForm(staticBackend, one.record)
+      const settings = SERVER_SETTINGS.flatMap((key): (readonly [string, Json])[] => {
+        const value = fields[key]
+        if (!isObject(value)) return isUsual(value) ? [] : [[key, value as Json] as const]
+        const given = this.#withFiles(one.record.id, switchedOn(value))
+        const says = given !== undefined && Object.keys(given).length > 0
+        return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
+      })
+      add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, one.record.body.address)
+    }
+    for (const one of this.#all(httpResponseBackend)) {
+      const { body, headers, status_code } = one.record.body as Data
+      add(one, { response: { status_code: status_code as Json, headers: headers as Json, body: body as Json } })
+    }
+    for (const one of this.#all(tunnelGroupBackend)) {
+      add(one, {
+        labels: one.record.body.labels as Json,
+        ...balanceIn(requestForm(tunnelGroupBackend, one.record).fields)
+      })
+    }
+    for (const one of this.#all(weightedBackend)) {
+      const { backends: members } = one.record.body
+      const shares = Object.entries(members as Data).map(([id, weight]) => [this.#names.get(id) ?? id, weight] as const)
+      const { fields } = requestForm(weightedBackend, one.record)
+      const settings = SHARE_SETTINGS.filter((key) => (fields[key] ?? 0) !== 0).map((key) => [key, fields[key] as Json])
+      add(one, { backends: Object.fromEntries(shares), ...balanceIn(fields), ...Object.fromEntries(settings) })
+    }
+    for (const one of this.#all(failoverBackend)) {
+      const members = (one.record.body.backends as readonly string[]).map((id) => this.#names.get(id) ?? id)
+      add(one, { balance: 'failover', backends: members })
+    }
+    return backends
+  }
+
+  #sites(): Data {
+    const sites: Data = {}
+    for (const one of this.#all(httpsEdge)) {
+      const { record } = one
+      const routes = this.#all(httpsEdgeRoute).filter(({ record: route }) => route.body.edge_id === record.id)
+      const refusal = this.#siteRefusal(record, routes)
+      if (refusal !== undefined) {
+        this.leave(httpsEdge, record.id, `stays in the API with its routes: ${refusal}`)
+        continue
+      }
+      const [first = '', ...hosts] = (record.body.hostports as readonly string[]).map(hostOf)
+      sites[first] = {
+        ...(hosts.length === 0 ? {} : { hosts }),
+        ...this.#edge(record),
+        routes: this.#routes(first, routes)
+      }
+      this.#take(one)
+    }
+    return sites
+  }
+
+  #siteRefusal({ body }: ResourceRecord, routes: readonly Found[]): string | undefined {
+    if ((body.hostports as readonly string[]).length === 0) return 'it has no host'
+    if (this.#onHttp(body.on_http) === 'refuse') return 'a site file cannot refuse clients without TLS'
+    const exact = routes.find(({ record: { body } }) => body.match_type === 'exact_path' && endsWithSlash(body.match))
+    if (exact !== undefined) return `its route ${String(exact.record.body.match)} is exact and ends with a slash`
+    const authorities = isObject(body.mutual_tls) ? (body.mutual_tls.certificate_authorities as readonly string[]) : []
+    const missing = authorities.find((id) => !this.#names.has(id))
+    return missing === undefined ? undefined : `it uses ${missing}, which stays there`
+  }
+
+  #onHttp(said: unknown): OnHttp {
+    return said === 'serve' || said === 'redirect' || said === 'refuse' ? said : this.#edgesOnHttp
+  }
+
+  #edge(record: ResourceRecord): Data {
+    const { fields } = requestForm(httpsEdge, record)
+    const data: Data = this.#onHttp(record.body.on_http) === 'serve' ? { redirect: 'off' } : {}
+    for (const name of ['mutual_tls', 'tls_termination', 'hsts']) {
+      const given = switchedOn(fields[name])
+      if (given !== undefined) data[name] = this.#inFileWords(given)
+    }
+    const { path_form: form = 'listener' } = record.body
+    const own = form !== 'listener' && form !== ''
+    return { ...data, ...(own ? { path_form: form as Json } : {}), ...this.#about(record) }
+  }
+
+  #routes(host: string, routes: readonly Found[]): Data {
+    const data: Data = {}
+    for (const { record } of routes) {
+      const path = String(record.body.match)
+      const prefix = record.body.match_type !== 'exact_path'
+      const key = prefix && !endsWithSlash(path) ? `${path}/` : path
+      data[key] = this.#carrier(httpsEdgeRoute, record, ROUTE_MODULES, `${host}${path}`)
+    }
+    return data
+  }
+
+  #tcp(): Data {
+    const edges: Data = {}
+    for (const one of this.#all(tcpEdge)) {
+      const { record } = one
+      const ports = record.body.hostports as readonly string[]
+      const shared = [...TCP_MODULES, 'traffic_policy'].some((name) => isObject(record.body[name]))
+      const [first] = ports
+      if (first === undefined) this.leave(tcpEdge, record.id, 'stays in the API: it has no address')
+      else if (!isObject(record.body.backend) || record.body.backend.enabled === false) {
+        this.leave(tcpEdge, record.id, 'stays in the API: it has no backend')
+      } else if (ports.length > 1 && shared) {
+        this.leave(tcpEdge, record.id, 'stays in the API: several addresses share one policy or module')
+      } else {
+        for (const port of ports) edges[port] = this.#carrier(tcpEdge, record, TCP_MODULES, port)
+        this.#take(one)
+      }
+    }
+    return edges
+  }
+
+  /** A route or TCP edge: backend, policy and modules. `place`: for the names of its files. */
+  #carrier(resource: Resource, record: ResourceRecord, modules: readonly string[], place: string): Data {
+    const { fields, secrets } = requestForm(resource, record)
+    const data: Data = {}
+    const backend = record.body.backend
+    if (isObject(backend) && backend.enabled === true) data.backend = this.#names.get(String(backend.backend)) ?? ''
+    const policy = record.body.traffic_policy
+    if (isObject(policy) && policy.enabled === true) {
+      data.policy = this.#policy(place, String(policy.value))
+      const tests = String(record.body[TESTS_FIELD] ?? '')
+      if (tests !== '') data[TESTS_FIELD] = this.#policy(place, tests, '.test')
+    }
+    const off: string[] = isObject(policy) && policy.enabled !== true ? ['traffic_policy'] : []
+    for (const name of modules) {
+      const given = switchedOn(fields[name])
+      if (given === undefined) {
+        if (isObject(record.body[name])) off.push(name)
+        continue
+      }
+      for (const path of secrets.filter((one) => one.startsWith(`${name}.`))) {
+        const file = this.#secretFile(`secrets/${slug(place)}-${slug(path)}`, record, path)
+        setAt(given, path.split('.').slice(1), file)
+      }
+      data[name] = this.#inFileWords(given)
+    }
+    if (off.length > 0) {
+      this.leave(resource, record.id, `is in the file without ${off.join(', ')}, switched off there`)
+    }
+    return { ...data, ...this.#about(record) }
+  }
+
+  /** Policies name IP policies by their ids, which are others in a file. */
+  #policy(place: string, text: string, kind = ''): string {
+    let written = text
+    for (const { record } of this.#all(ipPolicy)) {
+      const name = this.#names.get(record.id)
+      if (name !== undefined) written = written.replaceAll(record.id, declaredId(ipPolicy, [name]))
+    }
+    const known = this.#files.find((one) => one.name.startsWith('policies/') && one.text === written)
+    if (known !== undefined) return known.name
+    let name = `policies/${slug(place)}${kind}.yaml`
+    for (let n = 2; this.#files.some((one) => one.name === name); n++) name = `policies/${slug(place)}-${n}${kind}.yaml`
+    this.#files.push({ name, text: written })
+    return name
+  }
+
+  /** Lists of ids under the names that the file has for them. */
+  #inFileWords(value: Json): Json {
+    if (Array.isArray(value)) return value.map((one: Json) => this.#inFileWords(one))
+    if (!isObject(value)) return value
+    const entries = Object.entries(value as Data).map(([key, inner]): [string, Json] => {
+      const named = Object.entries(NAMED_LISTS).find(([, { request }]) => request === key)
+      if (named === undefined || !Array.isArray(inner)) return [key, this.#inFileWords(inner)]
+      return [named[0], inner.map((id: Json) => this.#names.get(String(id)) ?? String(id))]
+    })
+    return Object.fromEntries(entries)
+  }
+}

@@ -1,0 +1,91 @@
+import { isObject, type Json } from '../../../lib/json.js'
+import type { ResourceRecord } from '../../../schema/field.js'
+import { BALANCE_SETTINGS } from './backends.js'
+import type { RemovedRecord } from './site-request.js'
+
+/** What a site file says, as data. */
+export type Data = { [key: string]: Json }
+
+/** What edges answer without TLS. */
+export type OnHttp = 'serve' | 'redirect' | 'refuse'
+
+/** Something that a site file cannot say, or says otherwise. Types, not interfaces: these are JSON. */
+export type LeftOut = {
+  readonly resource: string
+  readonly id: string
+  /** What becomes of it, for people. */
+  readonly why: string
+}
+
+/** Where the value of a secret is to stand, which no answer of the API shows. */
+export type NeededSecret = {
+  /** Below the folder of the site file. */
+  readonly file: string
+  readonly resource: string
+  readonly id: string
+  /** Path of the sealed field in its record. */
+  readonly path: string
+}
+
+/** What the API has made, as a site file. */
+export type Adoption = {
+  /** The site file as data. */
+  readonly site: Data
+  /** Policies and certificates that it names. */
+  readonly files: readonly { readonly name: string; readonly text: string }[]
+  readonly secrets: readonly NeededSecret[]
+  /** The records whose place it takes. */
+  readonly records: readonly (RemovedRecord & { readonly [key: string]: Json })[]
+  readonly left: readonly LeftOut[]
+}
+
+const PORT = ':443'
+
+/** A module as a file has it; undefined: it is not there, or switched off. */
+export function switchedOn(module: Json | undefined): Data | undefined {
+  if (!isObject(module) || module.enabled === false) return undefined
+  const { enabled: _enabled, ...rest } = structuredClone(module) as Data
+  return rest
+}
+
+/** Does a setting of a server that is no map say what holds without it? */
+export function isUsual(value: Json | undefined): boolean {
+  return (
+    value === undefined || value === null || value === false || value === 0 || value === 'off' || String(value) === ''
+  )
+}
+
+/** Balance and what goes with it, where they say something. */
+export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
+  const keys = ['balance', ...BALANCE_SETTINGS].filter(
+    (key) => ![undefined, null, '', 'round_robin'].includes(fields[key] as string)
+  )
+  return Object.fromEntries(keys.map((key) => [key, fields[key] as Json]))
+}
+
+/** Sets a value below the keys of a path; levels that are not there are made. */
+export function setAt(data: Data, [first = '', ...rest]: readonly string[], value: Json): void {
+  if (rest.length === 0) data[first] = value
+  else {
+    if (!isObject(data[first])) data[first] = {}
+    setAt(data[first] as Data, rest, value)
+  }
+}
+
+/** The host of a hostport, without the port that is meant anyway. */
+export const hostOf = (hostport: string) => (hostport.endsWith(PORT) ? hostport.slice(0, -PORT.length) : hostport)
+export const endsWithSlash = (path: unknown) => String(path).endsWith('/')
+
+const LONGEST = 60
+
+/** Letters, digits, dots and hyphens of a text: for names of things and files. */
+export function slug(text: unknown): string {
+  const words = typeof text === 'string' ? text.toLowerCase().replace(/[^a-z0-9.]+/g, '-') : ''
+  return words.slice(0, LONGEST).replace(/^[-.]+|[-.]+$/g, '')
+}
+
+/** A record with the revision that wrote it. */
+export interface Found {
+  readonly record: ResourceRecord
+  readonly revision: number
+}

@@ -1,0 +1,393 @@
+import type { Coded } from '../../../lib/errors.js'
+import type { NodePath } from '../../../policy/problems.js'
+import { dataOf, type MapEntry, type TreeNode } from '../../../policy/tree.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../resources/backends.js'
+import { staticBackend } from '../../../resources/static-backend.js'
+import { fieldErrors } from '../../../schema/errors.js'
+import { readClientCertificate } from './access.js'
+import type { Declaration } from './declaration.js'
+import { locator } from './locator.js'
+import type { Names } from './names.js'
+import { readServerUrl } from './server-url.js'
+import { type DeclaredServer, readServer, SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
+import { siteErrors } from './site-codes.js'
+import { lacks } from './synonyms.js'
+import type { Values } from './values.js'
+
+/** Keys of a backend: one of the first four says where traffic goes. */
+/** How one of several is chosen, as the API has them. */
+export const BALANCE_SETTINGS = ['hash_key', 'sticky']
+const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
+const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS]
+/** Of `tls`: members of the API, and the names of files in place of what they hold. */
+const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'verify', 'client_certificate']
+const TLS_RENAMED = { ca: 'ca_pem' }
+const FORMS = ['servers', 'labels', 'response', 'backends'] as const
+/** How a backend with several members chooses. */
+export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
+/** Those of the tunnels of one group, which have no order and no weights. */
+const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
+const PLANNED_BALANCES = ['random']
+
+/** Reads the map `backends`: single ones first, because others are made of them. */
+export async function readBackends(
+  declaration: Declaration,
+  names: Names,
+  values: Values,
+  { key, value }: MapEntry
+): Promise<void> {
+  const groups: MapEntry[] = []
+  for (const entry of declaration.entries(value, [key], 'backends')) {
+    names.backends.set(entry.key, undefined)
+    if (isGroup(entry)) groups.push(entry)
+    else
+      names.backends.set(
+        entry.key,
+        await new BackendReader(declaration, names, values, entry, [key, entry.key]).single()
+      )
+  }
+  // A failover may name a weighted one.
+  const failover = (entry: MapEntry) => balanceOf(entry) === 'failover'
+  for (const entry of [...groups.filter((one) => !failover(one)), ...groups.filter(failover)]) {
+    names.backends.set(entry.key, await new BackendReader(declaration, names, values, entry, [key, entry.key]).group())
+  }
+}
+
+/** A server that stands where the name of a backend may stand. */
+const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|unix:\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
+
+/**
+ * The id of the backend of a site, route or TCP edge: the name of one, or one that is written out on the spot as the URL of a
+ * server, a list of servers or a map as under `backends`. Undefined after a report.
+ */
+export async function backendAt(
+  declaration: Declaration,
+  names: Names,
+  values: Values,
+  { keySpan, value }: MapEntry,
+  path: NodePath
+): Promise<string | undefined> {
+  if (value.kind === 'broken') return undefined
+  const url = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : ''
+  if (value.kind === 'scalar' && (!ADDRESS.test(url) || names.backends.has(url))) return names.backends.id(value, path)
+  // One URL is one backend, wherever it stands.
+  if (names.written.has(url)) return names.written.get(url)
+  const { span } = value
+  const servers = value.kind === 'scalar' ? ({ kind: 'list', span, items: [value] } as const) : value
+  const whole: TreeNode =
+    servers.kind === 'map'
+      ? servers
+      : { kind: 'map', span, entries: [{ key: 'servers', keySpan: span, value: servers }] }
+  const entry = { key: url === '' ? path.join(' ') : url, keySpan, value: whole }
+  const reader = new BackendReader(declaration, names, values, entry, path)
+  const id = isGroup(entry) ? await reader.group() : await reader.single()
+  if (url !== '') names.written.set(url, id)
+  return id
+}
+
+/** Is it made of other backends? */
+function isGroup({ value }: Pick<MapEntry, 'value'>): boolean {
+  return value.kind === 'map' && value.entries.some(({ key }) => key === 'backends')
+}
+
+function balanceOf({ value }: MapEntry): unknown {
+  const found = value.kind === 'map' ? value.entries.find(({ key }) => key === 'balance')?.value : undefined
+  return found?.kind === 'scalar' ? found.value : undefined
+}
+
+class BackendReader {
+  readonly #declaration: Declaration
+  readonly #names: Names
+  readonly #values: Values
+  readonly #entry: MapEntry
+  readonly #path: NodePath
+  readonly #fields: ReadonlyMap<string, MapEntry>
+  readonly #about: Record<string, unknown>
+  readonly #balance: string
+
+  constructor(declaration: Declaration, names: Names, values: Values, entry: MapEntry, path: NodePath) {
+    this.#declaration = declaration
+    this.#names = names
+    this.#values = values
+    this.#entry = entry
+    this.#path = path
+    this.#fields = declaration.fields(entry.value, this.#path, 'a backend', BACKEND_KEYS)
+    this.#about = {}
+    for (const key of ['description', 'metadata']) {
+      const given = this.#fields.get(key)
+      if (given !== undefined) this.#about[key] = dataOf(given.value)
+    }
+    this.#balance = this.#readBalance()
+  }
+
+  /** Of a backend with servers, labels or an answer. Its id; undefined after a report. */
+  async single(): Promise<string | undefined> {
+    const forms = FORMS.filter((form) => this.#fields.has(form))
+    if (forms.length !== 1) {
+      if (forms.length === 0 && !lacks(this.#entry.value, BACKEND_KEYS)) return undefined
+      const message = `a backend must have exactly one of ${FORMS.join(', ')}`
+      this.#error(
+        this.#entry.keySpan,
+        forms.length === 0 ? fieldErrors.FIELD_REQUIRED : fieldErrors.CONFLICTING_FIELDS,
+        message
+      )
+      return undefined
+    }
+    const labels = this.#fields.get('labels')
+    const response = this.#fields.get('response')
+    if (!this.#fields.has('servers')) this.#unfit([...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
+    if (labels !== undefined) {
+      const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }
+      return await this.#add(tunnelGroupBackend, body, labels)
+    }
+    if (response !== undefined) this.#unfit(['balance', ...BALANCE_SETTINGS], 'servers, labels or backends')
+    if (response !== undefined) {
+      const known = ['body', 'headers', 'status_code']
+      const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], 'a response', known)
+      const body = Object.fromEntries([...fields].map(([key, { value }]) => [key, dataOf(value)]))
+      return await this.#add(httpResponseBackend, body, response)
+    }
+    return await this.#servers(this.#fields.get('servers') as MapEntry)
+  }
+
+  /** Of a backend that is made of others. Its id; undefined after a report. */
+  async group(): Promise<string | undefined> {
+    const { key, value } = this.#fields.get('backends') as MapEntry
+    const path = [...this.#path, key]
+    const balance = this.#balance
+    this.#unfit(SERVER_SETTINGS, 'servers')
+    const members: [id: string, weight: number][] = []
+    if (value.kind === 'map' && balance !== 'failover') {
+      for (const entry of value.entries) {
+        const id = this.#names.backends.idOf(entry.key, { span: entry.keySpan }, [...path, entry.key])
+        if (id !== undefined) members.push([id, dataOf(entry.value) as number])
+      }
+    } else {
+      const items = this.#declaration.items(value, path, balance === 'failover' ? 'backends' : 'backends of no weights')
+      for (const id of this.#names.backends.ids(items, path)) members.push([id, 1])
+    }
+    if (members.length === 0) return undefined
+    return await this.#combine(balance, members, this.#fields.get('backends') as MapEntry)
+  }
+
+  async #servers({ key, value }: MapEntry): Promise<string | undefined> {
+    const path = [...this.#path, key]
+    const items = this.#declaration.items(value, path, 'servers')
+    const servers = items.map((item, index) => readServer(this.#declaration, item, [...path, index]))
+    if (items.length === 0 && value.kind === 'list') {
+      this.#error(value.span, fieldErrors.FIELD_REQUIRED, 'a backend needs at least one server')
+    }
+    const found = servers.filter((server) => server !== undefined)
+    if (found.length < items.length) return undefined
+    const [only, second] = found
+    if (only === undefined) return undefined
+    // A balance that says more than whose turn it is is checked, and kept for the second server.
+    const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
+    if (second === undefined && !chooses) return await this.#address(only, [this.#entry.key], this.#about)
+    const given = this.#fields.get('servers') as MapEntry
+    const ids = new Map<DeclaredServer, string>()
+    for (const server of found) {
+      const twice = found.filter(({ url }) => url === server.url).indexOf(server)
+      const name = [this.#entry.key, server.url, ...(twice > 0 ? [String(twice)] : [])]
+      const id = await this.#address(server, name, {})
+      if (id !== undefined) ids.set(server, id)
+    }
+    if (ids.size < found.length) return undefined
+    const members = (backup: boolean) =>
+      found.filter((one) => one.backup === backup).map((one) => [ids.get(one) as string, one.weight] as const)
+    const [usual, backups] = [members(false), members(true)]
+    if (backups.length === 0) return await this.#combine(this.#balance, usual, given)
+    return await this.#withBackups(usual, backups, given)
+  }
+
+  /** A failover from the servers that share traffic to those that stand in for all of them. */
+  async #withBackups(
+    usual: readonly (readonly [string, number])[],
+    backups: readonly (readonly [string, number])[],
+    entry: MapEntry
+  ): Promise<string | undefined> {
+    if (usual.length === 0 || this.#balance === 'failover') {
+      const message =
+        usual.length === 0
+          ? 'backup stands in for other servers: one of them must be none'
+          : 'backup does not go with balance: failover, which asks the servers in their order'
+      this.#error(entry.keySpan, fieldErrors.CONFLICTING_FIELDS, message, 'servers')
+      return undefined
+    }
+    const parts: string[] = []
+    for (const [name, members] of [['usual', usual] as const, ['backup', backups] as const]) {
+      const [only, second] = members
+      const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
+      const id =
+        only !== undefined && second === undefined && !chooses
+          ? only[0]
+          : await this.#combine(this.#balance, members, entry, name)
+      if (id !== undefined) parts.push(id)
+    }
+    return parts.length < 2 ? undefined : await this.#add(failoverBackend, { backends: parts }, entry)
+  }
+
+  async #address(
+    { url, node, path }: DeclaredServer,
+    name: readonly string[],
+    about: Readonly<Record<string, unknown>>
+  ): Promise<string | undefined> {
+    const at = { path, span: node.span }
+    const read = readServerUrl(url)
+    if (read.kind !== 'server') {
+      this.#declaration.error(at, fieldErrors.FIELD_INVALID, read.message)
+      return undefined
+    }
+    const { scheme, address, path: prefix, secure, http2 } = read
+    if (!address.startsWith('unix:')) this.#declaration.addServer(at, address)
+    const given = this.#settings(SERVER_SETTINGS)
+    if (given.tls !== undefined && !secure) {
+      this.#error(
+        (this.#fields.get('tls') as MapEntry).keySpan,
+        fieldErrors.CONFLICTING_FIELDS,
+        `tls does not go with ${scheme}://`,
+        'tls'
+      )
+    }
+    const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
+    const body = { ...about, ...given, address, path: prefix, tls, http2 }
+    const label = `backend ${this.#entry.key}`
+    const locate = (field: string) => this.#settingAt(field) ?? at
+    return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
+  }
+
+  async #combine(
+    balance: string,
+    members: readonly (readonly [string, number])[],
+    entry: MapEntry,
+    part?: string
+  ): Promise<string | undefined> {
+    if (balance === 'failover') {
+      this.#unfit([...SHARE_SETTINGS, ...BALANCE_SETTINGS], 'a balance that shares traffic')
+      return await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
+    }
+    const body = {
+      backends: Object.fromEntries(members),
+      ...this.#balanced(BALANCES, 'servers'),
+      ...this.#settings(SHARE_SETTINGS)
+    }
+    return await this.#add(weightedBackend, body, entry, part)
+  }
+
+  /** Balance and what goes with it, as requests of the API have it. */
+  #balanced(known: readonly string[], of: string): Record<string, unknown> {
+    const given = this.#fields.get('balance')
+    if (given !== undefined && BALANCES.includes(this.#balance) && !known.includes(this.#balance)) {
+      const message = `balance: ${this.#balance} does not go with ${of}; write ${listed(known)}`
+      this.#error(given.value.span, fieldErrors.FIELD_INVALID, message, 'balance')
+    }
+    // `weighted` is the round robin of the API.
+    const balance = this.#balance === 'weighted' ? 'round_robin' : this.#balance
+    return { ...(known.includes(balance) ? { balance } : {}), ...this.#settings(BALANCE_SETTINGS) }
+  }
+
+  /** Reports settings that would have no effect in this backend. */
+  #unfit(keys: readonly string[], needed: string): void {
+    for (const key of keys) {
+      const entry = this.#fields.get(key)
+      if (entry !== undefined)
+        this.#error(entry.keySpan, fieldErrors.CONFLICTING_FIELDS, `${key} goes with ${needed} alone`, key)
+    }
+  }
+
+  /** What the backend says under these keys, as requests of the API have it. */
+  #settings(keys: readonly string[]): Record<string, unknown> {
+    const given = keys.filter((key) => this.#fields.has(key))
+    return Object.fromEntries(given.map((key) => [key, dataOf((this.#fields.get(key) as MapEntry).value)]))
+  }
+
+  /** The setting `tls` as requests have it: what files hold stands in their place. */
+  async #tls(): Promise<Record<string, unknown>> {
+    const entry = this.#fields.get('tls')
+    if (entry === undefined) return {}
+    const path = [...this.#path, 'tls']
+    const tls: Record<string, unknown> = {}
+    for (const [key, { value, keySpan }] of this.#declaration.fields(entry.value, path, 'tls', TLS_KEYS)) {
+      const at = { path: [...path, key], span: value.span }
+      if (key === 'client_certificate') {
+        const id = await readClientCertificate(this.#declaration, this.#values, value, at.path)
+        if (id !== undefined) tls.client_certificate_id = id
+      } else if (key === 'ca') {
+        if (this.#declares(entry, 'ca_pem'))
+          this.#error(keySpan, fieldErrors.CONFLICTING_FIELDS, 'ca does not go with ca_pem', 'tls', 'ca')
+        const file = this.#declaration.text(value, at.path, 'the file of the authorities')
+        if (file !== undefined)
+          tls.ca_pem = (await this.#declaration.file(file, at, 'the file of the authorities')) ?? ''
+      } else tls[key] = dataOf(value)
+    }
+    return tls
+  }
+
+  #declares({ value }: MapEntry, key: string): boolean {
+    return value.kind === 'map' && value.entries.some((one) => one.key === key)
+  }
+
+  /** Where a field stands that was taken from a setting. */
+  #settingAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
+    const [key = ''] = field.split(/[.[]/)
+    const entry = this.#fields.get(key)
+    if (entry === undefined) return undefined
+    return locator(
+      entry.value,
+      [...this.#path, key],
+      entry.keySpan,
+      TLS_RENAMED
+    )(field.slice(key.length).replace(/^\./, ''))
+  }
+
+  async #add(
+    resource: Parameters<Declaration['add']>[0],
+    body: object,
+    within: MapEntry,
+    part?: string
+  ): Promise<string | undefined> {
+    const { key, keySpan } = this.#entry
+    const at = { path: this.#path, span: keySpan }
+    const locate = locator(within.value, [...this.#path, within.key], within.keySpan)
+    const inside = (field: string) =>
+      field in this.#about ? at : (this.#shareAt(field) ?? locate(field.replace(/^labels\.?/, '')))
+    const name = part === undefined ? [key] : [key, part]
+    const wanted = { label: `backend ${key}`, name, body: { ...this.#about, ...body }, at, locate: inside }
+    return (await this.#declaration.add(resource, wanted))?.id
+  }
+
+  #shareAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
+    const [key = ''] = field.split(/[.[]/)
+    return SHARE_SETTINGS.includes(key) || BALANCE_SETTINGS.includes(key) ? this.#settingAt(field) : undefined
+  }
+
+  #readBalance(): string {
+    const given = this.#fields.get('balance')
+    if (given === undefined) return 'weighted'
+    const word = this.#declaration.text(given.value, [...this.#path, 'balance'], 'balance')
+    if (word === undefined || BALANCES.includes(word)) return word ?? 'weighted'
+    const known = listed(BALANCES)
+    const unbuilt = PLANNED_BALANCES.includes(word)
+    const message = unbuilt ? `${word} is not built in this version; write ${known}` : `must be ${known}`
+    this.#error(
+      given.value.span,
+      unbuilt ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID,
+      `balance: ${message}`,
+      'balance'
+    )
+    return 'weighted'
+  }
+
+  #error(span: TreeNode['span'], error: Coded, message: string, ...within: string[]): void {
+    this.#declaration.error({ path: [...this.#path, ...within], span }, error, message)
+  }
+}
+
+function listed(words: readonly string[]): string {
+  return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
+}

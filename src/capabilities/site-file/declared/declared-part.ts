@@ -1,0 +1,103 @@
+import type { Span } from '../../../lib/positions.js'
+import type { NodePath, Problem, UnitProblems } from '../../../policy/problems.js'
+import type { Resource } from '../../../resources/resource.js'
+import type { ResourceRecord } from '../../../schema/field.js'
+import type { FileLine } from './site-text.js'
+
+/** Where something stands in the file. */
+export interface At {
+  readonly path: NodePath
+  readonly span: Span
+}
+
+/** A record that the file means, with the name that people know it by and its line. */
+export interface DeclaredRecord extends FileLine {
+  readonly resource: Resource
+  readonly record: ResourceRecord
+  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
+  readonly label: string
+  /** See `Wanted.name`. */
+  readonly name: readonly string[]
+  /** Kind and id. */
+  readonly key: string
+  /** What no other record may have: space and value. */
+  readonly claims: readonly string[]
+}
+
+/** A record as the file asks for it. */
+export interface Wanted {
+  readonly label: string
+  /** What tells it from the other records of its kind: its id follows from it. */
+  readonly name: readonly string[]
+  /** As a request of the API. */
+  readonly body: Readonly<Record<string, unknown>>
+  /** Parameters of the path: ids of parents. */
+  readonly parents?: Readonly<Record<string, string>>
+  readonly at: At
+  /** The place of a field of the request, as problems name it. */
+  readonly locate: (field: string) => At
+  /** A message in the words of the file. */
+  readonly word?: (message: string) => string
+}
+
+/** A policy, or the tests of one, that the site file names, or that stands in it: where it is named first, or stands. */
+export interface NamedPolicy extends FileLine {
+  /** The name of its file, or its path in the site file. */
+  readonly name: string
+  readonly text: string
+}
+
+/** A server of a backend. */
+export interface DeclaredServer {
+  /** `host:port`. */
+  readonly address: string
+  /** The warning for a server that is a listener of the process, without its message. */
+  readonly loop: Problem
+}
+
+/** How a site comes to its certificate. `listed`: a certificate of the file that covers it, else a managed one. */
+export type CertificateChoice = 'listed' | 'managed' | 'none'
+
+/** A host of a site that may need a certificate. */
+export interface CertificateHost {
+  readonly host: string
+  readonly port: number
+  readonly choice: CertificateChoice
+  readonly at: At
+}
+
+/** A file that was read, by its name as the site file has it. */
+export interface ReadText {
+  readonly name: string
+  readonly text: string
+}
+
+/** What one entry of a site file came to: it can be taken again while everything that it depends on is the same. */
+export interface DeclaredPart {
+  readonly records: readonly DeclaredRecord[]
+  readonly servers: readonly DeclaredServer[]
+  readonly files: ReadonlySet<string>
+  readonly policyLines: ReadonlyMap<string, number>
+  readonly policyNames: ReadonlyMap<string, string>
+  readonly policies: ReadonlyMap<string, NamedPolicy>
+  readonly policed: ReadonlySet<string>
+  readonly unpoliced: readonly string[]
+  readonly texts: readonly ReadText[]
+  readonly volatile: boolean
+  readonly problems: readonly Problem[]
+  readonly documents: ReadonlyMap<string, UnitProblems>
+  readonly failed: boolean
+}
+
+/** The same some lines further down. */
+export function movedPart(part: DeclaredPart, lines: number): DeclaredPart {
+  const moved = <T extends { readonly line: number }>(one: T): T => ({ ...one, line: one.line + lines })
+  return {
+    ...part,
+    records: part.records.map(moved),
+    servers: part.servers.map((server) => ({ ...server, loop: moved(server.loop) })),
+    policyLines: new Map([...part.policyLines].map(([owner, line]) => [owner, line + lines])),
+    policies: new Map([...part.policies].map(([name, policy]) => [name, moved(policy)])),
+    problems: part.problems.map(moved)
+  }
+}

@@ -1,0 +1,224 @@
+import { isObject } from '../../../lib/json.js'
+import { httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
+import { certificateAuthority } from '../../../resources/certificates.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
+import type { Resource } from '../../../resources/resource.js'
+import { staticBackend } from '../../../resources/static-backend.js'
+import { RESTRICTION_KEYS } from './access.js'
+import { ACME_KEYS, KEY_TYPES } from './acme.js'
+import { BALANCE_SETTINGS, BALANCES } from './backends.js'
+import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
+import { ROUTE_MODULES, SITE_KEYS, TCP_MODULES } from './sites.js'
+import { NAMED_LISTS } from './values.js'
+
+type Schema = Readonly<Record<string, unknown>>
+
+const text = (description: string): Schema => ({ type: 'string', minLength: 1, description })
+const mapOf = (values: Schema, description: string): Schema => ({
+  type: ['object', 'null'],
+  description,
+  additionalProperties: values
+})
+
+function object(properties: Readonly<Record<string, unknown>>, about: Schema = {}): Schema {
+  return { type: 'object', ...about, properties, additionalProperties: false }
+}
+
+const secret = (description: string): Schema => ({
+  description,
+  oneOf: ['env', 'file', 'vault'].map((key) => object({ [key]: { type: 'string', minLength: 1 } }, { required: [key] }))
+})
+
+/**
+ * The JSON Schema of site files, for editors: fields of the API stand in it as the API declares them. `documents`: the schema of
+ * policy documents.
+ */
+export function siteFileSchema(documents: object): object {
+  const { $schema, $defs, ...document } = documents as Schema
+  const policy = {
+    anyOf: [text('File of the traffic policy; `none`: none on purpose.'), document],
+    description: 'Traffic policy: a file, or the document itself.'
+  }
+  const policy_tests = {
+    anyOf: [
+      text('File of the tests of the policy.'),
+      { type: 'object', properties: { cases: { type: 'array', items: { type: 'object' } } }, required: ['cases'] }
+    ],
+    description:
+      'Tests of the policy, as `sluice test` reads them: a file, or the document itself. The site file is refused when one fails.'
+  }
+  const backend = {
+    anyOf: [text('Name of a backend, or URL of a server.'), servers, backendSchema()],
+    description: 'Where traffic goes.'
+  }
+  const authority = object({
+    ca: text('PEM file of its certificate.'),
+    crl: text('PEM file of its revocation lists; watched.'),
+    ...requestFields(certificateAuthority, ['description', 'metadata'])
+  })
+  const route = object({
+    backend,
+    policy,
+    policy_tests,
+    ...requestFields(httpsEdgeRoute, ['description', 'metadata']),
+    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+  })
+  const tcp = object({
+    backend,
+    policy,
+    policy_tests,
+    ...requestFields(tcpEdge, ['description', 'metadata']),
+    ...modules(tcpEdge, TCP_MODULES)
+  })
+  const ofEdge = SITE_KEYS.filter((key) => httpsEdge.fields[key as 'metadata']?.request !== undefined)
+  const site = object({
+    hosts: { type: 'array', items: { type: 'string' }, description: 'Further hosts of the site.' },
+    policy,
+    policy_tests,
+    backend,
+    redirect: {
+      enum: ['on', 'off', true, false],
+      description: 'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
+    },
+    certificate: {
+      anyOf: [{ enum: ['managed', 'none'] }, certificate],
+      description:
+        'Otherwise one of `certificates` that covers the name, else a managed one where the terms are agreed to.'
+    },
+    routes: mapOf({ anyOf: [backend, route] }, 'By path: one that ends with / is a prefix, another one is exact.'),
+    ...requestFields(httpsEdge, ofEdge),
+    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+  })
+  return {
+    $schema,
+    $defs,
+    title: 'Site file of Sluice',
+    patternProperties: { '^x-': { description: 'Ignored: a place for YAML anchors.' } },
+    ...object({
+      listeners: {
+        type: 'array',
+        description:
+          'Where traffic is accepted: URLs such as https://0.0.0.0:443, ports for http, or maps as of the option `listeners`.',
+        items: { type: ['string', 'integer', 'object'] }
+      },
+      acme,
+      certificates: { type: 'array', items: certificate, description: 'Chains with their keys; watched.' },
+      certificate_authorities: mapOf({ anyOf: [text('PEM file.'), authority] }, 'Authorities of clients, by name.'),
+      ip_policies: mapOf(ipPolicy(), 'Networks that are allowed and denied, by name.'),
+      ip_restrictions: mapOf(object(requestFields(ipRestriction, RESTRICTION_KEYS)), 'By class of traffic.'),
+      vaults: mapOf(mapOf(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),
+      sites: mapOf({ anyOf: [backend, site] }, 'By host, or host:port.'),
+      tcp: mapOf({ anyOf: [backend, tcp] }, 'TCP edges by host:port.'),
+      backends: mapOf(backendSchema(), 'Where traffic goes, by name.'),
+      import: files,
+      include: files
+    })
+  }
+}
+
+const files: Schema = {
+  type: ['string', 'array'],
+  items: { type: 'string', minLength: 1 },
+  description:
+    'Further site files that this one is one with; a star in the last part of a path stands for any characters.'
+}
+
+const certificate: Schema = object(
+  {
+    certificate: text('PEM file of the chain, leaf first.'),
+    key: { anyOf: [text('PEM file of the private key.'), secret('The private key.')] },
+    description: { type: 'string' },
+    metadata: { type: 'string' }
+  },
+  { required: ['certificate', 'key'] }
+)
+
+const acme: Schema = object(
+  {
+    agree_to_terms: { const: true, description: ACME_KEYS.agree_to_terms },
+    email: text(ACME_KEYS.email),
+    directory: text(ACME_KEYS.directory),
+    ca: text(ACME_KEYS.ca),
+    key_type: { enum: KEY_TYPES, description: ACME_KEYS.key_type },
+    external_account: object(
+      { key_id: text('Key identifier.'), key: secret('HMAC key, base64url.') },
+      { required: ['key_id', 'key'], description: ACME_KEYS.external_account }
+    )
+  },
+  { required: ['agree_to_terms'], description: 'Certificates that are requested and renewed by ACME.' }
+)
+
+function ipPolicy(): Schema {
+  const networks = { type: 'array', items: ipPolicyRule.fields.cidr.request }
+  return object({ allow: networks, deny: networks, description: { type: 'string' }, metadata: { type: 'string' } })
+}
+
+const url = text(
+  'http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port, and a path that is put before that of requests if wanted; with srv+ before it, such as srv+http://_http._tcp.web.internal, a service of the DNS; ' +
+    'http://unix:/run/app.sock, or unix:///run/app.sock:/path, is a Unix domain socket.'
+)
+const server = object(
+  {
+    url,
+    weight: { type: 'integer', minimum: 0, maximum: 10_000 },
+    backup: { type: 'boolean', description: 'It gets requests only while none of the other servers works.' }
+  },
+  { required: ['url'] }
+)
+const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
+
+function backendSchema(): Schema {
+  const names = { type: 'array', items: { type: 'string' } }
+  const weights = { type: 'object', additionalProperties: { type: 'integer', minimum: 0, maximum: 10_000 } }
+  return object({
+    servers,
+    ...requestFields(tunnelGroupBackend, ['labels']),
+    response: object(requestFields(httpResponseBackend, ['body', 'headers', 'status_code'])),
+    backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },
+    balance: { enum: BALANCES, description: 'How one of several is chosen; weighted unless said otherwise.' },
+    ...requestFields(staticBackend, SERVER_SETTINGS),
+    tls: tlsSchema(),
+    ...requestFields(weightedBackend, [...SHARE_SETTINGS, ...BALANCE_SETTINGS]),
+    description: { type: 'string' },
+    metadata: { type: 'string' }
+  })
+}
+
+/** TLS to servers, with files in place of what they hold; whether there is TLS at all is said by the URLs. */
+function tlsSchema(): Schema {
+  const schema = inFile(staticBackend.fields.tls?.request, 'tls') as Schema
+  const {
+    enabled: _enabled,
+    client_certificate_id: _id,
+    ...members
+  } = schema.properties as Readonly<Record<string, unknown>>
+  const files = { ca: text('PEM file of the authorities to trust; watched.'), client_certificate: certificate }
+  return { ...schema, properties: { ...members, ...files } }
+}
+
+function requestFields({ fields }: Resource, names: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(names.map((name) => [name, inFile(fields[name]?.request, name)]))
+}
+
+/** Modules with what the file writes otherwise; true: with its defaults, false: not although the site has it. */
+function modules(resource: Resource, names: readonly string[]): Record<string, unknown> {
+  const fields = Object.entries(requestFields(resource, names))
+  return Object.fromEntries(fields.map(([name, schema]) => [name, { anyOf: [{ type: ['boolean', 'null'] }, schema] }]))
+}
+
+/** A schema of requests as files have it: names in place of ids, references in place of secrets. */
+function inFile(schema: unknown, name: string): unknown {
+  if (NAMED_LISTS[name] !== undefined) return { type: 'array', items: { type: 'string' } }
+  if (!isObject(schema)) return schema
+  if (schema.writeOnly === true) return secret(String(schema.description ?? ''))
+  const { properties, required } = schema
+  if (!isObject(properties)) return schema
+  const known = new Map(Object.entries(NAMED_LISTS).map(([key, { request }]) => [request, key]))
+  const members = Object.entries(properties).map(([key, inner]) => {
+    const written = known.get(key) ?? key
+    return [written, inFile(inner, written)]
+  })
+  const needed = Array.isArray(required) ? { required: required.map((key) => known.get(String(key)) ?? key) } : {}
+  return { ...schema, properties: Object.fromEntries(members), ...needed }
+}

@@ -1,0 +1,58 @@
+import type { NodePath } from '../../../policy/problems.js'
+import { dataOf, type TreeNode } from '../../../policy/tree.js'
+import { fieldErrors } from '../../../schema/errors.js'
+import type { Declaration } from './declaration.js'
+import { lacks } from './synonyms.js'
+
+/** Settings of a backend that hold for each of its servers, as the API has them. */
+export const SERVER_SETTINGS = [
+  'health',
+  'lenient',
+  'max_connections',
+  'passive_health',
+  'proxy_protocol',
+  'queue',
+  'retries',
+  'timeouts',
+  'tls',
+  'upgrades'
+]
+/** Of several that share traffic, as the API has them. */
+export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
+const SERVER_KEYS = ['url', 'weight', 'backup']
+
+/** A server of a backend as a site file writes it. */
+export interface DeclaredServer {
+  readonly url: string
+  readonly weight: number
+  /** It is asked only while none of the others works. */
+  readonly backup: boolean
+  readonly node: TreeNode
+  readonly path: NodePath
+}
+
+/** A server of a list: its URL, or a map with it. Undefined after a report. */
+export function readServer(declaration: Declaration, item: TreeNode, path: NodePath): DeclaredServer | undefined {
+  if (item.kind !== 'map') {
+    const url = declaration.text(item, path, 'a server')
+    return url === undefined ? undefined : { url, weight: 1, backup: false, node: item, path }
+  }
+  const fields = declaration.fields(item, path, 'a server', SERVER_KEYS)
+  const url = fields.get('url')
+  if (url === undefined) {
+    if (lacks(item, SERVER_KEYS))
+      declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
+    return undefined
+  }
+  const text = declaration.text(url.value, [...path, 'url'], 'the url of a server')
+  const weight = fields.get('weight')
+  const given = fields.get('backup')
+  const backup = given === undefined ? false : dataOf(given.value)
+  if (given !== undefined && typeof backup !== 'boolean') {
+    const at = { path: [...path, 'backup'], span: given.value.span }
+    declaration.error(at, fieldErrors.FIELD_INVALID, 'backup must be true or false')
+  }
+  if (text === undefined || typeof backup !== 'boolean') return undefined
+  const share = weight === undefined ? 1 : (dataOf(weight.value) as number)
+  return { url: text, weight: share, backup, node: url.value, path }
+}

@@ -1,0 +1,79 @@
+import { createHash, createHmac } from 'node:crypto'
+import { addUnits, type DerivedUnits } from '../../../control/units.js'
+import { policyKey, type RouteUnit, type Unit } from '../../../runtime/plan.js'
+import type { DeclaredRecord } from './declared-part.js'
+import type { PartUnits } from './site-memory.js'
+import type { SitePolicy } from './sites.js'
+
+const VERSION_BYTES = 6
+
+/** Records of a site file with what their units need beside them. */
+interface UnitSources {
+  readonly records: readonly DeclaredRecord[]
+  /** Policies of whole sites. */
+  readonly policies: readonly SitePolicy[]
+  /** What messages call the policy of an owner. */
+  readonly sourceOf: (owner: string) => string | undefined
+  /** The site file as messages name it. */
+  readonly source: string
+  /** See `SiteFileInput.versionKey`. */
+  readonly versionKey: Uint8Array
+}
+
+/** The units of records, the values that they refer to, and a digest of what each label means. */
+export function unitsOf({ records, policies, sourceOf, source, versionKey }: UnitSources): PartUnits {
+  const all: DerivedUnits = { units: new Map(), secrets: new Map() }
+  const labels = new Map<string, string>()
+  const routes = new Map<string, string[]>()
+  for (const { record, label } of records) {
+    const one: DerivedUnits = { units: new Map(), secrets: all.secrets }
+    addUnits(one, { record, revision: versionOf(record.secrets, versionKey) })
+    for (const [key, unit] of one.units) {
+      if (!all.units.has(key)) labels.set(key, label)
+      all.units.set(key, unit.kind === 'policy' ? { ...unit, source: sourceOf(unit.owner) ?? unit.source } : unit)
+      if (unit.kind === 'route') routes.set(unit.edge, [...(routes.get(unit.edge) ?? []), key])
+    }
+  }
+  for (const { edge, text } of policies) {
+    const key = policyKey(edge)
+    all.units.set(key, { kind: 'policy', owner: edge, text, source: sourceOf(edge) ?? source })
+    labels.set(key, labels.get(`edge:${edge}`) ?? '')
+    for (const route of routes.get(edge) ?? []) {
+      all.units.set(route, withSitePolicy(all.units.get(route) as RouteUnit, edge))
+    }
+  }
+  return { units: [...all.units], secrets: all.secrets, contents: [...digests(all.units, labels)] }
+}
+
+/** Tells values of secrets apart without telling them; 0: there are none. */
+function versionOf(secrets: DeclaredRecord['record']['secrets'], key: Uint8Array): number {
+  const text = JSON.stringify(secrets)
+  return text === '{}' ? 0 : createHmac('sha256', key).update(text).digest().readUIntBE(0, VERSION_BYTES)
+}
+
+/** The policy of the site comes before the route's own. */
+function withSitePolicy(route: RouteUnit, edge: string): RouteUnit {
+  const { traffic_policy: own, ...modules } = route.modules
+  const policies = [{ policy: policyKey(edge) }, ...(own === undefined ? [] : [own])]
+  return { ...route, modules: { ...modules, traffic_policy: policies } }
+}
+
+/** Where a policy stands is no part of what it means. */
+function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, string>): Map<string, string> {
+  const texts = new Map<string, string>()
+  for (const [key, unit] of units) {
+    const label = labels.get(key) ?? key
+    const meaning = unit.kind === 'policy' ? { ...unit, source: '' } : unit
+    texts.set(label, `${texts.get(label) ?? ''}${key} ${JSON.stringify(meaning)}\n`)
+  }
+  return new Map([...texts].map(([label, text]) => [label, createHash('sha256').update(text).digest('hex')]))
+}
+
+/** The same with policies that stand some lines further down in the file. */
+export function movedUnits(units: PartUnits, sourceOf: (owner: string) => string | undefined): PartUnits {
+  const moved = units.units.map(([key, unit]): readonly [string, Unit] => {
+    const source = unit.kind === 'policy' ? sourceOf(unit.owner) : undefined
+    return [key, unit.kind === 'policy' && source !== undefined ? { ...unit, source } : unit]
+  })
+  return { ...units, units: moved }
+}

@@ -1,0 +1,143 @@
+import { rm } from 'node:fs/promises'
+import type { Socket } from 'node:net'
+import { join } from 'node:path'
+import type { HeldConnections } from '../../api/held-connections.js'
+import type { ApiServer } from '../../api/server.js'
+import type { Foundation } from '../../app/foundation.js'
+import type { KeepingCounters } from '../../app/kept-counters.js'
+import type { StartingStore } from '../../app/store-copy.js'
+import type { ControlPlane } from '../../control/control-plane.js'
+import type { SessionKeeper } from '../../features/login/session-keeper.js'
+import { atMost } from '../../lib/concurrency.js'
+import { isShared, storeAddress } from '../../options/catalogue.js'
+import type { Options } from '../../options/options.js'
+import { IN_MEMORY } from '../../options/values.js'
+import type { GivenAway } from '../../store/store.js'
+import { openCertificates } from '../certificates/open.js'
+import type { CertificateService } from '../certificates/service.js'
+import type { Events } from '../events/events.js'
+
+/** How long a step may take that lets something go. Milliseconds. */
+const STEP = 1_500
+/** The store as it was before a newer version had it, in the data folder. */
+const BEFORE = 'take-over.before'
+
+interface HandingOverParts {
+  readonly control: ControlPlane
+  readonly store: StartingStore
+  /** See `OpenControlPlane`. */
+  readonly isBack: () => Promise<void>
+  readonly events: Events
+  readonly logins: Pick<SessionKeeper, 'pause' | 'resume'>
+  readonly api: ApiServer
+  /** What is written of limits; undefined: nothing is. */
+  readonly counters: KeepingCounters | undefined
+}
+
+/** The certificates of a process, whose service is another one after each time that it was given away. */
+export class CurrentCertificates {
+  readonly #open: () => Promise<CertificateService>
+  #service: CertificateService | undefined
+
+  constructor(options: Options, foundation: Foundation, control: ControlPlane) {
+    this.#open = () => openCertificates(options, foundation, control)
+  }
+
+  /** Fails as `openCertificates` does. */
+  async open(): Promise<void> {
+    this.#service = await this.#open()
+  }
+
+  /** See `CertificateService`. */
+  get overdue(): number {
+    return this.#service?.overdue ?? 0
+  }
+
+  async stop(): Promise<void> {
+    await this.#service?.stop()
+  }
+}
+
+/** What only one process may have, while another one tries to take the place of this one: all of it can be taken back. */
+export class HandingOver {
+  readonly #options: Options
+  readonly #foundation: Foundation
+  readonly #parts: HandingOverParts & { readonly certificates: CurrentCertificates }
+  #held: HeldConnections | undefined
+  #away: GivenAway | undefined
+  #undo: string | undefined
+  #isGone = false
+
+  constructor(
+    options: Options,
+    foundation: Foundation,
+    parts: HandingOverParts & { readonly certificates: CurrentCertificates }
+  ) {
+    this.#options = options
+    this.#foundation = foundation
+    this.#parts = parts
+  }
+
+  /**
+   * Lets go of the store, the delivery of events and the certificates; connections to the API wait, and traffic goes on. `migrates`: the
+   * other process may bring the store to a schema that this one does not know, so it is copied before.
+   */
+  async release(migrates: boolean): Promise<void> {
+    const { api, certificates, store, events, logins, counters } = this.#parts
+    this.#held = await api.hold()
+    // Of two processes one writes the file of counters.
+    const paused = counters?.pause() ?? Promise.resolve()
+    await Promise.all([
+      atMost(STEP, paused),
+      atMost(STEP, certificates.stop()),
+      atMost(STEP, store.stop()),
+      atMost(STEP, events.handOver()),
+      atMost(STEP, logins.pause())
+    ])
+    if (migrates) this.#undo = await this.#copyOf(store)
+    this.#away = await store.store.giveAway()
+    if (this.#away !== undefined) return
+    this.#isGone = true
+    await this.#foundation.lifecycle.release()
+  }
+
+  /** Goes on as before, also when `release` has failed. Rejects when that is not possible: then another process is needed, to which `give` leads. */
+  async takeBack(): Promise<void> {
+    const { certificates, store, events, logins, isBack, control, counters } = this.#parts
+    if (this.#isGone) throw new TypeError('what serves is a copy of the store, which cannot be taken back')
+    await this.#away?.back(this.#undo)
+    this.#away = undefined
+    await this.#forget()
+    counters?.resume()
+    logins.resume()
+    await isBack()
+    await events.start()
+    await certificates.open()
+    await store.keep(this.#options, () => control.configuration.place)
+    this.#held?.resume()
+    this.#held = undefined
+  }
+
+  /** It is for good: connections that wait for the API, and those that come from now on, go to `take`. What waits for the store fails. */
+  async give(take: (socket: Socket) => void): Promise<void> {
+    this.#foundation.lifecycle.succeeds()
+    this.#held?.give(take)
+    await this.#forget()
+    if (this.#away !== undefined) await atMost(STEP, this.#parts.store.store.close())
+  }
+
+  /** Undefined: its own tools copy it, and processes of several versions share it. */
+  async #copyOf({ store }: StartingStore): Promise<string | undefined> {
+    const { data } = this.#options
+    if (data === IN_MEMORY || isShared(storeAddress(this.#options))) return undefined
+    const path = join(data, BEFORE)
+    await rm(path, { force: true })
+    await store.copyTo(path)
+    return path
+  }
+
+  async #forget(): Promise<void> {
+    if (this.#undo !== undefined) await rm(this.#undo, { force: true })
+    this.#undo = undefined
+  }
+}

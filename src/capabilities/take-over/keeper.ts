@@ -1,0 +1,143 @@
+import { once } from 'node:events'
+import { appendFileSync } from 'node:fs'
+import { createConnection, type Socket } from 'node:net'
+import { ExitCode, type StopSignals } from '../../cli/process.js'
+import { codeOf } from '../../lib/errors.js'
+import { isRunning, listenerAt } from './listening-sockets.js'
+import { readLines, type TakeOverRequest, type ToAsker, takeOverPlace, writeLine } from './protocol.js'
+
+/** Signals that are meant for the process that serves. */
+const PASSED_ON = ['SIGHUP', 'SIGUSR1'] as const
+const MOST = 64 * 1024
+/** Silence of the process that runs after which the command says so, and before its first answer after which it is taken for hung. Milliseconds. */
+const SAID_AFTER = 5_000
+const MUTE_AFTER = 15_000
+/** How long a killed process may take to disappear. Milliseconds. */
+const GONE_WITHIN = 5_000
+const FLAG = '--take-over'
+
+/** The words of a command as they were given, without the flag that asks for a take-over. */
+export function commandOf({ execPath, execArgv, argv }: Pick<NodeJS.Process, 'execPath' | 'execArgv' | 'argv'>) {
+  return { program: execPath, words: [...execArgv, ...argv.slice(1).filter((word) => word !== FLAG)] }
+}
+
+/**
+ * Asks the process on `folder` to let a new one take its place, prints each step on standard error, and stays until the new one
+ * ends: signals go on to it. Resolves with its exit code; undefined: no process runs on the folder, or none any more. One that is hung, which its
+ * silence shows, is killed.
+ */
+export async function takeOver(folder: string, signals: StopSignals): Promise<number | undefined> {
+  const socket = await connected(folder)
+  if (socket === undefined) return undefined
+  const { program, words } = commandOf(process)
+  const environment = Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
+  )
+  const request: TakeOverRequest = { pid: process.pid, program, words, folder: process.cwd(), environment }
+  const silence = new Silence()
+  let pid: number | undefined
+  let answered = false
+  const pass = (signal: NodeJS.Signals) => {
+    try {
+      if (pid !== undefined) process.kill(pid, signal)
+    } catch {
+      // It has ended, which the connection shows.
+    }
+  }
+  for (const signal of PASSED_ON) process.on(signal, pass)
+  void signals.next().then(pass)
+  return await new Promise((resolve) => {
+    let code: number = ExitCode.failure
+    const mute = setTimeout(async () => {
+      if (await endMute(folder)) return
+      // It still has what a start needs.
+      answered = true
+      socket.destroy()
+    }, MUTE_AFTER)
+    readLines<ToAsker>(socket, MOST, (message) => {
+      answered = true
+      clearTimeout(mute)
+      silence.ends()
+      if (message.kind === 'step' || message.kind === 'begun') silence.begins()
+      if (message.kind === 'step') say(`take-over: ${message.text}`)
+      else if (message.kind === 'line') say(message.text)
+      else if (message.kind === 'failed') say(`error: nothing was taken over: ${message.text}`)
+      else if (message.kind === 'begun') pid = message.pid
+      else if (message.kind === 'ends') code = message.code
+      else say(`take-over: process ${pid} serves; the one before it ends when its connections have`)
+    })
+    socket.once('close', () => {
+      clearTimeout(mute)
+      silence.ends()
+      for (const signal of PASSED_ON) process.off(signal, pass)
+      if (answered) resolve(code)
+      else {
+        say('take-over: the process that ran has ended before its first step; this one starts by itself')
+        resolve(undefined)
+      }
+    })
+    silence.begins()
+    writeLine(socket, request)
+  })
+}
+
+/** Says how long nothing has come from the process that runs, less and less often. */
+class Silence {
+  #timer: NodeJS.Timeout | undefined
+
+  begins(after = SAID_AFTER): void {
+    clearTimeout(this.#timer)
+    const next = after === SAID_AFTER ? SAID_AFTER : after / 2
+    this.#timer = setTimeout(() => {
+      say(`take-over: no answer for ${after / 1_000} s; still waiting`)
+      this.begins(after * 2)
+    }, next)
+  }
+
+  ends(): void {
+    clearTimeout(this.#timer)
+  }
+}
+
+/** Kills the process that does not answer on `folder`; resolves when it is gone. False: it cannot be found or killed. */
+async function endMute(folder: string): Promise<boolean> {
+  const pid = listenerAt(folder)
+  if (pid === undefined) {
+    say(`error: the process on ${folder} does not answer and cannot be found: end it, and start again`)
+    return false
+  }
+  say(`take-over: process ${pid} has not answered for ${MUTE_AFTER / 1_000} s: it is hung, and killed`)
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    say(`error: process ${pid} cannot be killed (${codeOf(error) ?? 'unknown'}): end it, and start again`)
+    return false
+  }
+  const end = performance.now() + GONE_WITHIN
+  while (isRunning(pid) && performance.now() < end)
+    await new Promise((resolve) => setTimeout(resolve, GONE_WITHIN / 100))
+  return true
+}
+
+/** Says it behind what the new process has written to the same file: a descriptor that does not append would write over it. */
+function say(line: string): void {
+  try {
+    appendFileSync('/proc/self/fd/2', `${line}\n`)
+  } catch {
+    // A socket cannot be opened again.
+    console.error(line)
+  }
+}
+
+/** Undefined: no process listens there. Rejects with the system's error for all else, as a folder of another user. */
+async function connected(folder: string): Promise<Socket | undefined> {
+  try {
+    const { path, close } = takeOverPlace(folder)
+    const socket = createConnection(path)
+    await once(socket, 'connect').finally(close)
+    return socket.on('error', () => undefined)
+  } catch (error) {
+    if (['ENOENT', 'ECONNREFUSED'].includes(codeOf(error) ?? '')) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,103 @@
+import { closeSync, openSync } from 'node:fs'
+import type { Socket } from 'node:net'
+import { join } from 'node:path'
+import type { Admissions } from '../../app/foundation.js'
+import type { FromHolder } from '../workers/sockets/handed-tunnels.js'
+import type { FromServing } from '../workers/sockets/protocol.js'
+import type { Rehearsed } from './rehearsal.js'
+import type { HandedState, LIMIT_FORMS } from './succession.js'
+
+/** Longest path of a unix socket that every system takes. Bytes. */
+const LONGEST_PATH = 103
+
+/** Where a process listens for the one that takes its place, as long as it is not closed. Throws the system's error. */
+export function takeOverPlace(folder: string): { readonly path: string; close(): void } {
+  const path = join(folder, 'take-over.sock')
+  if (Buffer.byteLength(path) <= LONGEST_PATH) return { path, close: () => undefined }
+  // The kernel knows the folder by its descriptor too, whose name is short.
+  const fd = openSync(folder, 'r')
+  return { path: `/proc/self/fd/${fd}/take-over.sock`, close: () => closeSync(fd) }
+}
+
+/** The variable by which a successor knows what it has inherited: `Inheritance` as JSON. */
+export const INHERITANCE = 'SLUICE_SUCCESSOR'
+
+/** What a successor is started with. */
+export interface Inheritance {
+  /** Listening sockets: descriptor and place. */
+  readonly sockets: readonly (readonly [fd: number, host: string, port: number])[]
+  /** Descriptor of the connection to the command that asked for it; absent: none did. */
+  readonly asker?: number
+}
+
+/** What `sluice start --take-over` asks for: its own command, environment and folder. */
+export interface TakeOverRequest {
+  readonly pid: number
+  readonly program: string
+  readonly words: readonly string[]
+  readonly folder: string
+  readonly environment: Readonly<Record<string, string>>
+}
+
+/** What is sent to the command. */
+export type ToAsker =
+  | { readonly kind: 'step'; readonly text: string }
+  /** A line for its standard error, as it is. */
+  | { readonly kind: 'line'; readonly text: string }
+  /** The successor runs in this process. */
+  | { readonly kind: 'begun'; readonly pid: number }
+  /** The successor serves. */
+  | { readonly kind: 'serves' }
+  /** It was not possible; what goes on instead. */
+  | { readonly kind: 'failed'; readonly text: string }
+  /** The successor ends with this code. */
+  | { readonly kind: 'ends'; readonly code: number }
+
+/** What a successor reports to its predecessor, in this order. */
+export type FromSuccessor =
+  /** Nothing is wrong with options, files, ports, and what the store holds. */
+  | ({ readonly kind: 'prepared' } & Rehearsed)
+  | { readonly kind: 'opens' }
+  | { readonly kind: 'serves' }
+  /** To the tunnels of agents that are connected to the predecessor; comes again and again. */
+  | { readonly kind: 'to-tunnels'; readonly message: FromServing }
+
+/** What a predecessor answers, in this order. */
+export type ToSuccessor =
+  /** The store, the ports of the API and of agents are free. Base64, milliseconds. */
+  | ({ readonly kind: 'released' } & Pick<HandedState, 'clockOrigin' | 'limiterSecret' | 'ticketKeys' | 'endpoints'>)
+  /** The file with the counters of limits, and how it is read; absent: they could not be written. */
+  | { readonly kind: 'limits'; readonly written?: { readonly path: string; readonly form: keyof typeof LIMIT_FORMS } }
+  /** What limits have admitted since their counters were written; comes again and again until the predecessor ends. */
+  | { readonly kind: 'admitted'; readonly admissions: Admissions }
+  /** Of tunnels of agents that are connected to the predecessor; comes again and again. */
+  | { readonly kind: 'from-tunnels'; readonly message: FromHolder }
+  /** A connection to the API that was accepted and not read: it comes with the message. */
+  | { readonly kind: 'connection' }
+  /** The socket in the data folder is free. */
+  | { readonly kind: 'left' }
+
+/** Reads values of JSON, one in each line, until the peer ends. Ends the connection at a line of more than `most` bytes or that is none. */
+export function readLines<T>(socket: Socket, most: number, take: (value: T) => void): void {
+  let text = ''
+  socket.setEncoding('utf8')
+  socket.on('data', (chunk: string) => {
+    text += chunk
+    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n')) {
+      const line = text.slice(0, end)
+      text = text.slice(end + 1)
+      try {
+        take(JSON.parse(line) as T)
+      } catch {
+        socket.destroy()
+        return
+      }
+    }
+    if (text.length > most) socket.destroy()
+  })
+}
+
+/** Writes a value as a line. */
+export function writeLine(socket: Socket, value: ToAsker | TakeOverRequest): void {
+  if (!socket.destroyed) socket.write(`${JSON.stringify(value)}\n`)
+}

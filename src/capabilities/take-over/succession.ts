@@ -1,0 +1,176 @@
+import { rmSync, writeSync } from 'node:fs'
+import { open, readFile, rm } from 'node:fs/promises'
+import type { Admissions, Foundation, HandedLimits, Host } from '../../app/foundation.js'
+import type { CountersOfLimits } from '../../app/kept-counters.js'
+import { handOver } from '../../features/rate-limit/kept/hand-over.js'
+import { KeptCounters } from '../../features/rate-limit/kept/reading.js'
+import { MAX_CAPACITY, undecided } from '../../features/rate-limit/limiter/decision.js'
+import type { LimiterTable } from '../../features/rate-limit/limiter/table.js'
+import { type Clock, clockOrigin } from '../../lib/clock.js'
+import type { OwnTicketKeys } from '../../proxy/ticket-keys.js'
+import type { Agents } from '../tunnel/agents/agents.js'
+import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
+import type { FromHolder } from '../workers/sockets/handed-tunnels.js'
+import type { FromServing } from '../workers/sockets/protocol.js'
+import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../workers/sockets/tunnel-outlet.js'
+
+/** What a process that takes the place of another one goes on with. Secrets as Base64. */
+export interface HandedState {
+  readonly clockOrigin: number
+  readonly limiterSecret: string
+  readonly ticketKeys: string
+  /** Those that agents have opened. */
+  readonly endpoints: readonly HandedEndpoint[]
+  /** Lets the other process reach the agents that are connected here: what `send` takes goes to its `HandedTunnels`. */
+  handTunnels(send: (message: FromHolder) => void): HandedTunnelsEnd
+  /**
+   * Writes the counters of limits into a new file that its owner alone may read. Where one thread decides, its table is written in one go, so
+   * that it is whole: about 50 ms for each 100 MB of it; for several see `handOver`. What is admitted from then on goes to `later`. Rejects
+   * with the system's error.
+   */
+  writeLimits(path: string, later: (admissions: Admissions) => void): Promise<WrittenLimits>
+}
+
+/** What `writeLimits` has written. */
+interface WrittenLimits {
+  readonly form: keyof typeof LIMIT_FORMS
+  /** What is admitted goes nowhere any more. */
+  end(): void
+}
+
+/** How counters of limits are read. */
+export const LIMIT_FORMS = {
+  table: async (path: string): Promise<HandedLimits> => {
+    const table = await readFile(path)
+    await rm(path, { force: true })
+    return { table }
+  },
+  file: async (path: string): Promise<HandedLimits> => ({ file: path })
+}
+
+/** The end of handed tunnels in the process that holds them. */
+interface HandedTunnelsEnd {
+  receive(message: FromServing): void
+  /** The other process is gone. */
+  close(): void
+}
+
+interface StateParts {
+  readonly clock: Clock
+  readonly limiter: LimiterTable
+  readonly ticketKeys: OwnTicketKeys
+  readonly tunnels: HeldTunnels
+  /** Do several threads decide? */
+  readonly threaded: boolean
+  readonly agents: Pick<Agents, 'handed' | 'handsTo'>
+}
+
+export function stateOf({ clock, limiter, ticketKeys, tunnels, agents, threaded }: StateParts): HandedState {
+  return {
+    clockOrigin: clockOrigin(clock),
+    endpoints: agents.handed(),
+    handTunnels: (send) => {
+      const directory = new TunnelDirectory(tunnels, (message) => send(message as FromHolder))
+      agents.handsTo(directory)
+      const outlet = new TunnelOutlet(directory, (message) => send(message as FromHolder))
+      return {
+        receive: (message) => outlet.receive(message as Parameters<TunnelOutlet['receive']>[0]),
+        close: () => {
+          agents.handsTo(undefined)
+          directory.close()
+          outlet.close()
+        }
+      }
+    },
+    limiterSecret: Buffer.from(limiter.secret).toString('base64'),
+    ticketKeys: ticketKeys.current().toString('base64'),
+    writeLimits: async (path, later) => {
+      if (threaded) {
+        const end = await handOver(limiter, clock, path, (admissions) => later(admissions.flat()))
+        return { form: 'file', end }
+      }
+      const file = await open(path, 'w', 0o600)
+      try {
+        // In one turn with what is written: nothing is admitted between.
+        const end = report(limiter, later)
+        for (const piece of limiter.pieces()) {
+          for (let at = 0; at < piece.length; ) at += writeSync(file.fd, piece, at, piece.length - at)
+        }
+        return { form: 'table', end }
+      } finally {
+        await file.close()
+      }
+    }
+  }
+}
+
+/** Reports what the table admits from now on, gathered over a turn of the loop. Until then a decision costs nothing for it. */
+function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admissions) => void): () => void {
+  const before = limiter.decide
+  const decide = before.bind(limiter)
+  let gathered: number[] = []
+  limiter.decide = (low, high, geometry, capacity, cost, decision) => {
+    decide(low, high, geometry, capacity, cost, decision)
+    if (!decision.admitted) return
+    if (gathered.length === 0) {
+      setImmediate(() => {
+        const batch = gathered
+        gathered = []
+        later(batch)
+      })
+    }
+    gathered.push(low, high, geometry.seconds, cost)
+  }
+  return () => {
+    limiter.decide = before
+  }
+}
+
+/** Counts what another table has admitted. A moment later than it was: no window holds more than its capacity because of that. */
+function count(limiter: LimiterTable, admissions: Admissions): void {
+  const decision = undecided()
+  for (let at = 0; at + 4 <= admissions.length; at += 4) {
+    const [low = 0, high = 0, seconds = 0, cost = 1] = admissions.slice(at, at + 4)
+    limiter.decide(low, high, limiter.geometry(seconds), MAX_CAPACITY, cost, decision)
+  }
+}
+
+/** Takes what the process before has counted; false: it cannot be taken, and nothing has changed. */
+function resumed(limiter: LimiterTable, limits: HandedLimits): boolean {
+  if ('table' in limits) return limiter.resume(limits.table)
+  let kept: KeptCounters | undefined
+  try {
+    kept = KeptCounters.open(limits.file)
+    if (kept === undefined) return false
+    kept.check()
+    kept.fill(limiter.contents)
+    return true
+  } catch {
+    return false
+  } finally {
+    kept?.close()
+    rmSync(limits.file, { force: true })
+  }
+}
+
+/**
+ * Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. Without such a
+ * process, and where it gives no counters that fit, they come from the data folder.
+ */
+export async function takePlace(
+  { predecessor }: Pick<Host, 'predecessor'>,
+  { limiter, log }: Pick<Foundation, 'limiter' | 'log'>,
+  counters: Pick<CountersOfLimits, 'fill' | 'ignore'> | undefined
+): Promise<void> {
+  const limits = await predecessor?.limits()
+  if (limits === undefined || !resumed(limiter, limits)) {
+    if (predecessor !== undefined && counters === undefined)
+      log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
+    else if (predecessor !== undefined)
+      log.warn(
+        'counters of limits come from the data folder: the process before has left none, or limiter.budget is another one'
+      )
+    await counters?.fill({ table: limiter, log })
+  }
+  predecessor?.admitted((admissions) => count(limiter, admissions))
+}

@@ -1,0 +1,236 @@
+import { closeSync, readdirSync, readFileSync } from 'node:fs'
+import { createServer, Socket } from 'node:net'
+import type { Admissions, Host } from '../../app/foundation.js'
+import { checkFile } from '../../cli/check-files.js'
+import { formatFinding, styleFor } from '../../cli/report.js'
+import { codeOf } from '../../lib/errors.js'
+import { formatAuthority } from '../../lib/host.js'
+import { InheritedSockets } from '../../lib/inherited-sockets.js'
+import { systemReason } from '../../lib/system-errors.js'
+import { opensListen } from '../../options/catalogue.js'
+import type { Options } from '../../options/options.js'
+import type { FromHolder, HandedTunnels } from '../workers/sockets/handed-tunnels.js'
+import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
+import type { Rehearsed } from './rehearsal.js'
+import { LIMIT_FORMS } from './succession.js'
+
+/** How long the predecessor may take to answer, then it is taken for hung. Milliseconds. */
+const ANSWER = 20_000
+
+/** The side of the process that takes the place of another one. */
+export class Successor {
+  readonly sockets: InheritedSockets
+  readonly #asker: Socket | undefined
+  readonly #answers = new Map<ToSuccessor['kind'], ToSuccessor>()
+  /** No answer comes any more. */
+  #gone = false
+  /** The predecessor has ended. */
+  #lost = false
+  #look: () => void = () => undefined
+  /** What came before it could be used. */
+  #admissions: Admissions[] = []
+  #count: ((admissions: Admissions) => void) | undefined
+  #connections: Socket[] = []
+  #take: ((connection: Socket) => void) | undefined
+  #ofTunnels: FromHolder[] = []
+  #tunnels: Pick<HandedTunnels, 'receive' | 'lost'> | undefined
+  #left: () => void = () => undefined
+  readonly #ended = new Promise<void>((resolve) => {
+    this.#left = resolve
+  })
+
+  private constructor({ sockets, asker }: Inheritance) {
+    this.sockets = new InheritedSockets(sockets.map(([fd, host, port]) => [fd, { host, port }]))
+    if (asker !== undefined) {
+      this.#asker = new Socket({ fd: asker, readable: true, writable: true })
+      this.#asker.on('error', () => undefined)
+      // It must not keep a process that has ended.
+      this.#asker.unref()
+    }
+    process.on('message', (message, handle) => this.#received(message as ToSuccessor, handle as Socket | undefined))
+    // The predecessor may have ended before this was loaded.
+    if (process.connected !== true) this.#lose()
+    process.on('disconnect', () => this.#lose())
+  }
+
+  /** Undefined: this process takes no other one's place. */
+  static of(environment: NodeJS.ProcessEnv): Successor | undefined {
+    const given = environment[INHERITANCE]
+    delete environment[INHERITANCE]
+    if (given === undefined) return undefined
+    const inheritance = JSON.parse(given) as Inheritance
+    closeStrays(inheritance)
+    return new Successor(inheritance)
+  }
+
+  /**
+   * Finds what is wrong with the files that the options name, and with ports that are not inherited. The lines to print; empty: nothing is.
+   */
+  async problems(options: Options, environment: NodeJS.ProcessEnv): Promise<readonly string[]> {
+    const style = styleFor(process.stderr, environment)
+    const lines: string[] = []
+    let named = 0
+    for (const file of [options.policy, options.site_file]) {
+      if (file === undefined) continue
+      const { findings, listeners = [] } = await checkFile(file, environment)
+      named += listeners.length
+      for (const finding of findings) {
+        if (finding.problems.some(({ severity }) => severity === 'error')) lines.push(...formatFinding(finding, style))
+      }
+    }
+    const places = [
+      opensListen(options, named) ? options.listen : undefined,
+      options.api.listen,
+      ...options.listeners.map(({ listen }) => listen),
+      options.agents
+    ]
+    for (const place of places) {
+      if (place === undefined || this.sockets.has(place)) continue
+      const reason = await unboundReason(place)
+      if (reason !== undefined) lines.push(`${formatAuthority(place.host, place.port)} cannot be opened: ${reason}`)
+    }
+    return lines
+  }
+
+  /** Says why it does not start, where the command that asked for it is. */
+  explains(line: string): void {
+    if (this.#asker === undefined) console.error(line)
+    else writeLine(this.#asker, { kind: 'line', text: line })
+  }
+
+  /** Everything is checked, which came to this. What the predecessor gives when store and ports are free; undefined: it is gone. */
+  async prepared(came: Rehearsed): Promise<Extract<ToSuccessor, { kind: 'released' }> | undefined> {
+    this.#report({ kind: 'prepared', ...came })
+    return (await this.#answer('released')) as Extract<ToSuccessor, { kind: 'released' }> | undefined
+  }
+
+  /** Hands over what a new process begins with; see `Host.predecessor`. */
+  from(released: Extract<ToSuccessor, { kind: 'released' }>): NonNullable<Host['predecessor']> {
+    return {
+      limiterSecret: Buffer.from(released.limiterSecret, 'base64'),
+      ticketKeys: Buffer.from(released.ticketKeys, 'base64'),
+      endpoints: released.endpoints,
+      gone: this.#ended,
+      tunnels: (follower) => {
+        this.#tunnels = follower
+        for (const message of this.#ofTunnels.splice(0)) follower.receive(message)
+        if (this.#lost) follower.lost()
+        return (message) => this.#report({ kind: 'to-tunnels', message })
+      },
+      limits: async () => {
+        this.#report({ kind: 'opens' })
+        const answer = (await this.#answer('limits')) as Extract<ToSuccessor, { kind: 'limits' }> | undefined
+        return answer?.written && (await LIMIT_FORMS[answer.written.form](answer.written.path))
+      },
+      admitted: (count) => {
+        this.#count = count
+        for (const admissions of this.#admissions.splice(0)) count(admissions)
+      }
+    }
+  }
+
+  /** It serves, `take` also connections that the predecessor has accepted; resolves when that has left its place in the data folder. */
+  async serves(take: (connection: Socket) => void): Promise<void> {
+    this.sockets.closeUnused()
+    this.#take = take
+    for (const connection of this.#connections.splice(0)) take(connection)
+    this.#report({ kind: 'serves' })
+    await this.#answer('left')
+    // The predecessor says until its end what it admits; that must not keep a process that has ended.
+    process.channel?.unref()
+  }
+
+  /** The process ends with this code. */
+  ends(code: number): void {
+    if (this.#asker !== undefined) writeLine(this.#asker, { kind: 'ends', code })
+  }
+
+  #received(message: ToSuccessor, connection: Socket | undefined): void {
+    if (message.kind === 'admitted') {
+      if (this.#count === undefined) this.#admissions.push(message.admissions)
+      else this.#count(message.admissions)
+    } else if (message.kind === 'from-tunnels') {
+      if (this.#tunnels === undefined) this.#ofTunnels.push(message.message)
+      else this.#tunnels.receive(message.message)
+    } else if (message.kind === 'connection') {
+      // One that was closed on its way does not arrive.
+      if (connection === undefined) return
+      if (this.#take === undefined) this.#connections.push(connection)
+      else this.#take(connection)
+    } else {
+      this.#answers.set(message.kind, message)
+      this.#look()
+    }
+  }
+
+  /** The predecessor has ended. */
+  #lose(): void {
+    this.#gone = true
+    this.#lost = true
+    this.#left()
+    this.#tunnels?.lost()
+    this.#look()
+  }
+
+  #report(message: FromSuccessor): void {
+    if (process.connected) process.send?.(message, () => undefined)
+  }
+
+  /** The predecessor does not answer: it is hung, and what it holds is free once it has ended, which the channel shows. */
+  #endMute(): void {
+    const { ppid } = process
+    this.explains(`take-over: process ${ppid} has not answered for ${ANSWER / 1_000} s: it is hung, and killed`)
+    try {
+      // As long as the channel is open, the parent is the predecessor.
+      if (process.connected && process.kill(ppid, 'SIGKILL')) return
+    } catch (error) {
+      this.explains(`take-over: it cannot be killed (${codeOf(error) ?? 'unknown'})`)
+    }
+    this.#gone = true
+    this.#look()
+  }
+
+  #answer(kind: ToSuccessor['kind']): Promise<ToSuccessor | undefined> {
+    return new Promise((resolve) => {
+      const late = setTimeout(() => this.#endMute(), ANSWER)
+      this.#look = () => {
+        const answer = this.#answers.get(kind)
+        if (answer === undefined && !this.#gone) return
+        clearTimeout(late)
+        resolve(answer)
+      }
+      this.#look()
+    })
+  }
+}
+
+/** Standard streams, and the channel to the predecessor. */
+const OF_EACH_PROCESS = [0, 1, 2, 3]
+/** In the octal flags of a descriptor: it is closed in programs that the process starts (`O_CLOEXEC`). */
+const CLOSED_IN_CHILDREN = 0o2000000
+
+/**
+ * Closes what came along unasked: connections that a thread of the predecessor serves are inherited, since Node duplicates the descriptor
+ * of a socket that goes to a thread without that flag (24.21). Their clients would not see the end of what the predecessor closes.
+ */
+function closeStrays({ sockets, asker = -1 }: Inheritance): void {
+  const kept = new Set([...OF_EACH_PROCESS, asker, ...sockets.map(([fd]) => fd)])
+  for (const name of readdirSync('/proc/self/fd')) {
+    try {
+      const [, flags = ''] = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${name}`, 'utf8')) ?? []
+      const inherited = (Number.parseInt(flags, 8) & CLOSED_IN_CHILDREN) === 0
+      if (inherited && !kept.has(Number(name))) closeSync(Number(name))
+    } catch {
+      // The descriptor of the folder itself has gone.
+    }
+  }
+}
+
+/** Why nothing can listen there; undefined: it can. */
+function unboundReason({ host, port }: { readonly host: string; readonly port: number }): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', (error) => resolve(systemReason(codeOf(error) ?? '') ?? error.message))
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)))
+  })
+}

@@ -1,0 +1,53 @@
+import { type FileHandle, open, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Call } from '../../control/calls.js'
+import { ControlError, controlErrors, orUnavailable } from '../../control/errors.js'
+import { mustHave } from '../../control/rights.js'
+import { Mutex } from '../../lib/concurrency.js'
+import { partialFor } from '../../lib/files.js'
+import { StoreError } from '../../store/errors.js'
+import type { Store } from '../../store/store.js'
+
+export interface Backup {
+  /** Open at the beginning; the file goes when it is closed. */
+  readonly file: FileHandle
+  readonly bytes: number
+}
+
+/** Consistent copies of the store, one at a time. */
+export class Backups {
+  readonly #store: Store
+  readonly #folder: string
+  readonly #mutex = new Mutex()
+
+  /** `folder`: where a copy lies until it is sent. */
+  constructor(store: Store, folder: string) {
+    this.#store = store
+    this.#folder = folder
+  }
+
+  /** Fails with a ControlError: `ADMIN_REQUIRED`, `BACKUP_UNSUPPORTED` on PostgreSQL, `UNAVAILABLE`. */
+  async make({ principal }: Call): Promise<Backup> {
+    mustHave(principal, 'backup')
+    return await orUnavailable(this.#mutex.run(() => this.#make())).catch((error: unknown) => {
+      if (!(error instanceof StoreError) || error.code !== 'STORE_NO_COPY') throw error
+      const message =
+        'the store is PostgreSQL: pg_dump makes a backup of it, and "sluice export" a document of the account'
+      throw new ControlError(controlErrors.BACKUP_UNSUPPORTED, message, { cause: error })
+    })
+  }
+
+  async #make(): Promise<Backup> {
+    const path = partialFor(join(this.#folder, 'backup'))
+    await this.#store.copyTo(path)
+    const file = await open(path)
+    try {
+      // Whatever becomes of the client, nothing stays on the disk.
+      await unlink(path)
+      return { file, bytes: (await file.stat()).size }
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  }
+}

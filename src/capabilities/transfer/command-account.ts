@@ -1,0 +1,329 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
+import { stringify } from 'yaml'
+import { policyCheck } from '../../app/policy-check.js'
+import { namesOptions } from '../../app/server-services.js'
+import { offline, policyServices } from '../../app/services.js'
+import { failureText } from '../../cli/failure.js'
+import { ExitCode } from '../../cli/process.js'
+import { Records } from '../../control/records.js'
+import { openSealer, settleSealKey, storedSeal } from '../../control/seal-key.js'
+import { actions } from '../../features/registry.js'
+import { systemClock } from '../../lib/clock.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
+import { packageVersion } from '../../lib/files.js'
+import { createNames } from '../../lib/names/names.js'
+import { type Place, SourceText } from '../../lib/positions.js'
+import type { Sealer } from '../../lib/seal.js'
+import { Slices } from '../../lib/slices.js'
+import { formatOptionProblem, isShared, mustNotBeLost, optionErrors, storeAddress } from '../../options/catalogue.js'
+import { type LoadInput, loadOptions } from '../../options/load.js'
+import type { Options } from '../../options/options.js'
+import { IN_MEMORY } from '../../options/values.js'
+import { dataOf, nodeAt, type TreeLimits, type TreeNode } from '../../policy/tree.js'
+import { readTree } from '../../policy/yaml-tree.js'
+import { resources } from '../../resources/registry.js'
+import { openStore } from '../../store/open-store.js'
+import type { Store } from '../../store/store.js'
+import { policyTesting } from '../policy-tests/stored-tests.js'
+import type { AccountDocument, ImportOptions, TransferProblem } from './document.js'
+
+/** Characters of records that are read together: a tree of all of them takes fifty times the memory of their text. */
+const PIECE = 1_000_000
+
+/**
+ * The data of a document that is JSON, or YAML in the form of exports (`records:` as a block, kinds and records indented by two
+ * and four). Undefined when it is anything else or something is wrong with it, or may be: then the text is to be read as a
+ * whole, which says what is wrong and where. What it answers is what reading the whole gives. `piece`: characters.
+ */
+export function readPieces(text: string, limits: TreeLimits, piece = PIECE): unknown {
+  return /^\s*\{/.test(text) ? jsonData(text, limits) : blockData(text, limits, piece)
+}
+
+function jsonData(text: string, limits: TreeLimits): unknown {
+  try {
+    const data: unknown = JSON.parse(text)
+    const { keys, nodes } = countedIn(data, limits.depth)
+    // Of a key that stands twice JSON.parse keeps the last one, and a document must not have one.
+    return keys === colonsIn(text) && nodes <= limits.nodes ? data : undefined
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
+/** Throws a RangeError when it is nested deeper than `depth`. */
+function countedIn(data: unknown, depth: number): { keys: number; nodes: number } {
+  if (typeof data !== 'object' || data === null) return { keys: 0, nodes: 1 }
+  if (depth <= 1) throw new RangeError('nested too deeply')
+  const sum = { keys: Array.isArray(data) ? 0 : Object.keys(data).length, nodes: 1 }
+  for (const value of Object.values(data)) {
+    const { keys, nodes } = countedIn(value, depth - 1)
+    sum.keys += keys
+    sum.nodes += nodes
+  }
+  return sum
+}
+
+/** The colons of a JSON text outside of its strings: one for each key. */
+function colonsIn(text: string): number {
+  let count = 0
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === COLON) count++
+    else if (code === QUOTE) at = endOfString(text, at)
+  }
+  return count
+}
+
+const COLON = 0x3a
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+function endOfString(text: string, start: number): number {
+  let at = start + 1
+  while (at < text.length && text.charCodeAt(at) !== QUOTE) at += text.charCodeAt(at) === BACKSLASH ? 2 : 1
+  return at
+}
+
+/** What begins another document or says how to read this one; anchors that reach from one piece to another fail in the other. */
+const DIRECTIVE = /^(?:%|---|\.\.\.)/m
+const RECORDS = /^records:[ \t]*\r?\n/m
+const KIND = /^ {2}([a-z]\w*):$/
+const NEXT_FIELD = /^\w+:(?:\s|$)/
+const EMPTY = /^\s*(?:#|$)/
+
+function blockData(text: string, limits: TreeLimits, piece: number): unknown {
+  const start = RECORDS.exec(text)
+  if (start === null || DIRECTIVE.test(text)) return undefined
+  const from = start.index + start[0].length
+  const pieces = new Map<string, Span[]>()
+  let spans: Span[] | undefined
+  let at = from
+  for (; at < text.length; ) {
+    const end = text.indexOf('\n', at) + 1 || text.length
+    const last = spans?.at(-1)
+    if (text.startsWith('    ', at)) {
+      const begins = text.startsWith('    - ', at) && (last === undefined || at - last.start >= piece)
+      if (begins) spans?.push({ start: at, end })
+      else if (last !== undefined) last.end = end
+      if (spans === undefined || spans.length === 0) return undefined
+    } else {
+      const line = text.slice(at, end).trimEnd()
+      const kind = KIND.exec(line)?.[1]
+      if (kind !== undefined) {
+        if (pieces.has(kind)) return undefined
+        spans = []
+        pieces.set(kind, spans)
+      } else if (NEXT_FIELD.test(line)) break
+      else if (!EMPTY.test(line)) return undefined
+      else if (last !== undefined) last.end = end
+    }
+    at = end
+  }
+  const around = treeData(text.slice(0, start.index) + text.slice(at), limits)
+  if (typeof around !== 'object' || around === null || Array.isArray(around) || 'records' in around) return undefined
+  const records = recordsOf(text, pieces, limits)
+  return records === undefined ? undefined : { ...around, records }
+}
+
+interface Span {
+  readonly start: number
+  end: number
+}
+
+function recordsOf(text: string, pieces: ReadonlyMap<string, readonly Span[]>, limits: TreeLimits) {
+  const records: Record<string, unknown[]> = {}
+  for (const [kind, spans] of pieces) {
+    const entries: unknown[] = []
+    for (const { start, end } of spans) {
+      // The document and its map of kinds are around it; only an alias makes more values than there are characters.
+      const part = treeData(text.slice(start, end), { depth: limits.depth - 2, nodes: end - start })
+      if (!Array.isArray(part)) return undefined
+      for (const entry of part) entries.push(entry)
+    }
+    if (entries.length === 0) return undefined
+    records[kind] = entries
+  }
+  return pieces.size === 0 ? undefined : records
+}
+
+function treeData(text: string, limits: TreeLimits): unknown {
+  const { root, problems } = readTree(text, limits)
+  return root === undefined || problems.length > 0 ? undefined : dataOf(root)
+}
+
+/** The flags of the commands that work on a store themselves. */
+export interface StoreFlags {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+}
+
+/** Where a store is and what belongs to it. */
+export interface StorePlace {
+  readonly options: Options
+  /** As `openStore` takes it. */
+  readonly address: string
+  /** Folder of the sealing key; undefined: only the environment has one. */
+  readonly folder: string | undefined
+  /** Can only one process have it open? */
+  readonly isFile: boolean
+}
+
+/** The place that flags, environment and options file name; undefined after the problems were printed. */
+export async function storePlace({ data, store, config }: StoreFlags): Promise<StorePlace | undefined> {
+  const flags: LoadInput['flags'] = [
+    ...(data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }]),
+    ...(store === undefined ? [] : [{ flag: '--store', option: 'store', text: store }])
+  ]
+  const named = config === undefined ? {} : { config }
+  const loaded = await loadOptions({ flags, environment: process.env, folder: process.cwd(), ...named })
+  if (!loaded.ok) {
+    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
+    return undefined
+  }
+  const { options } = loaded
+  const folder = options.data === IN_MEMORY ? undefined : options.data
+  const address = storeAddress(options)
+  if (address === IN_MEMORY) {
+    console.error('a store in memory belongs to its process alone; name a folder with --data or a store with --store')
+    return undefined
+  }
+  return { options, address, folder, isFile: !isShared(address) }
+}
+
+const storeLog = {
+  info: () => undefined,
+  warn: (fields: object, message: string) => console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
+}
+
+/** Fails with a CodedError `STORE_ABSENT` for a file that is not there. */
+export function mustBeThere({ address, isFile }: StorePlace): void {
+  if (!isFile || existsSync(address)) return
+  throw new CodedError(optionErrors.STORE_ABSENT, `there is no store ${address}; name its folder with --data`)
+}
+
+/** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */
+export async function openPlace(place: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
+  if (make) mustNotBeLost(place.address, place.folder)
+  else mustBeThere(place)
+  const lookup = createNames(namesOptions(place.options), systemClock).forSockets
+  return await openStore(place.address, { log: storeLog, clock: systemClock, lookup, onRevision: () => undefined })
+}
+
+/**
+ * The sealer of a store that is open, as a process that starts there has it; from then on the store is written under its key.
+ * Closes the store when it fails with a CodedError: there is no key, or another one than the store's.
+ */
+export async function sealerOf({ folder }: StorePlace, store: Store): Promise<Sealer> {
+  const given = process.env.SLUICE_SEAL_KEY || undefined
+  const seal = await openSealer({ given, folder, lasting: true, stored: () => storedSeal(store) })
+  await settleSealKey(store, seal, { folder, lost: false, log: storeLog })
+  return seal
+}
+
+/** What exports and imports need to know of the program. */
+export function transferOptions(
+  { options }: StorePlace,
+  seal: Sealer
+): Omit<ImportOptions, 'prune'> & { version: string } {
+  return {
+    resources,
+    records: new Records(seal),
+    clock: systemClock,
+    checkPolicy: policyCheck(policyServices(offline(actions)), actions),
+    testPolicy: policyTesting({ slices: () => new Slices() }),
+    zone: options.zone,
+    requireReserved: options.require_reserved,
+    random: (bytes) => randomBytes(bytes),
+    version: packageVersion()
+  }
+}
+
+/** Prints an error that a user can cause and returns the exit code; throws a fault of the program. */
+export function explained(error: unknown, what: string): number {
+  console.error(`${what}: ${failureText(error)}`)
+  return ExitCode.failure
+}
+
+/** Far more than the largest account, and few enough that no file fills the memory. */
+const LIMITS = { depth: 64, nodes: 20_000_000 }
+
+/** The text of a document, the same for the same document. Throws a RangeError when it would not be read back as it is. */
+export function accountText(document: AccountDocument): string {
+  const body = stringify(document, { lineWidth: 0, aliasDuplicateObjects: false, blockQuote: 'literal' })
+  const text = `${heading(document)}${body}`
+  const read = readAccountText(text)
+  if (!read.ok || !isDeepStrictEqual(read.data, document)) throw new RangeError('the account has no exact text')
+  return text
+}
+
+function heading({ secrets, records }: AccountDocument): string {
+  const left = Object.values(records).flatMap((entries) => entries.filter(({ withheld }) => withheld !== undefined))
+  const lines = ['A whole Sluice account. `sluice import` shows what it would change before it does.']
+  if (secrets !== undefined) lines.push('Write-only values are sealed by a passphrase, which stands nowhere.')
+  else if (left.length > 0) {
+    lines.push(
+      `Write-only values are left out; \`withheld\` names them, in ${left.length} ${left.length === 1 ? 'record' : 'records'}.`,
+      'An import keeps those that are there. `sluice export --with-secrets` takes them along.'
+    )
+  }
+  return lines.map((line) => `# ${line}\n`).join('')
+}
+
+/** A text as data, and where its parts stand. */
+export type AccountText =
+  | { readonly ok: true; readonly data: unknown; readonly locate: Locate }
+  | { readonly ok: false; readonly problems: readonly Located[] }
+
+type Locate = (problem: TransferProblem) => Located
+
+export interface Located extends Place {
+  readonly code: string
+  readonly message: string
+}
+
+/** Reads YAML or JSON. Never throws. Places are looked for when they are asked for: the tree of a large text takes a gigabyte. */
+export function readAccountText(text: string): AccountText {
+  const plain = text.startsWith('\ufeff') ? text.slice(1) : text
+  const pieces = readPieces(plain, LIMITS)
+  if (pieces !== undefined) return { ok: true, data: pieces, locate: locator(plain) }
+  const { root, problems } = readTree(plain, LIMITS)
+  if (root !== undefined && problems.length === 0) return { ok: true, data: dataOf(root), locate: locator(plain) }
+  const source = new SourceText(plain)
+  const located = problems.map(({ code, message, span }) => ({ code, message, ...source.place(span.start) }))
+  const empty = { code: 'DOCUMENT_EMPTY', message: 'there is no document in it', line: 1, column: 1 }
+  return { ok: false, problems: located.length === 0 ? [empty] : located }
+}
+
+/** Reads the text again when the first place is asked for. */
+function locator(text: string): Locate {
+  let read: { readonly root: TreeNode | undefined; readonly source: SourceText } | undefined
+  return (problem) => {
+    read ??= { root: readTree(text, LIMITS).root, source: new SourceText(text) }
+    const { root, source } = read
+    return root === undefined ? atStart(problem) : locate(root, source, problem)
+  }
+}
+
+/** Of a text whose tree is larger than a tree may be. */
+function atStart({ code, path, message }: TransferProblem): Located {
+  return { line: 1, column: 1, code, message: `${path.join('.')} ${message}` }
+}
+
+function locate(root: TreeNode, source: SourceText, problem: TransferProblem): Located {
+  const { code, path, message, within } = problem
+  const node = nodeAt(root, path)
+  const place = source.place(node.span.start)
+  const text = `${path.join('.')} ${message}`
+  if (within === undefined) return { ...place, code, message: text }
+  if (node.kind !== 'scalar' || node.style !== 'literal') {
+    return { ...place, code, message: `${text} (line ${within.line}, column ${within.column} of the policy)` }
+  }
+  // The text of a literal begins on the line after its sign, one indentation to the right.
+  const [first = ''] = node.text.split('\n')
+  const indentation = first === '' ? 0 : source.line(place.line + 1).indexOf(first)
+  return { line: place.line + within.line, column: Math.max(0, indentation) + within.column, code, message: text }
+}

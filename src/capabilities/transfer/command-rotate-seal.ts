@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { commandErrors } from '../../app/errors.js'
+import { ExitCode } from '../../cli/process.js'
+import { type Heartbeat, Heartbeats } from '../../control/cluster/membership.js'
+import { sealKeyErrors } from '../../control/seal-key.js'
+import { systemClock } from '../../lib/clock.js'
+import { CodedError } from '../../lib/errors.js'
+import type { Store } from '../../store/store.js'
+import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from './command-account.js'
+import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from './reseal.js'
+
+/** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
+const SILENT = 8_000
+/** Between two looks at the reports. Milliseconds. */
+const LOOK_EVERY = 500
+
+/** Changes the sealing key of a store; resolves with the exit code. */
+export async function rotateSeal(flags: StoreFlags): Promise<number> {
+  const place = await storePlace(flags)
+  if (place === undefined) return ExitCode.usage
+  const given = process.env.SLUICE_SEAL_KEY ?? ''
+  const next = process.env.SLUICE_SEAL_KEY_NEW ?? ''
+  if ((given === '') !== (next === '')) {
+    console.error('SLUICE_SEAL_KEY and SLUICE_SEAL_KEY_NEW go together: the key in use and the one to come')
+    return ExitCode.usage
+  }
+  try {
+    const store = await openPlace(place, { make: false })
+    try {
+      // A file has one process, which the lock has kept out.
+      if (!place.isFile) await mustBeAlone(store)
+      const change = given === '' ? await changeKeyFile(folderOf(place)) : await changeGivenKey(given, next)
+      await rotate(store, change)
+    } finally {
+      await store.close()
+    }
+    if (given !== '') console.log('start with SLUICE_SEAL_KEY set to the new key from now on')
+    return ExitCode.ok
+  } catch (error) {
+    return explained(error, 'the sealing key was not changed')
+  }
+}
+
+async function rotate(store: Store, change: KeyChange): Promise<void> {
+  if (change.resumed) console.log('going on with a change of the key that was interrupted')
+  const done = await resealAll(store, {
+    old: change.old,
+    next: change.next,
+    kinds: await store.kinds(),
+    clock: systemClock,
+    left: ({ kind, id }, code) => console.error(`${kind} ${id} stays as it is: its secrets do not open (${code})`),
+    progress: (count) => console.log(`${count} sealed anew`)
+  })
+  await change.finish()
+  console.log(`${done} ${done === 1 ? 'value' : 'values'} sealed anew; the key is now ${change.next.keyId}`)
+}
+
+/**
+ * Processes that run would go on with the old key, in their memory. Watches the reports on the store, whose times are those of
+ * other machines, and forgets those of processes that have ended. Fails with a CodedError `STORE_IN_USE`.
+ */
+async function mustBeAlone(store: Store): Promise<void> {
+  const signs = new Heartbeats(systemClock)
+  const first = await store.processes()
+  if (first.length === 0) return
+  console.log(`waiting ${SILENT / 1000} s for signs of life of ${first.map(({ id }) => id).join(', ')}`)
+  const known = new Map(first.map(({ id, seenAt }) => [id, seenAt]))
+  signs.look(first)
+  let silent: readonly Heartbeat[] = []
+  let all = first
+  while (silent.length < all.length) {
+    await sleep(LOOK_EVERY)
+    all = await store.processes()
+    signs.look(all)
+    const alive = all.filter(({ id, seenAt }) => known.get(id) !== seenAt)
+    if (alive.length > 0) {
+      const message = `${alive.map(({ id }) => id).join(', ')} runs on this store; stop every process on it first`
+      throw new CodedError(commandErrors.STORE_IN_USE, message)
+    }
+    silent = signs.silentFor(SILENT)
+  }
+  await store.forgetProcesses(silent)
+}
+
+function folderOf({ folder }: StorePlace): string {
+  if (folder !== undefined) return folder
+  throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, 'there is no folder with a sealing key: name it with --data')
+}

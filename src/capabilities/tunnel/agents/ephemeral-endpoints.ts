@@ -1,0 +1,235 @@
+import { randomInt } from 'node:crypto'
+import { createServer } from 'node:net'
+import type { Applied, OwnUnits } from '../../../control/apply.js'
+import { keeperOfHost } from '../../../control/record-rules.js'
+import { isInternal } from '../../../flow/flow.js'
+import { formatAuthority } from '../../../lib/host.js'
+import type { CompiledEdge } from '../../../runtime/http-edges.js'
+import type { Unit } from '../../../runtime/plan.js'
+import type { SnapshotHolder } from '../../../runtime/snapshot.js'
+import type { StoreReader } from '../../../store/store.js'
+import { bind } from '../../../transport/bind.js'
+import { type BindDenied, type CredentialGrant, isBindDenied } from '../server/authority.js'
+import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../server/binding.js'
+import { endpointLabels, type LiveTunnelGroups } from './tunnel-groups.js'
+
+export interface EphemeralEndpointsParts {
+  readonly own: OwnUnits
+  readonly groups: LiveTunnelGroups
+  readonly reader: StoreReader
+  readonly holder: SnapshotHolder
+  readonly zone: string
+  /** Must names outside of the zone be reserved domains? */
+  readonly requireReserved: boolean
+  /** Where TCP endpoints listen, and which ports they may have. */
+  readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
+  /** Of a process whose place this one takes, by their ids: their agents may open them again here. */
+  readonly expected: Map<string, HandedEndpoint>
+  readonly failed: (error: unknown) => void
+}
+
+/** An endpoint that goes from one process to another. Plain data. */
+export interface HandedEndpoint {
+  readonly id: string
+  readonly credential: string
+  readonly units: readonly (readonly [key: string, unit: Unit])[]
+}
+
+/** A name of an agent that is an edge's now. */
+export interface Overtaken {
+  readonly url: string
+  readonly edge: string
+}
+
+/** Both ends belong to it. */
+export interface PortRange {
+  readonly from: number
+  readonly to: number
+}
+
+type Wish = EndpointWish<CredentialGrant>
+
+const PORTS = { http: 80, https: 443 } as const
+/** Ports below belong to the services of the machine. */
+const FIRST_PORT = 1024
+const MOST_TRIES = 50
+const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+/** A slash, which no id of a record holds: keys of these units and of records' never meet. */
+const PREFIX = 'ephemeral/'
+
+/**
+ * Endpoints that agents open, as units of the process itself: visitors pass the same listeners, pipeline, policies and logs
+ * as those of edges.
+ */
+export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
+  readonly #parts: EphemeralEndpointsParts
+  readonly #open = new Map<string, Wish & { readonly units: ReadonlyMap<string, Unit> }>()
+
+  constructor(parts: EphemeralEndpointsParts) {
+    this.#parts = parts
+  }
+
+  async open(wish: Wish): Promise<OpenEndpoint | BindDenied> {
+    return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openHttp(wish, wish.proto)
+  }
+
+  /** For a process that takes the place of this one. */
+  handed(): HandedEndpoint[] {
+    const open = Array.from(this.#open, ([id, { grant, units }]) => ({
+      id,
+      credential: grant.credential,
+      units: [...units]
+    }))
+    return [...this.#parts.expected.values(), ...open]
+  }
+
+  /** The names that an edge of the records has taken since they were opened, whatever its port: records win. */
+  *overtaken(): Iterable<Overtaken> {
+    for (const { proto, host } of this.#open.values()) {
+      const edge = proto === 'tcp' ? undefined : this.#edgeOn(host)
+      if (edge !== undefined && !edge.yields) yield { url: `${proto}://${host}`, edge: edge.id }
+    }
+  }
+
+  /** The edge that a name belongs to: its own, or that of a wildcard above it. */
+  #edgeOn(host: string): CompiledEdge | undefined {
+    return this.#parts.holder.current().claimant(host)?.edge
+  }
+
+  async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | BindDenied> {
+    const { host } = wish
+    const refusal = await this.#refuseHost(wish)
+    if (refusal !== undefined) return refusal
+    const id = `${PREFIX}${proto}/${host}`
+    const units = httpUnits(id, proto, host, wish.trafficPolicy)
+    return await this.#serve(id, wish, units, `${proto}://${host}`)
+  }
+
+  async #openTcp(wish: Wish): Promise<OpenEndpoint | BindDenied> {
+    const { host, ports } = this.#parts.tcp
+    const asked = wish.port
+    if (isInternal(wish.host)) return internal(wish.host)
+    if (asked !== undefined && (asked < FIRST_PORT || !within(asked, ports))) {
+      const offered = ports === undefined ? `from ${FIRST_PORT} on` : `${ports.from} to ${ports.to}`
+      return { refused: `port ${asked} is not offered; ${offered} are` }
+    }
+    const name = wish.host !== '' ? wish.host : EVERYWHERE.has(host) ? this.#parts.zone : host
+    for (let tries = 1; ; tries++) {
+      const port = asked ?? (ports === undefined ? await freePort(host) : randomInt(ports.from, ports.to + 1))
+      const id = `${PREFIX}tcp/${port}`
+      const expected = this.#parts.expected.get(id)
+      if (!this.#open.has(id) && (expected === undefined || expected.credential === wish.grant.credential)) {
+        const units = tcpUnits(id, { host: name, port }, wish.trafficPolicy)
+        const served = await this.#serve(id, wish, units, `tcp://${formatAuthority(name, port)}`)
+        if (!isBindDenied(served) || !('port' in served) || asked !== undefined) return served
+      } else if (asked !== undefined) return { refused: `port ${port} is already served by another tunnel` }
+      if (tries === MOST_TRIES) return { refused: 'no port is free for this endpoint' }
+    }
+  }
+
+  async #refuseHost({ host, grant }: Wish): Promise<BindDenied | undefined> {
+    const { reader, zone, requireReserved } = this.#parts
+    if (isInternal(host)) return internal(host)
+    const edge = this.#edgeOn(host)
+    if (edge !== undefined && !edge.yields) return { refused: `${host} is already served by an edge (${edge.id})` }
+    if (edge !== undefined && this.#ownerOf(edge.id) !== grant.credential) {
+      return { refused: `${host} is already served by another tunnel` }
+    }
+    if (!requireReserved || host.endsWith(`.${zone}`)) return undefined
+    const reserved = await keeperOfHost(reader, host)
+    return reserved === undefined ? { refused: `${host} is no reserved domain` } : undefined
+  }
+
+  #ownerOf(id: string): string | undefined {
+    return this.#open.get(id)?.grant.credential ?? this.#parts.expected.get(id)?.credential
+  }
+
+  async #serve(
+    id: string,
+    wish: Wish,
+    units: ReadonlyMap<string, Unit>,
+    url: string
+  ): Promise<OpenEndpoint | BindDenied | PortDenied> {
+    const { own, groups, failed } = this.#parts
+    const { dialer } = wish
+    groups.addEndpoint(id, url, dialer)
+    try {
+      const applied = await own.put(id, units)
+      if (!applied.ok) {
+        groups.removeEndpoint(id, url, dialer)
+        return refusalOf(applied)
+      }
+    } catch (error) {
+      groups.removeEndpoint(id, url, dialer)
+      throw error
+    }
+    const opened = { ...wish, units }
+    this.#open.set(id, opened)
+    this.#parts.expected.delete(id)
+    const close = async () => {
+      try {
+        if (this.#open.get(id) === opened) this.#open.delete(id)
+        groups.removeEndpoint(id, url, dialer)
+        await own.drop(id)
+      } catch (error) {
+        failed(error)
+      }
+    }
+    return { url, close: () => void close() }
+  }
+}
+
+/** A port that cannot be opened. */
+interface PortDenied extends BindDenied {
+  readonly port: number
+}
+
+function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): BindDenied | PortDenied {
+  const [port] = ports
+  if (port !== undefined) return { refused: `port ${port.port} cannot be opened: ${port.reason}`, port: port.port }
+  const problem = problems.flatMap((unit) => unit.problems).find(({ severity }) => severity === 'error')
+  if (problem === undefined) return { refused: 'the endpoint cannot be opened' }
+  const { line, column, code, message } = problem
+  return { refused: `the traffic policy has an error at ${line}:${column}: ${message} (${code})` }
+}
+
+function internal(host: string): BindDenied {
+  return { refused: `${host} is internal: only policies lead there` }
+}
+
+type At = { readonly host: string; readonly port: number }
+
+function httpUnits(id: string, proto: 'http' | 'https', host: string, policy: string): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream } = commonUnits(id, policy, {})
+  const hosts = [{ host, port: PORTS[proto] }]
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, ...(proto === 'http' ? { protocol: proto } : {}) })
+  units.set(`route:${id}`, { kind: 'route', id, edge: id, match: 'prefix', path: '/', upstream, modules })
+  return units
+}
+
+function tcpUnits(id: string, at: At, policy: string): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream } = commonUnits(id, policy, { carrier: 'tcp' })
+  units.set(`tcp_edge:${id}`, { kind: 'tcp_edge', id, ports: [at], upstream, modules })
+  return units
+}
+
+function commonUnits(id: string, policy: string, carried: { readonly carrier?: 'tcp' }) {
+  const units = new Map<string, Unit>()
+  const [upstream, policyKey] = [`upstream:${id}`, `policy:${id}`]
+  units.set(upstream, { kind: 'upstream', form: 'tunnels', id, labels: endpointLabels(id) })
+  if (policy.trim() === '') return { units, upstream, modules: {} }
+  units.set(policyKey, { kind: 'policy', owner: id, text: policy, source: id, author: 'agent', ...carried })
+  return { units, upstream, modules: { traffic_policy: { policy: policyKey } } }
+}
+
+function within(port: number, range: PortRange | undefined): boolean {
+  return range === undefined || (port >= range.from && port <= range.to)
+}
+
+/** A port that the system has free now. Another process may take it before it is used; then another is tried. */
+async function freePort(host: string): Promise<number> {
+  const server = createServer()
+  const { port } = await bind(server, { host, port: 0 })
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

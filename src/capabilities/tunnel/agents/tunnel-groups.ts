@@ -1,0 +1,132 @@
+import type { ConnectionFacts } from '../../../flow/exchange.js'
+import { DialError, type Dialer } from '../../../transport/contract.js'
+import type { CredentialGrant, Labels } from '../server/authority.js'
+import { type EndpointDialer, labelDialer } from '../server/dialer.js'
+import type { Registry } from '../server/registry.js'
+import type { Tunnel } from '../server/tunnel.js'
+
+/** A label whose name no record and no agent can have: its value is the id of an endpoint that an agent has opened. */
+const ENDPOINT = ''
+
+/** The labels of an upstream that leads to the tunnels of one endpoint. */
+export function endpointLabels(id: string): Labels {
+  return { [ENDPOINT]: id }
+}
+
+/** Do the labels lead to an endpoint of agents? */
+export function isEndpoint(labels: Labels): boolean {
+  return Object.hasOwn(labels, ENDPOINT)
+}
+
+/** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
+export type IsTcp = (visitor: ConnectionFacts) => boolean
+
+/** Learns which tunnels there are; `labels` select the tunnel. Must not throw. */
+interface TunnelFollower {
+  begins(tunnel: Tunnel, labels: Labels): void
+  ends(tunnel: Tunnel): void
+}
+
+const NO_TUNNELS: readonly Tunnel[] = []
+
+/** The live tunnels as the upstreams of routes and edges use them. */
+export class LiveTunnelGroups {
+  readonly #registry: Registry<CredentialGrant>
+  readonly #isTcp: IsTcp
+  readonly #endpoints = new Map<string, EndpointDialer>()
+  /** URL of an endpoint → its id. */
+  readonly #urls = new Map<string, string>()
+  readonly #followers = new Set<TunnelFollower>()
+  /** What was found for labels, as long as the registry has this version; for endpoints, as long as they are the same. */
+  readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
+
+  constructor(registry: Registry<CredentialGrant>, isTcp: IsTcp) {
+    this.#registry = registry
+    this.#isTcp = isTcp
+  }
+
+  /** The tunnels that carry all of `labels`, in the order of their ids; the same list as long as they are the same. */
+  members(labels: Labels): readonly Tunnel[] {
+    const { version } = this.#registry
+    const known = this.#found.get(labels)
+    const endpoint = labels[ENDPOINT]
+    if (endpoint === undefined && known?.version === version) return known.tunnels
+    const now = endpoint === undefined ? this.#registry.select(labels) : this.#endpoints.get(endpoint)?.tunnels
+    if (known !== undefined && areSame(known.tunnels, now)) {
+      if (known.version !== version) this.#found.set(labels, { ...known, version })
+      return known.tunnels
+    }
+    const tunnels = now === undefined ? NO_TUNNELS : [...now].sort(byId)
+    this.#found.set(labels, { version, tunnels })
+    return tunnels
+  }
+
+  /**
+   * Opens pipes through the tunnel, which is one of `members`; what it turns away unread goes to another one of them. Rejects with
+   * `no-tunnel` when none takes it. `key`: of the pool.
+   */
+  dialer(key: string, labels: Labels, tunnel: Tunnel): Dialer {
+    const endpoint = labels[ENDPOINT]
+    if (endpoint !== undefined) return this.#endpoints.get(endpoint)?.through(key, tunnel) ?? gone(key, endpoint)
+    const to = { key, first: tunnel }
+    const http = labelDialer(this.#registry, labels, 'http', to)
+    const tcp = labelDialer(this.#registry, labels, 'tcp', to)
+    const open: Dialer['open'] = (why) => (why.bytes === true || this.#isTcp(why.client) ? tcp : http).open(why)
+    return { key, reusable: true, http2: tunnel.http2, open }
+  }
+
+  addEndpoint(id: string, url: string, dialer: EndpointDialer): void {
+    this.#endpoints.set(id, dialer)
+    this.#urls.set(url, id)
+  }
+
+  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  follow(follower: TunnelFollower): () => void {
+    this.#followers.add(follower)
+    for (const tunnel of this.#registry.tunnels()) this.#began([follower], tunnel)
+    return () => {
+      this.#followers.delete(follower)
+    }
+  }
+
+  /** Called for each tunnel that visitors may come through from now on. */
+  began(tunnel: Tunnel): void {
+    this.#began(this.#followers, tunnel)
+  }
+
+  /** Called for each tunnel that has begun and is over. */
+  ended(tunnel: Tunnel): void {
+    for (const follower of this.#followers) follower.ends(tunnel)
+  }
+
+  /** `dialer`: the one that was added; an endpoint that was opened anew since then keeps its own. */
+  removeEndpoint(id: string, url: string, dialer: Dialer): void {
+    if (this.#endpoints.get(id) !== dialer) return
+    this.#endpoints.delete(id)
+    this.#urls.delete(url)
+  }
+
+  #began(followers: Iterable<TunnelFollower>, tunnel: Tunnel): void {
+    const endpoint = this.#urls.get(tunnel.url)
+    const labels = tunnel.labels ?? (endpoint === undefined ? undefined : endpointLabels(endpoint))
+    if (labels !== undefined) for (const follower of followers) follower.begins(tunnel, labels)
+  }
+}
+
+/** The endpoint went between a look at its tunnels and now. */
+function gone(key: string, endpoint: string): Dialer {
+  const open = () => Promise.reject(new DialError('no-tunnel', `the endpoint has gone (${endpoint})`))
+  return { key, reusable: false, open }
+}
+
+/** The one that came last before a former self of the same id. */
+function byId(a: Tunnel, b: Tunnel): number {
+  return a.id === b.id ? b.startedAt - a.startedAt : a.id < b.id ? -1 : 1
+}
+
+function areSame(known: readonly Tunnel[], now: readonly Tunnel[] | ReadonlySet<Tunnel> | undefined): boolean {
+  const size = now === undefined ? 0 : 'size' in now ? now.size : now.length
+  if (known.length !== size) return false
+  const set = now === undefined || 'has' in now ? now : new Set(now)
+  return known.every((tunnel) => set?.has(tunnel) === true)
+}

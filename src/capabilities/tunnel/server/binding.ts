@@ -1,0 +1,331 @@
+import { randomBytes } from 'node:crypto'
+import { CALLER_LIMITS } from '../../../lib/caller-limits.js'
+import { formatAuthority, isHostLabel, parseAuthority } from '../../../lib/host.js'
+import type { Fields } from '../protocol/calls.js'
+import { type BindDenied, type Grant, isBindDenied } from './authority.js'
+import { type EndpointDialer, endpointDialer } from './dialer.js'
+import type { Tunnel, TunnelCarrier } from './tunnel.js'
+
+/** What must become reachable. */
+export interface EndpointWish<G extends Grant = Grant> {
+  readonly proto: 'http' | 'https' | 'tcp'
+  /** Name of an http or https endpoint; of a tcp endpoint what was asked for, or ''. */
+  readonly host: string
+  /** Of a tcp endpoint: the port that was asked for, or undefined for any. */
+  readonly port: number | undefined
+  /** Its agents take HTTP/2. */
+  readonly http2: boolean
+  /** Text of a traffic policy document, or ''. */
+  readonly trafficPolicy: string
+  readonly name: string
+  readonly description: string
+  readonly metadata: string
+  readonly grant: G
+  readonly dialer: EndpointDialer
+}
+
+/** An endpoint that visitors reach. */
+export interface OpenEndpoint {
+  /** `https://name`, `http://name` or `tcp://host:port`. */
+  readonly url: string
+  /** Visitors do not reach it any more. */
+  close(): void
+}
+
+/** Makes endpoints reachable: takes the name or the port and sends visitors to the dialer. */
+export interface EndpointOpener<G extends Grant = Grant> {
+  /** Refuses what is taken. Rejects for reasons of ours. */
+  open(wish: EndpointWish<G>): Promise<OpenEndpoint | BindDenied>
+}
+
+interface Entry {
+  readonly credential: string
+  readonly http2: boolean
+  readonly trafficPolicy: string
+  readonly pooled: boolean
+  readonly opening: Promise<OpenEndpoint | BindDenied>
+  readonly tunnels: Set<Tunnel>
+  /** Binds that are under way count as users. */
+  pending: number
+}
+
+/** A place in an endpoint: `join` puts the tunnel in, `leave` ends it. One of the two is called. */
+export interface Place {
+  readonly url: string
+  join(tunnel: Tunnel): void
+  leave(): void
+}
+
+/** The endpoints that agents have opened. One may be served by several tunnels of a credential when all say that they share it. */
+export class Endpoints<G extends Grant = Grant> {
+  readonly #opener: EndpointOpener<G>
+  readonly #open = new Map<string, Entry>()
+
+  constructor(opener: EndpointOpener<G>) {
+    this.#opener = opener
+  }
+
+  /**
+   * `id`: of the tunnel; the same tunnel coming back takes its endpoint over from its former self. An agent that takes the place of another `session`
+   * of its credential waits until that one has sent a heartbeat, and is refused, or has ended.
+   */
+  async claim(
+    wish: Omit<EndpointWish<G>, 'dialer'>,
+    id: string,
+    pooled: boolean,
+    session: TunnelCarrier
+  ): Promise<Place | BindDenied> {
+    const named = wish.proto !== 'tcp' || wish.port !== undefined
+    const key = named ? `${wish.proto} ${wish.host}:${wish.port ?? ''}` : `any ${randomBytes(16).toString('hex')}`
+    const { credential } = wish.grant
+    const holder = this.#open.get(key)
+    if (holder?.credential === credential && !shares(holder, credential, pooled, id)) await ended(holder, session)
+    const known = this.#open.get(key)
+    if (known !== undefined && !shares(known, credential, pooled, id)) {
+      return { refused: `${wish.host} is already served by another tunnel` }
+    }
+    if (known !== undefined && known.trafficPolicy !== wish.trafficPolicy) {
+      return { refused: `${wish.host} is already served with another traffic policy` }
+    }
+    if (known !== undefined && known.http2 !== wish.http2) {
+      return { refused: `${wish.host} is already served with ${known.http2 ? 'http2' : 'http1'} towards the agent` }
+    }
+    const entry = known ?? this.#begin(key, wish, pooled)
+    entry.pending++
+    try {
+      const opened = await entry.opening
+      if (isBindDenied(opened)) {
+        this.#leave(key, entry)
+        return opened
+      }
+      return this.#place(key, entry, opened)
+    } catch (error) {
+      this.#leave(key, entry)
+      throw error
+    }
+  }
+
+  #begin(key: string, wish: Omit<EndpointWish<G>, 'dialer'>, pooled: boolean): Entry {
+    const tunnels = new Set<Tunnel>()
+    const dialer = endpointDialer(key, tunnels, wish.proto === 'tcp' ? 'tcp' : 'http', wish.http2)
+    const opening = this.#opener.open({ ...wish, dialer })
+    const { trafficPolicy, grant, http2 } = wish
+    const entry = { credential: grant.credential, http2, trafficPolicy, pooled, opening, tunnels, pending: 0 }
+    this.#open.set(key, entry)
+    return entry
+  }
+
+  #place(key: string, entry: Entry, opened: OpenEndpoint): Place {
+    let joined: Tunnel | undefined
+    return {
+      url: opened.url,
+      join: (tunnel) => {
+        joined = tunnel
+        entry.tunnels.add(tunnel)
+        entry.pending--
+      },
+      leave: () => {
+        if (joined !== undefined) {
+          if (!entry.tunnels.delete(joined)) return
+          entry.pending++
+        }
+        if (this.#leave(key, entry)) opened.close()
+      }
+    }
+  }
+
+  /** True when it is no longer used. */
+  #leave(key: string, entry: Entry): boolean {
+    entry.pending--
+    if (entry.pending > 0 || entry.tunnels.size > 0) return false
+    if (this.#open.get(key) === entry) this.#open.delete(key)
+    return true
+  }
+}
+
+/** Resolves when a session of this endpoint has shown that it is alive, or all of them have ended. */
+async function ended({ tunnels }: Entry, claimant: TunnelCarrier): Promise<void> {
+  const sessions = new Set([...tunnels].map(({ session }) => session))
+  if (sessions.has(claimant)) return
+  for (const session of sessions) if (await session.alive()) return
+}
+
+function shares(entry: Entry, credential: string, pooled: boolean, id: string): boolean {
+  if (entry.credential !== credential) return false
+  if (entry.pooled && pooled) return true
+  if (entry.tunnels.size === 0) return false
+  for (const tunnel of entry.tunnels) if (tunnel.id !== id) return false
+  return true
+}
+
+/** The name that an agent asks for, as text or URL: in lower case, or undefined when it is none. */
+export function readHost(text: string): string | undefined {
+  const authority = parseAuthority(text.replace(/^[a-z]+:\/\//i, '').replace(/\/$/, ''))
+  const host = authority?.host.replace(/\.$/, '')
+  if (host === undefined || host.length > 253 || !host.includes('.')) return undefined
+  const labels = host.split('.')
+  return labels.every(isHostLabel) && !/^\d+$/.test(labels.at(-1) ?? '') ? host : undefined
+}
+
+/** host:port as an agent asks for it, as text or URL. */
+export function readAddress(text: string): { readonly host: string; readonly port: number } | undefined {
+  const authority = parseAuthority(text.replace(/^tcp:\/\//i, ''))
+  return authority?.port === undefined ? undefined : { host: authority.host, port: authority.port }
+}
+
+export function addressText({ host, port }: { readonly host: string; readonly port: number }): string {
+  return formatAuthority(host, port)
+}
+
+/** A name below the zone that cannot be guessed. */
+export function madeUpHost(zone: string): string {
+  return `${randomBytes(8).toString('hex')}.${zone}`
+}
+
+/** An endpoint as an agent asks for it. */
+export interface BindRequest {
+  readonly proto: 'http' | 'https' | 'tcp'
+  /** Name, or host:port; undefined: one that is made up. */
+  readonly at: string | undefined
+  readonly proxyProtocol: 0 | 1 | 2
+  /** HTTP/2 is spoken towards the agent. */
+  readonly http2: boolean
+  readonly pooled: boolean
+  readonly trafficPolicy: string
+  readonly forwardsTo: string
+  readonly name: string
+  readonly description: string
+  readonly metadata: string
+  /** What the agent was given before. */
+  readonly token: string
+  /** As they were sent: agents expect them back. */
+  readonly options: Readonly<Record<string, unknown>>
+}
+
+/** Options that say what the agent itself does, or where the endpoint is. */
+const UNDERSTOOD = new Set([
+  'url',
+  'domain',
+  'hostname',
+  'subdomain',
+  'addr',
+  'localurlscheme',
+  'proxyproto',
+  'trafficpolicy'
+])
+
+const NAMES: Readonly<Record<string, string>> = {
+  auth: 'Auth',
+  basicauth: 'BasicAuth',
+  circuitbreaker: 'CircuitBreaker',
+  compression: 'Compression',
+  hostheaderrewrite: 'HostHeaderRewrite',
+  iprestriction: 'IPRestriction',
+  mutualtlsca: 'MutualTLSCA',
+  oauth: 'OAuth',
+  oidc: 'OIDC',
+  policy: 'Policy',
+  requestheaders: 'RequestHeaders',
+  responseheaders: 'ResponseHeaders',
+  useragentfilter: 'UserAgentFilter',
+  webhookverification: 'WebhookVerification',
+  websockettcpconverter: 'WebsocketTCPConverter'
+}
+
+/** Most bytes of what a tunnel keeps of its agent's words; the first three are those of the records of the API. */
+const MOST_BYTES = {
+  Name: 255,
+  Description: 255,
+  Metadata: 4096,
+  ForwardsTo: 4096,
+  TrafficPolicy: CALLER_LIMITS.agent.documents.bytes
+} as const
+
+/** Refuses, by its name, what is longer than a tunnel may keep. */
+export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTES, string>>>): BindDenied | undefined {
+  for (const [name, text] of Object.entries(texts)) {
+    const most = MOST_BYTES[name as keyof typeof MOST_BYTES]
+    if (Buffer.byteLength(text) > most) return { refused: `${name} is longer than ${most} bytes` }
+  }
+  return undefined
+}
+
+/** Reads the request of an endpoint; what cannot be done is refused by name, never left out in silence. */
+export function readBindRequest(fields: Fields, zone: string): BindRequest | BindDenied {
+  const proto = fields.text('proto')
+  if (proto !== 'http' && proto !== 'https' && proto !== 'tcp') {
+    return { refused: `endpoints of protocol "${printable(proto)}" are not offered; http, https and tcp are` }
+  }
+  const http2 = readForwardsProto(fields)
+  if (typeof http2 === 'object') return http2
+  if (proto === 'tcp' && http2) return { refused: 'http2 towards the agent is not for endpoints of protocol tcp' }
+  const extra = fields.object('extra')
+  const binding = extra.texts('bindings').find((name) => name !== 'public')
+  if (binding !== undefined) return { refused: `binding "${printable(binding)}" is not offered; public is` }
+  if (extra.text('ippolicyref') !== '') return { refused: 'IPPolicyRef is not offered; use a traffic policy' }
+  const options = fields.object('opts')
+  for (const name of options.filled()) {
+    if (UNDERSTOOD.has(name)) continue
+    return { refused: `the option ${NAMES[name] ?? printable(name)} is not offered; a traffic policy can do it` }
+  }
+  const version = options.number('proxyproto') ?? 0
+  if (version !== 0 && version !== 1 && version !== 2) return { refused: 'ProxyProto must be 0, 1 or 2' }
+  const at = proto === 'tcp' ? askedAddress(options) : askedHost(options, zone)
+  if (typeof at === 'object') return at
+  const trafficPolicy = options.text('trafficpolicy')
+  const forwardsTo = fields.text('forwardsto')
+  const [name, description, metadata] = [extra.text('name'), extra.text('description'), extra.text('metadata')]
+  const long = refuseLong({
+    Name: name,
+    Description: description,
+    Metadata: metadata,
+    ForwardsTo: forwardsTo,
+    TrafficPolicy: trafficPolicy
+  })
+  if (long !== undefined) return long
+  return {
+    proto,
+    at,
+    proxyProtocol: version,
+    http2,
+    pooled: extra.flag('poolingenabled'),
+    trafficPolicy,
+    forwardsTo,
+    name,
+    description,
+    metadata,
+    token: extra.text('token'),
+    options: fields.raw('opts')
+  }
+}
+
+/** Is HTTP/2 to be spoken towards the agent? What it may say besides is refused. */
+export function readForwardsProto(fields: Fields): boolean | BindDenied {
+  const forwards = fields.text('forwardsproto')
+  if (forwards === '' || forwards === 'http1' || forwards === 'http2') return forwards === 'http2'
+  return { refused: `"${printable(forwards)}" towards the agent is not offered; http1 and http2 are` }
+}
+
+function askedHost(options: Fields, zone: string): string | undefined | BindDenied {
+  const subdomain = options.text('subdomain')
+  const asked =
+    options.text('url') ||
+    options.text('domain') ||
+    options.text('hostname') ||
+    (subdomain === '' ? '' : `${subdomain}.${zone}`)
+  // Go writes a URL without a host when it wants any.
+  if (asked === '' || /^https?:\/\/$/i.test(asked)) return undefined
+  return readHost(asked) ?? { refused: `"${printable(asked)}" is no host name` }
+}
+
+function askedAddress(options: Fields): string | undefined | BindDenied {
+  const asked = options.text('url') || options.text('addr')
+  if (asked === '' || /^tcp:\/\/$/i.test(asked)) return undefined
+  const address = readAddress(asked)
+  return address === undefined ? { refused: `"${printable(asked)}" is no host:port` } : addressText(address)
+}
+
+/** A peer's text as part of a message of one line. */
+function printable(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 100)
+}

@@ -1,0 +1,214 @@
+import { formatAuthority } from '../../../lib/host.js'
+import { canonicalAddress } from '../../../lib/ip.js'
+import { proxyHeader } from '../../../transport/proxy-protocol.js'
+import { StreamType } from '../protocol/calls.js'
+import type { MuxStream } from '../protocol/stream.js'
+import type { Labels } from './authority.js'
+
+/** One end of a visitor's connection. */
+interface Peer {
+  readonly address: string
+  readonly port: number
+}
+
+/** What kind of traffic a visitor's connection is; it decides how an agent answers for a dead upstream. */
+export type VisitorKind = 'http' | 'tcp' | 'tls'
+
+/** Facts of a visitor's connection that are sent to the agent. */
+export interface Visitor {
+  readonly kind: VisitorKind
+  readonly from: Peer
+  readonly to: Peer
+}
+
+/** What a tunnel needs of the session that carries it. */
+export interface TunnelCarrier {
+  readonly id: string
+  /** Could it take one more visitor now? */
+  readonly hasRoom: boolean
+  /** Are several of the agent's heartbeats missing? It may have stopped. */
+  readonly late: boolean
+  /** Does its agent give credit for every read at once? */
+  readonly creditsEachRead: boolean
+  /** Resolves with true at the agent's next heartbeat, or with false when the session ends. */
+  alive(): Promise<boolean>
+  /** Undefined: it cannot. */
+  openStream(first: Buffer): MuxStream | undefined
+  adopt(stream: MuxStream, first: Buffer): boolean
+  /** Notifies the agent that the tunnel is over. */
+  stopTunnel(id: string, message: string): void
+}
+
+interface TunnelOptions {
+  readonly id: string
+  /** Undefined: an endpoint. */
+  readonly labels: Labels | undefined
+  /** '' for labels; http, https or tcp for an endpoint. */
+  readonly proto: string
+  /** '' for labels. */
+  readonly url: string
+  readonly name: string
+  readonly description: string
+  readonly forwardsTo: string
+  readonly metadata: string
+  readonly proxyProtocol: 0 | 1 | 2
+  /** HTTP is spoken as HTTP/2, by prior knowledge; else as HTTP/1.1. */
+  readonly http2: boolean
+  /** Wall clock, milliseconds since the epoch. */
+  readonly startedAt: number
+}
+
+const EDGE_TYPES: Readonly<Record<VisitorKind, string>> = { tcp: '1', tls: '2', http: '3' }
+const NO_EDGE = '0'
+const LENGTH_BYTES = 8
+const TYPE_BYTES = 4
+
+/** One offer of one agent: visitors' connections can be opened through it. */
+export class Tunnel {
+  readonly id: string
+  readonly labels: Labels | undefined
+  readonly proto: string
+  readonly url: string
+  readonly forwardsTo: string
+  readonly startedAt: number
+  readonly http2: boolean
+  readonly session: TunnelCarrier
+  name: string
+  description: string
+  metadata: string
+  readonly #proxyProtocol: 0 | 1 | 2
+  readonly #streams = new Set<MuxStream>()
+  #over = false
+
+  constructor(session: TunnelCarrier, options: TunnelOptions) {
+    this.session = session
+    this.id = options.id
+    this.labels = options.labels
+    this.proto = options.proto
+    this.url = options.url
+    this.name = options.name
+    this.description = options.description
+    this.forwardsTo = options.forwardsTo
+    this.metadata = options.metadata
+    this.startedAt = options.startedAt
+    this.http2 = options.http2
+    this.#proxyProtocol = options.proxyProtocol
+  }
+
+  /** Visitors' connections open now. */
+  get active(): number {
+    return this.#streams.size
+  }
+
+  /** The agent does not offer it any more. */
+  get over(): boolean {
+    return this.#over
+  }
+
+  /** Can it take a visitor now? */
+  get ready(): boolean {
+    return !this.#over && this.session.hasRoom
+  }
+
+  /** Has the agent been silent for so long that others are better? */
+  get late(): boolean {
+    return this.session.late
+  }
+
+  /** A byte pipe to what the agent forwards to; undefined when the agent cannot take it. The agent's part is still to come. */
+  open(visitor: Visitor): { readonly stream: MuxStream; readonly headerBytes: number } | undefined {
+    if (!this.ready) return undefined
+    const first = this.#first(visitor)
+    const stream = this.session.openStream(first)
+    if (stream === undefined) return undefined
+    this.#hold(stream)
+    return { stream, headerBytes: first.length }
+  }
+
+  /** Takes a stream over that another tunnel has turned away; the length of the header, or undefined as `open`. */
+  take(stream: MuxStream, visitor: Visitor): number | undefined {
+    if (!this.ready) return undefined
+    const first = this.#first(visitor)
+    if (!this.session.adopt(stream, first)) return undefined
+    this.#hold(stream)
+    return first.length
+  }
+
+  /** A stream that has gone elsewhere. */
+  release(stream: MuxStream): void {
+    this.#streams.delete(stream)
+  }
+
+  /** No new visitors; `cut` breaks those that are there. */
+  end(cut: boolean): void {
+    this.#over = true
+    if (cut) for (const stream of this.#streams) stream.destroy()
+  }
+
+  #hold(stream: MuxStream): void {
+    this.#streams.add(stream)
+    stream.once('close', () => this.#streams.delete(stream))
+  }
+
+  /** Type, length, header and PROXY header in one piece: an agent that has read half of it would make all others wait. */
+  #first({ kind, from, to }: Visitor): Buffer {
+    const labelled = this.labels !== undefined
+    const header = JSON.stringify({
+      Id: this.id,
+      ClientAddr: formatAuthority(canonicalAddress(from.address), from.port),
+      Proto: labelled ? kind : this.proto,
+      EdgeType: labelled ? EDGE_TYPES[kind] : NO_EDGE,
+      PassthroughTLS: false
+    })
+    const length = Buffer.byteLength(header)
+    const first = Buffer.allocUnsafe(TYPE_BYTES + LENGTH_BYTES + length)
+    first.writeUInt32BE(StreamType.proxy, 0)
+    first.writeBigInt64LE(BigInt(length), TYPE_BYTES)
+    first.write(header, TYPE_BYTES + LENGTH_BYTES)
+    return this.#proxyProtocol === 0 ? first : Buffer.concat([first, proxyHeader(this.#proxyProtocol, from, to)])
+  }
+}
+
+/** What an agent may use. Bytes and milliseconds. */
+export interface TunnelLimits {
+  /** From the first byte to the answer of a successful authentication. */
+  readonly authTime: number
+  /** Connections that have not authenticated: in all, and from one address. */
+  readonly unauthenticated: number
+  readonly unauthenticatedPerAddress: number
+  /** Tunnels of one session. */
+  readonly tunnels: number
+  /** Visitors' streams of one session. Agents on the Rust core break as a whole beyond 512. */
+  readonly visitors: number
+  /** How long an agent may take for the answer to a command. */
+  readonly commandTime: number
+  /** How long bytes may wait for a peer that does not read. */
+  readonly writeTime: number
+}
+
+export const DEFAULT_LIMITS: TunnelLimits = {
+  authTime: 10_000,
+  unauthenticated: 4096,
+  unauthenticatedPerAddress: 2048,
+  tunnels: 512,
+  visitors: 448,
+  commandTime: 5000,
+  writeTime: 30_000
+}
+
+/**
+ * Before authentication: one call and the heartbeat; the longest request, beyond which an answer says so; and all bytes of the
+ * connection, frames included, beyond which it ends.
+ */
+export const EARLY_STREAMS = 2
+export const EARLY_CALL = 16_384
+export const EARLY_BYTES = 65_536
+/** Afterwards. */
+export const CALL_STREAMS = 64
+/** Most bytes of one call. */
+export const CALL = 1_048_576
+/** Bounds of the silence after which an agent counts as gone, whatever it asks for. */
+export const LEAST_SILENCE = 5000
+export const MOST_SILENCE = 300_000
+/** Heartbeats between two looks of `sweep`, which come about each second. */
+export const MOST_BEATS = 100

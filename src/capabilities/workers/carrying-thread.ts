@@ -1,0 +1,114 @@
+import type { Socket } from 'node:net'
+import type { Worker } from 'node:worker_threads'
+import type { WorkerState } from '../../control/calls.js'
+import { timestampText } from '../../lib/json.js'
+import type { Drained } from '../../proxy/ports.js'
+import type { CountingThread } from '../../telemetry/relayed-traffic.js'
+import type { ServingThread } from './sockets/dealer.js'
+import type { ToServing } from './sockets/protocol.js'
+import { type TunnelDirectory, TunnelOutlet } from './sockets/tunnel-outlet.js'
+import type { ThreadState, ToTrafficThread } from './thread-protocol.js'
+
+const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
+const MILLISECONDS = 1_000
+
+/** One thread that carries traffic, as the one of the control plane sees it. */
+export class CarryingThread implements ServingThread, CountingThread {
+  /** From 1 on; its successor may have the same. */
+  readonly number: number
+  readonly #worker: Worker
+  /** Wall time. */
+  readonly #startedAt: number
+  readonly #counting = new Map<number, () => void>()
+  requests = 0
+  #drained: ((drained: Drained) => void) | undefined
+  #over = false
+  /** Opens streams of tunnels for it. */
+  readonly tunnels: TunnelOutlet
+  /** As it said last. */
+  state: ThreadState | undefined
+  serves = false
+  failing = false
+
+  constructor(
+    worker: Worker,
+    { number, startedAt, directory }: { number: number; startedAt: number; directory: TunnelDirectory }
+  ) {
+    this.#worker = worker
+    this.tunnels = new TunnelOutlet(directory, (message, transfer = []) => {
+      if (!this.#over) worker.postMessage(message, transfer)
+    })
+    this.number = number
+    this.#startedAt = startedAt
+  }
+
+  /** `connections`: that it has now. */
+  shown(connections: number): WorkerState {
+    const { state } = this
+    const delay = (seconds: number) => Math.round(seconds * MILLISECONDS * 1_000) / 1_000
+    return {
+      worker: this.number,
+      state: this.failing ? 'failing' : this.serves ? 'serving' : 'starting',
+      startedAt: timestampText(this.#startedAt),
+      connections,
+      requests: this.requests,
+      loopDelay:
+        state === undefined
+          ? null
+          : { p50: delay(state.loop.p50), p99: delay(state.loop.p99), max: delay(state.loop.max) },
+      memory:
+        state === undefined ? null : { heapUsed: state.heapUsed, heapLimit: state.heapLimit, external: state.external }
+    }
+  }
+
+  post(message: ToServing, socket?: Socket): boolean {
+    if (this.#over) return false
+    try {
+      // Node 24 transfers sockets; its types do not know it.
+      this.#worker.postMessage(message, socket === undefined ? [] : [socket as never])
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  send(message: ToTrafficThread): void {
+    if (!this.#over) this.#worker.postMessage(message)
+  }
+
+  /** Resolves when it has said how it is. */
+  counts(serial: number, limits: boolean): Promise<void> {
+    if (this.#over) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#counting.set(serial, resolve)
+      this.send({ kind: 'count', serial, limits })
+    })
+  }
+
+  counted({ serial, state }: { readonly serial: number; readonly state: ThreadState }): void {
+    this.state = state
+    this.#counting.get(serial)?.()
+    this.#counting.delete(serial)
+  }
+
+  drains(deadline: number): Promise<Drained> {
+    if (this.#over) return Promise.resolve(NOTHING_DRAINED)
+    return new Promise((resolve) => {
+      this.#drained = resolve
+      this.send({ kind: 'drain', deadline })
+    })
+  }
+
+  drained(drained: Drained): void {
+    this.#drained?.(drained)
+  }
+
+  /** Those who wait for it go on. */
+  ended(): void {
+    this.#over = true
+    this.tunnels.close()
+    for (const resolve of this.#counting.values()) resolve()
+    this.#counting.clear()
+    this.#drained?.(NOTHING_DRAINED)
+  }
+}

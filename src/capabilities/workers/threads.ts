@@ -1,0 +1,372 @@
+import { randomInt } from 'node:crypto'
+import type { Worker } from 'node:worker_threads'
+import type { ServerHealth } from '../../app/data-plane.js'
+import type { WorkerState } from '../../control/calls.js'
+import type { ClusterStatistics } from '../../features/rate-limit/leases/cluster-limits.js'
+import { THREADS } from '../../features/rate-limit/limiter/layout.js'
+import { atMost } from '../../lib/concurrency.js'
+import { threadBeside } from '../../lib/files.js'
+import { clearHoldings, type HoldingsMemory, holdingsMemory } from '../../lib/shared-holdings.js'
+import type { Options } from '../../options/options.js'
+import type { Found } from '../../proxy/health.js'
+import type { Drained } from '../../proxy/ports.js'
+import type { OutageState } from '../../proxy/server.js'
+import type { Snapshot } from '../../runtime/snapshot.js'
+import { observeWorkers, type UpstreamState, type WorkerCounts } from '../../telemetry/observed-metrics.js'
+import { CountedElsewhere } from '../../telemetry/relayed-traffic.js'
+import { CarryingThread } from './carrying-thread.js'
+import { ReplicaPool } from './replicas/pool.js'
+import { TunnelDirectory } from './sockets/tunnel-outlet.js'
+import { ThreadAnswers } from './thread-answers.js'
+import { workerHeap, YOUNG_GENERATION } from './thread-heap.js'
+import { LedgerForThreads } from './thread-ledger.js'
+import type { ThreadsParts } from './thread-parts.js'
+import type { FromTrafficThread, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
+import { beatMemory, ThreadWatchdog } from './thread-watchdog.js'
+
+/**
+ * How often ticket keys are looked at and deliveries of webhooks are forgotten, and the numbers of threads are read beside scrapes; how long a
+ * scrape waits for threads to say how they are, limits for what threads have counted, and a stop beside the drain. Milliseconds.
+ */
+const UPKEEP_EVERY = 60_000
+const READ_EVERY = 250
+const STATE_WITHIN = 50
+const LIMITS_WITHIN = 250
+const DRAIN_BESIDE = 3_000
+
+/** For each thread that serves: those that may be about to end after a failure, and all that may be there. */
+const FAILING_EACH = 2
+const SLOTS_EACH = 5
+/** Threads that may serve at a time. */
+export const MOST_SERVING = Math.floor((THREADS - 1) / SLOTS_EACH)
+
+/** The threads that carry the traffic of this process, as the one of its control plane sees them. */
+export class TrafficThreads implements ServerHealth {
+  readonly #parts: ThreadsParts
+  readonly #threads = new Map<Worker, CarryingThread>()
+  readonly #counted: CountedElsewhere
+  readonly #timers: readonly NodeJS.Timeout[]
+  readonly pool: ReplicaPool
+  #options: Options
+  #ticketKeys: Buffer
+  #subscribed: ToTrafficThread | undefined
+  #challenges: ToTrafficThread | undefined
+  readonly #answers: ThreadAnswers
+  readonly #tunnels: TunnelDirectory
+  /** What checks of servers have decided. */
+  readonly #checks = new Map<string, Found>()
+  #counts = 0
+  /** Threads that have ended. */
+  #ended = 0
+  readonly #endedServers = new Map<string, UpstreamState>()
+  readonly #holdings: HoldingsMemory
+  readonly #ledger: LedgerForThreads | undefined
+  readonly #watchdog: ThreadWatchdog
+  /** MiB. */
+  readonly #heap: number
+  /** Have all threads served at once yet? */
+  #wasWhole = false
+  /** Numbers that no thread has. */
+  readonly #slots: number[]
+
+  /** `running`: what serves as the threads begin. */
+  constructor(parts: ThreadsParts, running: Snapshot) {
+    const { ticketKeys, challenges, events, metrics, size, log } = parts
+    this.#parts = parts
+    this.#answers = new ThreadAnswers(parts)
+    this.#options = parts.data.options
+    this.#watchdog = new ThreadWatchdog(this.#options.worker.silence)
+    this.#heap = workerHeap(this.#options.worker.heap, size)
+    this.#counted = new CountedElsewhere(metrics)
+    this.#ticketKeys = ticketKeys.current()
+    // A thread that is to end and its successor are there together.
+    this.#slots = Array.from({ length: SLOTS_EACH * size }, (_, slot) => slot)
+    this.#holdings = holdingsMemory(this.#slots.length, randomInt(2 ** 32))
+    this.#timers = [
+      setInterval(() => this.#upkeep(), UPKEEP_EVERY).unref(),
+      setInterval(() => this.#counted.read(), READ_EVERY).unref()
+    ]
+    challenges.follow((answers) => {
+      this.#challenges = { kind: 'challenges', answers }
+      this.#send(this.#challenges)
+    })
+    events.subscribe((account, subscriptions) => {
+      this.#subscribed = { kind: 'subscriptions', account, subscriptions }
+      this.#send(this.#subscribed)
+    })
+    const { cluster } = parts
+    this.#ledger =
+      cluster === undefined ? undefined : new LedgerForThreads(cluster.ledger, (message) => this.#send(message))
+    this.#tunnels = new TunnelDirectory(parts.tunnels, (message) => this.#send(message))
+    parts.recorder.joins({ send: (message) => this.#send(message), settle: () => this.count() })
+    parts.records.follow((memory) => this.#send({ kind: 'records', memory }))
+    observeWorkers(
+      metrics.registry,
+      () => this.#workerCounts(),
+      () => this.#ended
+    )
+    this.pool = new ReplicaPool({ start: () => this.#start(), size, running, log })
+    void this.pool.whole().then(() => {
+      this.#wasWhole = true
+    })
+  }
+
+  /** Threads that the process should have and that take no connections; 0 before all have begun. */
+  get missing(): number {
+    const serving = [...this.#threads.values()].filter(({ serves, failing }) => serves && !failing).length
+    return this.#wasWhole ? Math.max(0, this.#parts.size - serving) : 0
+  }
+
+  /** These options count from now on, as far as a reload applies them. */
+  take(options: Options): void {
+    this.#options = options
+    this.#send({ kind: 'options', options })
+  }
+
+  outage(place: string, state: OutageState): void {
+    this.#send({ kind: 'outage', place, state })
+  }
+
+  decided(check: string, found: Found | undefined): void {
+    if (found === undefined) this.#checks.delete(check)
+    else this.#checks.set(check, found)
+    this.#send({ kind: 'check', check, found })
+  }
+
+  /**
+   * Resolves when what the threads have counted so far is counted here, of limits too if asked. One that is busy is not waited for for long: its
+   * numbers are read all the same, and how it is remains as it said last.
+   */
+  async count({ limits } = { limits: false }): Promise<void> {
+    const serial = ++this.#counts
+    const within = limits ? LIMITS_WITHIN : STATE_WITHIN
+    await Promise.all([...this.#threads.values()].map((thread) => atMost(within, thread.counts(serial, limits))))
+    this.#counted.read()
+  }
+
+  /** The threads that there are, as they are now. */
+  async workers(): Promise<WorkerState[]> {
+    await this.count()
+    const { loads } = this.#parts.dealer
+    const shown = [...this.#threads.values()].map((thread) => thread.shown(loads.get(thread) ?? 0))
+    return shown.sort((a, b) => a.worker - b.worker)
+  }
+
+  /** What limits over the cluster have done in the threads that there are. */
+  *cluster(): Iterable<ClusterStatistics> {
+    for (const { state } of this.#threads.values()) if (state?.cluster !== undefined) yield state.cluster
+  }
+
+  /** What the threads have sent to servers, those that have ended too. A server that several have is there several times. */
+  *upstreams(): Iterable<UpstreamState> {
+    yield* this.#endedServers.values()
+    for (const { state } of this.#threads.values()) yield* state?.servers ?? []
+  }
+
+  /** Connections have so many milliseconds to end. What the drain came to; undefined: a thread has not answered. */
+  async drain(deadline: number): Promise<Drained | undefined> {
+    const answers = [...this.#threads.values()].map((thread) => thread.drains(deadline))
+    const drained = await atMost(deadline + DRAIN_BESIDE, Promise.all(answers))
+    return drained?.reduce((sum, { ended, cut }) => ({ ended: sum.ended + ended, cut: sum.cut + cut }))
+  }
+
+  /** Ends all threads at once. */
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer)
+    this.#watchdog.stop()
+    await this.pool.stop()
+  }
+
+  *#workerCounts(): Generator<WorkerCounts> {
+    const loads = this.#parts.dealer.loads
+    for (const thread of this.#threads.values()) {
+      const { number, requests, state } = thread
+      yield { worker: number, connections: loads.get(thread) ?? 0, requests, ...state }
+    }
+  }
+
+  /** The thread is gone: what it has sent to servers stays counted. */
+  #gone({ state }: CarryingThread): void {
+    this.#ended++
+    for (const server of state?.servers ?? []) {
+      const key = JSON.stringify([server.backend, server.server])
+      const before = this.#endedServers.get(key)
+      const tries = server.tries + (before?.tries ?? 0)
+      const failures = server.failures + (before?.failures ?? 0)
+      this.#endedServers.set(key, { ...server, active: 0, tries, failures })
+    }
+  }
+
+  #start(): Worker {
+    const { data, dealer, limiter, records, clock, limitsElsewhere } = this.#parts
+    const slot = Math.min(...this.#slots)
+    if (!Number.isFinite(slot)) throw new RangeError('there are more threads than were provided for')
+    this.#slots.splice(this.#slots.indexOf(slot), 1)
+    const beat = beatMemory()
+    const shared = {
+      ticketKeys: this.#ticketKeys,
+      holdings: this.#holdings,
+      slot,
+      threads: this.#parts.size,
+      limiter: limiter.share(slot + 1),
+      beat
+    }
+    const cluster = this.#parts.cluster?.newMember()
+    const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster }
+    const worker = threadBeside(import.meta.url, 'worker', about, {
+      maxOldGenerationSizeMb: this.#heap,
+      maxYoungGenerationSizeMb: YOUNG_GENERATION
+    })
+    const thread = new CarryingThread(worker, { number: slot + 1, startedAt: clock.wall(), directory: this.#tunnels })
+    this.#threads.set(worker, thread)
+    worker.on('message', (message: FromTrafficThread) => this.#receive(worker, thread, message))
+    worker.on('exit', () => {
+      this.#threads.delete(worker)
+      clearHoldings(this.#holdings, slot)
+      this.#parts.descriptors.clear(slot + 1)
+      limiter.repair(slot + 1)
+      records.ended(slot + 1)
+      limitsElsewhere.ends(thread)
+      if (cluster !== undefined) this.#ledger?.ended(cluster.member)
+      this.#gone(thread)
+      this.#slots.push(slot)
+      thread.ended()
+      dealer.ended(thread)
+      this.#counted.ended(thread)
+    })
+    thread.send({ kind: 'records', memory: this.#parts.records.all() })
+    thread.send(this.#tunnels.all())
+    const standing = [this.#subscribed, this.#challenges, ...this.#parts.recorder.standing()]
+    for (const message of standing) if (message !== undefined) thread.send(message)
+    for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
+    for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
+    const stop = this.#parts.login.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
+    worker.once('exit', stop)
+    const unwatch = this.#watchdog.watch(beat, {
+      suspected: () => dealer.rests(thread),
+      recovered: () => this.#deals(thread),
+      hung: () => this.#replaceHung(worker, thread)
+    })
+    worker.once('exit', unwatch)
+    dealer.begins(thread)
+    return worker
+  }
+
+  #deals(thread: CarryingThread): void {
+    if (thread.serves && !thread.failing) this.#parts.dealer.serves(thread)
+  }
+
+  #replaceHung(worker: Worker, thread: CarryingThread): void {
+    const { dealer, log, data } = this.#parts
+    const connections = dealer.loads.get(thread) ?? 0
+    const about = { worker: thread.number, silence: data.options.worker.silence, connections }
+    log.error(
+      about,
+      'a thread that carries traffic hangs: it is ended with its connections, and another one takes its place'
+    )
+    thread.failing = true
+    dealer.rests(thread)
+    this.pool.replaces(worker)
+  }
+
+  #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
+    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans, metrics, recorder } =
+      this.#parts
+    switch (message.kind) {
+      case 'serving':
+        thread.serves = true
+        this.#deals(thread)
+        return
+      case 'places':
+      case 'place-of':
+      case 'lasts':
+      case 'terminates':
+        dealer.receive(thread, message)
+        return
+      case 'series':
+        this.#counted.begins(thread, message.series)
+        return
+      case 'counted':
+        for (const [record, times] of message.rates) metrics.rates.count(record, times)
+        if (message.answers !== undefined) thread.counted(message.answers)
+        return
+      case 'limits':
+        limitsElsewhere.take(thread, message.limits)
+        return
+      case 'lines':
+        if (message.text !== '') output.lines(message.text)
+        if (message.dropped > 0) output.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'lines', bytes: message.bytes })
+        return
+      case 'access':
+        access(message.lines)
+        if (message.dropped > 0) output.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'access', bytes: message.bytes })
+        return
+      case 'events':
+        for (const [destination, event] of message.events) events.written(destination, event)
+        if (message.dropped > 0)
+          log.warn({ dropped: message.dropped }, 'events of traffic were dropped: a thread had no room for them')
+        thread.send({ kind: 'taken', what: 'events', bytes: message.bytes })
+        return
+      case 'traces':
+        for (const traced of message.traced) spans?.take(traced)
+        if (message.dropped > 0) spans?.lost(message.dropped)
+        thread.send({ kind: 'taken', what: 'traces', bytes: message.bytes })
+        return
+      case 'exchanges':
+      case 'left-out':
+        recorder.receive(message)
+        if (message.kind === 'exchanges') thread.send({ kind: 'taken', what: 'exchanges', bytes: message.bytes })
+        return
+      case 'open-tunnel':
+      case 'pipe-bytes':
+      case 'pipe-read':
+      case 'pipe-end':
+      case 'pipe-broken':
+        thread.tunnels.receive(message)
+        return
+      case 'ask':
+        void this.#answers.answer(message, (answer) => thread.send(answer))
+        return
+      case 'ledger':
+        void this.#ledger?.answer(message, (answer) => thread.send(answer))
+        return
+      case 'server':
+        servers.reported(message.place, message.how)
+        return
+      case 'release':
+        this.#answers.release(message)
+        return
+      case 'looked':
+        for (const lookup of message.lookups) looked(lookup)
+        return
+      case 'failing':
+        thread.failing = true
+        dealer.rests(thread)
+        this.#limitFailing()
+        this.pool.leaves(worker)
+        return
+      case 'drained':
+        thread.drained(message)
+    }
+  }
+
+  /** Of many that fail one after the other the oldest do not finish what they have. */
+  #limitFailing(): void {
+    const failing = [...this.#threads].filter(([, thread]) => thread.failing)
+    for (const [worker] of failing.slice(0, -FAILING_EACH * this.#parts.size)) void worker.terminate()
+  }
+
+  #send(message: ToTrafficThread): void {
+    for (const thread of this.#threads.values()) thread.send(message)
+  }
+
+  #upkeep(): void {
+    this.#answers.sweep()
+    const keys = this.#parts.ticketKeys.current()
+    if (keys === this.#ticketKeys) return
+    this.#ticketKeys = keys
+    this.#send({ kind: 'ticket-keys', keys })
+  }
+}
