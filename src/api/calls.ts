@@ -2,7 +2,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { DeadLetterLists } from '../capabilities/events/dead-letters.js'
 import type { Explanations } from '../capabilities/explain/explanations.js'
 import { readGuard } from '../capabilities/guard/conditions.js'
-import type { Limits } from '../capabilities/limits/limits.js'
 import type { Exchanges } from '../capabilities/recorder/exchanges.js'
 import type { Shadows } from '../capabilities/shadow/shadows.js'
 import type { Sites } from '../capabilities/site-file/sites.js'
@@ -251,7 +250,6 @@ export interface Account {
     Exchanges,
     'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
   >
-  readonly limits: Pick<Limits, 'list' | 'get' | 'bucket' | 'reset' | 'top'>
   readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly traffic: Pick<Traffic, 'history' | 'follow' | 'map'>
   readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>

@@ -1,7 +1,7 @@
-import { LIMIT_ORDERS } from '../capabilities/limits/routes.js'
 import type { EXCHANGE_CRITERIA } from '../capabilities/recorder/exchanges.js'
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
+import { ref, text } from '../schema/answer.js'
 
 /** What the descriptions of all operations share. */
 export type Operations = Record<string, object>
@@ -9,19 +9,18 @@ export type Operations = Record<string, object>
 export type Paths = Record<string, Operations>
 
 interface OperationParts {
-  readonly parameters?: readonly (keyof typeof PARAMETERS)[]
+  /** Names among the components. */
+  readonly parameters?: readonly string[]
   /** Which records a member may do this to; all of them unless named. */
   readonly member?: Extent
+  /** The right that a member needs, in place of `member`. */
+  readonly right?: keyof typeof ACCOUNT_RIGHTS
   /** Answered without a version of the API; `open`: without a key too. */
   readonly bare?: 'unversioned' | 'open'
   /** Schema of the request's body. */
   readonly body?: object
   /** The success; errors have one form. */
   readonly responses: Readonly<Record<number, object>>
-}
-
-export function ref(schema: string): { readonly $ref: string } {
-  return { $ref: `#/components/schemas/${schema}` }
 }
 
 const MEMBERS: Readonly<Record<Extent, string>> = {
@@ -31,7 +30,8 @@ const MEMBERS: Readonly<Record<Extent, string>> = {
 }
 
 export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
-  const { parameters = [], member = 'any', bare, body, responses } = parts
+  const { parameters = [], right, bare, body, responses } = parts
+  const member = right === undefined ? (parts.member ?? 'any') : ACCOUNT_RIGHTS[right].member ? 'any' : 'none'
   const guarded = parameters.includes('dry_run') ? (['guard'] as const) : []
   const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters, ...guarded]
   return {
@@ -49,9 +49,14 @@ export function operation(id: string, tag: string, description: string, parts: O
 }
 
 /** An answer; without a schema it has no body. */
-export function answer(description: string, schema?: object, headers: readonly (keyof typeof HEADERS)[] = []): object {
+export function answer(
+  description: string,
+  schema?: object,
+  headers: readonly (keyof typeof HEADERS)[] = [],
+  example?: unknown
+): object {
   const named = Object.fromEntries([...headers, 'service-revision' as const].map((name) => [name, HEADERS[name]]))
-  return { description, headers: named, ...(schema === undefined ? {} : { content: json(schema) }) }
+  return { description, headers: named, ...(schema === undefined ? {} : { content: json(schema, example) }) }
 }
 
 /** An answer that is a file of this type. */
@@ -73,8 +78,8 @@ export function parametersOf(path: string): { parameters: object[] } | Record<st
   return parameters.length === 0 ? {} : { parameters }
 }
 
-function json(schema: object): object {
-  return { 'application/json': { schema } }
+function json(schema: object, example?: unknown): object {
+  return { 'application/json': { schema, ...(example === undefined ? {} : { example }) } }
 }
 
 const HEADERS = {
@@ -105,31 +110,6 @@ function criteria(): Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>
   ) as Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>>
 }
 
-export const text = { type: 'string' } as const
-export const textOrNull = { type: ['string', 'null'] } as const
-export const integer = { type: 'integer' } as const
-export const time = { ...text, format: 'date-time' } as const
-
-/** An object that has all of its members, but for those that it may have. */
-export function object(properties: Readonly<Record<string, object>>, optional: readonly string[] = []): object {
-  return { type: 'object', properties, required: Object.keys(properties).filter((name) => !optional.includes(name)) }
-}
-
-/** An object that has all of its members, under a name of its own. */
-export function titledObject(title: string, properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', title, properties, required: Object.keys(properties) }
-}
-
-/** Null is another value. */
-export function orNull(schema: object): object {
-  return { anyOf: [schema, { type: 'null' }] }
-}
-
-/** A list of these. */
-export function listOf(items: object, description?: string): object {
-  return { type: 'array', items, ...(description === undefined ? {} : { description }) }
-}
-
 export const PARAMETERS = {
   ...criteria(),
   archive_limit: {
@@ -137,36 +117,6 @@ export const PARAMETERS = {
     in: 'query',
     description: 'Most entries of the archive.',
     schema: { type: 'integer', minimum: 1, maximum: 10_000, default: 1_000 }
-  },
-  order: {
-    name: 'order',
-    in: 'query',
-    description: 'refused: those that refused most in the last minutes come first.',
-    schema: { ...text, enum: LIMIT_ORDERS, default: 'owner' }
-  },
-  key: {
-    name: 'key',
-    in: 'query',
-    description: 'The value of the key, where bucket_key has one expression.',
-    schema: text
-  },
-  values: {
-    name: 'values',
-    in: 'query',
-    description: 'The values of all expressions of bucket_key, in their order, as a JSON list: ["203.0.113.9","GET"].',
-    schema: text
-  },
-  bucket: {
-    name: 'bucket',
-    in: 'query',
-    description: 'What the list of refused keys calls the bucket.',
-    schema: text
-  },
-  top_limit: {
-    name: 'limit',
-    in: 'query',
-    description: 'Most keys.',
-    schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 }
   },
   explain: {
     name: 'explain',

@@ -1,16 +1,6 @@
 import { POLICY_CHECK_SCHEMA, POLICY_TEST_SCHEMA } from '../control/policies.js'
-import {
-  answer,
-  integer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  ref,
-  text,
-  titledObject
-} from './openapi-parts.js'
+import { integer, listOf, object, orNull, ref, text, titledObject } from '../schema/answer.js'
+import { answer, operation, type Paths } from './openapi-parts.js'
 import { POLICY_CHECK_PATH, POLICY_LANGUAGE_PATH, POLICY_TEST_PATH } from './policy-routes.js'
 
 const TAG = 'Policies'

@@ -1,17 +1,5 @@
-import {
-  answer,
-  integer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  ref,
-  text,
-  textOrNull,
-  time,
-  titledObject
-} from './openapi-parts.js'
+import { integer, listOf, object, orNull, ref, text, textOrNull, time, titledObject } from '../schema/answer.js'
+import { answer, operation, type Paths } from './openapi-parts.js'
 
 const TAG = 'Processes'
 const count = { ...integer, minimum: 0 } as const

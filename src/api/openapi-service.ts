@@ -3,31 +3,16 @@ import { describeDeadLetters } from '../capabilities/events/openapi.js'
 import { TEST_PATH } from '../capabilities/events/routes.js'
 import { describeExplanations } from '../capabilities/explain/openapi.js'
 import { GUARD_STATES } from '../capabilities/guard/guard-note.js'
-import { describeLimits } from '../capabilities/limits/openapi.js'
 import { describeExchanges } from '../capabilities/recorder/openapi.js'
 import { describeShadows } from '../capabilities/shadow/openapi.js'
 import { describeSite } from '../capabilities/site-file/openapi.js'
 import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
+import { listOf, object, orNull, ref, text, textOrNull, time, titledObject } from '../schema/answer.js'
 import { title } from '../schema/json-schema.js'
-import {
-  answer,
-  binary,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  parametersOf,
-  plain,
-  ref,
-  text,
-  textOrNull,
-  time,
-  titledObject,
-  withWarnings
-} from './openapi-parts.js'
+import { describeGroup, type RouteGroup } from './define-route.js'
+import { answer, binary, operation, type Paths, parametersOf, plain, withWarnings } from './openapi-parts.js'
 import { describePolicies } from './openapi-policies.js'
 import { describeProcesses } from './openapi-processes.js'
 import { describeSessions } from './openapi-sessions.js'
@@ -208,6 +193,8 @@ function withText(described: object & { readonly content?: object }): object {
 
 /** What supervisors of the process may ask. */
 export interface Supervision {
+  /** Routes that are defined with their answers. */
+  readonly groups?: readonly RouteGroup<never>[]
   /** Is there a /metrics? */
   readonly metrics: boolean
   /** Is the dashboard served? Absent: yes. */
@@ -226,6 +213,7 @@ const TAGS = [
 export function describeService(
   paths: Paths,
   schemas: Record<string, object>,
+  parameters: Record<string, object>,
   supervision: Supervision
 ): readonly object[] {
   Object.assign(schemas, SCHEMAS)
@@ -315,7 +303,7 @@ export function describeService(
     describeExchanges(paths, schemas),
     describeTraffic(paths, schemas),
     describeProcesses(paths, schemas),
-    describeLimits(paths, schemas),
+    ...(supervision.groups ?? []).map((group) => describeGroup(group, { paths, schemas, parameters })),
     describePolicies(paths, schemas),
     describeShadows(paths, schemas),
     ...(supervision.dashboard === false ? [] : [describeSessions(paths, schemas)])

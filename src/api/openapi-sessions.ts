@@ -1,5 +1,6 @@
 import { SESSION_SCHEMA } from '../control/sessions.js'
-import { object, operation, orNull, type Paths, plain, ref, text, time, titledObject } from './openapi-parts.js'
+import { object, orNull, ref, text, time, titledObject } from '../schema/answer.js'
+import { operation, type Paths, plain } from './openapi-parts.js'
 import { SESSION_PATH } from './session-routes.js'
 
 const TAG = 'Session'

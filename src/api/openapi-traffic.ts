@@ -1,16 +1,5 @@
-import {
-  answer,
-  integer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  plain,
-  ref,
-  text,
-  time
-} from './openapi-parts.js'
+import { integer, listOf, object, orNull, ref, text, time } from '../schema/answer.js'
+import { answer, operation, type Paths, plain } from './openapi-parts.js'
 import { MAP_PATH, TRAFFIC_PATH, TRAFFIC_STREAM_PATH } from './traffic-routes.js'
 
 const TAG = 'Traffic'

@@ -3,6 +3,7 @@ import { type NamedReference, namedReferences } from '../control/edits.js'
 import { isWarnedOf } from '../control/record-rules.js'
 import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
+import { ref } from '../schema/answer.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
 import {
   answer,
@@ -13,7 +14,6 @@ import {
   PARAMETERS,
   type Paths,
   parametersOf,
-  ref,
   rightsText,
   WARNING_SCHEMA,
   withWarnings
@@ -46,17 +46,20 @@ export function openApiDocument(resources: readonly Resource[], product: Product
     const lists = list(child, title(child.name), `${parent.name}_${child.name}`)
     paths[path] = { ...parametersOf(path), ...lists }
   }
-  const serviceTags = describeService(paths, schemas, product)
+  const parameters: Record<string, object> = { ...PARAMETERS }
+  const serviceTags = describeService(paths, schemas, parameters, product)
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice management API', version: product.version, description: rightsText(resources) },
     servers: [{ url: product.baseUrl }],
     security: [{ key: [] }],
     tags: [...resources.map(({ name, description }) => ({ name: title(name), description })), ...serviceTags],
-    paths,
+    paths: link(schemas, paths) as Paths,
     components: {
-      schemas: linked(schemas),
-      parameters: PARAMETERS,
+      schemas: Object.fromEntries(
+        Object.entries(schemas).map(([name, schema]) => [name, link(schemas, schema, true) as object])
+      ),
+      parameters,
       securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key.' } }
     }
   }
@@ -64,16 +67,13 @@ export function openApiDocument(resources: readonly Resource[], product: Product
 
 const NOT_MODIFIED = { 304: { description: 'The client has it already.' } }
 
-/** A schema that stands inside of another and is a component itself becomes a reference to it, so that it is generated once. */
-function linked(schemas: Schemas): Schemas {
-  const link = (schema: unknown, root: boolean): unknown => {
-    if (Array.isArray(schema)) return schema.map((entry) => link(entry, false))
-    if (typeof schema !== 'object' || schema === null) return schema
-    const { title: name } = schema as { readonly title?: unknown }
-    if (!root && typeof name === 'string' && Object.hasOwn(schemas, name)) return ref(name)
-    return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, link(value, false)]))
-  }
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, link(schema, true) as object]))
+/** Replaces each schema that is a component by a reference to it, so that clients generate it once. `root`: the component itself. */
+function link(schemas: Schemas, schema: unknown, root = false): unknown {
+  if (Array.isArray(schema)) return schema.map((entry) => link(schemas, entry))
+  if (typeof schema !== 'object' || schema === null) return schema
+  const { title: name } = schema as { readonly title?: unknown }
+  if (!root && typeof name === 'string' && Object.hasOwn(schemas, name)) return ref(name)
+  return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, link(schemas, value)]))
 }
 
 function describeResource(resource: Resource, paths: Paths, schemas: Schemas): void {

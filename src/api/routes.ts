@@ -29,7 +29,7 @@ export type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 
-type Method = (typeof METHODS)[number]
+export type Method = (typeof METHODS)[number]
 
 /** One method of one path. */
 interface Route {

@@ -2,7 +2,6 @@ import type { Socket } from 'node:net'
 import { addCertificates } from '../capabilities/certificates/routes.js'
 import { addEventRoutes } from '../capabilities/events/routes.js'
 import { addExplanations } from '../capabilities/explain/routes.js'
-import { addLimits } from '../capabilities/limits/routes.js'
 import { addExchanges } from '../capabilities/recorder/routes.js'
 import { addShadows } from '../capabilities/shadow/routes.js'
 import { addSite } from '../capabilities/site-file/routes.js'
@@ -13,8 +12,9 @@ import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
-import type { Account } from './calls.js'
+import { type Account, serving } from './calls.js'
 import { addDashboard } from './dashboard/dashboard.js'
+import { addGroup, type BoundGroup } from './define-route.js'
 import { addDocsPages, redirectToDocs } from './docs-pages.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { begin, type HeldConnections, HoldableConnections } from './held-connections.js'
@@ -43,6 +43,8 @@ interface AccountOptions {
   readonly control: Account
   /** Every resource, `registry.ts` in production. */
   readonly resources: readonly Resource[]
+  /** Routes of capabilities. */
+  readonly groups?: readonly BoundGroup[]
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
   /** Of the program. */
@@ -136,7 +138,7 @@ const LAST_ANSWERS = 250
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, metrics: boolean): void {
-  const { control, resources, baseUrl, version, reasons, dashboard = true } = account
+  const { control, resources, groups = [], baseUrl, version, reasons, dashboard = true } = account
   for (const resource of resources) {
     addResourceRoutes(router, resource, control)
     addModuleRoutes(router, resource, control)
@@ -149,7 +151,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addSite(router, control)
   addExplanations(router, control)
   addExchanges(router, control)
-  addLimits(router, control)
+  for (const group of groups) addGroup(router, group, (reply) => serving(reply, control))
   addPolicies(router, control)
   addTraffic(router, control)
   addShadows(router, control, baseUrl)
@@ -161,7 +163,9 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
     addSessions(router, control)
     addDashboard(router)
   } else redirectToDocs(router)
-  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, metrics, reasons, dashboard }))
+  addDescription(router, () =>
+    openApiDocument(resources, { baseUrl: baseUrl(), version, groups, metrics, reasons, dashboard })
+  )
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

@@ -1,3 +1,4 @@
+import type { BoundGroup } from '../api/define-route.js'
 import { type ApiServer, createApi } from '../api/server.js'
 import type { TrafficThreads } from '../capabilities/workers/threads.js'
 import type { ControlPlane } from '../control/control-plane.js'
@@ -17,13 +18,15 @@ interface ApiStage {
   readonly health: ProcessHealth
   /** Threads that carry traffic. */
   readonly threads: TrafficThreads | undefined
+  /** Routes of capabilities. */
+  readonly groups: readonly BoundGroup[]
 }
 
 /** The management API, which listens; its URL is known from now on. Rejects with the system's error of a bind. */
 export async function openApi(
   options: Options,
   foundation: Foundation,
-  { keys, control, health, threads }: ApiStage
+  { keys, control, health, threads, groups }: ApiStage
 ): Promise<{ readonly api: ApiServer; readonly address: { readonly host: string; readonly port: number } }> {
   const { api, metrics } = options
   const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted, sockets } = foundation
@@ -51,6 +54,7 @@ export async function openApi(
     account: {
       control,
       resources,
+      groups,
       baseUrl: publicUrl.read,
       version: packageVersion(),
       reasons,

@@ -33,6 +33,7 @@ import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
 import { openApi } from './api.js'
+import { type Capability, openCapabilities } from './capability.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { ConfigurationRefused } from './errors.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
@@ -82,7 +83,7 @@ export interface Running {
  * of a bind, or with the reason of `host.signal`; nothing stays open then. Each app is complete in itself; two in one process
  * share nothing.
  */
-export async function start(options: Options, host: Host): Promise<Running> {
+export async function start(options: Options, host: Host, capabilities: readonly Capability[] = []): Promise<Running> {
   host.signal?.throwIfAborted()
   const counters = CountersOfLimits.find(options)
   // A process that another one hands over to goes on with its clock.
@@ -91,7 +92,10 @@ export async function start(options: Options, host: Host): Promise<Running> {
   live.limits.descriptors.allow((await openFilesAllowed()) ?? Number.POSITIVE_INFINITY)
   const lifecycle = new Lifecycle(host.log, live.timeouts)
   try {
-    return await Promise.race([stages(options, { ...host, clock }, lifecycle, live, counters), endOf(host.signal)])
+    return await Promise.race([
+      stages(options, { ...host, clock }, { lifecycle, live, counters, capabilities }),
+      endOf(host.signal)
+    ])
   } catch (error) {
     await lifecycle.stop()
     throw error
@@ -196,13 +200,18 @@ async function prepare(
   return { ...controlled, foundation, agents, keys, unused, dataPlane, policies, events, threads, reload }
 }
 
+interface Start {
+  readonly lifecycle: Lifecycle
+  readonly live: LiveOptions
+  readonly counters: CountersOfLimits | undefined
+  readonly capabilities: readonly Capability[]
+}
+
 /** The composition root. */
 async function stages(
   options: Options,
   host: Host,
-  lifecycle: Lifecycle,
-  live: LiveOptions,
-  counters: CountersOfLimits | undefined
+  { lifecycle, live, counters, capabilities }: Start
 ): Promise<Running> {
   const prepared = await prepare(options, host, lifecycle, live, counters)
   const { foundation, agents, keys, unused, dataPlane, policies, events, threads, reload } = prepared
@@ -217,7 +226,14 @@ async function stages(
   const upkeep = { services, dataPlane, agents, ...events, login, control, store, threads }
   beginUpkeep(options, foundation, upkeep)
   const health = await openHealth(foundation, { control, certificates, appliedAt, threads })
-  const { api, address } = await openApi(options, foundation, { keys, control, health, threads })
+  const kernel = {
+    options,
+    foundation,
+    control,
+    gather: async (of: { readonly limits: boolean }) => await threads?.count(of)
+  }
+  const groups = await openCapabilities(capabilities, kernel)
+  const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)
   // Last, so that agents that connect at once cause events: subscriptions are followed by now.

@@ -2,7 +2,6 @@ import type { OpenEvents } from '../capabilities/events/open-events.js'
 import { explainRunning, type OpenRunningLab } from '../capabilities/explain/running-labs.js'
 import type { EndedGuard } from '../capabilities/guard/guard-judge.js'
 import { changedDecisions } from '../capabilities/guard/running-changed-decisions.js'
-import { runningLimits } from '../capabilities/limits/running-limits.js'
 import type { PolicyTesting } from '../capabilities/policy-tests/policy-testing.js'
 import { policyTestRuns } from '../capabilities/policy-tests/stored-tests.js'
 import type { ExchangeRecorder } from '../capabilities/recorder/exchange-recorder.js'
@@ -117,7 +116,6 @@ export async function openControlPlane(
     testDestination: events.test,
     explain: explainRunning(stage.labs, clock),
     exchanges: stage.exchanges,
-    limits: runningLimits(foundation, async () => await stage.threads?.count({ limits: true })),
     shadows,
     sessionLifetimes: { idle: options.api.session_idle, longest: options.api.session_longest },
     lettersDropped: events.lettersDropped,

@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander'
-import { limitsCommand } from '../capabilities/limits/command.js'
 import { logCommand, replayCommand } from '../capabilities/recorder/command.js'
+import { capabilityCommands } from '../capabilities/registry.js'
 import { shadowCommand } from '../capabilities/shadow/command.js'
 import {
   adoptCommand,
@@ -142,7 +142,7 @@ export function createProgram(): Command {
     logCommand(),
     replayCommand(),
     shadowCommand(),
-    limitsCommand(),
+    ...capabilityCommands(),
     planCommand(),
     applyCommand(),
     adoptCommand(),

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { type Running, type Started, start } from '../app/app.js'
+import { serverCapabilities } from '../capabilities/registry.js'
 import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
 import { Predecessor } from '../capabilities/take-over/predecessor.js'
 import { rehearsed } from '../capabilities/take-over/rehearsal.js'
@@ -175,15 +176,19 @@ async function run(
     const { host, port } = options.listen
     // A service manager that hands over the socket asks for it.
     const isAsked = successor === undefined && sockets.has(options.listen)
-    starting = start(isAsked ? { ...options, listen: { host, port } } : options, {
-      ...given,
-      output: processLog.output,
-      clock,
-      sockets,
-      ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
-      ...(threads === undefined ? {} : { threads }),
-      signal: ending.signal
-    })
+    starting = start(
+      isAsked ? { ...options, listen: { host, port } } : options,
+      {
+        ...given,
+        output: processLog.output,
+        clock,
+        sockets,
+        ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
+        ...(threads === undefined ? {} : { threads }),
+        signal: ending.signal
+      },
+      await serverCapabilities()
+    )
     running = await Promise.race([starting, signals.next(), uncaught.next()])
   } catch (error) {
     return await refused(error)

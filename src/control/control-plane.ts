@@ -2,7 +2,6 @@ import { tmpdir } from 'node:os'
 import { DeadLetterLists } from '../capabilities/events/dead-letters.js'
 import { Explanations } from '../capabilities/explain/explanations.js'
 import { GuardJudge } from '../capabilities/guard/guard-judge.js'
-import { Limits } from '../capabilities/limits/limits.js'
 import { Exchanges } from '../capabilities/recorder/exchanges.js'
 import { Rehearsal } from '../capabilities/shadow/shadow-changes.js'
 import { Shadows } from '../capabilities/shadow/shadows.js'
@@ -55,8 +54,6 @@ export interface ControlPlane {
   readonly explanations: Explanations
   /** What is recorded of traffic. */
   readonly exchanges: Exchanges
-  /** Limits that live. */
-  readonly limits: Limits
   /** Candidates that run beside traffic. */
   readonly shadows: Shadows
   /** Traffic in numbers and as a map. */
@@ -154,7 +151,6 @@ function forCallers(
   | 'exports'
   | 'explanations'
   | 'exchanges'
-  | 'limits'
   | 'shadows'
   | 'policies'
   | 'traffic'
@@ -176,7 +172,6 @@ function forCallers(
     explanations: new Explanations(options.explain, () => options.holder.current()),
     exchanges: new Exchanges(options.exchanges, baseUrl),
     traffic: new Traffic(options.trafficNumbers),
-    limits: new Limits({ source: options.limits, writer: parts.writer, log: options.log, baseUrl }),
     policies: new Policies(options.policyLanguage),
     shadows: new Shadows({ runner: options.shadows, rehearse })
   }

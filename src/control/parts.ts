@@ -2,7 +2,6 @@ import type { Explain } from '../capabilities/explain/explanations.js'
 import type { ChangedDecisions } from '../capabilities/guard/changed-decisions.js'
 import type { EndedGuard } from '../capabilities/guard/guard-judge.js'
 import { type CountedTraffic, GuardedWrites } from '../capabilities/guard/guarded-writes.js'
-import type { LimitSource } from '../capabilities/limits/limits.js'
 import type { PolicyTesting } from '../capabilities/policy-tests/policy-testing.js'
 import type { ExchangeSource } from '../capabilities/recorder/exchanges.js'
 import type { ShadowRunner } from '../capabilities/shadow/shadow-runner.js'
@@ -98,8 +97,6 @@ export interface ControlOptions {
   readonly explain?: Explain
   /** Absent: nothing is recorded of traffic. */
   readonly exchanges?: ExchangeSource
-  /** Absent: there is no traffic to limit. */
-  readonly limits?: LimitSource
   /** Absent: nothing runs beside traffic. */
   readonly shadows?: ShadowRunner
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */

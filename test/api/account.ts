@@ -1,8 +1,10 @@
 import type { Test } from 'tap'
+import { type BoundGroup, bindRoutes } from '../../src/api/define-route.js'
 import type { ApiOptions } from '../../src/api/server.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import { policyTesting } from '../../src/capabilities/policy-tests/stored-tests.js'
+import { serverCapabilities } from '../../src/capabilities/registry.js'
 import type { LiveSources } from '../../src/control/cluster/live-sources.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { openControl } from '../../src/control/control-plane.js'
@@ -84,6 +86,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
     account: {
       control,
       resources,
+      groups: await unansweredGroups(),
       baseUrl,
       version: '0.0.0',
       ...(reasons === undefined ? {} : { reasons }),
@@ -94,6 +97,12 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   if (ownBase) base = `http://${listening.host}:${listening.port}`
   t.teardown(() => control.close())
   return { ...listening, control, holder, logged }
+}
+
+/** The routes of the capabilities, over services that answer nothing: this account has no traffic. */
+async function unansweredGroups(): Promise<BoundGroup[]> {
+  const groups = (await serverCapabilities()).flatMap(({ routes }) => (routes === undefined ? [] : [routes]))
+  return groups.map((group) => bindRoutes(group, undefined as never))
 }
 
 /** Creates and returns the answer's body; fails loudly, because what follows needs it. */

@@ -3,6 +3,7 @@ import type { Test } from 'tap'
 import { type ApiOptions, createApi } from '../../src/api/server.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
+import { mustHaveShape } from './shapes.js'
 
 export const KEY = 'a-key-of-the-administrator'
 
@@ -69,6 +70,11 @@ export function asker(host: string, port: number): Ask {
             const text = Buffer.concat(chunks).toString()
             const isJson = String(response.headers['content-type']).startsWith('application/json') && text !== ''
             const json = isJson ? JSON.parse(text) : undefined
+            try {
+              if (isJson && response.statusCode === 200) mustHaveShape(method, path, json)
+            } catch (error) {
+              return reject(error)
+            }
             resolve({ status: response.statusCode ?? 0, headers: response.headers, text, json })
           })
         }

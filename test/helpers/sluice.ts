@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { start } from '../../src/app/app.js'
+import { serverCapabilities } from '../../src/capabilities/registry.js'
 import type { Applied } from '../../src/control/apply.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
 import { loadOptions } from '../../src/options/load.js'
@@ -84,14 +85,18 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
 
   const sink = new LogSink()
   const size = setup.threads ?? WORKERS
-  const app = await start(loaded.options, {
-    log: pino({ level: 'debug' }, sink),
-    clock: setup.clock ?? systemClock,
-    apiKey: API_KEY,
-    ...(size === 0 ? {} : { threads: { size, lines: (text) => sink.write(text), lost: () => undefined } }),
-    // Processes on one database need one key.
-    sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
-  })
+  const app = await start(
+    loaded.options,
+    {
+      log: pino({ level: 'debug' }, sink),
+      clock: setup.clock ?? systemClock,
+      apiKey: API_KEY,
+      ...(size === 0 ? {} : { threads: { size, lines: (text) => sink.write(text), lost: () => undefined } }),
+      // Processes on one database need one key.
+      sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
+    },
+    await serverCapabilities()
+  )
   const { started } = app
   let stopped: Promise<{ ended: number; cut: number }> | undefined
   const stop = () => {

@@ -1,5 +1,6 @@
-import { answer, operation, type Paths, parametersOf, ref } from '../../api/openapi-parts.js'
+import { answer, operation, type Paths, parametersOf } from '../../api/openapi-parts.js'
 import { memberRights } from '../../control/rights.js'
+import { ref } from '../../schema/answer.js'
 import { title } from '../../schema/json-schema.js'
 import { CERTIFIED, renewalPath } from './routes.js'
 

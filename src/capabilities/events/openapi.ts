@@ -1,18 +1,7 @@
-import {
-  answer,
-  listOf,
-  operation,
-  orNull,
-  type Paths,
-  parametersOf,
-  ref,
-  text,
-  textOrNull,
-  time,
-  titledObject
-} from '../../api/openapi-parts.js'
+import { answer, operation, type Paths, parametersOf } from '../../api/openapi-parts.js'
 import { ACCOUNT_RIGHTS } from '../../control/rights.js'
 import { eventDestination } from '../../resources/event-destinations.js'
+import { listOf, orNull, ref, text, textOrNull, time, titledObject } from '../../schema/answer.js'
 import { title } from '../../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH } from './routes.js'
 

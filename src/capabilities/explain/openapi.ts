@@ -1,16 +1,6 @@
-import {
-  answer,
-  integer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  parametersOf,
-  ref,
-  text
-} from '../../api/openapi-parts.js'
+import { answer, operation, type Paths, parametersOf } from '../../api/openapi-parts.js'
 import { ACCOUNT_RIGHTS } from '../../control/rights.js'
+import { integer, listOf, object, orNull, ref, text } from '../../schema/answer.js'
 import { EXPLAIN_SCHEMA } from './explanations.js'
 import { EXPLAIN_PATH, EXPLAINED_POLICY_PATH } from './routes.js'
 

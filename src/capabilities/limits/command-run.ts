@@ -3,6 +3,7 @@ import { ExitCode } from '../../cli/process.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import { accessFor, printApiError } from '../recorder/command-log.js'
+import type { LimitBucketView, LimitSummary, RefusedKeys } from './answers.js'
 
 export interface LimitFlags extends AccessFlags {
   readonly json?: boolean
@@ -11,45 +12,6 @@ export interface LimitFlags extends AccessFlags {
 export interface BucketFlags extends LimitFlags {
   readonly values?: string
   readonly bucket?: string
-}
-
-/** A limit as the API shows it, as far as it is printed. */
-interface ShownLimit {
-  readonly id: string
-  readonly name: string
-  readonly owner: { readonly name: string }
-  readonly rule: string
-  readonly capacity: number | null
-  readonly capacity_expression: string | null
-  readonly cost: number | null
-  readonly cost_expression: string | null
-  readonly rate: string
-  readonly scope: 'server' | 'cluster'
-  readonly enforce: boolean
-  readonly buckets: number
-  readonly admitted: number
-  readonly refused: number
-  readonly would_refuse: number
-  readonly recent: { readonly refused: number }
-}
-
-interface ShownKey {
-  readonly bucket: string | null
-  readonly key: readonly unknown[] | null
-  readonly refused: number
-  readonly last_refused_at: string
-}
-
-interface ShownBucket {
-  readonly bucket: string
-  readonly key: readonly unknown[]
-  /** Null where each request brings its own capacity, and so below. */
-  readonly capacity: number | null
-  readonly used: number
-  readonly remaining: number | null
-  readonly reset_seconds: number
-  readonly retry_after_seconds: number | null
-  readonly next_admitted_at: string | null
 }
 
 const PAGE = '100'
@@ -74,13 +36,14 @@ export async function limitTop(limit: string, flags: LimitFlags & { readonly lim
     const query = new URLSearchParams({ limit: flags.limit })
     const answer = await askApi(access, `/limits/${id}/top?${query}`)
     return shown(answer, flags, ({ keys }) => {
-      for (const { refused, key, last_refused_at: last, bucket } of keys as ShownKey[]) {
+      for (const { refused, key, last_refused_at: last, bucket } of keys as RefusedKeys['keys']) {
         const text = key === null ? '(too long to be kept)' : JSON.stringify(key)
         print(
           `${refused} refused ${printable(text)}, last at ${last.slice(11, 19)}${bucket === null ? '' : ` ${bucket}`}`
         )
       }
-      if ((keys as ShownKey[]).length === 0) process.stderr.write('it has refused nothing in the last five minutes\n')
+      if ((keys as RefusedKeys['keys']).length === 0)
+        process.stderr.write('it has refused nothing in the last five minutes\n')
     })
   })
 }
@@ -102,7 +65,7 @@ export async function limitBucket(
   return await ofLimit(limit, flags, async (access, id) => {
     const method = command === 'reset' ? 'DELETE' : 'GET'
     const answer = await askApi(access, `/limits/${id}/buckets?${query}`, { method })
-    return shown(answer, flags, (body) => print(bucketLine(body as unknown as ShownBucket, command === 'reset')))
+    return shown(answer, flags, (body) => print(bucketLine(body as unknown as LimitBucketView, command === 'reset')))
   })
 }
 
@@ -140,8 +103,8 @@ async function ofLimit(
 async function limitsOf(
   access: ApiAccess,
   text: string | undefined
-): Promise<ShownLimit[] | Readonly<Record<string, unknown>>> {
-  const found: ShownLimit[] = []
+): Promise<LimitSummary[] | Readonly<Record<string, unknown>>> {
+  const found: LimitSummary[] = []
   let before: string | undefined
   do {
     const query = new URLSearchParams({ limit: PAGE })
@@ -149,7 +112,7 @@ async function limitsOf(
     if (before !== undefined) query.set('before_id', before)
     const { status, body } = await askApi(access, `/limits?${query}`)
     if (status !== 200) return body
-    const page = body.limits as ShownLimit[]
+    const page = body.limits as LimitSummary[]
     found.push(...page)
     before = body.next_page_uri === null ? undefined : page.at(-1)?.id
   } while (before !== undefined)
@@ -168,7 +131,7 @@ function shown(
 }
 
 /** `lim_… "per client" of shop.test/cart, rule "limited": 60 in 60s; 3 buckets, 9 admitted, 1 refused, 1 lately` */
-function lineOf(limit: ShownLimit): string {
+function lineOf(limit: LimitSummary): string {
   const {
     id,
     name,
@@ -199,7 +162,7 @@ function lineOf(limit: ShownLimit): string {
   return `${id} ${what}: ${most} in ${rate}${scope === 'cluster' ? ' over the cluster' : ''}${weight}${enforce ? '' : ', not enforced'}; ${counts}`
 }
 
-function bucketLine(bucket: ShownBucket, emptied: boolean): string {
+function bucketLine(bucket: LimitBucketView, emptied: boolean): string {
   const { key, capacity, used, remaining, retry_after_seconds: retry, reset_seconds: reset } = bucket
   const name = bucket.bucket
   if (capacity === null || retry === null)

@@ -1,126 +1,400 @@
+import { createHash, createHmac, randomBytes } from 'node:crypto'
 import type { Call } from '../../control/calls.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
-import { mustHave } from '../../control/rights.js'
 import type { Writer } from '../../control/writer.js'
-import type { Json } from '../../lib/json.js'
+import { LedgerAway } from '../../features/rate-limit/leases/cluster-window.js'
+import type { Clock } from '../../lib/clock.js'
+import { type Json, timestampText } from '../../lib/json.js'
+import { Slices } from '../../lib/slices.js'
+import type { KeyPart, LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
+import { httpsEdge, tcpEdge } from '../../resources/edges.js'
 import { commandEventType } from '../../resources/resource.js'
+import type { PolicyUnit } from '../../runtime/plan.js'
+import type { Snapshot } from '../../runtime/snapshot.js'
 import type { StoreLog } from '../../store/store.js'
+import { isSensitive, REDACTED } from '../../telemetry/redaction.js'
+import type { LimitBucketView, LimitList, LimitView, RefusedKeys } from './answers.js'
+
+/** Whose policy a limit stands in. */
+interface Owner {
+  readonly kind: 'options' | 'route' | 'edge' | 'endpoint'
+  readonly id: string
+  /** As people know it: hosts and path. */
+  readonly name: string
+  /** Below the address of the API; undefined: it is no record. */
+  readonly path: string | undefined
+}
+
+/** A limit of the running configuration. */
+interface Listed extends PolicyLimit {
+  readonly id: string
+  readonly owner: Owner
+  /** Where the text of its policy came from. */
+  readonly source: string
+  /** Which parts of a key sound like secrets. */
+  readonly secret: readonly boolean[]
+}
+
+/** A key, with its values as they are shown. */
+interface NamedKey {
+  readonly key: string
+  readonly values: readonly Json[] | null
+}
+
+interface Listing {
+  readonly all: readonly Listed[]
+  readonly byId: ReadonlyMap<string, Listed>
+}
 
 /** Which limits are listed, and in what order. */
-export interface LimitQuery {
+interface LimitQuery {
   readonly limit: number
-  /** Goes on behind this one. */
+  /** Id of the limit before the page. */
   readonly before: string | undefined
-  /** Stands in what is shown of a limit, whatever its case. */
+  /** Text to find in a limit, in any case. */
   readonly text: string | undefined
-  /** `refused`: those that refuse most now come first. */
+  /** `refused`: limits with most refusals in the last minutes first. */
   readonly order: 'owner' | 'refused'
 }
 
-/** A bucket as a request names it: one of the three. */
+/** A bucket as a request names it; exactly one member is given. */
 export interface BucketQuery {
   /** The value of a key that has one part, as text. */
   readonly key: string | undefined
   /** The values of the parts, as a JSON list. */
   readonly values: string | undefined
-  /** What the list of refused keys, and the bucket itself, call it. */
+  /** Name of the bucket in the list of refused keys. */
   readonly bucket: string | undefined
 }
 
-/** What is done to one bucket. */
-interface BucketHandle {
-  /** As the API shows it. */
-  show(): Promise<Json>
-  /** What can be said of it in events: without what must not be kept. */
-  readonly about: Json
-  /** Its name, which does not tell its key. */
-  readonly name: string
-  /** Is so much of it shared with others that it would refuse on when it is emptied? */
-  shared(): Promise<boolean>
-  empty(): Promise<void>
-}
-
-/** The limits of this process. `undefined`: there is no such limit. What fails, fails with a ControlError. */
-export interface LimitSource {
-  /** `next`: the id to go on behind; undefined: that was all. */
-  list(query: LimitQuery): Promise<{ limits: Json[]; total: number; next: string | undefined }>
-  get(id: string): Promise<Json | undefined>
-  bucket(id: string, query: BucketQuery): Promise<BucketHandle | undefined>
-  top(id: string, most: number): Promise<Json | undefined>
-}
-
 interface LimitsParts {
-  /** Undefined: this process has no traffic. */
-  readonly source: LimitSource | undefined
+  readonly snapshot: () => Snapshot
+  readonly clock: Clock
+  readonly baseUrl: () => string
+  /** Gathers the counts of the worker threads. */
+  readonly gather: () => Promise<void>
   readonly writer: Pick<Writer, 'write'>
   readonly log: StoreLog
-  readonly baseUrl: () => string
 }
 
-/** What limits of the process have decided, and their buckets: for administrators, because keys tell who clients are. */
+/** The rate limits of the running configuration, and their buckets. Methods fail with a ControlError, `NOT_FOUND` for an unknown id. */
 export class Limits {
   readonly #parts: LimitsParts
+  /** Names buckets outside of this process: a name cannot be used to try keys. */
+  readonly #salt = randomBytes(32)
+  /** Limits by snapshot: a snapshot does not change. */
+  readonly #listings = new WeakMap<Snapshot['tables'], Promise<Listing>>()
 
   constructor(parts: LimitsParts) {
     this.#parts = parts
   }
 
-  /** One page of the limits that live. */
-  async list(query: LimitQuery, { principal }: Call): Promise<Json> {
-    const { limits, total, next } = await this.#source(principal).list(query)
+  /** Returns one page of the limits. */
+  async list({ limit, before, text, order }: LimitQuery): Promise<LimitList> {
+    await this.#parts.gather()
+    const { all } = await this.#listing()
+    const wanted = text === undefined ? all : all.filter((one) => textOf(one).includes(text.toLowerCase()))
+    const sorted = order === 'refused' ? mostRefused(wanted) : wanted
+    const start = before === undefined ? 0 : sorted.findIndex(({ id }) => id === before) + 1
+    if (before !== undefined && start === 0)
+      throw invalid('before_id', 'names no limit of this list; it may be gone: begin anew')
+    const shown = sorted.slice(start, start + limit)
+    const next = start + limit < sorted.length ? shown.at(-1)?.id : undefined
     const uri = `${this.#parts.baseUrl()}/limits`
-    const { limit, text, order } = query
     const following = new URLSearchParams({ before_id: next ?? '', limit: String(limit), order })
     if (text !== undefined) following.set('text', text)
-    return { limits, total, uri, next_page_uri: next === undefined ? null : `${uri}?${following}` }
+    return {
+      limits: shown.map((one) => this.#shown(one)),
+      total: sorted.length,
+      uri,
+      next_page_uri: next === undefined ? null : `${uri}?${following}`
+    }
   }
 
-  /** One limit, with the series of its last minutes. Fails with `NOT_FOUND`. */
-  async get(id: string, { principal }: Call): Promise<Json> {
-    return found(id, await this.#source(principal).get(id))
+  /** Returns one limit, with the series of its last minutes. */
+  async get(id: string): Promise<LimitView> {
+    const one = await this.#find(id)
+    const { stepSeconds, steps } = one.limit.series()
+    const now = this.#parts.clock.wall()
+    const shown = steps.map(({ age, ...step }) => ({ at: timestampText(now - age), ...step }))
+    return { ...this.#shown(one), series: { step_seconds: stepSeconds, steps: shown } }
   }
 
-  /** One bucket, also of a key that has none yet. Fails with `NOT_FOUND`. */
-  async bucket(id: string, query: BucketQuery, { principal }: Call): Promise<Json> {
-    return await found(id, await this.#source(principal).bucket(id, query)).show()
+  /** Returns the keys that the limit refused most in the last minutes. Fails with `LIMIT_KEYS_OFF`. */
+  async top(id: string, most: number): Promise<RefusedKeys> {
+    const one = await this.#find(id)
+    const keys = one.limit.limitedKeys(most)
+    if (keys === undefined)
+      throw new ControlError(controlErrors.LIMIT_KEYS_OFF, 'limiter.top_keys of the options is off')
+    const now = this.#parts.clock.wall()
+    return {
+      limit: this.#reference(one),
+      keys: keys.map((key) => ({
+        bucket: key.key === undefined ? null : this.#nameOf(one, key.key),
+        key: shownKey(one, key),
+        failed: key.failed,
+        refused: key.most,
+        refused_at_least: key.least,
+        last_refused_at: timestampText(now - key.age)
+      }))
+    }
+  }
+
+  /** Returns one bucket, also of a key that has none yet. */
+  async bucket(id: string, query: BucketQuery): Promise<LimitBucketView> {
+    const one = await this.#find(id)
+    return await this.#bucket(one, this.#keyOf(one, query))
   }
 
   /**
-   * Empties a bucket: the requests that it refuses are admitted again. Its event is kept before, so that it does not happen without a
-   * trace. Answers what the bucket is then. Fails with `NOT_FOUND`, `BUCKET_SHARED`, or as a write does.
+   * Empties a bucket: the requests that it refuses are admitted again. Its event is kept before, so that a reset never happens without a
+   * trace. Returns the bucket after that. Fails with `BUCKET_SHARED`, or as a write does.
    */
-  async reset(id: string, query: BucketQuery, call: Call): Promise<Json> {
-    const bucket = found(id, await this.#source(call.principal).bucket(id, query))
-    if (await bucket.shared()) {
+  async reset(id: string, query: BucketQuery, call: Call): Promise<LimitBucketView> {
+    const one = await this.#find(id)
+    const { limit } = one
+    const named = this.#keyOf(one, query)
+    const name = this.#nameOf(one, named.key)
+    const { used, shared } = await asked(limit.bucket(named.key))
+    // Where each request brings a capacity, there may be one for which a reset helps.
+    if (shared >= (limit.capacity.constant ?? Number.POSITIVE_INFINITY)) {
       const message = 'the memory of the limiter is full, and what the bucket counts is shared with other keys'
       throw new ControlError(controlErrors.BUCKET_SHARED, message)
     }
-    await this.#parts.writer.write(call, {}, (draft) =>
-      draft.commanded(commandEventType('limit_bucket_reset'), bucket.about)
-    )
-    await bucket.empty()
+    const key = limit.limitedKeys(0) === undefined ? null : named.values
+    const about = { limit: this.#reference(one), bucket: name, key, used }
+    await this.#parts.writer.write(call, {}, (draft) => draft.commanded(commandEventType('limit_bucket_reset'), about))
+    await asked(limit.empty(named.key))
     const { id: principal, subject } = call.principal
     this.#parts.log.info(
-      { limit: id, bucket: bucket.name, principal, subject, operation_id: call.operationId },
+      { limit: id, bucket: name, principal, subject, operation_id: call.operationId },
       'a bucket of a limit was emptied'
     )
-    return await bucket.show()
+    return await this.#bucket(one, named)
   }
 
-  /** Who is refused most now. Fails with `NOT_FOUND` or `LIMIT_KEYS_OFF`. */
-  async top(id: string, most: number, { principal }: Call): Promise<Json> {
-    return found(id, await this.#source(principal).top(id, most))
+  async #bucket(one: Listed, { key, values }: NamedKey): Promise<LimitBucketView> {
+    const now = await asked(one.limit.bucket(key))
+    return { limit: this.#reference(one), bucket: this.#nameOf(one, key), key: values, ...this.#state(one, now) }
   }
 
-  #source(principal: Call['principal']): LimitSource {
-    mustHave(principal, 'limits')
-    const { source } = this.#parts
-    if (source === undefined) throw new TypeError('a process without a data plane limits nothing')
-    return source
+  #state({ limit }: Listed, bucket: LimitBucket) {
+    const { used, shared, remaining, resetSeconds, retryAfterSeconds } = bucket
+    const now = this.#parts.clock.wall()
+    return {
+      capacity: limit.capacity.constant ?? null,
+      used,
+      shared,
+      remaining: remaining ?? null,
+      reset_seconds: resetSeconds,
+      resets_at: timestampText(now + resetSeconds * 1_000),
+      retry_after_seconds: retryAfterSeconds ?? null,
+      next_admitted_at: retryAfterSeconds === undefined ? null : timestampText(now + retryAfterSeconds * 1_000)
+    }
+  }
+
+  /** The key that a request names, with its values as they are shown. */
+  #keyOf(one: Listed, { key, values, bucket }: BucketQuery): NamedKey {
+    const { limit } = one
+    if (bucket !== undefined) {
+      const found = limit
+        .limitedKeys(Number.MAX_SAFE_INTEGER)
+        ?.find((kept) => kept.key !== undefined && this.#nameOf(one, kept.key) === bucket)
+      if (found?.key === undefined) throw invalid('bucket', 'is no bucket that refuses requests now; give its key')
+      return { key: found.key, values: shownKey(one, found) }
+    }
+    const given = values === undefined ? [valueOfKey(one, key ?? '')] : valuesOf(one, values)
+    return { key: limit.keyOf(given), values: given.map((value, i) => (one.secret[i] === true ? REDACTED : value)) }
+  }
+
+  #nameOf({ limit }: Listed, key: string): string {
+    const digest = createHmac('sha256', this.#salt).update(`${limit.identity}\n${key}`).digest('hex')
+    return `bkt_${digest.slice(0, 20)}`
+  }
+
+  #uri({ id }: Listed): string {
+    return `${this.#parts.baseUrl()}/limits/${id}`
+  }
+
+  #reference(one: Listed) {
+    return { id: one.id, uri: this.#uri(one), name: one.limit.name }
+  }
+
+  #shown(one: Listed) {
+    const { id, limit, owner, phase, rule, ruleIndex, place, source } = one
+    const { admitted, refused, wouldRefuse, buckets } = limit.counts()
+    const { path, ...named } = owner
+    return {
+      id,
+      uri: this.#uri(one),
+      owner: { ...named, uri: path === undefined ? null : `${this.#parts.baseUrl()}${path}` },
+      policy: { source, line: place.line, column: place.column },
+      phase,
+      rule,
+      rule_index: ruleIndex,
+      name: limit.name,
+      algorithm: limit.algorithm,
+      scope: limit.scope,
+      capacity: limit.capacity.constant ?? null,
+      capacity_expression: limit.capacity.constant === undefined ? limit.capacity.source : null,
+      cost: limit.cost.constant ?? null,
+      cost_expression: limit.cost.constant === undefined ? limit.cost.source : null,
+      rate: `${limit.seconds}s`,
+      rate_seconds: limit.seconds,
+      bucket_key: limit.bucketKey.map((part) => part.source),
+      enforce: limit.enforced,
+      buckets,
+      admitted,
+      refused,
+      would_refuse: wouldRefuse,
+      recent: { ...limit.recent() }
+    }
+  }
+
+  async #find(id: string): Promise<Listed> {
+    await this.#parts.gather()
+    const found = (await this.#listing()).byId.get(id)
+    if (found === undefined) throw notFound(`limit ${id}`)
+    return found
+  }
+
+  #listing(): Promise<Listing> {
+    const snapshot = this.#parts.snapshot()
+    const known = this.#listings.get(snapshot.tables)
+    if (known !== undefined) return known
+    const made = listingOf(snapshot)
+    this.#listings.set(snapshot.tables, made)
+    return made
   }
 }
 
-function found<T>(id: string, value: T | undefined): T {
-  if (value === undefined) throw notFound(`limit ${id}`)
-  return value
+async function listingOf({ plan, tables }: Snapshot): Promise<Listing> {
+  const slices = new Slices()
+  const all: Listed[] = []
+  for (const [key, { limits }] of tables.policies) {
+    if (slices.due) await slices.rest()
+    const unit = plan.units.get(key)
+    if (limits.length === 0 || unit?.kind !== 'policy') continue
+    const owner = ownerOf(plan.units, unit)
+    for (const one of limits) {
+      const { identity, bucketKey } = one.limit
+      const id = `lim_${createHash('sha256').update(identity).digest('hex').slice(0, 24)}`
+      all.push({ ...one, id, owner, source: unit.source, secret: bucketKey.map(({ source }) => namesSecret(source)) })
+    }
+  }
+  // Limits of one policy keep the order of the document.
+  all.sort((a, b) => compare(a.owner.name, b.owner.name) || compare(a.owner.id, b.owner.id))
+  return { all, byId: new Map(all.map((one) => [one.id, one])) }
+}
+
+/** A limit over the cluster cannot say anything of its buckets, and change nothing, while its store does not answer. */
+async function asked<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof LedgerAway) throw new ControlError(controlErrors.UNAVAILABLE, error.message)
+    throw error
+  }
+}
+
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
+
+function mostRefused(all: readonly Listed[]): Listed[] {
+  return all
+    .map((one) => ({ one, refused: one.limit.recent().refused }))
+    .sort((a, b) => b.refused - a.refused)
+    .map(({ one }) => one)
+}
+
+function ownerOf(units: Snapshot['plan']['units'], { owner: id, author }: PolicyUnit): Owner {
+  const route = units.get(`route:${id}`)
+  const entry = units.get(route?.kind === 'route' ? `edge:${route.edge}` : `tcp_edge:${id}`)
+  const path = route?.kind === 'route' ? route.path : ''
+  const hosts = entry?.kind === 'edge' ? entry.hosts : entry?.kind === 'tcp_edge' ? entry.ports : 'every'
+  if (hosts === 'every') return { kind: 'options', id, name: 'every other host', path: undefined }
+  const named = hosts.map(({ host, port }) => (port === 443 ? host : `${host}:${port}`)).join(', ')
+  const name = `${named}${path}`
+  // Several agents may serve one address, each by an endpoint of its own.
+  if (author === 'agent') return { kind: 'endpoint', id, name, path: undefined }
+  if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
+  return { kind: 'edge', id, name, path: `${tcpEdge.path}/${id}` }
+}
+
+function textOf({ id, limit, owner, rule }: Listed): string {
+  return [id, limit.name, owner.id, owner.name, rule].join('\n').toLowerCase()
+}
+
+/** Names of variables and strings of an expression. */
+const NAMES = /'([^']*)'|"([^"]*)"|[A-Za-z_]\w*/g
+/** What comes before the results of an action, whose name says nothing of its values; and where cookies are chosen from. */
+const NAMESPACES = /\bactions\s*\.\s*\w+\s*\.\s*\w+\s*\.|\bcookies\s*(?=\[)/g
+
+/** Does the expression name something that sounds like a secret, such as the header Authorization? */
+function namesSecret(source: string): boolean {
+  for (const [word, single, double] of source.replace(NAMESPACES, '').matchAll(NAMES))
+    if (isSensitive(single ?? double ?? word)) return true
+  return false
+}
+
+function shownKey({ secret }: Listed, { text }: LimitedKey): readonly Json[] | null {
+  if (text === undefined) return null
+  const values = JSON.parse(text) as readonly Json[]
+  return values.map((value, i) => (secret[i] === true && value !== null ? REDACTED : value))
+}
+
+/** The value of a key that has one part. */
+function valueOfKey({ limit }: Listed, text: string): Json {
+  const [part, other] = limit.bucketKey
+  if (part === undefined || other !== undefined) {
+    throw invalid('key', `names one value, and keys of this limit have several (${sourcesOf(limit)}): give values`)
+  }
+  return valueOfPart(part, text, 'key')
+}
+
+function valuesOf({ limit }: Listed, text: string): readonly Json[] {
+  const wanted = limit.bucketKey.length
+  const values = parsed(text)
+  if (!Array.isArray(values) || values.length !== wanted) {
+    const what = wanted === 1 ? 'the value' : `${wanted} values`
+    throw invalid('values', `must be a JSON list of ${what} of ${sourcesOf(limit)}`)
+  }
+  return limit.bucketKey.map((part, i) => {
+    const value = values[i] as Json
+    return typeof value === 'string' ? valueOfPart(part, value, 'values') : value
+  })
+}
+
+/** A value that is given as text, as the type of its expression wants it. */
+function valueOfPart({ source, type }: KeyPart, text: string, field: string): Json {
+  switch (type) {
+    case 'int':
+    case 'uint':
+      if (!/^-?\d{1,20}$/.test(text)) throw invalid(field, `must have a whole number for ${source}`)
+      return Number.isSafeInteger(Number(text)) ? Number(text) : text
+    case 'double':
+      if (text.trim() === '') throw invalid(field, `must have a number for ${source}`)
+      return Number.isFinite(Number(text)) ? Number(text) : text
+    case 'bool':
+      if (text !== 'true' && text !== 'false') throw invalid(field, `must have true or false for ${source}`)
+      return text === 'true'
+    default:
+      if (!type.startsWith('list') && !type.startsWith('map')) return text
+      throw invalid(field, `must have a ${type} for ${source}: give values, a JSON list with it`)
+  }
+}
+
+function sourcesOf({ bucketKey }: LiveLimit): string {
+  return bucketKey.map(({ source }) => source).join(', ')
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function invalid(field: string, reason: string): ControlError {
+  return new ControlError(controlErrors.QUERY_INVALID, `${field} ${reason}`, { field })
 }

@@ -1,18 +1,6 @@
-import {
-  answer,
-  integer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  parametersOf,
-  plain,
-  ref,
-  text,
-  textOrNull
-} from '../../api/openapi-parts.js'
+import { answer, operation, type Paths, parametersOf, plain } from '../../api/openapi-parts.js'
 import { ACCOUNT_RIGHTS } from '../../control/rights.js'
+import { integer, listOf, object, orNull, ref, text, textOrNull } from '../../schema/answer.js'
 import { COMPARISON_SCHEMA, EXCHANGE_CRITERIA, EXPLAIN_KEY_SCHEMA, REPLAY_SCHEMA } from './exchanges.js'
 import {
   ARCHIVE_PATH,

@@ -1,16 +1,6 @@
-import {
-  answer,
-  listOf,
-  object,
-  operation,
-  orNull,
-  type Paths,
-  parametersOf,
-  ref,
-  text,
-  time
-} from '../../api/openapi-parts.js'
+import { answer, operation, type Paths, parametersOf } from '../../api/openapi-parts.js'
 import { ACCOUNT_RIGHTS } from '../../control/rights.js'
+import { listOf, object, orNull, ref, text, time } from '../../schema/answer.js'
 import { SHADOWS_PATH } from './routes.js'
 import { SHADOW_SCHEMA } from './shadows.js'
 

@@ -1,17 +1,8 @@
-import {
-  answer,
-  listOf,
-  object,
-  operation,
-  type Paths,
-  ref,
-  text,
-  textOrNull,
-  titledObject
-} from '../../api/openapi-parts.js'
+import { answer, operation, type Paths } from '../../api/openapi-parts.js'
 import { ACCOUNT_RIGHTS } from '../../control/rights.js'
 import { httpsEdgeRoute } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
+import { listOf, object, ref, text, textOrNull, titledObject } from '../../schema/answer.js'
 import { ADOPTED } from './declared/adoption.js'
 import { ITEM_KINDS } from './declared/differences.js'
 import { SITE_REQUEST_SCHEMA } from './declared/site-request.js'

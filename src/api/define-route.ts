@@ -1,0 +1,217 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Call, WriteMode } from '../control/calls.js'
+import { type ACCOUNT_RIGHTS, mustHave } from '../control/rights.js'
+import type { Shape, ValueOf } from '../schema/answer.js'
+import { callOf, queryOf, writeMode } from './calls.js'
+import { EVENT_STREAM_TYPE, type EventStream } from './event-stream.js'
+import { answer, operation, type Paths, parametersOf, plain } from './openapi-parts.js'
+import type { Parameters, ParameterValues } from './parameters.js'
+import { type Method, pathOf, type RouteConfig, type Router, route } from './routes.js'
+import { mustSayNothing } from './service-routes.js'
+
+/** Names in braces in a path. */
+type Placeholders<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | Placeholders<Rest>
+  : never
+
+/** The request as a route sees it. */
+export interface Asked<P extends string = string, Q extends Parameters = Parameters> {
+  readonly params: Readonly<Record<Placeholders<P>, string>>
+  readonly query: ParameterValues<Q>
+  /** As it came; the service checks it. */
+  readonly body: unknown
+  readonly call: Call
+  /** Of a route with `write`. */
+  readonly mode: WriteMode
+}
+
+interface Definition<P extends string, Q extends Parameters, A, S> {
+  readonly method: Method
+  readonly path: P
+  /** `operationId` of the description. */
+  readonly id: string
+  readonly summary: string
+  /** The right that a member needs; checked before `run`. @default none: every caller may */
+  readonly right?: keyof typeof ACCOUNT_RIGHTS
+  readonly query?: Q
+  /** A write takes `dry_run`, `force`, `If-Match` and `guard`. */
+  readonly write?: true
+  /** `command`: no body, or an empty object. @default no body */
+  readonly body?: { readonly schema: object; readonly optional?: true; readonly limit?: number } | 'command'
+  /** @default 200 */
+  readonly status?: 200 | 201 | 202 | 204
+  /** One sentence about the answer. */
+  readonly answers: string
+  /** Shape of the answer. @default no body, for 204 */
+  readonly answer?: A
+  /** Type of an answer that is no JSON object of the API. */
+  readonly media?: string
+  readonly example?: ValueOf<A>
+  run(asked: Asked<P, Q>, service: S): Promise<ValueOf<A>> | ValueOf<A>
+  /** Sends the result. @default the result as JSON, with the revision that serves */
+  send?(reply: FastifyReply, result: ValueOf<A>, asked: Asked<P, Q>, request: FastifyRequest): unknown
+}
+
+/** A route of the API over a service `S`. */
+export interface DefinedRoute<S> {
+  readonly method: Method
+  readonly path: string
+  readonly config: RouteConfig
+  /** Parameters of the query by their names among the components of the description. */
+  readonly parameters: Readonly<Record<string, object>>
+  /** Shapes of the body and of the answer. */
+  readonly shapes: readonly unknown[]
+  describe(tag: string): object
+  handle(request: FastifyRequest, reply: FastifyReply, service: S): Promise<unknown>
+}
+
+/** Routes of one subject. */
+export interface RouteGroup<S> {
+  readonly tag: string
+  readonly description: string
+  readonly routes: readonly DefinedRoute<S>[]
+}
+
+/** A group with the service that answers it. */
+export interface BoundGroup extends RouteGroup<never> {
+  handle(index: number, request: FastifyRequest, reply: FastifyReply): Promise<unknown>
+}
+
+/** Defines a route: its handler, its description and the check of its right follow from the definition. */
+export function defineRoute<
+  const P extends string,
+  S,
+  Q extends Parameters = Record<never, never>,
+  A = Shape<undefined>
+>(definition: Definition<P, Q, A, S>): DefinedRoute<S> {
+  const { body, media, method, path, query = {}, status = 200 } = definition
+  const config: RouteConfig = {
+    ...(body === undefined ? {} : { body: body === 'command' || body.optional === true ? 'optional' : 'json' }),
+    ...(body === undefined || body === 'command' || body.limit === undefined ? {} : { limit: body.limit }),
+    ...(media === EVENT_STREAM_TYPE ? { stream: true } : {})
+  }
+  return {
+    method,
+    path,
+    config,
+    parameters: Object.fromEntries(components(query)),
+    shapes: [typeof body === 'object' ? body.schema : undefined, definition.answer],
+    describe: (tag) => describe(tag, definition),
+    async handle(request, reply, service) {
+      const asked = read(request, definition)
+      if (definition.right !== undefined) mustHave(asked.call.principal, definition.right)
+      const result = await definition.run(asked, service)
+      if (definition.send !== undefined) return definition.send(reply, result, asked, request)
+      reply.code(status)
+      return media === undefined ? reply.send(result) : reply.type(media).send(JSON.stringify(result))
+    }
+  }
+}
+
+/** A route that answers with server-sent events (HTML 9.2). */
+export function defineStream<const P extends string, S, Q extends Parameters = Record<never, never>>(
+  definition: Omit<Definition<P, Q, Shape<string>, S>, 'method' | 'answer' | 'run' | 'send' | 'media'> & {
+    /** Opens the stream; a HEAD request opens none. */
+    open(asked: Asked<P, Q>, service: S): EventStream
+  }
+): DefinedRoute<S> {
+  const shape: Shape<string> & object = { type: 'string' } as never
+  const defined = defineRoute<P, S, Q, typeof shape>({
+    ...definition,
+    method: 'GET',
+    answer: shape,
+    media: EVENT_STREAM_TYPE,
+    run: () => ''
+  })
+  return {
+    ...defined,
+    async handle(request, reply, service) {
+      const asked = read(request, definition)
+      if (definition.right !== undefined) mustHave(asked.call.principal, definition.right)
+      reply.header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
+      // The stream of an answer without a body would never end.
+      return reply.send(request.method === 'HEAD' ? undefined : definition.open(asked, service))
+    }
+  }
+}
+
+/** Reads the query, the path and the body of a request. Throws an ApiError. */
+function read<P extends string, Q extends Parameters>(
+  request: FastifyRequest,
+  { query = {} as Q, write, body }: Pick<Definition<P, Q, unknown, never>, 'query' | 'write' | 'body'>
+): Asked<P, Q> {
+  const call = callOf(request)
+  const mode = write === true ? writeMode(request) : {}
+  const given: ReadonlyMap<string, string> = write === true ? new Map() : queryOf(request, Object.keys(query))
+  const values = Object.entries(query).map(([name, parameter]) => [name, parameter.read(given, name)])
+  const params = pathOf(request)
+  if (body === 'command') mustSayNothing(request.body, Object.values(params).at(-1) ?? '')
+  return { params, query: Object.fromEntries(values), body: request.body, call, mode } as Asked<P, Q>
+}
+
+function components(query: Parameters): (readonly [string, object])[] {
+  return Object.entries(query).map(([name, { component = name, description, schema }]) => {
+    return [component, { name, in: 'query', description, schema }]
+  })
+}
+
+function describe<P extends string, Q extends Parameters, A, S>(
+  tag: string,
+  { id, summary, right, query = {} as Q, write, body, status = 200, ...rest }: Definition<P, Q, A, S>
+): object {
+  const { answers, answer: shape, media, example } = rest
+  const written = write === true ? (['if_match', 'force', 'dry_run'] as const) : []
+  const about =
+    media === undefined
+      ? answer(answers, shape as object | undefined, write === true ? ['etag'] : [], example)
+      : plain(answers, shape as object, media.replace(/;.*/, ''))
+  return operation(id, tag, summary, {
+    ...(right === undefined ? {} : { right }),
+    parameters: [...components(query).map(([component]) => component), ...written],
+    ...(typeof body === 'object' ? { body: body.schema } : {}),
+    responses: { [status]: about }
+  })
+}
+
+/** Ties a group to the service that answers its routes. */
+export function bindRoutes<S>(group: RouteGroup<S>, service: S): BoundGroup {
+  return {
+    ...group,
+    async handle(index, request, reply) {
+      const found = group.routes[index]
+      if (found === undefined) throw new RangeError(`the group ${group.tag} has no route ${index}`)
+      return await found.handle(request, reply, service)
+    }
+  }
+}
+
+/** Adds the routes of a group to the listener. `serving` adds the revision that serves to an answer. */
+export function addGroup(router: Router, group: BoundGroup, serving: (reply: FastifyReply) => FastifyReply): void {
+  for (const [index, { method, path, config }] of group.routes.entries())
+    route(router, method, path, config, (request, reply) => group.handle(index, request, serving(reply)))
+}
+
+/** What the description of the API is built of. */
+export interface Components {
+  readonly paths: Paths
+  readonly schemas: Record<string, object>
+  readonly parameters: Record<string, object>
+}
+
+/** Describes the routes of a group, and lists each schema with a title as a component. Returns the tag. */
+export function describeGroup({ tag, description, routes }: RouteGroup<never>, into: Components): object {
+  for (const { method, path, parameters, shapes, describe: described } of routes) {
+    const item = into.paths[path] ?? { ...parametersOf(path) }
+    into.paths[path] = { ...item, [method.toLowerCase()]: described(tag) } as Paths[string]
+    Object.assign(into.parameters, parameters)
+    for (const schema of titledIn(shapes)) into.schemas[schema.title] = schema
+  }
+  return { name: tag, description }
+}
+
+function* titledIn(schema: unknown): Generator<{ readonly title: string }> {
+  if (typeof schema !== 'object' || schema === null) return
+  const { title } = schema as { readonly title?: unknown }
+  if (typeof title === 'string') yield schema as { readonly title: string }
+  for (const value of Object.values(schema)) yield* titledIn(value)
+}

@@ -1,0 +1,71 @@
+import { text } from '../schema/answer.js'
+import { invalidParameter, LIMIT, readCount, readSwitch } from './calls.js'
+
+/** One parameter of a query: how it is described and how it is read. */
+export interface Parameter<T> {
+  readonly schema: object
+  readonly description: string
+  /** Name among the components of the API's description, where two parameters share a name. @default its name in the query */
+  readonly component?: string
+  /** Returns the value; `query` may lack it. Throws an ApiError. */
+  read(query: ReadonlyMap<string, string>, name: string): T
+}
+
+export type Parameters = Readonly<Record<string, Parameter<unknown>>>
+
+/** Values of the parameters of a route. */
+export type ParameterValues<Q extends Parameters> = {
+  readonly [K in keyof Q]: Q[K] extends Parameter<infer T> ? T : never
+}
+
+interface Bounds {
+  readonly least?: number
+  readonly most: number
+  /** Value where the query has none. */
+  readonly absent: number
+  readonly description: string
+  readonly component?: string
+}
+
+/** A whole number from `least` to `most`. */
+export function wholeNumber({ least = LIMIT.least, most, absent, description, component }: Bounds): Parameter<number> {
+  return {
+    description,
+    ...(component === undefined ? {} : { component }),
+    schema: { type: 'integer', minimum: least, maximum: most, ...(absent < least ? {} : { default: absent }) },
+    read: (query, name) => readCount(query, name, { ...LIMIT, least, most, absent })
+  }
+}
+
+/** Text as it is given; undefined where the query has none. */
+export function anyText(description: string): Parameter<string | undefined> {
+  return { description, schema: text, read: (query, name) => query.get(name) }
+}
+
+/** A switch; false where the query has none. */
+export function flag(description: string): Parameter<boolean> {
+  return { description, schema: { type: 'boolean', default: false }, read: readSwitch }
+}
+
+/** One of some words; `absent` where the query has none. */
+export function choice<const W extends readonly string[]>(
+  all: W,
+  absent: W[number],
+  description: string
+): Parameter<W[number]> {
+  return {
+    description,
+    schema: { ...text, enum: all, default: absent },
+    read(query, name) {
+      const found = all.find((word) => word === (query.get(name) ?? absent))
+      if (found === undefined) throw invalidParameter(name, `must be ${all.join(' or ')}`)
+      return found
+    }
+  }
+}
+
+/** Parameters of a page of a list. */
+export const PAGE = {
+  limit: wholeNumber({ ...LIMIT, description: 'Most entries of the page.' }),
+  before_id: anyText('Only what was created before the record with this id, which may be deleted since.')
+} as const

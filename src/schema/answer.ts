@@ -1,0 +1,65 @@
+/** A JSON Schema whose values have the type `T`. The type is known to the compiler only. */
+export interface Shape<T> {
+  readonly '~value'?: T
+}
+
+/** Type of the values of a shape; `unknown` for a plain JSON Schema. */
+export type ValueOf<S> = S extends Shape<infer T> ? T : unknown
+
+type Members = Readonly<Record<string, object>>
+
+/** Builders for the answers of the API: each returns a JSON Schema (2020-12) and carries the type of its values. */
+export const text: { readonly type: 'string' } & Shape<string> = { type: 'string' }
+export const textOrNull: { readonly type: readonly ['string', 'null'] } & Shape<string | null> = {
+  type: ['string', 'null']
+}
+export const integer: { readonly type: 'integer' } & Shape<number> = { type: 'integer' }
+export const flag: { readonly type: 'boolean' } & Shape<boolean> = { type: 'boolean' }
+/** A whole number from zero. */
+export const count = { ...integer, minimum: 0 } as const
+/** A time as RFC 3339 writes it. */
+export const time = { ...text, format: 'date-time' } as const
+
+/** One of some words. */
+export function words<const W extends readonly string[]>(
+  all: W,
+  description?: string
+): { readonly type: 'string' } & Shape<W[number]> {
+  return { type: 'string', enum: all, ...(description === undefined ? {} : { description }) } as never
+}
+
+/** An object with these members; those that are named in `optional` may be missing. */
+export function object<P extends Members, const O extends readonly (keyof P)[] = readonly []>(
+  properties: P,
+  optional?: O
+): object &
+  Shape<
+    { readonly [K in Exclude<keyof P, O[number]>]: ValueOf<P[K]> } & { readonly [K in O[number]]?: ValueOf<P[K]> }
+  > {
+  const missing: readonly unknown[] = optional ?? []
+  const required = Object.keys(properties).filter((name) => !missing.includes(name))
+  return { type: 'object', properties, required } as never
+}
+
+/** An object with a name of its own, under which the API's description lists it. */
+export function titledObject<P extends Members>(
+  title: string,
+  properties: P
+): object & Shape<{ readonly [K in keyof P]: ValueOf<P[K]> }> {
+  return { type: 'object', title, properties, required: Object.keys(properties) } as never
+}
+
+/** A value of this shape, or null. */
+export function orNull<S extends object>(schema: S): object & Shape<ValueOf<S> | null> {
+  return { anyOf: [schema, { type: 'null' }] } as never
+}
+
+/** A list of values of one shape. */
+export function listOf<S extends object>(items: S, description?: string): object & Shape<readonly ValueOf<S>[]> {
+  return { type: 'array', items, ...(description === undefined ? {} : { description }) } as never
+}
+
+/** The schema with this name among the components of the API's description. */
+export function ref<T = unknown>(schema: string): { readonly $ref: string } & Shape<T> {
+  return { $ref: `#/components/schemas/${schema}` }
+}
