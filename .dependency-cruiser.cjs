@@ -39,7 +39,7 @@ const CAPABILITIES = {
   'policy-tests': ['explain', 'recorder'],
   recorder: ['explain', 'policy-tests', 'shadow', 'site-file', 'workers'],
   shadow: ['explain', 'recorder'],
-  'site-file': ['guard', 'policy-tests', 'transfer'],
+  'site-file': ['guard', 'transfer'],
   'take-over': ['certificates', 'events', 'tunnel', 'workers'],
   traces: [],
   transfer: ['policy-tests'],

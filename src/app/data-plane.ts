@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
 import { traceFields } from '../capabilities/traces/trace-context.js'
-import type { Tracer } from '../capabilities/traces/tracer.js'
 import type { Clock } from '../lib/clock.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
 import type { InheritedSockets } from '../lib/inherited-sockets.js'
@@ -12,6 +11,7 @@ import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { type Found, HealthChecks, type ServerChecks } from '../proxy/health.js'
+import type { RequestTracer } from '../proxy/observers.js'
 import type { OutageJudge, OutageState } from '../proxy/server.js'
 import type { TicketKeys } from '../proxy/ticket-keys.js'
 import { DevelopmentIdentity } from '../proxy/tls.js'
@@ -58,7 +58,7 @@ interface DataPlaneParts {
   readonly stickyKeys: readonly Uint8Array[]
   readonly ticketKeys: TicketKeys
   /** Makes traces; absent: there are none. */
-  readonly tracer?: Tracer
+  readonly tracer?: RequestTracer
   /** Shares a listener with TLS; absent: none is shared. */
   readonly beside?: SharedListener
   /** Where connections come from, and what counts handshakes; absent: this thread accepts them. */

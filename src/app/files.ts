@@ -1,4 +1,4 @@
-import { type PolicyTesting, testProblems } from '../capabilities/policy-tests/policy-testing.js'
+import { type PolicyTesting, testProblems } from '../control/policy-tests.js'
 import type { ExchangeRecorder } from '../capabilities/recorder/exchange-recorder.js'
 import { recorderSettings } from '../capabilities/recorder/recorder-settings.js'
 import type { SiteChanges } from '../capabilities/site-file/declared/site-file.js'

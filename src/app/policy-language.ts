@@ -1,4 +1,4 @@
-import type { TestProblem } from '../capabilities/policy-tests/policy-testing.js'
+import type { TestProblem } from '../control/policy-tests.js'
 import type { PolicyTestRun } from '../capabilities/policy-tests/stored-tests.js'
 import type { PolicyLanguage } from '../control/policies.js'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'

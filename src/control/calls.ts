@@ -1,7 +1,7 @@
-import type { Guard } from '../capabilities/guard/conditions.js'
 import type { Json } from '../lib/json.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreTransaction } from '../store/store.js'
+import type { Guard } from './guard-note.js'
 
 export type Role = 'administrator' | 'member'
 

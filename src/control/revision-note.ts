@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { GuardNote } from '../capabilities/guard/guard-note.js'
 import type { Json } from '../lib/json.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
 import { noContext, type ResourceRecord } from '../schema/field.js'
+import type { GuardNote } from './guard-note.js'
 
 /** What became of a record, as events say it too. */
 export type ChangeKind = 'created' | 'updated' | 'deleted'

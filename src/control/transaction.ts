@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util'
-import { mustPassTests, type PolicyTesting } from '../capabilities/policy-tests/policy-testing.js'
 import type { DeclaredRecords } from '../capabilities/site-file/declared/declared-records.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { claimsOf, type EventNoun, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
@@ -12,6 +11,7 @@ import type { Answers } from './answers.js'
 import type { WholeOwn } from './apply.js'
 import type { ChangeEvent, Principal } from './calls.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
+import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import {
   hostsMustBeReserved,
   matchesMustBePossible,

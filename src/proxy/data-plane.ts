@@ -1,4 +1,3 @@
-import type { Tracer } from '../capabilities/traces/tracer.js'
 import type { Exchange } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import type { TurnedAway } from '../lib/client-limits.js'
@@ -18,7 +17,7 @@ import { Forwarder } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
 import { type HttpListenerParts, openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
-import type { Observers } from './observers.js'
+import type { Observers, RequestTracer } from './observers.js'
 import { Pipeline } from './pipeline.js'
 import { type Address, type PortsParts, ProcessPorts } from './ports.js'
 import { TcpConnections, TcpListener, type TcpListenerParts } from './tcp-listener.js'
@@ -38,7 +37,7 @@ export interface TrafficParts {
   /** See `PipelineParts`. */
   readonly observers: Observers
   /** Makes traces; absent: there are none. */
-  readonly tracer?: Tracer
+  readonly tracer?: RequestTracer
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly kinds: HeaderKinds

@@ -1,6 +1,7 @@
 import type { Exchange } from '../flow/exchange.js'
 import type { Explainer } from '../flow/explainer.js'
 import type { Flow } from '../flow/flow.js'
+import type { FlowTrace } from '../flow/trace.js'
 import type { ExchangeRecord } from '../telemetry/access-log.js'
 import type { AdmittedFlow } from './admission.js'
 
@@ -17,6 +18,14 @@ export interface ExchangeObserver {
   answers?(flow: Flow, status: number, code: string | undefined): void
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void
+}
+
+/** Makes traces of requests. `begun`: monotonic time of the start in milliseconds. Its methods do not throw. */
+export interface RequestTracer {
+  /** Called for each admitted request of a client. */
+  begins(flow: AdmittedFlow, begun: number): FlowTrace
+  /** Called for each request of a client, also for one that was not admitted. */
+  ended(record: ExchangeRecord, begun: number): void
 }
 
 /** What looks at exchanges of clients. An exchange costs one comparison while nothing does. */

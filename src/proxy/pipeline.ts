@@ -1,4 +1,3 @@
-import type { Tracer } from '../capabilities/traces/tracer.js'
 import { FAILURES, type FailureAnswer, flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
@@ -15,7 +14,7 @@ import type { Admission, AdmittedFlow } from './admission.js'
 import { countExchange } from './exchange-rates.js'
 import { type Forwarded, type Forwards, refusedWith, release } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
-import type { Observers } from './observers.js'
+import type { Observers, RequestTracer } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { addFields, discard, failureResponse, localResponse, nameTo, responseOf, send, splice } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
@@ -28,7 +27,7 @@ export interface PipelineParts {
   /** What looks at exchanges of clients. */
   readonly observers: Observers
   /** Absent: no traces are made. */
-  readonly tracer?: Tracer | undefined
+  readonly tracer?: RequestTracer | undefined
   readonly clock: Clock
   readonly metrics: Metrics
   /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */

@@ -1,35 +1,7 @@
 import { ControlError } from '../../control/errors.js'
+import { type Guard, RATES, type RateName } from '../../control/guard-note.js'
 import { formatDuration, parseDuration } from '../../lib/units.js'
 import { guardErrors } from './errors.js'
-
-/** Rates that a condition can bound, by the names that guards have for them. */
-export const RATES = {
-  'error-rate': 'failed',
-  'refusal-rate': 'refused',
-  'client-error-rate': 'clientErrors'
-} as const
-
-type RateName = keyof typeof RATES
-
-/** How much of something there may be. */
-export interface RateLimit {
-  readonly name: RateName
-  /** Compared with before the write, or for itself. */
-  readonly relative: boolean
-  /** 0 to 1. */
-  readonly share: number
-}
-
-/** The conditions that a write carries. */
-export interface Guard {
-  /** Milliseconds for which the write is watched. */
-  readonly bake: number
-  /** Fewer requests than these say nothing. */
-  readonly least: number
-  readonly rates: readonly RateLimit[]
-  /** Largest share, 0 to 1, of requests that are decided otherwise than before; undefined: any. */
-  readonly changed: number | undefined
-}
 
 const BAKE = { least: 1_000, most: 24 * 3_600_000, absent: 30_000 }
 const LEAST = { least: 1, most: 1_000_000, absent: 50 }

@@ -1,25 +1,15 @@
 import type { Call, Principal } from '../../control/calls.js'
+import type { ChangedDecisions } from '../../control/changed-decisions.js'
 import { ControlError, controlErrors } from '../../control/errors.js'
+import { BAKING, type EndedGuard, type GuardEnd, type GuardedRevert } from '../../control/guard-note.js'
 import { readNote } from '../../control/revision-note.js'
 import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
 import { type Json, timestampText } from '../../lib/json.js'
 import type { Store, StoreLog, StoreTransaction } from '../../store/store.js'
-import type { ChangedDecisions } from './changed-decisions.js'
 import { percent } from './conditions.js'
-import { BAKING, type GuardEnd, type GuardNote } from './guard-note.js'
 import type { BakingWrite, GuardedWrites } from './guarded-writes.js'
 import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
-
-/** What a revert that a guard asks for does in its own transaction. */
-export interface GuardedRevert {
-  /** For the history. */
-  readonly reason: string
-  /** Id of the principal whose write is reverted, and whose rights to vaults and restrictions count. */
-  readonly author: string
-  /** Does what belongs to the same transaction; what it throws undoes everything. */
-  also(tx: StoreTransaction): Promise<void>
-}
 
 interface GuardJudgeParts {
   readonly store: Pick<Store, 'history' | 'amend'>
@@ -30,12 +20,6 @@ interface GuardJudgeParts {
   readonly log: StoreLog
   /** Called when this process has ended a guard. Must not throw. */
   readonly ended: (end: EndedGuard) => void
-}
-
-/** A guard that has ended. */
-export interface EndedGuard extends GuardEnd {
-  readonly revision: number
-  readonly note: GuardNote
 }
 
 /** How often it looks whether a second has passed. Milliseconds. */

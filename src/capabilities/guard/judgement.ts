@@ -1,5 +1,5 @@
-import { type Guard, percent, RATES, type RateLimit } from './conditions.js'
-import type { Baseline } from './guard-note.js'
+import { type Baseline, type Guard, RATES, type RateLimit } from '../../control/guard-note.js'
+import { percent } from './conditions.js'
 
 /** What was counted in a span of time. */
 export interface Tally {

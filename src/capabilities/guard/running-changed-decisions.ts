@@ -1,7 +1,7 @@
+import type { ChangedDecisions } from '../../control/changed-decisions.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { RunningShadows } from '../shadow/running-shadows.js'
 import type { Beside } from '../shadow/shadow-runner.js'
-import type { ChangedDecisions } from './changed-decisions.js'
 
 /** Every client is compared, with limits that go on from what is counted, within this time of each request. Milliseconds. */
 const SETTINGS = { name: '', share: 1, budget: 2, counters: 'running', duration: 0, examples: 0 } as const

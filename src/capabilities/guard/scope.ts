@@ -1,7 +1,7 @@
 import { touchedRoutes, touchedTcpEdges, type Units } from '../../control/apply.js'
+import type { GuardScope } from '../../control/guard-note.js'
 import type { ShardedMap } from '../../lib/sharded-map.js'
 import type { Unit } from '../../runtime/plan.js'
-import type { GuardScope } from './guard-note.js'
 
 const ALL: GuardScope = { all: true, routes: [], edges: [], hosts: [] }
 /** A write that touches more is judged by all traffic: notes hold the scope. */

@@ -10,7 +10,7 @@ import { opensListen } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import { readListener } from '../../options/values.js'
 import type { UnitProblems } from '../../policy/problems.js'
-import type { PolicyTesting } from '../policy-tests/policy-testing.js'
+import type { PolicyTesting } from '../../control/policy-tests.js'
 import type { DeclaredSet } from './declared/declared-records.js'
 import { siteErrors } from './declared/site-codes.js'
 import {

@@ -7,7 +7,7 @@ import { Sealer, sealKey } from '../../lib/seal.js'
 import { atOnce } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import type { PolicyCheck } from '../../schema/field.js'
-import type { PolicyTesting } from '../policy-tests/policy-testing.js'
+import type { PolicyTesting } from '../../control/policy-tests.js'
 import { END_MISSING, type EndMark, endMarkOf, endMarkProblem } from './end-mark.js'
 
 /** Codes of documents that are exported and imported. */

@@ -7,7 +7,7 @@ import { Slices } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreTransaction } from '../../store/store.js'
-import { mustPassTests, TESTS_FIELD } from '../policy-tests/policy-testing.js'
+import { mustPassTests, TESTS_FIELD } from '../../control/policy-tests.js'
 import {
   type AccountDocument,
   type ImportOptions,

@@ -12,7 +12,7 @@ import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { ResourceRecord } from '../../../schema/field.js'
-import { TESTS_FIELD } from '../../policy-tests/policy-testing.js'
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { requestForm } from '../../transfer/export.js'
 import {
   type Adoption,

@@ -12,7 +12,7 @@ import { claimsOf, type Resource } from '../../../resources/resource.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../../schema/field.js'
 import type { Target } from '../../../schema/references.js'
-import { testProblems } from '../../policy-tests/policy-testing.js'
+import { testProblems } from '../../../control/policy-tests.js'
 import type {
   At,
   DeclaredPart,

@@ -5,7 +5,7 @@ import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../../resour
 import type { Resource } from '../../../resources/resource.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
-import { TESTS_FIELD } from '../../policy-tests/policy-testing.js'
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { readCertificate } from './access.js'
 import { backendAt } from './backends.js'
 import { type Declaration, declaredId } from './declaration.js'

@@ -1,3 +1,34 @@
+import type { StoreTransaction } from '../store/store.js'
+
+/** Rates that a condition can bound, by the names that guards have for them. */
+export const RATES = {
+  'error-rate': 'failed',
+  'refusal-rate': 'refused',
+  'client-error-rate': 'clientErrors'
+} as const
+
+export type RateName = keyof typeof RATES
+
+/** How much of something there may be. */
+export interface RateLimit {
+  readonly name: RateName
+  /** Compared with before the write, or for itself. */
+  readonly relative: boolean
+  /** 0 to 1. */
+  readonly share: number
+}
+
+/** The conditions that a write carries. */
+export interface Guard {
+  /** Milliseconds for which the write is watched. */
+  readonly bake: number
+  /** Fewer requests than these say nothing. */
+  readonly least: number
+  readonly rates: readonly RateLimit[]
+  /** Largest share, 0 to 1, of requests that are decided otherwise than before; undefined: any. */
+  readonly changed: number | undefined
+}
+
 /** How a guard stands. `broken`: the write was reverted; `conflict`: it is broken and could not be. */
 export const GUARD_STATES = ['baking', 'passed', 'inconclusive', 'broken', 'conflict', 'superseded'] as const
 
@@ -47,4 +78,20 @@ export interface GuardEnd {
   readonly state: Exclude<GuardState, 'baking'>
   readonly reason: string | null
   readonly by: number | null
+}
+
+/** A guard that has ended. */
+export interface EndedGuard extends GuardEnd {
+  readonly revision: number
+  readonly note: GuardNote
+}
+
+/** What a revert that a guard asks for does in its own transaction. */
+export interface GuardedRevert {
+  /** For the history. */
+  readonly reason: string
+  /** Id of the principal whose write is reverted, and whose rights to vaults and restrictions count. */
+  readonly author: string
+  /** Does what belongs to the same transaction; what it throws undoes everything. */
+  also(tx: StoreTransaction): Promise<void>
 }

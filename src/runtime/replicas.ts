@@ -1,6 +1,6 @@
-import type { SecretValues } from '../../../runtime/plan.js'
-import type { Change } from '../../../runtime/plan-changes.js'
-import type { Snapshot } from '../../../runtime/snapshot.js'
+import type { SecretValues } from './plan.js'
+import type { Change } from './plan-changes.js'
+import type { Snapshot } from './snapshot.js'
 
 /** A change on its way to the other threads that serve the plan. */
 export interface ReplicatedChange {

@@ -1,8 +1,8 @@
-import { ControlError, controlErrors } from '../../control/errors.js'
-import type { TestLimits } from '../../lib/caller-limits.js'
-import type { Problem as DocumentProblem } from '../../policy/problems.js'
-import { policyTextOf } from '../../policy/record-policy.js'
-import type { Problem, ResourceRecord } from '../../schema/field.js'
+import type { TestLimits } from '../lib/caller-limits.js'
+import type { Problem as DocumentProblem } from '../policy/problems.js'
+import { policyTextOf } from '../policy/record-policy.js'
+import type { Problem, ResourceRecord } from '../schema/field.js'
+import { ControlError, controlErrors } from './errors.js'
 
 /** Name of the field with the tests, wherever a resource has a policy. */
 export const TESTS_FIELD = 'policy_tests'
