@@ -34,7 +34,7 @@ const CAPABILITIES = {
   'cluster-limits': ['workers'],
   events: [],
   explain: [],
-  guard: ['shadow', 'site-file'],
+  guard: ['shadow'],
   limits: ['recorder', 'site-file'],
   'policy-tests': ['explain', 'recorder'],
   recorder: ['explain', 'policy-tests', 'shadow', 'site-file', 'workers'],

@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { DeclaredSet } from '../capabilities/site-file/declared/declared-records.js'
 import { Mutex } from '../lib/concurrency.js'
 import { type Entries, LayeredMap } from '../lib/layered-map.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
@@ -11,6 +10,7 @@ import type { PortProblem } from '../runtime/ports.js'
 import type { Replicas } from '../runtime/replicas.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { type ServingParts, type Staged, stage } from '../runtime/stage.js'
+import type { DeclaredSet } from './declared-records.js'
 import { ControlError, controlErrors } from './errors.js'
 import { refusedOnPaths } from './path-forms.js'
 

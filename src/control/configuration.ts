@@ -1,4 +1,3 @@
-import { clashesWithStore, type DeclaredRecords } from '../capabilities/site-file/declared/declared-records.js'
 import type { Clock } from '../lib/clock.js'
 import { FirstFailure } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
@@ -8,6 +7,7 @@ import type { AppliedRevision } from './applied.js'
 import type { Applied, Live, WholeOwn } from './apply.js'
 import type { ProcessState, WorkerState } from './calls.js'
 import type { ProcessReports } from './cluster/membership.js'
+import { clashesWithStore, type DeclaredRecords } from './declared-records.js'
 import { orUnavailable } from './errors.js'
 import type { Writer } from './writer.js'
 

@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { DeclaredRecords } from '../capabilities/site-file/declared/declared-records.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { claimsOf, type EventNoun, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -10,6 +9,7 @@ import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { WholeOwn } from './apply.js'
 import type { ChangeEvent, Principal } from './calls.js'
+import type { DeclaredRecords } from './declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import {

@@ -2,6 +2,7 @@ import type { ServiceAccount } from '../../control/parts.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { DeclaredAuthority } from '../site-file/declared/acme.js'
+import { currentSite } from '../site-file/declared/site-file.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeTransport } from './acme-transport.js'
 import { RequestPacer, type RequestPacerParts } from './request-pacer.js'
@@ -41,7 +42,7 @@ export class Authorities {
   /** undefined: there is none, and the options say why. */
   get current(): Accounts | undefined {
     const { control, site } = this.#parts
-    const declared = control.declared.current?.site?.certificates.authority
+    const declared = currentSite(control.declared)?.certificates.authority
     if (declared === undefined || site === undefined) return this.#usual
     const said = JSON.stringify(declared)
     if (this.#declared?.said === said) return this.#declared.accounts

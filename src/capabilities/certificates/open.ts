@@ -7,6 +7,7 @@ import { readAuthorityFile } from '../../lib/x509.js'
 import { isShared, storeAddress } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import { agentIngress } from '../../resources/domains.js'
+import { currentSite } from '../site-file/declared/site-file.js'
 import type { AuthorityOptions } from './account.js'
 import { authorityOf, CertificateService } from './service.js'
 
@@ -42,7 +43,7 @@ export async function openCertificates(
     clock,
     lookup: (host) => names.lookup(host),
     hasTls: () => {
-      const declared = control.serviceAccount.declared.current?.site?.listeners ?? []
+      const declared = currentSite(control.serviceAccount.declared)?.listeners ?? []
       return options.listeners.some(({ tls }) => tls) || declared.some(({ unit }) => unit.tls)
     },
     shared: isShared(storeAddress(options)),

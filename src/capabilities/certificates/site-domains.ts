@@ -1,4 +1,5 @@
 import type { Call } from '../../control/calls.js'
+import type { DeclaredSet } from '../../control/declared-records.js'
 import type { ServiceAccount } from '../../control/parts.js'
 import { everyRecord } from '../../control/records.js'
 import { withEarlierRetry } from '../../control/renewal.js'
@@ -8,7 +9,7 @@ import { type CertificateWork, type ManagementStatus, reservedDomain } from '../
 import type { ResourceRecord } from '../../schema/field.js'
 import type { DeclaredCertificates } from '../site-file/declared/acme.js'
 import { declaredId } from '../site-file/declared/declaration.js'
-import type { DeclaredSet } from '../site-file/declared/declared-records.js'
+import { siteOf } from '../site-file/declared/site-file.js'
 
 const NOTHING: DeclaredCertificates = { keyType: 'ecdsa', hosts: [] }
 
@@ -45,7 +46,7 @@ export class SiteDomains {
     const revision = await control.store.revision()
     const settled = this.#settled
     if (settled !== undefined && settled.set === set && settled.revision === revision) return
-    const { hosts, keyType } = set?.site?.certificates ?? NOTHING
+    const { hosts, keyType } = siteOf(set)?.certificates ?? NOTHING
     const names = new Set(hosts.map(({ host }) => host))
     for (const host of names) {
       this.#wanted.add(host)

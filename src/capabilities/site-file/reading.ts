@@ -1,5 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, posix, relative } from 'node:path'
+import { type DeclaredSet, SITE_FILE } from '../../control/declared-records.js'
+import type { PolicyTesting } from '../../control/policy-tests.js'
 import type { Clock } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
@@ -10,8 +12,6 @@ import { opensListen } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import { readListener } from '../../options/values.js'
 import type { UnitProblems } from '../../policy/problems.js'
-import type { PolicyTesting } from '../../control/policy-tests.js'
-import type { DeclaredSet } from './declared/declared-records.js'
 import { siteErrors } from './declared/site-codes.js'
 import {
   newVersionKey,
@@ -24,7 +24,6 @@ import {
 import type { PolicyProblems, SiteFileInput } from './declared/site-input.js'
 import { SiteMemory } from './declared/site-memory.js'
 import type { SiteBundle, SiteReading } from './declared/site-request.js'
-import { SITE_FILE } from './declared/site-text.js'
 
 export interface SiteFileHost {
   readonly clock: Clock

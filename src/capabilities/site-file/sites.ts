@@ -1,7 +1,9 @@
 import type { OwnPart, OwnUnits, WholeOwn } from '../../control/apply.js'
 import type { Call, Done, PolicyWarning, WriteMode } from '../../control/calls.js'
+import { clashesWithStore, type DeclaredRecords, type DeclaredSet, SITE } from '../../control/declared-records.js'
 import { mustMatch } from '../../control/edits.js'
 import { ControlError, controlErrors, impossible, notFound, orUnavailable } from '../../control/errors.js'
+import type { GuardedRevert } from '../../control/guard-note.js'
 import type { ControlParts } from '../../control/parts.js'
 import type { RecordedChange } from '../../control/revision-note.js'
 import { mustHave } from '../../control/rights.js'
@@ -13,13 +15,11 @@ import type { Resource } from '../../resources/resource.js'
 import { claimsOf } from '../../resources/resource.js'
 import type { StoredRecord } from '../../store/records.js'
 import type { StoreLog, StoreReader } from '../../store/store.js'
-import type { GuardedRevert } from '../../control/guard-note.js'
 import { adoptionOf } from './declared/adoption.js'
-import { clashesWithStore, type DeclaredRecords, type DeclaredSet, SITE } from './declared/declared-records.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
 import { bundleOf, keepBefore, readBefore } from './declared/site-before.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
-import type { SiteFile, SiteFileRead } from './declared/site-file.js'
+import { currentSite, type SiteFile, type SiteFileRead, siteOf } from './declared/site-file.js'
 import { type RemovedRecord, readSiteRequest, type SiteBundle, type SiteReading } from './declared/site-request.js'
 
 interface SitesParts
@@ -92,7 +92,7 @@ export class Sites {
     if (mode.dryRun !== true) this.#mustDecide()
     const { declared, clock } = this.#parts
     const next = await this.#asApplied(bundle, timestampText(clock.wall()))
-    const changes = await siteDifferences(declared.current?.site, next.file)
+    const changes = await siteDifferences(currentSite(declared), next.file)
     const done = await this.#write(next, remove, mode, call)
     return this.#written(done, { changes, removed: remove, warnings: warningsOf(next.problems) })
   }
@@ -111,7 +111,7 @@ export class Sites {
   /** Takes the applied file away, with everything that it declares. Fails with `NOT_FOUND` when there is none, and as `replace`. */
   async remove(mode: WriteMode, call: Call): Promise<WrittenSite> {
     mustHave(call.principal, 'site_file')
-    const changes = await siteDifferences(this.#started ? undefined : this.#parts.declared.current?.site, undefined)
+    const changes = await siteDifferences(this.#started ? undefined : currentSite(this.#parts.declared), undefined)
     const done = await this.#write(undefined, [], mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
   }
@@ -224,7 +224,7 @@ export class Sites {
   /** `policed`: see `SiteFileInput`. */
   #read(
     bundle: SiteBundle,
-    policed: ReadonlySet<string> = this.#parts.declared.current?.site?.policed ?? new Set()
+    policed: ReadonlySet<string> = currentSite(this.#parts.declared)?.policed ?? new Set()
   ): Promise<SiteFileRead> {
     const { reading } = this.#parts
     if (reading === undefined) throw notFound('site file: this process reads none')
@@ -320,7 +320,8 @@ export class Sites {
   }
 
   #shown(set: DeclaredSet | undefined): { [key: string]: Json } {
-    const { site, revision, since, source } = set ?? {}
+    const { revision, since, source } = set ?? {}
+    const site = siteOf(set)
     const origin = set === undefined ? null : revision === undefined ? 'start' : 'apply'
     return {
       uri: `${this.#parts.answers.baseUrl}${PATH}`,

@@ -1,3 +1,4 @@
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { isObject, type Json } from '../../../lib/json.js'
 import {
   failoverBackend,
@@ -12,7 +13,6 @@ import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { ResourceRecord } from '../../../schema/field.js'
-import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { requestForm } from '../../transfer/export.js'
 import {
   type Adoption,

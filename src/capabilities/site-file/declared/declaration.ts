@@ -1,6 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
+import type { DeclaredRecord } from '../../../control/declared-records.js'
 import { controlErrors } from '../../../control/errors.js'
+import { testProblems } from '../../../control/policy-tests.js'
 import { type Coded, codeOf } from '../../../lib/errors.js'
 import type { Span } from '../../../lib/positions.js'
 import { Slices } from '../../../lib/slices.js'
@@ -12,16 +14,7 @@ import { claimsOf, type Resource } from '../../../resources/resource.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../../schema/field.js'
 import type { Target } from '../../../schema/references.js'
-import { testProblems } from '../../../control/policy-tests.js'
-import type {
-  At,
-  DeclaredPart,
-  DeclaredRecord,
-  DeclaredServer,
-  NamedPolicy,
-  ReadText,
-  Wanted
-} from './declared-part.js'
+import type { At, DeclaredPart, DeclaredServer, NamedPolicy, ReadText, Wanted } from './declared-part.js'
 import { siteErrors } from './site-codes.js'
 import { type PolicyCarrier, problemsOn, type SiteFileInput } from './site-input.js'
 import { type FileLine, type ImportedText, lineWords, SiteText } from './site-text.js'

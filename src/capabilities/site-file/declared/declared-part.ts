@@ -1,27 +1,12 @@
+import type { DeclaredRecord } from '../../../control/declared-records.js'
 import type { Span } from '../../../lib/positions.js'
 import type { NodePath, Problem, UnitProblems } from '../../../policy/problems.js'
-import type { Resource } from '../../../resources/resource.js'
-import type { ResourceRecord } from '../../../schema/field.js'
 import type { FileLine } from './site-text.js'
 
 /** Where something stands in the file. */
 export interface At {
   readonly path: NodePath
   readonly span: Span
-}
-
-/** A record that the file means, with the name that people know it by and its line. */
-export interface DeclaredRecord extends FileLine {
-  readonly resource: Resource
-  readonly record: ResourceRecord
-  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
-  readonly label: string
-  /** See `Wanted.name`. */
-  readonly name: readonly string[]
-  /** Kind and id. */
-  readonly key: string
-  /** What no other record may have: space and value. */
-  readonly claims: readonly string[]
 }
 
 /** A record as the file asks for it. */

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { DeclaredRecord } from '../../../control/declared-records.js'
 import { recordedChange } from '../../../control/revision-note.js'
 import { isObject, type Json } from '../../../lib/json.js'
 import { Passes, Slices, type Steps } from '../../../lib/slices.js'
-import type { DeclaredRecord } from './declared-part.js'
 import type { SiteFile } from './site-file.js'
 import type { FileLine } from './site-text.js'
 

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import type { DeclaredRecord, DeclaredRecords } from '../../../control/declared-records.js'
 import { takesIpv6 } from '../../../lib/host.js'
 import { Passes, type Steps } from '../../../lib/slices.js'
 import { readBlockYaml } from '../../../policy/block-yaml.js'
@@ -14,7 +15,7 @@ import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, 
 import { type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
 import { Declaration } from './declaration.js'
-import type { CertificateHost, DeclaredRecord, NamedPolicy } from './declared-part.js'
+import type { CertificateHost, NamedPolicy } from './declared-part.js'
 import { hasImports, readImports } from './imports.js'
 import { createNames } from './names.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
@@ -322,4 +323,14 @@ export function siteChanges(before: ReadonlyMap<string, string>, after: Readonly
 /** A key for `SiteFileInput.versionKey`. */
 export function newVersionKey(): Uint8Array {
   return randomBytes(VERSION_KEY_BYTES)
+}
+
+/** The site file whose records are declared now. */
+export function currentSite(declared: Pick<DeclaredRecords, 'current'> | undefined): SiteFile | undefined {
+  return siteOf(declared?.current)
+}
+
+/** The site file that the records of a set are made of. */
+export function siteOf(set: DeclaredRecords['current']): SiteFile | undefined {
+  return set?.site as SiteFile | undefined
 }

@@ -1,8 +1,8 @@
+import type { PolicyTesting } from '../../../control/policy-tests.js'
 import type { Clock } from '../../../lib/clock.js'
 import type { Slices, Steps } from '../../../lib/slices.js'
 import { judgePaths, type Problem } from '../../../policy/problems.js'
 import type { HostPort } from '../../../runtime/plan.js'
-import type { PolicyTesting } from '../../../control/policy-tests.js'
 import type { SiteMemory } from './site-memory.js'
 
 /** Everything that is wrong, or doubtful, with a policy document in the layer where it will run; in steps. */

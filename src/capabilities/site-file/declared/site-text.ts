@@ -1,9 +1,7 @@
 import { isAbsolute, posix } from 'node:path'
+import { SITE_FILE } from '../../../control/declared-records.js'
 import { SourceText, type Span } from '../../../lib/positions.js'
 import type { Problem, UnitProblems } from '../../../policy/problems.js'
-
-/** Key of the problems of a site file itself; policies that it names have their own. */
-export const SITE_FILE = 'site-file'
 
 /** A file that a site file imports. Its text stands behind the others, so that offsets and lines count through all of them. */
 export interface ImportedText {

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto'
+import type { DeclaredRecord } from '../../../control/declared-records.js'
 import { addUnits, type DerivedUnits } from '../../../control/units.js'
 import { policyKey, type RouteUnit, type Unit } from '../../../runtime/plan.js'
-import type { DeclaredRecord } from './declared-part.js'
 import type { PartUnits } from './site-memory.js'
 import type { SitePolicy } from './sites.js'
 

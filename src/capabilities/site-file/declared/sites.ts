@@ -1,3 +1,4 @@
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { takesStrictPaths } from '../../../flow/target.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../../policy/tree.js'
@@ -5,7 +6,6 @@ import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../../resour
 import type { Resource } from '../../../resources/resource.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
-import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { readCertificate } from './access.js'
 import { backendAt } from './backends.js'
 import { type Declaration, declaredId } from './declaration.js'

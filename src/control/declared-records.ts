@@ -1,12 +1,35 @@
-import { ControlError, controlErrors } from '../../../control/errors.js'
-import { Slices } from '../../../lib/slices.js'
-import type { UnitProblems } from '../../../policy/problems.js'
-import { claimsOf, type Resource } from '../../../resources/resource.js'
-import type { ResourceRecord } from '../../../schema/field.js'
-import type { StoreReader } from '../../../store/store.js'
-import type { DeclaredRecord } from './declared-part.js'
-import type { SiteFile } from './site-file.js'
-import { SITE_FILE } from './site-text.js'
+import { Slices } from '../lib/slices.js'
+import type { UnitProblems } from '../policy/problems.js'
+import { claimsOf, type Resource } from '../resources/resource.js'
+import type { ResourceRecord } from '../schema/field.js'
+import type { StoreReader } from '../store/store.js'
+import { ControlError, controlErrors } from './errors.js'
+
+/** A record that the file means, with the name that people know it by and its line. */
+export interface DeclaredRecord {
+  /** From 1. */
+  readonly line: number
+  /** File that the line is in. @default the file of the set */
+  readonly file?: string
+  readonly resource: Resource
+  readonly record: ResourceRecord
+  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
+  readonly label: string
+  /** See `Wanted.name`. */
+  readonly name: readonly string[]
+  /** Kind and id. */
+  readonly key: string
+  /** What no other record may have: space and value. */
+  readonly claims: readonly string[]
+}
+
+/** Records of a file by kind and id, and by claim. */
+interface DeclaredIndex {
+  readonly byId: ReadonlyMap<string, DeclaredRecord>
+  readonly claims: ReadonlyMap<string, DeclaredRecord>
+  /** Files that the file imports. */
+  readonly imports: readonly { readonly name: string; readonly text: string }[]
+}
 
 /** The records that a site file means, with what messages need of the file. */
 export interface DeclaredSet {
@@ -14,8 +37,8 @@ export interface DeclaredSet {
   readonly source: string
   readonly text: string
   readonly records: readonly DeclaredRecord[]
-  /** What it means. */
-  readonly site?: SiteFile
+  /** What the file declares, by kind and id, and by claim. */
+  readonly site?: DeclaredIndex
   /** When it began to serve, or was written: RFC 3339. */
   readonly since?: string
   /** Revision that applied it through the API; absent: the process was started with it. */
@@ -24,6 +47,9 @@ export interface DeclaredSet {
 
 const NO_RECORDS: ReadonlyMap<string, DeclaredRecord> = new Map()
 const NOTHING: DeclaredSet = { source: '', text: '', records: [] }
+
+/** Key under which problems of the site file are listed. */
+export const SITE_FILE = 'site-file'
 
 /** What the store keeps of the site file that the API has applied: its claims are those of all that the file declares. */
 export const SITE = { kind: 'site_file', id: 'site_file' } as const
