@@ -1,5 +1,4 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
-import { YoungGeneration } from './young-generation.js'
 
 /** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
@@ -11,7 +10,7 @@ export type Steps<T> = Generator<undefined, T, undefined>
 const HOLD = 2
 /** The same for work that makes room for traffic. */
 const HOLD_BESIDE = 1
-/** How often work that makes room for traffic rests as long as it has worked, collections of garbage included; milliseconds at most. */
+/** How often work that makes room for traffic rests as long as it has worked; milliseconds at most. */
 const REST = { times: 2, longest: 50 }
 
 /** How many passes of a loop make a step. */
@@ -41,8 +40,6 @@ export interface SlicesOptions {
   readonly now?: () => number
   /** Milliseconds that the work may hold the loop at a stretch. */
   readonly hold?: number
-  /** Called at the end of each slice, whose work it belongs to. */
-  readonly tidy?: () => void
 }
 
 /** Long work beside everything else that a process does: after each few milliseconds the loop has a turn. */
@@ -50,30 +47,19 @@ export class Slices {
   readonly #turn: (worked: number) => Promise<unknown>
   readonly #now: () => number
   readonly #hold: number
-  readonly #tidy: () => void
   #begun: number
 
-  constructor({
-    turn = () => turnOfLoop(),
-    now = () => performance.now(),
-    hold = HOLD,
-    tidy = () => undefined
-  }: SlicesOptions = {}) {
+  constructor({ turn = () => turnOfLoop(), now = () => performance.now(), hold = HOLD }: SlicesOptions = {}) {
     this.#turn = turn
     this.#now = now
     this.#hold = hold
-    this.#tidy = tidy
     this.#begun = now()
   }
 
-  /**
-   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it,
-   * and collects its garbage within its own slices.
-   */
+  /** Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it. */
   static besideTraffic(): Slices {
     const turn = (worked: number) => sleep(Math.min(REST.longest, worked * REST.times))
-    const young = new YoungGeneration()
-    return new Slices({ turn, hold: HOLD_BESIDE, tidy: () => young.tidy() })
+    return new Slices({ turn, hold: HOLD_BESIDE })
   }
 
   /** Runs the work to its end. What takes less than one slice is done without a turn of the loop. */
@@ -90,7 +76,6 @@ export class Slices {
   }
 
   async rest(): Promise<void> {
-    this.#tidy()
     await this.#turn(this.#now() - this.#begun)
     this.#begun = this.#now()
   }
