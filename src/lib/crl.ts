@@ -1,5 +1,5 @@
 import { constants, createHash, verify, type X509Certificate } from 'node:crypto'
-import { childrenOf, type DerElement, readDer } from './der.js'
+import { childrenOf, type DerElement, readDer, readDerTime } from './der.js'
 import { readAuthorities, readBlocks, refuse, type X509Refusal } from './x509.js'
 
 /** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
@@ -89,7 +89,7 @@ function readSigned(element: DerElement): SignedList | undefined {
   const [nextTime, revoked, extensions] = [next(isTime), next(is(SEQUENCE)), next(is(EXTENSIONS))]
   if (method === undefined || issuer === undefined || thisUpdate === undefined || left.length > 0) return undefined
   const entries = revoked === undefined ? [] : childrenOf(revoked)
-  const nextUpdate = nextTime === undefined ? undefined : readTime(nextTime)
+  const nextUpdate = nextTime === undefined ? undefined : readDerTime(nextTime)
   let critical = extensions === undefined ? false : hasCritical(childrenOf(extensions)?.[0])
   if (entries === undefined || critical === undefined || Number.isNaN(nextUpdate)) return undefined
   const serials: string[] = []
@@ -110,13 +110,6 @@ function hasCritical(extensions: DerElement | undefined): boolean | undefined {
     const flag = childrenOf(extension)?.[1]
     return flag?.tag === BOOLEAN && flag.content[0] !== 0
   })
-}
-
-/** Milliseconds of a UTCTime or GeneralizedTime (RFC 5280 4.1.2.5); NaN when it is none. */
-function readTime({ tag, content }: DerElement): number {
-  const text = Buffer.from(content).toString('latin1')
-  const full = tag === TIMES[0] ? `${Number(text.slice(0, 2)) < 50 ? '20' : '19'}${text}` : text
-  return Date.parse(full.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'))
 }
 
 /** DER of the subject: behind version, serial number, algorithm, issuer and validity. */

@@ -40,3 +40,12 @@ export function readDer(bytes: Uint8Array): DerElement[] | undefined {
 export function childrenOf(element: DerElement | undefined): readonly DerElement[] | undefined {
   return element === undefined ? undefined : readDer(element.content)
 }
+
+const UTC_TIME = 0x17
+
+/** Milliseconds since the Unix epoch of a UTCTime or GeneralizedTime (RFC 5280 4.1.2.5); NaN when malformed. */
+export function readDerTime({ tag, content }: DerElement): number {
+  const text = Buffer.from(content).toString('latin1')
+  const full = tag === UTC_TIME ? `${Number(text.slice(0, 2)) < 50 ? '20' : '19'}${text}` : text
+  return Date.parse(full.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'))
+}

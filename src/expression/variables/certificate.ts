@@ -1,4 +1,4 @@
-import { childrenOf, type DerElement, readDer } from '../../lib/der.js'
+import { childrenOf, type DerElement, readDer, readDerTime } from '../../lib/der.js'
 import { formatAddress } from '../../lib/ip.js'
 
 /** The elements inside a constructed element; none when they are malformed. */
@@ -34,22 +34,10 @@ function stringText({ tag, content }: DerElement): string {
   return Buffer.from(content).toString(tag === 0x14 ? 'latin1' : 'utf8')
 }
 
-/** Instant of a UTCTime or GeneralizedTime (RFC 5280 4.1.2.5); undefined when malformed. */
+/** Instant of a UTCTime or GeneralizedTime; undefined when malformed. */
 function timeValue(element: DerElement | undefined): Date | undefined {
-  if (element === undefined) return undefined
-  const digits = Buffer.from(element.content).toString('latin1')
-  const match = /^(\d{2}|\d{4})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})Z$/.exec(digits)
-  if (match === null) return undefined
-  const [year, month, day, hour, minute, second] = match.slice(1).map(Number) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number
-  ]
-  const full = match[1]?.length === 4 ? year : year < 50 ? 2000 + year : 1900 + year
-  return new Date(Date.UTC(full, month - 1, day, hour, minute, second))
+  const at = element === undefined ? Number.NaN : readDerTime(element)
+  return Number.isNaN(at) ? undefined : new Date(at)
 }
 
 /** A distinguished name. */
