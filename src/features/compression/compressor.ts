@@ -3,10 +3,8 @@ import zlib from 'node:zlib'
 import { PACKED_MEDIA } from '../../flow/content-coding.js'
 import { type Flow, type FlowResponse, flowSlot } from '../../flow/flow.js'
 import type { HeaderFields } from '../../flow/headers.js'
-import { LzwEncoder } from './lzw.js'
 
 const QUALITY = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/
-const ALIASES: Readonly<Record<string, string>> = { 'x-gzip': 'gzip', 'x-compress': 'compress' }
 
 /**
  * The coding to use for a client that sent `header` (RFC 9110 12.5.3), or undefined to leave the content as it is.
@@ -36,8 +34,7 @@ function qualitiesOf(header: string): Map<string, number> {
     const [name = '', ...parameters] = element.split(';')
     const coding = name.trim().toLowerCase()
     const quality = qualityOf(parameters)
-    if (coding !== '' && quality !== undefined)
-      qualities.set(Object.hasOwn(ALIASES, coding) ? (ALIASES[coding] as string) : coding, quality)
+    if (coding !== '' && quality !== undefined) qualities.set(coding === 'x-gzip' ? 'gzip' : coding, quality)
   }
   return qualities
 }
@@ -121,10 +118,10 @@ function mediaCompresses(contentType: string | undefined): boolean {
 }
 
 /** Codings that this proxy can apply, the preferred first where a client likes several equally. */
-const CODINGS = ['br', 'zstd', 'gzip', 'deflate', 'compress'] as const
+const CODINGS = ['br', 'zstd', 'gzip', 'deflate'] as const
 export type Coding = (typeof CODINGS)[number]
 
-/** A stream of node:zlib, or one like it. */
+/** A stream of node:zlib. */
 type Encoder = Duplex & {
   /** Bytes that went in. */
   readonly bytesWritten: number
@@ -140,12 +137,9 @@ export const availableCodings: readonly Coding[] = CODINGS.filter(
   (coding) => coding !== 'zstd' || createZstdCompress !== undefined
 )
 
-/** Those that are offered where a configuration names none: `compress` takes time of the traffic's own thread. */
-export const usualCodings: readonly Coding[] = availableCodings.filter((coding) => coding !== 'compress')
-
 /**
- * A stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back, which
- * `compress` cannot do; else the encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
+ * Makes a stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back; else the
+ * encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
  */
 function encoder(coding: Coding, live: boolean): Encoder {
   switch (coding) {
@@ -162,8 +156,6 @@ function encoder(coding: Coding, live: boolean): Encoder {
     case 'zstd':
       if (createZstdCompress === undefined) throw new Error('zstd is not part of this Node version')
       return createZstdCompress(live ? { flush: ZSTD_FLUSH } : {})
-    case 'compress':
-      return new LzwEncoder()
   }
 }
 
@@ -218,17 +210,16 @@ export class Compressor {
     if (response.status === 304 && !already && this.#offers && mayVary(response)) varyByEncoding(response.headers)
     if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
     const live = lengthOfContent(flow, response) === undefined
-    const coding = this.#codingFor(request.headers, live)
+    const coding = this.#codingFor(request.headers)
     if (coding !== undefined) flow.set(saving, apply(response, coding, live))
     // A cache must not take for the answer to everybody what stays as it is for this one (RFC 9110 12.5.5).
     else varyByEncoding(response.headers)
     return { already, coding }
   }
 
-  #codingFor(asked: HeaderFields, live: boolean): Coding | undefined {
+  #codingFor(asked: HeaderFields): Coding | undefined {
     if (forbidsTransform(asked) || (!this.#withCookies && asked.has('cookie'))) return undefined
-    const coding = this.#coded(asked.values('accept-encoding').join(','))
-    return live && coding === 'compress' ? undefined : coding
+    return this.#coded(asked.values('accept-encoding').join(','))
   }
 }
 

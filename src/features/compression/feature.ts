@@ -1,10 +1,11 @@
 import { defineErrors } from '../../lib/errors.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { config } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { decisionCounters } from '../../policy/services.js'
 import { choice, list, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
-import { availableCodings, type Coding, Compressor, savingOf, usualCodings } from './compressor.js'
+import { availableCodings, type Coding, Compressor, savingOf } from './compressor.js'
 
 /** Codes of problems in the action compress-response. */
 const compressionProblems = defineErrors({
@@ -14,6 +15,7 @@ const compressionProblems = defineErrors({
   }
 })
 
+const COMPRESS_UNUSED = 'compress is accepted and never applied: clients that take it take gzip too; name gzip instead'
 const WITHOUT_COOKIES =
   'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
 
@@ -43,7 +45,7 @@ const compressResponse = defineAction({
     algorithms: optional(
       list(choice(['gzip', 'br', 'deflate', 'zstd', 'compress'], { description: 'A content coding.' }), {
         description:
-          'Codings to offer, the preferred first; br, zstd, gzip and deflate when left out. Written out, it also allows them on responses to requests with cookies.',
+          'Codings to offer, the preferred first; br, zstd, gzip and deflate when left out. compress is accepted and never applied. Written out, it also allows them on responses to requests with cookies.',
         min: 1,
         distinct: true
       })
@@ -60,7 +62,7 @@ const compressResponse = defineAction({
   },
   compile({ algorithms }, scope) {
     if (algorithms === undefined) scope.warn([], compressionProblems.COOKIES_UNCOMPRESSED, WITHOUT_COOKIES)
-    const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)
+    const offered = algorithms === undefined ? availableCodings : offeredOf(algorithms, scope)
     const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
     return (flow) => {
       const outcome = compressor.compress(flow)
@@ -79,6 +81,7 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
   for (const [i, algorithm] of algorithms.entries()) {
     const coding = availableCodings.find((known) => known === algorithm)
     if (coding !== undefined) offered.push(coding)
+    else if (algorithm === 'compress') scope.warn(['algorithms', i], policyErrors.CONFIG_UNUSED, COMPRESS_UNUSED)
     else scope.unavailable(['algorithms', i], `this Node version has no ${algorithm}`)
   }
   return offered
@@ -94,7 +97,7 @@ const routeModule = defineModule({
   on: ['https'],
   fields: {},
   compile(_config, { owner, services }) {
-    const compressor = new Compressor(usualCodings, { withCookies: false })
+    const compressor = new Compressor(availableCodings, { withCookies: false })
     const counters = decisionCounters(services.meter, owner, 'compression', ['compressed', 'unchanged'])
     return {
       response: (flow) => {
