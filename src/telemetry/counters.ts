@@ -11,12 +11,14 @@ import { ownMemory, type SeriesMemory } from './series-memory.js'
  * a microsecond each, reads them at a scrape.
  */
 
-interface Description {
+export interface Description {
   readonly name: string
   readonly help: string
   readonly registers: Registry[]
-  /** Of its numbers; left out: no other thread reads them. */
+  /** Memory of its numbers; left out: no other thread reads them. */
   readonly memory?: SeriesMemory | undefined
+  /** Metrics that several threads count, which it joins; left out: this thread alone counts it. */
+  readonly relayed?: Relayed[]
 }
 
 type Labels = Readonly<Record<string, string>>
@@ -45,8 +47,14 @@ export class Counters<L extends string> implements Relayed {
   readonly #cells = new Map<string, Cell>()
   readonly #memory: SeriesMemory
 
-  constructor({ labelNames, memory = ownMemory, ...about }: Description & { readonly labelNames: readonly L[] }) {
+  constructor({
+    labelNames,
+    memory = ownMemory,
+    relayed,
+    ...about
+  }: Description & { readonly labelNames: readonly L[] }) {
     this.name = about.name
+    relayed?.push(this)
     this.#memory = memory
     this.#names = labelNames
     const cells = this.#cells
@@ -118,65 +126,73 @@ function increase(count: Float64Array, by: number): void {
 
 export type { Counter }
 
-/** One count, shown from the start. */
-export class Total implements Relayed {
+/** One number without labels, shown from the start. */
+abstract class Single implements Relayed {
   readonly name: string
   readonly #count: Float64Array
 
-  constructor({ memory = ownMemory, ...about }: Description) {
-    this.name = about.name
-    this.#count = memory.allot(about.name, UNLABELLED, 1)
-    const read = () => this.#count[0] as number
-    new CounterMetric({
-      ...about,
-      collect() {
-        this.reset()
-        this.inc(read())
-      }
-    })
+  constructor({ name, memory = ownMemory, relayed }: Description) {
+    this.name = name
+    this.#count = memory.allot(name, UNLABELLED, 1)
+    relayed?.push(this)
   }
-
-  inc(): void {
-    increase(this.#count, 1)
-  }
-
-  add(_series: string, [value = 0]: Float64Array): void {
-    increase(this.#count, value)
-  }
-}
-
-/** How many there are now. */
-export class Level implements Relayed {
-  readonly name: string
-  readonly #count: Float64Array
 
   get value(): number {
     return this.#count[0] as number
   }
 
-  constructor({ memory = ownMemory, ...about }: Description) {
-    this.name = about.name
-    this.#count = memory.allot(about.name, UNLABELLED, 1)
-    const read = () => this.value
-    new GaugeMetric({
-      ...about,
-      collect() {
-        this.set(read())
-      }
-    })
-  }
-
-  inc(): void {
-    increase(this.#count, 1)
-  }
-
-  dec(): void {
-    increase(this.#count, -1)
+  inc(by = 1): void {
+    increase(this.#count, by)
   }
 
   add(_series: string, [value = 0]: Float64Array): void {
-    increase(this.#count, value)
+    this.inc(value)
   }
+}
+
+/** One count. */
+export class Total extends Single {
+  constructor(description: Description) {
+    super(description)
+    showCounter(description, () => this.value)
+  }
+}
+
+/** How many there are now. */
+export class Level extends Single {
+  constructor(description: Description) {
+    super(description)
+    showGauge(description, () => this.value)
+  }
+
+  dec(): void {
+    this.inc(-1)
+  }
+}
+
+type Named = Pick<Description, 'name' | 'help' | 'registers'>
+
+/** Registers a counter without labels whose count `read` gives at each scrape. */
+export function showCounter({ name, help, registers }: Named, read: () => number): void {
+  new CounterMetric({
+    ...{ name, help, registers },
+    collect() {
+      this.reset()
+      this.inc(read())
+    }
+  })
+}
+
+/** Registers a gauge without labels whose value `read` gives at each scrape; undefined: it has none. */
+export function showGauge({ name, help, registers }: Named, read: () => number | undefined): void {
+  new GaugeMetric({
+    ...{ name, help, registers },
+    collect() {
+      const value = read()
+      if (value === undefined) this.remove()
+      else this.set(value)
+    }
+  })
 }
 
 /** How values are spread over ranges with upper bounds, in ascending order. */
@@ -237,8 +253,9 @@ export class Spread implements Relayed {
   readonly name: string
   readonly #values: Distribution
 
-  constructor({ memory = ownMemory, ...about }: SpreadDescription) {
+  constructor({ memory = ownMemory, relayed, ...about }: SpreadDescription) {
     this.name = about.name
+    relayed?.push(this)
     const { name, buckets } = about
     const values = new Distribution(buckets, memory.allot(name, UNLABELLED, buckets.length + 2))
     this.#values = values
@@ -276,6 +293,7 @@ export class Spreads implements Relayed {
     most,
     exists,
     memory = ownMemory,
+    relayed,
     ...about
   }: SpreadDescription & {
     readonly label: string
@@ -288,6 +306,7 @@ export class Spreads implements Relayed {
     this.#exists = exists
     const { name } = about
     this.name = name
+    relayed?.push(this)
     registerHistogram({ ...about, labelNames: [label] }, () => {
       this.#forget()
       const shown = [...this.#cells].flatMap(([value, cell]) => cell.values(name, { [label]: value }))

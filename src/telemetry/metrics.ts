@@ -1,9 +1,20 @@
-import { Counter, Gauge, Registry } from 'prom-client'
+import { Gauge, Registry } from 'prom-client'
 import { features } from '../features/registry.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
-import { type Counter as CounterOf, Counters, Level, type Relayed, Spread, Spreads, Total } from './counters.js'
+import {
+  type Counter as CounterOf,
+  Counters,
+  type Description,
+  Level,
+  type Relayed,
+  Spread,
+  Spreads,
+  showCounter,
+  showGauge,
+  Total
+} from './counters.js'
 import type { SeriesMemory } from './series-memory.js'
 import { TrafficMeter } from './traffic-meter.js'
 import { TrafficRates } from './traffic-rates.js'
@@ -48,7 +59,7 @@ export class Metrics {
   readonly #revision: Gauge
   readonly #shadows: Counters<'old' | 'new'>
   readonly policy: PolicyMeter
-  /** Those that carrying traffic counts, in whichever thread. */
+  /** Metrics that carrying traffic counts, in whichever thread. */
   readonly relayed: readonly Relayed[]
 
   /**
@@ -59,7 +70,9 @@ export class Metrics {
     this.rates = rates
     this.meter = new TrafficMeter(memory)
     const registers = [this.registry]
-    const counted = { registers, memory }
+    const relayed: Relayed[] = [this.meter]
+    this.relayed = relayed
+    const counted = { registers, memory, relayed }
     this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', ...counted })
     this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', ...counted })
     this.#requests = new Counters({
@@ -167,7 +180,7 @@ export class Metrics {
       name: 'sluice_shadow_total',
       help: 'Exchanges that a shadow has seen, by what is decided (old) and what its candidate decides (new).',
       labelNames: ['old', 'new'],
-      registers: [this.registry]
+      registers
     })
     this.#guards = new Counters({
       name: 'sluice_guards_total',
@@ -176,15 +189,7 @@ export class Metrics {
       registers
     })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
-    const { meter, relayed } = policyMeter(counted)
-    this.policy = meter
-    this.relayed = [
-      this.meter,
-      ...relayed,
-      ...[this.connections, this.inFlight, this.#requests, bytes, this.#failures, this.#refused, this.#handshakes],
-      ...[this.#turnedAway, this.#restricted, this.#tcp, this.#retries, this.#retriesRefused],
-      ...[this.#duration, this.#upstreamDuration, this.#routeDuration, this.#backendDuration, this.#tcpDuration]
-    ]
+    this.policy = policyMeter(counted)
   }
 
   /** Exchanges that failed or were refused since the start, by code. */
@@ -299,45 +304,26 @@ export class Metrics {
   observe(services: PolicyServices): void {
     for (const metric of featureMetrics) {
       if (metric.kind !== 'gauge') continue
+      const { name, help } = metric
       const service = services.service(metric.of)
-      new Gauge({
-        name: metric.name,
-        help: metric.help,
-        registers: [this.registry],
-        collect() {
-          this.set(metric.read(service))
-        }
-      })
+      showGauge({ name, help, registers: [this.registry] }, () => metric.read(service))
     }
   }
 
-  /** Memory and CPU of the process, read at each scrape. */
+  /** Registers memory and CPU of the process, read at each scrape. */
   observeProcess(): void {
-    new Gauge({
-      name: 'process_resident_memory_bytes',
-      help: 'Resident memory of the process.',
-      registers: [this.registry],
-      collect() {
-        this.set(process.memoryUsage.rss())
-      }
-    })
-    new Counter({
-      name: 'process_cpu_seconds_total',
-      help: 'CPU time of the process, user and system.',
-      registers: [this.registry],
-      collect() {
-        const { user, system } = process.cpuUsage()
-        this.reset()
-        this.inc((user + system) / 1e6)
-      }
+    const registers = [this.registry]
+    const memory = { name: 'process_resident_memory_bytes', help: 'Resident memory of the process.', registers }
+    showGauge(memory, () => process.memoryUsage.rss())
+    const time = { name: 'process_cpu_seconds_total', help: 'CPU time of the process, user and system.', registers }
+    showCounter(time, () => {
+      const { user, system } = process.cpuUsage()
+      return (user + system) / 1e6
     })
   }
 }
 
-function policyMeter(counted: { readonly registers: Registry[]; readonly memory: SeriesMemory | undefined }): {
-  readonly meter: PolicyMeter
-  readonly relayed: readonly Relayed[]
-} {
+function policyMeter(counted: Omit<Description, 'name' | 'help'>): PolicyMeter {
   const rule = ['owner', 'phase', 'rule'] as const
   const matched = new Counters({
     name: 'sluice_policy_rule_matches_total',
@@ -369,7 +355,7 @@ function policyMeter(counted: { readonly registers: Registry[]; readonly memory:
     labelNames: ['owner', 'module', 'decision'],
     ...counted
   })
-  const meter: PolicyMeter = {
+  return {
     matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),
     decided: (owner, phase, name, action) => decided.labels({ owner, phase, rule: name, action }),
     failed: (owner, phase, name, kind) => failed.labels({ owner, phase, rule: name, kind }),
@@ -383,5 +369,4 @@ function policyMeter(counted: { readonly registers: Registry[]; readonly memory:
         decisions.map((decision) => [decision, moduleDecisions.labels({ owner, module, decision })])
       ) as Record<D, CounterOf>
   }
-  return { meter, relayed: [matched, decided, failed, moduleDecisions, ...declared.values()] }
 }

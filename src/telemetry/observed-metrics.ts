@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { Clock } from '../lib/clock.js'
 import { FailingNames, type Lookup } from '../lib/names/lookups.js'
-import { Counters, Spread } from './counters.js'
+import { Counters, Spread, showCounter, showGauge } from './counters.js'
 
 /** What agents use now. */
 interface AgentCounts {
@@ -135,14 +135,7 @@ export function observeUpstreamNames(registry: Registry, read: () => Iterable<Na
 /** Reads what agents use at each scrape. */
 export function observeAgents(registry: Registry, read: () => AgentCounts): void {
   const gauge = (name: string, help: string, member: keyof AgentCounts) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(read()[member])
-      }
-    })
+    showGauge({ name, help, registers: [registry] }, () => read()[member])
   gauge('sluice_agent_sessions', 'Connections of agents that have authenticated, open now.', 'sessions')
   gauge('sluice_agent_tunnels', 'Tunnels of the agents of this process.', 'tunnels')
   gauge('sluice_agent_streams', 'Connections to upstreams open now through tunnels.', 'streams')
@@ -150,19 +143,16 @@ export function observeAgents(registry: Registry, read: () => AgentCounts): void
 
 /** Reads at each scrape what the IP restrictions of agents and of the management listener have done, by their type. */
 export function observeRestrictions(registry: Registry, read: () => Readonly<Record<string, RestrictionCounts>>): void {
-  new Counter({
-    name: 'sluice_restrictions_total',
-    help: 'What the IP restrictions of agents and of the management listener have refused, or would refuse were they enforced.',
-    labelNames: ['type', 'result'],
-    registers: [registry],
-    collect() {
-      this.reset()
-      for (const [type, { refused, warned }] of Object.entries(read())) {
-        this.inc({ type, result: 'refused' }, refused)
-        this.inc({ type, result: 'would_refuse' }, warned)
-      }
-    }
-  })
+  const counts = () =>
+    Object.entries(read()).flatMap(([type, { refused, warned }]) => [
+      { type, result: 'refused', count: refused },
+      { type, result: 'would_refuse', count: warned }
+    ])
+  seriesOf(registry, ['type', 'result'], counts, ({ type, result }) => ({ type, result })).counter(
+    'sluice_restrictions_total',
+    'What the IP restrictions of agents and of the management listener have refused, or would refuse were they enforced.',
+    ({ count }) => count
+  )
 }
 
 /** Reads at each scrape how the threads are that carry traffic. `ended`: those that have ended since the start. */
@@ -175,15 +165,8 @@ export function observeWorkers(registry: Registry, read: () => Iterable<WorkerCo
   })
   gauge('sluice_worker_heap_used_bytes', 'JavaScript heap of the thread in use.', ({ heapUsed = 0 }) => heapUsed)
   gauge('sluice_worker_heap_limit_bytes', 'Most that the heap of the thread may be.', ({ heapLimit = 0 }) => heapLimit)
-  new Counter({
-    name: 'sluice_worker_exits_total',
-    help: 'Threads that carried traffic and have ended; others took their place.',
-    registers: [registry],
-    collect() {
-      this.reset()
-      this.inc(ended())
-    }
-  })
+  const help = 'Threads that carried traffic and have ended; others took their place.'
+  showCounter({ name: 'sluice_worker_exits_total', help, registers: [registry] }, ended)
 }
 
 /** Reads at each scrape how events are delivered; `read` gives the counts with the id of each destination. */
@@ -218,42 +201,28 @@ export function observeDeliveries(
 
 /** Reads at each scrape how often the store turned out to have another history than the one that was followed. */
 export function observeStore(registry: Registry, divergences: () => number): void {
-  new Counter({
-    name: 'sluice_store_divergences_total',
-    help: 'How often the store had gone back in time or had been replaced, and was read anew.',
-    registers: [registry],
-    collect() {
-      this.reset()
-      this.inc(divergences())
-    }
-  })
+  const help = 'How often the store had gone back in time or had been replaced, and was read anew.'
+  showCounter({ name: 'sluice_store_divergences_total', help, registers: [registry] }, divergences)
 }
 
 /** Reads at each scrape how many lines of the log were dropped. */
 export function observeLog(registry: Registry, dropped: () => number): void {
-  new Counter({
-    name: 'sluice_log_dropped_total',
-    help: 'Lines of the log that were dropped because the reader was too slow or the disk was full.',
-    registers: [registry],
-    collect() {
-      this.reset()
-      this.inc(dropped())
-    }
-  })
+  const help = 'Lines of the log that were dropped because the reader was too slow or the disk was full.'
+  showCounter({ name: 'sluice_log_dropped_total', help, registers: [registry] }, dropped)
 }
 
 /** Reads at each scrape what became of spans, by result. */
 export function observeSpans(registry: Registry, read: () => Readonly<Record<string, number>>): void {
-  new Counter({
-    name: 'sluice_spans_total',
-    help: 'Spans of traces, by what became of them: exported, or dropped (queue_full, refused, unreachable, stopped).',
-    labelNames: ['result'],
-    registers: [registry],
-    collect() {
-      this.reset()
-      for (const [result, count] of Object.entries(read())) this.inc({ result }, count)
-    }
-  })
+  seriesOf(
+    registry,
+    ['result'],
+    () => Object.entries(read()),
+    ([result]) => ({ result })
+  ).counter(
+    'sluice_spans_total',
+    'Spans of traces, by what became of them: exported, or dropped (queue_full, refused, unreachable, stopped).',
+    ([, count]) => count
+  )
 }
 
 const LOOKUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
@@ -312,16 +281,7 @@ interface HealthReadings {
 /** Reads at each scrape how the process is. What is not known has no value. */
 export function observeHealth(registry: Registry, read: HealthReadings): void {
   const gauge = (name: string, help: string, value: () => number | undefined) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        const now = value()
-        if (now === undefined) this.remove()
-        else this.set(now)
-      }
-    })
+    showGauge({ name, help, registers: [registry] }, value)
   new Gauge({
     name: 'sluice_degraded',
     help: 'Is the process degraded for this reason? 1 yes, 0 no; /readyz shows the same.',

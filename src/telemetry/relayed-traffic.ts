@@ -1,4 +1,4 @@
-import type { Relayed } from './counters.js'
+import { Level, type Relayed } from './counters.js'
 import type { Metrics } from './metrics.js'
 import type { SharedSeries } from './series-memory.js'
 import { type RateRecord, TrafficRates } from './traffic-rates.js'
@@ -52,7 +52,7 @@ export interface CountingThread {
 /** Of one thread: its series by their ids, and what it has of the metrics that say how many there are now. */
 interface Counting {
   readonly series: Map<number, Read>
-  readonly levels: Map<string, number>
+  readonly levels: Map<Level, number>
 }
 
 const REQUESTS = 'sluice_requests_total'
@@ -60,12 +60,10 @@ const REQUESTS = 'sluice_requests_total'
 /** What other threads count, in the metrics of this one: it reads their numbers where they stand. */
 export class CountedElsewhere {
   readonly #metrics: ReadonlyMap<string, Relayed>
-  readonly #levels: readonly Relayed[]
   readonly #threads = new Map<CountingThread, Counting>()
 
-  constructor({ relayed, connections, inFlight }: Metrics) {
+  constructor({ relayed }: Metrics) {
     this.#metrics = new Map(relayed.map((metric) => [metric.name, metric]))
-    this.#levels = [connections, inFlight]
   }
 
   /** The thread has a series from now on. */
@@ -86,7 +84,7 @@ export class CountedElsewhere {
     if (counting === undefined) return
     this.#read(thread, counting)
     this.#threads.delete(thread)
-    for (const level of this.#levels) level.add('', Float64Array.of(-(counting.levels.get(level.name) ?? 0)))
+    for (const [level, count] of counting.levels) level.inc(-count)
   }
 
   #read(thread: CountingThread, { series: all, levels }: Counting): void {
@@ -97,11 +95,11 @@ export class CountedElsewhere {
       // Those of a distribution only rise: another series has begun in its place, and the news of it is on its way.
       if (since.length > 1 && since.some((value) => value < 0)) continue
       seen.set(now)
-      this.#metrics.get(series.metric)?.add(series.series, since)
+      const metric = this.#metrics.get(series.metric)
+      metric?.add(series.series, since)
       const [count = 0] = since
       if (series.metric === REQUESTS) thread.requests += count
-      if (this.#levels.some(({ name }) => name === series.metric))
-        levels.set(series.metric, (levels.get(series.metric) ?? 0) + count)
+      if (metric instanceof Level) levels.set(metric, (levels.get(metric) ?? 0) + count)
     }
   }
 }
