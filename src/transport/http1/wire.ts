@@ -1,8 +1,9 @@
-import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
+import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { lostBytesOf, readAfterReset, readsAfterReset } from '../broken-writes.js'
 import type { ByteCounts } from '../connection-facts.js'
 import { cut, ignore } from '../pipes.js'
+import { withOwnReads } from './own-reads.js'
 
 /** Who reads a wire. */
 export interface WireOwner {
@@ -88,7 +89,13 @@ export class Wire implements ByteCounts {
   constructor(pipe: Duplex, shared: Buffer, owner: WireOwner) {
     this.#owner = owner
     this.#shared = shared
-    const taken = this.#adopt(pipe)
+    const taken = withOwnReads(pipe, {
+      buffer: () => this.#next(),
+      callback: (length, buffer) => {
+        this.#owner.received(buffer as Buffer, length)
+        return true
+      }
+    })
     this.#lends = taken !== undefined
     this.#gathers = taken !== undefined || 'encrypted' in pipe
     this.#readsAfterReset = taken !== undefined && readsAfterReset(pipe)
@@ -247,29 +254,6 @@ export class Wire implements ByteCounts {
   cut(): void {
     this.sendText()
     cut(this.stream)
-  }
-
-  #adopt(pipe: Duplex): Socket | undefined {
-    if (!(pipe instanceof Socket) || 'encrypted' in pipe) return undefined
-    const holder = pipe as unknown as { _handle: object | null | undefined }
-    const handle = holder._handle
-    if (handle === null || handle === undefined || pipe.destroyed) return undefined
-    if (pipe.readableLength > 0 || pipe.writableLength > 0 || pipe.readableEnded) return undefined
-    holder._handle = null
-    pipe.on('error', ignore)
-    pipe.destroy()
-    const options: SocketConstructorOpts & { handle: object; onread: OnReadOpts } = {
-      handle,
-      allowHalfOpen: true,
-      onread: {
-        buffer: () => this.#next(),
-        callback: (length, buffer) => {
-          this.#owner.received(buffer as Buffer, length)
-          return true
-        }
-      }
-    }
-    return new Socket(options)
   }
 
   /** Where the next read goes. */
