@@ -201,7 +201,7 @@ export class RecordOperations {
     const edit: Edit = async ({ tx }, current) => {
       place = placeOf(part, current, key)
       if (place === -1) throw notFound(`entry of ${part.name}`)
-      const read = readReplacement(resource, part, current, place, body, options)
+      const read = readReplacement(resource, part, current, { place, body }, options)
       return await this.#parts.edits.change(tx, resource, current, read, call)
     }
     return await this.#update(resource, request, call, edit, (record, reader) => {

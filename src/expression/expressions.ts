@@ -136,9 +136,10 @@ export class Language implements Expressions {
     const conditions = () => conditionsIn(parsed.root, source, { functions, constant: (node) => known(outcome(node)) })
     return {
       ok: true,
-      value: new CompiledExpression(source, label, variables, run, slots, whole(), () =>
-        this.#explained(source, phase, environment)
-      ),
+      value: new CompiledExpression({
+        ...{ source, type: label, variables, run, slots, constant: whole() },
+        explain: () => this.#explained(source, phase, environment)
+      }),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
       literals: misreadLiterals(parsed.root, source),
@@ -221,6 +222,12 @@ function isArithmetic(node: Node): boolean {
 
 const OPERATORS: ReadonlySet<string> = new Set(['+', '-', '*', '/', '%', '-_', '?:', '==', '!=', '<', '<=', '>', '>='])
 
+interface CompiledParts extends Pick<Expression, 'source' | 'type' | 'variables' | 'constant'> {
+  readonly run: Run
+  readonly slots: number
+  readonly explain: () => Explained
+}
+
 class CompiledExpression implements Expression {
   readonly source: string
   readonly type: string
@@ -232,15 +239,7 @@ class CompiledExpression implements Expression {
   #idle: State | undefined
   #explained: Explained | undefined
 
-  constructor(
-    source: string,
-    type: string,
-    variables: ReadonlySet<string>,
-    run: Run,
-    slots: number,
-    constant: Expression['constant'],
-    explain: () => Explained
-  ) {
+  constructor({ source, type, variables, run, slots, constant, explain }: CompiledParts) {
     this.source = source
     this.type = type
     this.variables = variables

@@ -39,11 +39,12 @@ const BACKDATED = DAY
 /** An authority that signs servers' certificates and no further authorities. `subject`: a distinguished name. */
 export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  return await made(subject, subject, keys, keys.privateKey, validity, [
+  const extensions = [
     new library.BasicConstraintsExtension(true, 0, true),
     new library.KeyUsagesExtension(library.KeyUsageFlags.keyCertSign | library.KeyUsageFlags.cRLSign, true),
     await library.SubjectKeyIdentifierExtension.create(keys.publicKey)
-  ])
+  ]
+  return await made({ subject, issuer: subject, signingKey: keys.privateKey, extensions }, keys, validity)
 }
 
 /**
@@ -57,14 +58,15 @@ export async function makeServerCertificate(
   authority?: { readonly subject: string; readonly key: string }
 ): Promise<KeyedCertificate> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  const signer = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
+  const signingKey = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
   const named: library.JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
-  return await made(subject, authority?.subject ?? subject, keys, signer, validity, [
+  const extensions = [
     new library.BasicConstraintsExtension(false, undefined, true),
     new library.KeyUsagesExtension(library.KeyUsageFlags.digitalSignature, true),
     new library.ExtendedKeyUsageExtension([library.ExtendedKeyUsage.serverAuth]),
     new library.SubjectAlternativeNameExtension(named)
-  ])
+  ]
+  return await made({ subject, issuer: authority?.subject ?? subject, signingKey, extensions }, keys, validity)
 }
 
 /** The key of a `KeyedCertificate`. Rejects when the text is none. */
@@ -74,22 +76,16 @@ export function readSigningKey(pem: string): Promise<webcrypto.CryptoKey> {
 }
 
 async function made(
-  subject: string,
-  issuer: string,
+  wanted: Pick<library.X509CertificateCreateWithKeyParams, 'subject' | 'issuer' | 'signingKey' | 'extensions'>,
   keys: webcrypto.CryptoKeyPair,
-  signingKey: webcrypto.CryptoKey,
-  { now, life }: Validity,
-  extensions: library.Extension[]
+  { now, life }: Validity
 ): Promise<KeyedCertificate> {
   const certificate = await library.X509CertificateGenerator.create({
-    subject,
-    issuer,
+    ...wanted,
     notBefore: new Date(now - BACKDATED),
     notAfter: new Date(now + life),
     publicKey: keys.publicKey,
-    signingKey,
-    signingAlgorithm: ALGORITHM,
-    extensions
+    signingAlgorithm: ALGORITHM
   })
   const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
   const key = `-----BEGIN PRIVATE KEY-----\n${der.replace(/.{64}/g, '$&\n').trimEnd()}\n-----END PRIVATE KEY-----\n`

@@ -135,6 +135,15 @@ export function formatPath(path: NodePath): string {
 /** Errors, and warnings, that are shown of one document. More is of no use, and a hostile document could have 100,000. */
 const MOST = 100
 
+/** A problem whose place in the text is not worked out yet. */
+interface Finding {
+  readonly path: NodePath
+  readonly error: Coded
+  readonly message: string
+  readonly span: Span
+  readonly offset?: number | undefined
+}
+
 /** Collects problems and gives each one its place in the text. */
 export class Reporter {
   readonly problems: Problem[]
@@ -158,11 +167,11 @@ export class Reporter {
   }
 
   error(path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
-    this.#add('error', path, error, message, span, offset)
+    this.#add('error', { path, error, message, span, offset })
   }
 
   warning(path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
-    this.#add('warning', path, error, message, span, offset)
+    this.#add('warning', { path, error, message, span, offset })
   }
 
   /** Takes problems that another reporter has found in a part of the text. */
@@ -175,29 +184,15 @@ export class Reporter {
     return this.problems.sort((a, b) => a.line - b.line || a.column - b.column)
   }
 
-  #add(
-    severity: Problem['severity'],
-    path: NodePath,
-    error: Coded,
-    message: string,
-    span: Span,
-    offset?: number
-  ): void {
+  #add(severity: Problem['severity'], finding: Finding): void {
     const count = ++this.#count[severity]
     if (count > MOST) return
-    const shown = count < MOST ? message : `${message} (no more than ${MOST} ${severity}s are shown)`
-    this.problems.push(this.problem(severity, path, error, shown, span, offset))
+    const note = count < MOST ? '' : ` (no more than ${MOST} ${severity}s are shown)`
+    this.problems.push(this.problem(severity, { ...finding, message: `${finding.message}${note}` }))
   }
 
   /** A problem with its place, without counting it among those of the document. */
-  problem(
-    severity: Problem['severity'],
-    path: NodePath,
-    error: Coded,
-    message: string,
-    span: Span,
-    offset?: number
-  ): Problem {
+  problem(severity: Problem['severity'], { path, error, message, span, offset }: Finding): Problem {
     const { line, column } = this.#source.place(span.start)
     // One line is underlined; a node may go on over many.
     const rest = this.#source.line(line).length - column + 1

@@ -203,7 +203,8 @@ export function reportExpression<T>(
     const severity = denying ? 'error' : 'warning'
     const { LITERAL_NEVER_EQUAL } = policyWarnings
     if (!isCertain) {
-      const warning = document.report.problem('warning', at.path, LITERAL_NEVER_EQUAL, message, span, start)
+      const finding = { path: at.path, error: LITERAL_NEVER_EQUAL, message, span, offset: start }
+      const warning = document.report.problem('warning', finding)
       document.report.take([{ ...warning, underStrict: severity }])
     } else if (denying && PLACEHOLDER.test(text)) document.unavailable(at.path, policyErrors.PLACEHOLDER, message, span)
     else document.report[severity](at.path, LITERAL_NEVER_EQUAL, message, span, start)
@@ -219,10 +220,8 @@ function resultNamed(expression: string): string {
 }
 
 function noteName({ named, report }: DocumentScope, unit: UnitName, { path, node }: Anchor): void {
-  named.push({
-    unit,
-    missing: report.problem('warning', path, warningOfMissing(unit), messageOfMissing(unit), node.span)
-  })
+  const finding = { path, error: warningOfMissing(unit), message: messageOfMissing(unit), span: node.span }
+  named.push({ unit, missing: report.problem('warning', finding) })
 }
 
 function warningOfMissing({ kind }: UnitName): Coded {

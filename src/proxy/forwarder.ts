@@ -60,8 +60,14 @@ export interface ForwarderParts {
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
-/** Who waits for what comes of forwarding: one of both is called, once, perhaps before `forward` returns. Neither throws. */
-export interface ForwardingUser {
+/** A request to forward. One of both functions is called, once, perhaps before `forward` returns. Neither throws. */
+export interface ForwardingOrder {
+  /** The snapshot that the flow is pinned to. */
+  readonly units: UpstreamLookup
+  /** The upstream of its route. */
+  readonly key: string | undefined
+  /** Takes what is tried. */
+  readonly tries: UpstreamTries | undefined
   forwarded(forwarded: Forwarded): void
   /** Forwarding itself failed. */
   crashed(error: unknown): void
@@ -78,16 +84,8 @@ export class Forwarder implements Forwards {
     this.#parts = parts
   }
 
-  /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route; `tries` takes what is tried. */
-  forward(
-    exchange: Exchange,
-    flow: Flow & { readonly request: FlowRequest },
-    units: UpstreamLookup,
-    key: string | undefined,
-    tries: UpstreamTries | undefined,
-    user: ForwardingUser
-  ): void {
-    new Forwarding(this.#parts, exchange, flow, units, key, tries, user).start()
+  forward(exchange: Exchange, flow: Flow & { readonly request: FlowRequest }, order: ForwardingOrder): void {
+    new Forwarding(this.#parts, exchange, flow, order).start()
   }
 }
 
@@ -99,10 +97,7 @@ class Forwarding {
   readonly #parts: ForwarderParts
   readonly #exchange: Exchange
   readonly #flow: Flow & { readonly request: FlowRequest }
-  readonly #units: UpstreamLookup
-  readonly #key: string | undefined
-  readonly #tries: UpstreamTries | undefined
-  readonly #user: ForwardingUser
+  readonly #order: ForwardingOrder
   #options: ForwardOptions | undefined = undefined
   #target: ServerTarget | undefined = undefined
   #tried = NONE_TRIED
@@ -123,18 +118,12 @@ class Forwarding {
     parts: ForwarderParts,
     exchange: Exchange,
     flow: Flow & { readonly request: FlowRequest },
-    units: UpstreamLookup,
-    key: string | undefined,
-    tries: UpstreamTries | undefined,
-    user: ForwardingUser
+    order: ForwardingOrder
   ) {
     this.#parts = parts
     this.#exchange = exchange
     this.#flow = flow
-    this.#units = units
-    this.#key = key
-    this.#tries = tries
-    this.#user = user
+    this.#order = order
   }
 
   /** Called once. */
@@ -142,9 +131,10 @@ class Forwarding {
     const { upstreams } = this.#parts
     const flow = this.#flow
     upstreams.cookies.take(flow)
-    const target = this.#key === undefined ? undefined : upstreams.choose(this.#units, this.#key, this.#tried, flow)
+    const { units, key } = this.#order
+    const target = key === undefined ? undefined : upstreams.choose(units, key, this.#tried, flow)
     if (target === undefined) {
-      this.#user.forwarded(refusedWith(absence(this.#units, this.#key)))
+      this.#order.forwarded(refusedWith(absence(units, key)))
       return
     }
     const { request, requestId } = flow
@@ -159,7 +149,7 @@ class Forwarding {
         (run) => flow.onEnd(run),
         this.#parts.timeouts.response,
         (late) => {
-          if (late) this.#user.forwarded(refusedWith(requestErrors.loginBusy))
+          if (late) this.#order.forwarded(refusedWith(requestErrors.loginBusy))
           else this.#begin(target)
         }
       )
@@ -169,7 +159,7 @@ class Forwarding {
   #begin(target: UpstreamTarget): void {
     this.#begun = this.#parts.clock.monotonic()
     const forwarded = this.#send(target)
-    if (forwarded !== undefined) this.#user.forwarded(forwarded)
+    if (forwarded !== undefined) this.#order.forwarded(forwarded)
   }
 
   readonly #onAnswer = (answer: Answer): void => {
@@ -177,10 +167,10 @@ class Forwarding {
     try {
       forwarded = this.#answered(answer)
     } catch (error) {
-      this.#user.crashed(error)
+      this.#order.crashed(error)
       return
     }
-    if (forwarded !== undefined) this.#user.forwarded(forwarded)
+    if (forwarded !== undefined) this.#order.forwarded(forwarded)
   }
 
   /** An attempt has ended with `answer`: what came of it all; undefined when another one is under way. */
@@ -201,7 +191,7 @@ class Forwarding {
     const from = this.#duration
     this.#duration = clock.monotonic() - this.#begun
     if (!failed) metrics.answered(backend, this.#duration - from)
-    this.#tries?.add({
+    this.#order.tries?.add({
       backend,
       server: server.name,
       connect: this.#connect,
@@ -234,14 +224,14 @@ class Forwarding {
     try {
       this.#sendNow(target)
     } catch (error) {
-      this.#user.crashed(error)
+      this.#order.crashed(error)
     }
   }
 
   #sendNow(target: ServerTarget): void {
     const { server } = target
     if (this.#attempt === 1 && this.#budget === undefined && server.settings.retries !== undefined) {
-      this.#budget = this.#parts.upstreams.retryBudget(this.#key as string)
+      this.#budget = this.#parts.upstreams.retryBudget(this.#order.key as string)
       this.#budget.earn(retriesOf(server))
     }
     const { trace, speaksBytes } = this.#flow
@@ -258,7 +248,7 @@ class Forwarding {
       )
     else
       this.#open(target, speaksBytes.headers, options, this.#end).then(this.#onAnswer, (error: unknown) =>
-        this.#user.crashed(error)
+        this.#order.crashed(error)
       )
   }
 
@@ -281,7 +271,8 @@ class Forwarding {
       this.#tried = new Set([...this.#tried, server])
       if (failed && !isUnreached(answer)) this.#broken = target
       const again = server.settings.retries !== undefined || (this.#attempt === 1 && failed)
-      const other = upstreams.choose(this.#units, this.#key as string, this.#tried, this.#flow)
+      const { units, key } = this.#order
+      const other = upstreams.choose(units, key as string, this.#tried, this.#flow)
       next = other ?? this.#broken ?? (again ? target : undefined)
       if (next?.kind === 'server' && this.#budget?.take(retries) === false) {
         metrics.retryRefused()
@@ -368,7 +359,7 @@ class Forwarding {
       responseTimeout: timeouts.response,
       idleTimeout: timeouts.idle,
       onConnected:
-        this.#tries === undefined
+        this.#order.tries === undefined
           ? undefined
           : () => {
               this.#connect = clock.monotonic() - this.#begun - this.#duration

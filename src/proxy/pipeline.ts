@@ -258,7 +258,10 @@ export class Pipeline {
     if (accessLog !== undefined || events.wantsExchanges || context.observed) context.tries = new UpstreamTries()
     if (context.observed) observers.forwards(flow, route?.upstream)
     admission.sends(flow.request)
-    forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries, {
+    forwarder.forward(exchange, flow, {
+      units: snapshot,
+      key: route?.upstream,
+      tries: context.tries,
       forwarded: (forwarded) => this.#forwarded(context, flow, forwarded),
       crashed: (error) => void this.#crashed(context, error)
     })
@@ -366,7 +369,8 @@ export class Pipeline {
     const { exchange, flow, route, status, code, upstreamDuration } = context
     const at = sent.endedAt === 0 ? clock.monotonic() : sent.endedAt
     const duration = at - context.begun
-    metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
+    metrics.ended(route?.edge ?? '', status, duration, upstreamDuration)
+    metrics.transferred(sent.bytesIn, sent.bytesOut)
     if (route !== undefined) metrics.routeEnded(route.id, duration)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)

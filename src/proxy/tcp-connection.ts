@@ -49,6 +49,13 @@ export interface TcpConnectionParts {
 /** Most upstreams that are tried for one connection. */
 const ATTEMPTS = 3
 
+/** The TCP edge that a connection came to. */
+interface Entrance {
+  readonly edge: string
+  readonly entry: EntryFacts
+  readonly deadlineTimer: DeadlineTimer
+}
+
 /**
  * One connection to a TCP edge: restriction of all endpoints → modules → upstream → bytes both ways → log. One
  * snapshot serves it from its first step to its last.
@@ -72,14 +79,7 @@ export class TcpConnection {
   #inner: readonly string[] = []
   readonly #left = (): void => this.#gone.abort('client-gone')
 
-  constructor(
-    socket: Socket,
-    facts: SocketFacts,
-    edge: string,
-    entry: EntryFacts,
-    deadlineTimer: DeadlineTimer,
-    parts: TcpConnectionParts
-  ) {
+  constructor(socket: Socket, facts: SocketFacts, { edge, entry, deadlineTimer }: Entrance, parts: TcpConnectionParts) {
     this.#parts = parts
     this.#facts = facts
     this.#edge = edge
@@ -276,7 +276,8 @@ export class TcpConnection {
   #record(duration: number): void {
     const { metrics, lines, events } = this.#parts
     const { bytesIn, bytesOut } = this.#facts
-    metrics.connectionEnded(this.#edge, this.#code, duration, bytesIn, bytesOut)
+    metrics.connectionEnded(this.#edge, this.#code, duration)
+    metrics.transferred(bytesIn, bytesOut)
     const record = {
       connection: this.#facts,
       flow: this.#flow,

@@ -141,7 +141,8 @@ export class TcpConnections implements TcpServing {
   }
 
   #serve(socket: Socket, facts: SocketFacts, place: Place): void {
-    const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#deadlineTimer, this.#parts)
+    const entrance = { edge: this.#edge, entry: this.#entry, deadlineTimer: this.#deadlineTimer }
+    const connection = new TcpConnection(socket, facts, entrance, this.#parts)
     this.#connections.add(connection)
     void connection.ended.then(() => {
       place.left()

@@ -47,6 +47,24 @@ export type UpstreamTarget =
     }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
+/**
+ * Index of the share that gets the request: the one of the member that the client keeps (`held`), if it is in the first tier that is not
+ * empty or among the first two, which work; else one of that tier, as the unit balances. `nameOf`: the member of a share.
+ */
+function taken(
+  tiers: readonly (readonly Share[])[],
+  held: string | undefined,
+  nameOf: (index: number) => string | undefined,
+  balancer: Balancer,
+  flow: Flow
+): number | undefined {
+  const shares = tiers.find((tier) => tier.length > 0)
+  if (shares === undefined) return undefined
+  if (held === undefined) return balancer.take(shares, flow)
+  const kept = [...tiers.slice(0, 2).flat(), ...shares].find(({ index }) => nameOf(index) === held)
+  return kept?.index ?? balancer.take(shares, flow)
+}
+
 /** Upstream units by key, of the snapshot that serves. */
 export interface UpstreamLookup {
   upstream(key: string): UpstreamUnit | undefined
@@ -163,7 +181,8 @@ export class Upstreams {
       const all = tiers.flat()
       if (all.length - shares.down.length < unit.panicThreshold * all.length) tiers = [all]
     }
-    const index = this.#take(choosing, key, unit, this.#balancer(unit), tiers, (one) => unit.members[one]?.upstream)
+    const held = this.#held(choosing, key, unit)
+    const index = taken(tiers, held, (one) => unit.members[one]?.upstream, this.#balancer(unit), choosing.flow)
     const member = index === undefined ? undefined : unit.members[index]
     if (member === undefined) return undefined
     return this.#stuck(choosing, key, unit, member.upstream, this.#choose(choosing, member.upstream))
@@ -183,7 +202,8 @@ export class Upstreams {
       else if (server.isUp()) up.push(share)
       else down.push(share)
     }
-    const index = this.#take(choosing, key, unit, balancer, [up, [], down, full], (one) => servers[one]?.tunnel.id)
+    const held = this.#held(choosing, key, unit)
+    const index = taken([up, [], down, full], held, (one) => servers[one]?.tunnel.id, balancer, choosing.flow)
     const chosen = index === undefined ? undefined : servers[index]
     if (chosen === undefined) return undefined
     const { tunnel, server, dialer } = chosen
@@ -191,24 +211,9 @@ export class Upstreams {
     return this.#stuck(choosing, key, unit, tunnel.id, target)
   }
 
-  /**
-   * Index of the share that gets the request: the one that the client keeps, if it is in the first tier that is not empty or among the first
-   * two, which work; else one of that tier, as the unit balances.
-   */
-  #take(
-    { flow }: Choosing,
-    key: string,
-    { sticky }: Balance,
-    balancer: Balancer,
-    tiers: readonly (readonly Share[])[],
-    nameOf: (index: number) => string | undefined
-  ): number | undefined {
-    const shares = tiers.find((tier) => tier.length > 0)
-    if (shares === undefined) return undefined
-    const member = sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
-    if (member === undefined) return balancer.take(shares, flow)
-    const kept = [...tiers.slice(0, 2).flat(), ...shares].find(({ index }) => nameOf(index) === member)
-    return kept?.index ?? balancer.take(shares, flow)
+  /** Name of the member that the client keeps. */
+  #held({ flow }: Choosing, key: string, { sticky }: Balance): string | undefined {
+    return sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
   }
 
   /** The target with what the cookie of the unit is to say of it. */

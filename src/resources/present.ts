@@ -92,8 +92,7 @@ export function readReplacement(
   resource: Resource,
   part: Part,
   current: ResourceRecord,
-  place: number,
-  body: unknown,
+  { place, body }: { readonly place: number; readonly body: unknown },
   options: ReadOptions
 ): Read {
   const whole = withoutPath(body, options.path)

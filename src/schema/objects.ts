@@ -87,11 +87,11 @@ export function readMembers(source: MemberSource, value: unknown, reading: Readi
   for (const [name, field] of Object.entries(source.fields)) {
     const key = field.requestName(name)
     if (!settableNow(field, source.mode)) {
-      if (Object.hasOwn(value, key)) refuseFixed(source, field, key, value[key], reading, faults)
+      if (Object.hasOwn(value, key)) refuseFixed(source, name, { value, body, given, faults }, reading)
       if (source.mode === 'create' && field.kept && field.settable !== 'path') body[name] = field.initial
       continue
     }
-    readMember(source, name, field, value, { body, given, faults }, reading)
+    readMember(source, name, { value, body, given, faults }, reading)
   }
   const whole = source.mode === 'update' ? { ...source.before, ...body } : body
   runRules(source, whole, given, faults, reading)
@@ -99,6 +99,7 @@ export function readMembers(source: MemberSource, value: unknown, reading: Readi
 }
 
 interface Progress {
+  readonly value: Record<string, unknown>
   readonly body: Body
   readonly given: Set<string>
   readonly faults: Set<string>
@@ -107,11 +108,10 @@ interface Progress {
 function readMember(
   source: MemberSource,
   name: string,
-  field: Field,
-  value: Record<string, unknown>,
-  { body, given, faults }: Progress,
+  { value, body, given, faults }: Progress,
   reading: Reading
 ): void {
+  const field = source.fields[name] as Field
   const key = field.requestName(name)
   const at = join(source.at, key)
   const fault = (code: FieldCode, message: string) => {
@@ -175,12 +175,13 @@ function requestNames(fields: Fields, mode: MemberSource['mode']): string[] {
 
 function refuseFixed(
   { mode, at, fields, tolerated }: MemberSource,
-  field: Field,
-  key: string,
-  value: unknown,
-  reading: Reading,
-  faults: Set<string>
+  name: string,
+  { value: whole, faults }: Progress,
+  reading: Reading
 ): void {
+  const field = fields[name] as Field
+  const key = field.requestName(name)
+  const value = whole[key]
   if (tolerated?.has(key) === true || value === undefined) return
   // Clients that send every key they know of send as null what is null in every answer.
   if (value === null && (mode === 'create' || field.settable === 'never')) return
@@ -273,7 +274,8 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
     ...optionsOf<ObjectOf<F>>(options),
     request: requestSchema(fields, 'create', { description }),
     response: nullable(responseMembers(fields, { description })),
-    read: (value, at, path, reading) => readObject(fields, rules, value, at, path, reading) as ObjectOf<F> | undefined,
+    read: (value, at, path, reading) =>
+      readObject({ fields, rules, at, path }, value, reading) as ObjectOf<F> | undefined,
     present: (stored, path, record, context) =>
       stored === null ? null : presentMembers(fields, stored as Body, path, record, context),
     links: (stored, path) => (stored === null ? [] : linksOfMembers(fields, stored as Body, path))
@@ -281,11 +283,8 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
 }
 
 function readObject(
-  fields: Fields,
-  rules: readonly Rule[],
+  about: Pick<MemberSource, 'fields' | 'rules' | 'at' | 'path'>,
   value: unknown,
-  at: string,
-  path: string,
   reading: Reading
 ): Body | undefined {
   const secrets = new Map<string, string>()
@@ -297,7 +296,7 @@ function readObject(
       reading.secret(secretPath, text)
     }
   }
-  const source = { fields, rules, mode: 'create' as const, at, path, secrets: (name: string) => secrets.get(name) }
+  const source: MemberSource = { ...about, mode: 'create', secrets: (name) => secrets.get(name) }
   return readMembers(source, value, within)?.body
 }
 
@@ -335,7 +334,7 @@ export function oneOf(members: Fields, options: FieldOptions): Field<Chosen | nu
     response: nullable(responseMembers(members, { description })),
     read(value, at, path, reading) {
       if (!isObject(value) || !Object.keys(value).every((name) => names.includes(name))) {
-        readObject(members, [], value, at, path, reading)
+        readObject({ fields: members, rules: [], at, path }, value, reading)
         return undefined
       }
       const set = names.filter((name) => value[name] !== undefined && value[name] !== null)

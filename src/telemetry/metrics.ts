@@ -208,17 +208,14 @@ export class Metrics {
   }
 
   /** One exchange ended. Seconds are derived from milliseconds; `upstream` is undefined when nothing was forwarded. */
-  ended(
-    edge: string,
-    status: number,
-    milliseconds: number,
-    upstream: number | undefined,
-    bytesIn: number,
-    bytesOut: number
-  ) {
+  ended(edge: string, status: number, milliseconds: number, upstream: number | undefined): void {
     this.#ended(edge, status).inc()
     this.#duration.observe(milliseconds / 1_000)
     if (upstream !== undefined) this.#upstreamDuration.observe(upstream / 1_000)
+  }
+
+  /** Bytes of an exchange or connection that ended. */
+  transferred(bytesIn: number, bytesOut: number): void {
     if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
     if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
   }
@@ -260,17 +257,9 @@ export class Metrics {
   }
 
   /** A connection to a TCP edge ended. `code` is undefined when both sides had said all that they had to. */
-  connectionEnded(
-    edge: string,
-    code: string | undefined,
-    milliseconds: number,
-    bytesIn: number,
-    bytesOut: number
-  ): void {
+  connectionEnded(edge: string, code: string | undefined, milliseconds: number): void {
     this.#tcp.count({ edge, code: code ?? 'ok' })
     this.#tcpDuration.observe(milliseconds / 1_000)
-    if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
-    if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
   }
 
   retried(): void {

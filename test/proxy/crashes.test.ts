@@ -10,17 +10,17 @@ const CRASHES: Readonly<Record<string, Forwards['forward']>> = {
   'forwarding fails at once': () => {
     throw new TypeError('broken')
   },
-  'forwarding fails later': (_exchange, _flow, _units, _key, _tries, user) => {
-    setImmediate(() => user.crashed(new TypeError('broken')))
+  'forwarding fails later': (_exchange, _flow, order) => {
+    setImmediate(() => order.crashed(new TypeError('broken')))
   },
-  'what has come cannot be sent': (_exchange, _flow, _units, _key, _tries, user) => {
+  'what has come cannot be sent': (_exchange, _flow, order) => {
     const response = localResponse(200, [])
     Object.defineProperty(response, 'transforms', {
       get() {
         throw new TypeError('broken')
       }
     })
-    setImmediate(() => user.forwarded({ response, duration: 1 }))
+    setImmediate(() => order.forwarded({ response, duration: 1 }))
   }
 }
 
@@ -40,11 +40,11 @@ t.test('what fails at the end of an exchange ends nothing else', async (t) => {
   const errors: object[] = []
   const { send } = pipelineWith(
     POLICY,
-    (_exchange, flow, _units, _key, _tries, user) => {
+    (_exchange, flow, order) => {
       flow.onEnd(() => {
         throw new TypeError('broken')
       })
-      user.forwarded({ response: localResponse(204, []), duration: 1 })
+      order.forwarded({ response: localResponse(204, []), duration: 1 })
     },
     { error: (fields) => errors.push(fields) }
   )

@@ -17,12 +17,13 @@ t.test('the numbers of several threads add up, with those of the one that shows 
   const [one, other] = [counting(elsewhere), counting(elsewhere)]
   for (const { metrics } of [one, other, { metrics: shown }]) {
     metrics.connections.inc()
-    metrics.ended('e', 200, 3, 2, 10, 100)
+    metrics.ended('e', 200, 3, 2)
+    metrics.transferred(10, 100)
     metrics.routeEnded('r', 3)
     metrics.meter.count(200, 3, 10, 100)
     metrics.retried()
   }
-  other.metrics.ended('e', 503, 3, undefined, 0, 0)
+  other.metrics.ended('e', 503, 3, undefined)
   elsewhere.read()
   const text = await shown.registry.metrics()
   for (const line of [
@@ -88,8 +89,7 @@ t.test('series have as much memory as they need', async (t) => {
   const shown = new Metrics()
   const elsewhere = new CountedElsewhere(shown)
   const { metrics } = counting(elsewhere)
-  for (let edge = 0; edge < 5_000; edge++)
-    for (let i = 0; i <= edge % 3; i++) metrics.ended(`e${edge}`, 200, 1, 1, 0, 0)
+  for (let edge = 0; edge < 5_000; edge++) for (let i = 0; i <= edge % 3; i++) metrics.ended(`e${edge}`, 200, 1, 1)
   elsewhere.read()
   const counts = [...(await shown.registry.metrics()).matchAll(/requests_total\{edge="e(\d+)",status="200"\} (\d+)/g)]
   t.equal(counts.length, 5_000)

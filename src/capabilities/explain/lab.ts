@@ -101,7 +101,7 @@ export class Lab {
         }
       }),
       forwarder: {
-        forward: (_exchange, flow, units, key, _tries, user) => user.forwarded(this.#answer(flow, units, key))
+        forward: (_exchange, flow, order) => order.forwarded(this.#answer(flow, order.units, order.key))
       },
       observers,
       clock,

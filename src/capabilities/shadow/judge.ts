@@ -6,7 +6,7 @@ import { canonicalAddress } from '../../lib/ip.js'
 import type { Place } from '../../lib/positions.js'
 import { Admission, type AdmittedFlow } from '../../proxy/admission.js'
 import type { ClientAddress } from '../../proxy/client-address.js'
-import type { Forwarded, ForwardingUser } from '../../proxy/forwarder.js'
+import type { Forwarded, ForwardingOrder } from '../../proxy/forwarder.js'
 import { HeaderKinds } from '../../proxy/header-sanitizing.js'
 import { PipelineRequests } from '../../proxy/internal-requests.js'
 import { Observers } from '../../proxy/observers.js'
@@ -84,8 +84,7 @@ export class Judge {
         }
       }),
       forwarder: {
-        forward: (exchange, flow, _units, key, _tries, user) =>
-          this.#forward(exchange as TrialExchange, flow, key, user)
+        forward: (exchange, flow, order) => this.#forward(exchange as TrialExchange, flow, order)
       },
       observers,
       clock: this.clock,
@@ -188,13 +187,13 @@ export class Judge {
     return new TrialExplainer(this, trial)
   }
 
-  #forward({ trial }: TrialExchange, flow: AdmittedFlow, upstream: string | undefined, user: ForwardingUser): void {
+  #forward({ trial }: TrialExchange, flow: AdmittedFlow, order: ForwardingOrder): void {
     const { live } = trial
     const { method, target, headers } = flow.request
-    trial.sent = { upstream, method, uri: target.uri, headers: headers.list }
+    trial.sent = { upstream: order.key, method, uri: target.uri, headers: headers.list }
     const goOn = (answer: FlowResponse | undefined) => {
-      if (answer === undefined) user.crashed(this.#ends(trial))
-      else user.forwarded(this.#forwarded(trial, answer))
+      if (answer === undefined) order.crashed(this.#ends(trial))
+      else order.forwarded(this.#forwarded(trial, answer))
     }
     const answer = this.#answer(trial)
     if (answer !== undefined || live.outcome !== undefined) {

@@ -2,7 +2,7 @@ import { CODE, ConnectionError, FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, PRIORITY_B
 
 /** Who gets the frames that were read. Its methods may throw a `ConnectionError`. */
 export interface FrameTaker {
-  /** A whole frame other than DATA: its payload is `bytes` from `from` to `to`, valid only during the call. */
+  /** A whole frame other than DATA: its payload is `bytes` from `from` to `to`, valid only during the call. An object would be one for each frame. */
   frame(type: number, flags: number, stream: number, bytes: Buffer, from: number, to: number): void
   /** DATA begins; `length` is its whole payload, which is what flow control counts (RFC 9113 6.1). */
   dataBegins(stream: number, flags: number, length: number): void

@@ -53,7 +53,7 @@ export class ConnectionError extends Error {
   }
 }
 
-/** Writes the head of a frame at `at`; returns the index behind it. `length`: bytes of the payload. */
+/** Writes the head of a frame at `at`; returns the index behind it. `length`: bytes of the payload. An object would be one for each frame. */
 export function writeFrameHead(
   target: Uint8Array,
   at: number,

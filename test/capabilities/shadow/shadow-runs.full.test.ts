@@ -20,9 +20,9 @@ const SETTINGS: ShadowSettings = {
 /** Upstreams answer when the test says so. */
 function stand(text: string) {
   const answers: (() => void)[] = []
-  const made = pipelineWith(text, (_exchange, _flow, _units, _key, _tries, user) => {
+  const made = pipelineWith(text, (_exchange, _flow, order) => {
     const response = { ...localResponse(200, ['x-from', 'upstream']), local: false }
-    answers.push(() => user.forwarded({ response, duration: 1 }))
+    answers.push(() => order.forwarded({ response, duration: 1 }))
   })
   const { clock, holder, observers, metrics, limiter } = made
   const shadows = new RunningShadows({

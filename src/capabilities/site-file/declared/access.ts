@@ -161,9 +161,15 @@ export async function readClientCertificate(
   item: TreeNode,
   path: readonly (string | number)[]
 ): Promise<string | undefined> {
-  const name = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
+  const nameOf = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
   const known = (id: string) => declaration.find(tlsCertificate.name, id) !== undefined
-  return await readCertificate(declaration, values, item, path, name, known)
+  return await readCertificate(declaration, values, item, path, { nameOf, known })
+}
+
+interface CertificateNaming {
+  readonly nameOf: (file: string, chain: string) => readonly string[]
+  /** Has a record with this id been declared? */
+  readonly known: (id: string) => boolean
 }
 
 /** Reads a chain with its key: `{ certificate: FILE, key: FILE }`. */
@@ -172,8 +178,7 @@ export async function readCertificate(
   values: Values,
   item: TreeNode,
   path: readonly (string | number)[],
-  nameOf: (file: string, chain: string) => readonly string[] = (file) => [file],
-  known: (id: string) => boolean = () => false
+  { nameOf, known }: CertificateNaming = { nameOf: (file) => [file], known: () => false }
 ): Promise<string | undefined> {
   const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
   const [chain, key] = [fields.get('certificate'), fields.get('key')]

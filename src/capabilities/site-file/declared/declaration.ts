@@ -154,7 +154,8 @@ export class Declaration {
 
   /** Notes a server of a backend by its `host:port`. */
   addServer({ path, span }: At, address: string): void {
-    this.servers.push({ address, loop: this.#report.problem('warning', path, siteErrors.BACKEND_LOOP, '', span) })
+    const finding = { path, error: siteErrors.BACKEND_LOOP, message: '', span }
+    this.servers.push({ address, loop: this.#report.problem('warning', finding) })
   }
 
   /** Reports a problem whose place is known. */

@@ -110,7 +110,10 @@ class SiteReader {
     const isStrict = takesStrictPaths(form && dataOf(form.value), declaration.lenientPaths)
     this.#carrier = { layer: 'http', isStrict }
     await this.#edgeRecord(fields)
-    const { text } = await policyOf(declaration, fields, this.#path, this.#edge, this.#entry, this.#carrier)
+    const { text } = await policyOf(declaration, fields, this.#path, this.#carrier, {
+      id: this.#edge,
+      place: this.#entry
+    })
     const policed = text !== undefined
     await this.#routes(fields, policed)
     return policed ? { edge: this.#edge, text } : undefined
@@ -209,14 +212,10 @@ class SiteReader {
     const { declaration } = this.#reader
     const body = await modulesBody(this.#reader, httpsEdgeRoute, fields, path)
     const isRoute = path.length > 2
-    const own = await policyOf(
-      declaration,
-      isRoute ? fields : NO_FIELDS,
-      path,
+    const own = await policyOf(declaration, isRoute ? fields : NO_FIELDS, path, this.#carrier, {
       id,
-      isRoute ? entry : undefined,
-      this.#carrier
-    )
+      place: isRoute ? entry : undefined
+    })
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
     const refusal = match.includes('${')
@@ -280,15 +279,14 @@ function policyFields({ text, tests = '' }: PolicyTexts): Record<string, unknown
 
 /**
  * The policy of a site, route or TCP edge, with its tests; without text for none and after a report. A place that has a policy while the process
- * runs does not lose it by silence. `place`: the entry that carries it.
+ * runs does not lose it by silence. `id`: its owner's; `place`: the entry that carries it.
  */
 async function policyOf(
   declaration: Declaration,
   fields: ReadonlyMap<string, MapEntry>,
   path: NodePath,
-  owner: string,
-  place: MapEntry | undefined,
-  carrier: PolicyCarrier
+  carrier: PolicyCarrier,
+  { id, place }: { readonly id: string; readonly place: MapEntry | undefined }
 ): Promise<PolicyTexts> {
   const key = path.join(' ')
   const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
@@ -298,7 +296,7 @@ async function policyOf(
     declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
   }
   if (given !== undefined) {
-    const text = await declaration.policy(given.value, [...path, 'policy'], owner, carrier)
+    const text = await declaration.policy(given.value, [...path, 'policy'], id, carrier)
     if (text === undefined) return {}
     declaration.policed.add(key)
     if (tested === undefined) return { text }
@@ -346,7 +344,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
     const body = await modulesBody(reader, tcpEdge, fields, path)
     const id = declaredId(tcpEdge, [entry.key])
-    const policy = await policyOf(declaration, fields, path, id, entry, { layer: 'tcp', isStrict: false })
+    const policy = await policyOf(declaration, fields, path, { layer: 'tcp', isStrict: false }, { id, place: entry })
     const at = { path, span: entry.keySpan }
     if (!fields.has('backend') && lacks(entry.value, TCP_KEYS)) {
       declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')

@@ -93,7 +93,14 @@ class TunnelDialer implements Dialer {
       if (tunnel === undefined) throw new DialError('no-tunnel', `no tunnel can take a connection (${this.key})`)
       const opened = tunnel.open(visitor)
       if (opened !== undefined) {
-        const attempt = new Attempt(choose, visitor, tunnel, opened.headerBytes, tried, this.#first)
+        const attempt = new Attempt({
+          choose,
+          visitor,
+          tunnel,
+          headerBytes: opened.headerBytes,
+          tried,
+          only: this.#first
+        })
         attempt.watch(opened.stream)
         return new TunnelPipe(opened.stream, attempt)
       }
@@ -101,6 +108,16 @@ class TunnelDialer implements Dialer {
       tried.add(tunnel)
     }
   }
+}
+
+interface AttemptParts {
+  readonly choose: Choose
+  readonly visitor: Visitor
+  readonly tunnel: Tunnel
+  readonly headerBytes: number
+  readonly tried: Set<Tunnel> | undefined
+  /** The only tunnel whose connections the pool of the dialer holds; undefined: it holds those of all. */
+  readonly only: Tunnel | undefined
 }
 
 /** Where a stream is. It moves to another tunnel while the agent has read nothing of it but our header. */
@@ -113,14 +130,7 @@ class Attempt {
   /** Whose connections the pool of the dialer holds; undefined: those of all. */
   readonly #only: Tunnel | undefined
 
-  constructor(
-    choose: Choose,
-    visitor: Visitor,
-    tunnel: Tunnel,
-    headerBytes: number,
-    tried: Set<Tunnel> | undefined,
-    only: Tunnel | undefined
-  ) {
+  constructor({ choose, visitor, tunnel, headerBytes, tried, only }: AttemptParts) {
     this.#only = only
     this.#choose = choose
     this.#visitor = visitor

@@ -24,7 +24,10 @@ export interface Limiter {
   statistics(): LimiterStatistics
 }
 
-/** A table that limits share; see `LimiterTable`, whose methods these are. */
+/**
+ * A table that limits share; see `LimiterTable`, whose methods these are. The functions of the limiter that decide take more than five
+ * parameters: an object would be an allocation for each request.
+ */
 interface BucketTable {
   readonly hash: SipHash
   geometry(seconds: number): Geometry

@@ -219,8 +219,12 @@ export class LimiterTable implements Limiter {
       decision.admitted = false
       decision.remaining = Math.max(0, left + cost)
       decision.resetSeconds = this.reset(state, live, folded, geometry, now)
-      decision.retryAfterSeconds =
-        cost > limit ? geometry.seconds : this.retry(low, high, state, live, folded, -left, geometry, now)
+      decision.retryAfterSeconds = geometry.seconds
+      if (cost <= limit) {
+        const bucketWait = -left > live ? NEVER : this.bucketWait(state, geometry, now, -left)
+        const sketchWait = -left > folded ? NEVER : this.sketch.wait(low, high, geometry.tens, Math.floor(now), -left)
+        decision.retryAfterSeconds = clamp(Math.min(bucketWait, sketchWait) / 1_000, geometry.seconds)
+      }
     }
     this.end(record)
   }
@@ -241,13 +245,20 @@ export class LimiterTable implements Limiter {
     const state = slot === 0 ? 0 : memory.words[slot + 2]!
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
     const left = capacity - live - folded
+    let retryAfterSeconds = 0
+    if (left <= 0) {
+      const bucketWait = 1 - left > live ? NEVER : this.bucketWait(state, geometry, now, 1 - left)
+      const sketchWait =
+        1 - left > folded ? NEVER : this.sketch.wait(low, high, geometry.tens, Math.floor(now), 1 - left)
+      retryAfterSeconds = clamp(Math.min(bucketWait, sketchWait) / 1_000, geometry.seconds)
+    }
     const seen = {
       at: now,
       used: live + folded,
       folded,
       remaining: Math.max(0, left),
       resetSeconds: this.reset(state, live, folded, geometry, now),
-      retryAfterSeconds: left > 0 ? 0 : this.retry(low, high, state, live, folded, 1 - left, geometry, now),
+      retryAfterSeconds,
       before: this.before(state, live)
     }
     this.end(record)
@@ -368,27 +379,15 @@ export class LimiterTable implements Limiter {
     return clamp((lastOf(this.memory, state) + geometry.rate - now) / 1_000, geometry.seconds)
   }
 
-  /** Seconds until `over` admissions have left, from the bucket or from the sketch. */
-  private retry(
-    low: number,
-    high: number,
-    state: number,
-    live: number,
-    folded: number,
-    over: number,
-    geometry: Geometry,
-    now: number
-  ): number {
-    const moment = Math.floor(now)
-    let wait = Number.POSITIVE_INFINITY
-    if (over <= live) {
-      const rest = lastOf(this.memory, state) + geometry.rate - now
-      wait = Math.min(rest, this.buckets.wait(state, geometry, moment, over))
-    }
-    if (over <= folded) wait = Math.min(wait, this.sketch.wait(low, high, geometry.tens, moment, over))
-    return clamp(wait / 1_000, geometry.seconds)
+  /** Milliseconds until `over` admissions have left the bucket, which holds as many. */
+  private bucketWait(state: number, geometry: Geometry, now: number, over: number): number {
+    const rest = lastOf(this.memory, state) + geometry.rate - now
+    return Math.min(rest, this.buckets.wait(state, geometry, Math.floor(now), over))
   }
 }
+
+/** Wait for what holds less than has to leave. */
+const NEVER = Number.POSITIVE_INFINITY
 
 function tooBusy(): Error {
   return new Error('another thread has this part of the limiter for too long')

@@ -2,11 +2,9 @@ import { createPublicKey, createVerify, type KeyObject } from 'node:crypto'
 import { type JsonObject, readObject, textMember } from '../json.js'
 import {
   ACCEPTED,
-  type Finding,
   hashed,
   keyFromBase64,
   type Scheme,
-  type SenderKeys,
   sameSecret,
   signatureFromBase64,
   single,
@@ -107,23 +105,12 @@ export const sns: Scheme =
     if (text === undefined) return 'BODY_INVALID'
     const stale = staleness(textMember(message, 'Timestamp'), now, SNS_TOLERANCE)
     if (stale !== undefined) return stale
-    return verified(text, algorithm, signature, url, now, keys)
+    const key = await keys.certificate(url, now)
+    if (typeof key === 'string') return key
+    const verifier = createVerify(algorithm)
+    await hashed(verifier, [text])
+    return verifier.verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
   }
-
-async function verified(
-  text: string,
-  algorithm: 'sha1' | 'sha256',
-  signature: Uint8Array,
-  url: string,
-  now: number,
-  keys: SenderKeys
-): Promise<Finding> {
-  const key = await keys.certificate(url, now)
-  if (typeof key === 'string') return key
-  const verifier = createVerify(algorithm)
-  await hashed(verifier, [text])
-  return verifier.verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
-}
 
 /** Name and value of each signed member, a line each; undefined when one is missing. */
 function canonical(message: JsonObject): string | undefined {
