@@ -2,7 +2,7 @@ import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
-import type { EdgeUnit, ListenerUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type { EdgeUnit, HostPort, ListenerUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
 
 /** Edges beyond which a map is no map. */
@@ -36,7 +36,7 @@ export function trafficMap(parts: MapParts): Json {
     if (routes === undefined) byEdge.set(unit.edge, [unit])
     else routes.push(unit)
   }
-  const edges = all.flatMap(([, unit]) => (unit.kind === 'edge' ? [unit] : []))
+  const edges = all.flatMap(([, unit]) => (unit.kind === 'edge' && unit.passthrough !== true ? [unit] : []))
   const tcpEdges = all.flatMap(([, unit]) => (unit.kind === 'tcp_edge' ? [unit] : []))
   return {
     listeners,
@@ -83,11 +83,17 @@ function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapPa
 function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): Json {
   return {
     id,
-    ports: ports.map(({ host, port }) => ({ host, port })),
+    ports: (passedHosts(parts.units, id) ?? ports).map(({ host, port }) => ({ host, port })),
     modules: Object.keys(modules),
     rates: ratesOf(parts, 'edge', id),
     backend: upstream === undefined ? null : backendOf(upstream, parts, 0)
   }
+}
+
+/** The hosts of a TCP edge that takes connections of TLS listeners. */
+function passedHosts(units: Units, id: string): readonly HostPort[] | undefined {
+  const edge = units.get(`edge:${id}`)
+  return edge?.kind === 'edge' && edge.hosts !== 'every' ? edge.hosts : undefined
 }
 
 function backendOf(key: string, parts: MapParts, depth: number): Json {

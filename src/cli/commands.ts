@@ -347,6 +347,7 @@ agent.yaml:
     calls: {https: grpc.example.com, forward: 50051, app_protocol: http2}
     open: {https: open.example.com, endpoint_policy: open.yaml, forward: 3001}
     database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
+    own: {tls: own.example.com, forward: "127.0.0.1:8443"}
 
 A policy file is checked as by \`sluice check\` before anything connects. \`policy\` runs here, on what the server has let
 through; \`endpoint_policy\` runs at the server. The API's objects (vaults, IP policies, internal endpoints) and logins are
@@ -372,6 +373,7 @@ export function agentCommand(): Command {
     .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
     .option('--http [name]', 'the same without TLS')
     .option('--tcp [host:port]', 'TCP endpoint of its own, on this port or any')
+    .option('--tls [name]', 'endpoint whose TLS the target ends itself, under this name or a made-up one')
     .option('--policy <file>', 'traffic policy that this agent runs before the target is called')
     .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
     .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')

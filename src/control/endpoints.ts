@@ -1,7 +1,7 @@
 import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { reservedDomain } from '../resources/domains.js'
-import { httpsEdge, tcpEdge } from '../resources/edges.js'
+import { httpsEdge, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
 import { endpoint } from '../resources/live.js'
 import { uriOf } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
@@ -12,21 +12,13 @@ import type { StoredRecord } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources, LiveTunnel } from './cluster/live-sources.js'
-import {
-  comparePlaces,
-  comparePositions,
-  type EndpointPlace,
-  endpointId,
-  placeOfAddress,
-  placeOfId,
-  placeOfTunnel
-} from './cluster/publisher.js'
+import { comparePlaces, comparePositions, endpointId, type EndpointPlace, placeOfAddress, placeOfId, placeOfTunnel } from './cluster/publisher.js'
 import { keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
 const PAGE = 100
-const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
+const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443, tls: 443 }
 
 interface EndpointsParts {
   readonly store: StoreReader
@@ -143,6 +135,7 @@ export class Endpoints {
   async #endpointsOf(edge: Resource, stored: StoredRecord): Promise<Endpoint[]> {
     const body = stored.body as {
       readonly hostports?: readonly string[]
+      readonly tls?: string
       readonly traffic_policy?: { value?: string } | null
     }
     const found: Endpoint[] = []
@@ -150,7 +143,7 @@ export class Endpoints {
       const { host, port } = splitHostport(hostport)
       const domain = await keeperOfHost(this.#parts.store, host)
       const place = placeOfAddress(stored, hostport)
-      const proto = edge === httpsEdge ? 'https' : 'tcp'
+      const proto = edge === httpsEdge ? 'https' : body.tls === PASSTHROUGH ? 'tls' : 'tcp'
       found.push({
         place,
         record: record(endpointId(place), stored.createdAt, {

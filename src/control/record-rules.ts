@@ -6,7 +6,7 @@ import { judgePaths, type Problem, type UnitProblems } from '../policy/problems.
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
-import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
@@ -48,7 +48,7 @@ export async function hostsMustBeReserved(
   before: ResourceRecord | undefined,
   after: ResourceRecord
 ): Promise<void> {
-  if (after.kind !== httpsEdge.name) return
+  if (after.kind !== httpsEdge.name && after.body.tls !== PASSTHROUGH) return
   const held = new Set((before?.body.hostports ?? []) as readonly string[])
   for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
     if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue

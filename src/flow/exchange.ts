@@ -173,6 +173,8 @@ export interface ConnectionFacts {
   /** Bytes from and to the client so far; read live. */
   readonly bytesIn: number
   readonly bytesOut: number
+  /** The client speaks TLS that this process does not end; `sni`: the name that its ClientHello asks for. */
+  readonly passed?: { readonly sni?: string } | undefined
   readonly tls?: {
     readonly sni?: string
     readonly alpn?: string
@@ -186,4 +188,9 @@ export interface ConnectionFacts {
     readonly serverCertificate?: Uint8Array
     readonly resumed: boolean
   }
+}
+
+/** The name that the client asked for in its ClientHello, whether TLS ends here or not. */
+export function sniOf({ tls, passed }: Pick<ConnectionFacts, 'tls' | 'passed'>): string | undefined {
+  return tls?.sni ?? passed?.sni
 }

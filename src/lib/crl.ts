@@ -210,14 +210,17 @@ function certificatesIn(pem: string): readonly X509Certificate[] {
   return 'ok' in read ? [] : read
 }
 
-/**
- * Is one of the certificates revoked that a client shows, leaf first? It also counts as revoked where it is not seen who has
- * issued it: an authority between that is not seen could be revoked.
- */
-export function isRevoked(authorities: readonly ClientAuthority[], shown: readonly X509Certificate[]): boolean {
+/** The certificate that is revoked; `issuer-not-shown`: an authority between that is not seen could be. */
+export type Revoked = X509Certificate | 'issuer-not-shown'
+
+/** Finds out which of the certificates is revoked that a client shows, leaf first; undefined: none is. */
+export function findRevoked(
+  authorities: readonly ClientAuthority[],
+  shown: readonly X509Certificate[]
+): Revoked | undefined {
   for (const certificate of shown) {
-    if (authorities.some((authority) => authority.revokes(certificate))) return true
-    if (authorities.some((authority) => authority.issued(certificate))) return false
+    if (authorities.some((authority) => authority.revokes(certificate))) return certificate
+    if (authorities.some((authority) => authority.issued(certificate))) return undefined
   }
-  return true
+  return 'issuer-not-shown'
 }

@@ -26,6 +26,7 @@ import type { TicketKeys } from './ticket-keys.js'
 import { type DevelopmentIdentity, ListenerTls, TlsContexts } from './tls.js'
 import type { Upstreams, UpstreamTimeouts } from './upstreams.js'
 import type { Via } from './via.js'
+import { TlsPassthroughs } from './tls-passthrough.js'
 
 /** What listeners and pipelines are made of. */
 export interface TrafficParts {
@@ -103,6 +104,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     contexts,
     development: parts.development,
     challenge: parts.challenge,
+    passes: (...connection) => passthroughs.of(...connection),
     log
   })
   const endpoints = new AddressFilter('endpoints', { log: lines, refused: (enforced) => metrics.restricted(enforced) })
@@ -173,6 +175,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     turnedAway: parts.turnedAway,
     region
   }
+  const passthroughs = new TlsPassthroughs(tcp)
   const ports: ProcessPorts = new ProcessPorts({
     ...(parts.sockets ?? ownSockets)({ http, tcp }),
     tcpHost: parts.tcp.host,
@@ -186,6 +189,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     internal: new PipelineRequests(pipeline, clock),
     serve: (exchange, entry) => pipeline.serveToEnd(exchange, entry, undefined),
     serves(snapshot) {
+      void passthroughs.serves(snapshot)
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates
       tls.ahead(snapshot)

@@ -144,9 +144,9 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
       parts.metrics.malformed(status, why)
       if (why !== 'overloaded') logRefusal(facts, { status, failure: why }, 'refused')
     },
-    handshakeFailed(facts, why, reason) {
+    handshakeFailed(facts, why, detail = {}) {
       parts.metrics.handshakeFailed(why)
-      if (why !== 'overloaded') logRefusal(facts, { failure: why, reason }, 'handshake failed')
+      if (why !== 'overloaded') logRefusal(facts, { failure: why, ...detail }, 'handshake failed')
     },
     turnedAway: (facts, why) => parts.turnedAway.report(name, why, canonicalAddress(facts.peer.address))
   }

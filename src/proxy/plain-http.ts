@@ -36,7 +36,8 @@ export function plainAnswer(
 }
 
 function redirectPlace(found: EdgeAt, host: string, { tables }: Snapshot): HttpsPlace | undefined {
-  return !tables.certificates.has(host) ? undefined : tables.https.place(found)
+  // The server behind an edge that passes TLS on has a certificate of its own.
+  return found.edge.passthrough === true || tables.certificates.has(host) ? tables.https.place(found) : undefined
 }
 
 /** Location of the same host, path and query by https at `port`. */
@@ -53,7 +54,8 @@ export function servedPlainly(snapshot: Snapshot): { readonly names: number; rea
   let first = ''
   for (const edge of snapshot.tables.edges) {
     // What says itself that it answers is no surprise.
-    if (edge.hosts === 'every' || edge.protocol !== 'https' || edge.onHttp === 'serve') continue
+    if (edge.hosts === 'every' || edge.protocol !== 'https' || edge.onHttp === 'serve' || edge.passthrough === true)
+      continue
     for (const { host, port } of edge.hosts) {
       const found: EdgeAt = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
       if (port !== HTTPS_PORT || isInternal(host) || isAnsweredByHttps(found, host, snapshot)) continue

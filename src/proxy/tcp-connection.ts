@@ -137,11 +137,14 @@ export class TcpConnection {
       const { timeouts, termination } = this.#parts
       const result = await termination.end(this.#client, this.#facts, how, this.#snapshot, timeouts.headers)
       if (result.kind === 'failed') {
-        this.#parts.metrics.handshakeFailed(result.why)
-        return result
+        const { why, detail } = result
+        this.#parts.metrics.handshakeFailed(why)
+        if (why !== 'overloaded') this.#parts.lines?.handshakeFailed(this.#facts, flow, why, detail)
+        return { kind: 'failed', why: detail.cause === undefined ? why : `${why}: ${detail.cause}` }
       }
       this.#client = result.secure
       this.#facts.tls = result.tls
+      this.#facts.passed = undefined
       return { kind: 'secure', tls: result.tls }
     })
     let current = edge

@@ -6,7 +6,7 @@ import { canonicalAddress } from '../lib/ip.js'
 import type { HostPort } from '../runtime/plan.js'
 import { bind } from '../transport/bind.js'
 import { SocketFacts } from '../transport/connection-facts.js'
-import type { ListenLimits, Place } from '../transport/contract.js'
+import type { CarriedConnection, ListenLimits, Place } from '../transport/contract.js'
 import { shorterLimit } from '../transport/join.js'
 import { ignore, keepAlive } from '../transport/pipes.js'
 import { ListenerPlaces } from '../transport/places.js'
@@ -27,6 +27,27 @@ export interface TcpListenerParts extends TcpConnectionParts {
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1_000
+
+/** Gives connections `deadline` milliseconds to end, then a FIN, then a reset. */
+export async function endConnections(connections: readonly CarriedConnection[], deadline: number): Promise<Drained> {
+  const total = connections.length
+  if (total === 0) return { ended: 0, cut: 0 }
+  const running = new Set(connections)
+  const all = Promise.all(connections.map((one) => one.ended.then(() => running.delete(one))))
+  let cut = 0
+  let last: NodeJS.Timeout | undefined
+  const timer = setTimeout(() => {
+    cut = running.size
+    for (const connection of running) connection.finish()
+    last = setTimeout(() => {
+      for (const connection of running) connection.reset()
+    }, PIPE_GRACE)
+  }, deadline)
+  await all
+  clearTimeout(timer)
+  clearTimeout(last)
+  return { ended: total - cut, cut }
+}
 
 /** What serves the connections of one port of TCP edges, wherever they were accepted. */
 export interface TcpServing {
@@ -85,34 +106,13 @@ export class TcpConnections implements TcpServing {
   hand(edge: string, at: HostPort): void {
     this.#edge = edge
     this.#entry = entryOf(edge, at, this.#parts.region)
-    void this.#end([...this.#connections], this.#parts.timeouts.drain)
+    void endConnections([...this.#connections], this.#parts.timeouts.drain)
   }
 
   async drain(deadline: number): Promise<Drained> {
     this.#deadline = deadline
     for (const socket of this.#arriving) socket.destroy()
-    return await this.#end([...this.#connections], deadline)
-  }
-
-  /** Gives connections time to end, then a FIN, then a reset. */
-  async #end(connections: readonly TcpConnection[], deadline: number): Promise<Drained> {
-    const total = connections.length
-    if (total === 0) return { ended: 0, cut: 0 }
-    const running = new Set(connections)
-    const all = Promise.all(connections.map((one) => one.ended.then(() => running.delete(one))))
-    let cut = 0
-    let last: NodeJS.Timeout | undefined
-    const timer = setTimeout(() => {
-      cut = running.size
-      for (const connection of running) connection.finish()
-      last = setTimeout(() => {
-        for (const connection of running) connection.reset()
-      }, PIPE_GRACE)
-    }, deadline)
-    await all
-    clearTimeout(timer)
-    clearTimeout(last)
-    return { ended: total - cut, cut }
+    return await endConnections([...this.#connections], deadline)
   }
 
   /** Takes the place of its address, which may take a moment. */
@@ -148,7 +148,7 @@ export class TcpConnections implements TcpServing {
       place.left()
       this.#connections.delete(connection)
     })
-    if (this.#deadline !== undefined) void this.#end([connection], this.#deadline)
+    if (this.#deadline !== undefined) void endConnections([connection], this.#deadline)
   }
 }
 
@@ -250,6 +250,6 @@ function entryOf(edge: string, { host, port }: HostPort, region: string): EntryF
 }
 
 /** Often enough for the idle time-out, seldom enough to cost nothing. */
-function checkPeriod(idle: number): number {
+export function checkPeriod(idle: number): number {
   return idle > 0 ? Math.max(10, Math.min(1_000, idle / 4)) : 1_000
 }

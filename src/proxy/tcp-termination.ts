@@ -72,7 +72,7 @@ export class TcpTermination {
     if (typeof leave === 'string') {
       socket.destroy()
       this.#parts.turnedAway.report(listener, leave, peer.address)
-      return { kind: 'failed', why: 'overloaded' }
+      return { kind: 'failed', why: 'overloaded', detail: {} }
     }
     return await new Promise((resolve) => {
       const giveUp = terminateTls(socket, { table, local }, (result) => {
@@ -80,7 +80,7 @@ export class TcpTermination {
         leave()
         if (result.kind === 'secure' && how.clients?.must === 'any' && result.tls.clientCertificate === undefined) {
           result.secure.destroy()
-          resolve({ kind: 'failed', why: 'certificate-missing' })
+          resolve({ kind: 'failed', why: 'certificate-missing', detail: {} })
         } else resolve(result)
       })
       const timer = timeout > 0 ? setTimeout(() => giveUp('timeout'), timeout) : undefined

@@ -5,14 +5,14 @@ import type { ConnectionFacts } from '../flow/exchange.js'
 import type { EntryFacts } from '../flow/flow.js'
 import { ACME_TLS } from '../lib/acme-tls.js'
 import type { Clock } from '../lib/clock.js'
-import { type ClientAuthority, isRevoked } from '../lib/crl.js'
+import { type ClientAuthority, findRevoked } from '../lib/crl.js'
 import { ANY_HOST } from '../lib/host.js'
 import { canonicalAddress } from '../lib/ip.js'
-import type { CompiledEdge } from '../runtime/http-edges.js'
+import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
-import type { TlsEntry, TlsTable } from '../transport/contract.js'
-import { type ServerContextOptions, serverContext } from '../transport/tls/terminate.js'
+import type { ListenerTlsTable, TlsEntry, TlsPassthrough } from '../transport/contract.js'
+import { serverContext, type ServerContextOptions } from '../transport/tls/terminate.js'
 import type { TicketKeys } from './ticket-keys.js'
 
 /** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */
@@ -198,6 +198,8 @@ interface ListenerTlsParts {
   readonly development: DevelopmentIdentity
   /** What a certificate authority is shown that validates a host; undefined: nothing is being validated there. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  /** Gives what carries a connection to `found`, an edge that passes TLS on. */
+  readonly passes: (found: EdgeAt, listener: EntryFacts, sni: string | undefined, address: string) => TlsPassthrough
   readonly log: { warn(fields: object, message: string): void }
 }
 
@@ -232,13 +234,17 @@ export class ListenerTls {
   }
 
   /** The table of one listener. */
-  table(entry: EntryFacts): TlsTable {
+  table(entry: EntryFacts): ListenerTlsTable {
     return {
       entryFor: ({ sni, alpn }, local) => {
         // No choice is kept for it: a request on such a connection is misdirected.
         const validation = alpn[0] === ACME_TLS ? this.#validation(sni, alpn) : undefined
         if (validation !== undefined) return validation
-        const choice = this.#choose(this.#parts.holder.current(), sni, canonicalAddress(local.address), entry)
+        const snapshot = this.#parts.holder.current()
+        const address = canonicalAddress(local.address)
+        const found = snapshot.edgeAt(sni ?? address, entry.publicPort, entry.port)
+        if (found?.edge.passthrough === true) return this.#parts.passes(found, entry, sni, address)
+        const choice = this.#choose(snapshot, sni, address, found?.edge)
         const chosen = this.#entry(choice, sni)
         if (chosen !== undefined) this.#choices.set(local, choice)
         return chosen
@@ -263,6 +269,8 @@ export class ListenerTls {
    */
   misdirected(connection: ConnectionFacts, host: string, edge: CompiledEdge | undefined, snapshot: Snapshot): boolean {
     const { tls } = connection
+    // The server of such a name ends TLS itself: no request for it can come by a handshake that was made here.
+    if (edge?.passthrough === true) return tls !== undefined
     const asks = edge?.tls?.authorities !== undefined
     if (tls === undefined) return asks
     const held = this.#choices.get(connection.local)
@@ -305,8 +313,7 @@ export class ListenerTls {
     return this.#identity(name, canonicalAddress(address), this.#parts.holder.current())
   }
 
-  #choose(snapshot: Snapshot, name: string | undefined, address: string, entry: EntryFacts): Choice {
-    const found = snapshot.edge(name ?? address, entry.publicPort, entry.port)
+  #choose(snapshot: Snapshot, name: string | undefined, address: string, found: CompiledEdge | undefined): Choice {
     // An edge for every host asks nothing of clients that do not say which they want.
     const edge = name === undefined && found?.hosts === 'every' ? undefined : found
     const identity = this.#identity(name, address, snapshot)
@@ -387,5 +394,5 @@ function hasLists(authorities: Authorities): authorities is readonly ClientAutho
 
 /** What an entry says of revocation; nothing where no authority has a list. */
 export function revocationsOf(authorities: readonly ClientAuthority[]): Pick<TlsEntry, 'revoked'> {
-  return hasLists(authorities) ? { revoked: (shown) => isRevoked(authorities, shown) } : {}
+  return hasLists(authorities) ? { revoked: (shown) => findRevoked(authorities, shown) } : {}
 }

@@ -1,18 +1,9 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
-import {
-  type EdgeTls,
-  type Hsts,
-  type ModuleConfigs,
-  type PolicyUnit,
-  policyKey,
-  type SecretReference,
-  type Unit,
-  upstreamKey
-} from '../runtime/plan.js'
+import { type EdgeTls, type Hsts, type ModuleConfigs, policyKey, type PolicyUnit, type SecretReference, type Unit, upstreamKey } from '../runtime/plan.js'
 import { defineField, type Field } from '../schema/field.js'
 import { choice, computed, constant, described, flag, integer, text, texts } from '../schema/fields.js'
-import { FORMS } from '../schema/formats.js'
+import { FORMS, refusalOfTcpHost } from '../schema/formats.js'
 import { responseSchema } from '../schema/json-schema.js'
 import { module, type RuleView } from '../schema/objects.js'
 import { parent, ref, refs, type Target, writtenById } from '../schema/references.js'
@@ -20,7 +11,7 @@ import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
-import { authorityKey, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
+import { authorityKey, planned, type PlannedRecord, secretAt, splitHostport } from './units.js'
 
 /** What routes must know of their edge, which knows them in full. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
@@ -215,25 +206,44 @@ function minVersion(): Field<string> {
   })
 }
 
+/** The value of `tls` for an edge whose connections come from TLS listeners. */
+export const PASSTHROUGH = 'passthrough'
+
+/** Reports hosts that the edge cannot have: of a port of its own, or among those of TLS listeners. */
+function checkHosts({ body, report }: RuleView): void {
+  for (const [index, hostport] of ((body.hostports ?? []) as readonly string[]).entries()) {
+    const refusal = refusalOfTcpHost(hostport, body.tls === PASSTHROUGH)
+    if (refusal !== undefined) report(`hostports[${index}]`, 'FIELD_INVALID', refusal)
+  }
+}
+
 /** An entry for TCP traffic. */
 export const tcpEdge = defineResource({
   name: 'tcp_edge',
-  description: 'An entry for TCP traffic. Each of its ports is opened.',
+  description:
+    'An entry for TCP traffic. Each of its ports is opened, but for one that takes connections of TLS listeners.',
   path: '/edges/tcp',
   listKey: 'tcp_edges',
   idPrefix: 'edgtcp',
   events: 'edge_tcp',
-  rules: moduleRules('tcp'),
+  rules: [{ on: ['hostports', 'tls'], check: checkHosts }, ...moduleRules('tcp')],
   fields: {
     ...described,
     hostports: texts({
-      description: 'host:port pairs that it serves.',
+      description:
+        'host:port pairs that it serves. With tls: passthrough they are chosen as those of HTTPS edges are, and may have a star.',
       item: 'A host and a port.',
-      form: 'address',
+      form: 'hostport',
       bytes: 300,
       max: 100,
       distinct: true,
       unique: 'hostport'
+    }),
+    tls: choice(['off', PASSTHROUGH], {
+      description:
+        'An extension of Sluice. passthrough: no port is opened; a TLS listener that gets a ClientHello with one of these hosts passes the ' +
+        'connection to the backend as it comes, and the server there ends TLS with its own certificate.',
+      default: 'off'
     }),
     backend: backendModule(TCP_BACKENDS),
     ...moduleFields('tcp'),
@@ -343,13 +353,16 @@ export const httpsRoutes = planned(
 /** Units of TCP edges, with their modules and policies. */
 export const tcpEdges = planned(
   tcpEdge,
-  (id) => [tcpEdgeKey(id), policyKey(id)],
+  (id) => [tcpEdgeKey(id), edgeKey(id), policyKey(id)],
   (one) => {
     const { id, body } = one.record
     const { modules, upstream, units } = plannedModules(tcpEdge, one)
+    const hosts = body.hostports.map(splitHostport)
+    const isPassed = body.tls === PASSTHROUGH
     return [
       ...units,
-      [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: body.hostports.map(splitHostport), ...upstream, modules }]
+      [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: isPassed ? [] : hosts, ...upstream, modules }],
+      ...(isPassed ? ([[edgeKey(id), { kind: 'edge', id, hosts, passthrough: true }]] as const) : [])
     ]
   }
 )

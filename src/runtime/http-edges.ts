@@ -20,6 +20,8 @@ export interface CompiledEdge {
   readonly protocol: 'http' | 'https'
   /** Gives way to every edge that does not. */
   readonly yields: boolean
+  /** TLS of its names is not ended: the TCP edge of the same id carries their connections. */
+  readonly passthrough?: true | undefined
   /** The form of paths; absent: that of the listener. */
   readonly pathForm?: PathForm | undefined
   /** What clients without TLS get; absent: what the process says. */
@@ -309,7 +311,9 @@ export class Edges {
       if (edge === undefined) continue
       const { id, hosts, connectPolicy, tls, pathForm, onHttp, protocol = 'https', yields = false } = edge
       const hsts = edge.hsts === undefined ? undefined : hstsValue(edge.hsts)
-      put.set(id, { id, hosts, connectPolicy, tls, pathForm, onHttp, hsts, protocol, yields, routes: routesOf(id) })
+      const { passthrough } = edge
+      const asked = { connectPolicy, tls, pathForm, onHttp, hsts, yields, passthrough }
+      put.set(id, { id, hosts, protocol, ...asked, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
       if (passes.due()) yield

@@ -249,6 +249,8 @@ export interface EdgeUnit {
   readonly tls?: EdgeTls
   /** It serves only what no other edge asks for, by name or wildcard: an agent has opened it. */
   readonly yields?: true
+  /** TLS of its names is not ended: the TCP edge of the same id carries their connections. It has no routes. */
+  readonly passthrough?: true
   /** The form of paths; absent: that of the listener. */
   readonly pathForm?: PathForm
   /** What clients without TLS get; absent: what the unit `https:default` says. */
@@ -286,6 +288,7 @@ export interface EdgeTls {
 export interface TcpEdgeUnit {
   readonly kind: 'tcp_edge'
   readonly id: string
+  /** Empty where TLS listeners bring its connections, for the names of the edge of the same id (`EdgeUnit.passthrough`). */
   readonly ports: readonly HostPort[]
   readonly upstream?: string
   readonly modules: ModuleConfigs

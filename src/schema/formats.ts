@@ -127,7 +127,16 @@ function readHostport(text: string): Formed {
   return host.ok ? formed(`${host.text}:${port}`) : host
 }
 
-/** A hostport that can be connected to or listened at: no wildcard. */
+/**
+ * Why a TCP edge cannot have a hostport; undefined: it can. `passes`: TLS listeners bring its connections, by the name that the client
+ * asks for.
+ */
+export function refusalOfTcpHost(hostport: string, passes: boolean): string | undefined {
+  const host = hostport.slice(0, hostport.lastIndexOf(':'))
+  if (!passes && host.includes('*')) return 'must name one host: a wildcard has a meaning only with tls: passthrough'
+  return passes && isInternal(host) ? 'must not be internal: no TLS client asks for such a name' : undefined
+}
+
 /** The name of a service (RFC 2782). */
 const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+$/
 
@@ -151,6 +160,7 @@ function readUpstreamAddress(text: string): Formed {
   return refuse('must be host:port, the name of a service such as _http._tcp.web.internal, or unix:/run/app.sock')
 }
 
+/** A hostport that can be connected to or listened at: no wildcard. */
 function readAddress(text: string): Formed {
   return text.includes('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
 }

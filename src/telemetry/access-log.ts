@@ -1,4 +1,4 @@
-import type { ConnectionFacts, RequestHead, Sent } from '../flow/exchange.js'
+import { type ConnectionFacts, type RequestHead, type Sent, sniOf } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import { toMicroseconds } from '../lib/units.js'
 import { redact, shownQuery } from './redaction.js'
@@ -168,8 +168,17 @@ export class ConnectionLog {
     this.#log = log
   }
 
+  /** Writes why a policy of the edge could not end TLS on a connection. */
+  handshakeFailed(connection: ConnectionFacts, flow: Flow, why: string, detail: object): void {
+    const { id, listener } = connection
+    this.#log.info(
+      { connection: id, listener, client: flow.clientAddress, failure: why, ...detail },
+      'handshake failed'
+    )
+  }
+
   write({ connection, flow, edge, code, revision, duration, tries }: ConnectionRecord): void {
-    const { startedAt, tls } = connection
+    const { startedAt, tls, passed } = connection
     this.#log.info(
       {
         connection: connection.id,
@@ -177,8 +186,8 @@ export class ConnectionLog {
         client: flow.clientAddress,
         edge,
         port: flow.entry.port,
-        tls: tls?.version,
-        sni: tls?.sni,
+        tls: passed === undefined ? tls?.version : 'passthrough',
+        sni: sniOf(connection),
         code,
         rule: flow.decidedBy?.rule,
         action: flow.decidedBy?.action,

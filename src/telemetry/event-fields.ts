@@ -2,11 +2,11 @@ import { X509Certificate } from 'node:crypto'
 import type { EventField, EventFields, EventFieldType } from '../features/contract.js'
 import { features } from '../features/registry.js'
 import { FAILURES } from '../flow/error-codes.js'
-import type { Body, Outgoing } from '../flow/exchange.js'
+import { type Body, type Outgoing, sniOf } from '../flow/exchange.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import { canonicalAddress } from '../lib/ip.js'
 import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
-import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
+import { isSensitive, redact, REDACTED, redactUrl, shownQuery } from './redaction.js'
 
 function field<R>(type: EventFieldType, description: string, read: (record: R) => unknown): EventField<R> {
   return { type, description, read }
@@ -25,7 +25,7 @@ const FLOW_FIELDS: EventFields = {
   'conn.server_name': field(
     'string',
     'Name that the client gave in its TLS handshake; empty without one.',
-    ({ connection }) => connection.tls?.sni ?? ''
+    ({ connection }) => sniOf(connection) ?? ''
   ),
   'conn.server_port': field('int', 'Port that the connection came to.', ({ connection }) => connection.local.port),
   'conn.start_ts': field('timestamp', 'When the connection was accepted.', ({ connection }) =>

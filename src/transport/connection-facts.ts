@@ -15,6 +15,7 @@ export class SocketFacts implements ConnectionFacts {
   local: ConnectionFacts['local']
   readonly startedAt: number
   via?: NonNullable<ConnectionFacts['via']>
+  passed?: ConnectionFacts['passed']
   /** There once the handshake is over. */
   tls?: NonNullable<ConnectionFacts['tls']>
   /** Those of the socket, or of what is used in its place from now on for the same connection. */

@@ -2,20 +2,12 @@ import type { X509Certificate } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import type {
-  AbortSignalLike,
-  Body,
-  BytePipe,
-  ConnectionFacts,
-  Exchange,
-  Failure,
-  Outgoing,
-  RequestHead,
-  ResponseHead
-} from '../flow/exchange.js'
+import type { AbortSignalLike, Body, BytePipe, ConnectionFacts, Exchange, Failure, Outgoing, RequestHead, ResponseHead } from '../flow/exchange.js'
 import type { Crowding } from '../lib/client-limits.js'
 import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { WindowBudget } from './http2/receive-window.js'
+import type { Revoked } from '../lib/crl.js'
+import type { SocketFacts } from './connection-facts.js'
 
 /**
  * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an
@@ -31,9 +23,9 @@ export interface Handler {
   refused(facts: ConnectionFacts, status: number, why: Failure): void
   /**
    * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
-   * `closed`, and without a `closed` when `connection` had not been asked yet. `reason`: the code of what TLS refused.
+   * `closed`, and without a `closed` when `connection` had not been asked yet.
    */
-  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure, reason?: string): void
+  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure, detail?: HandshakeDetail): void
   /** A connection was closed because there are too many; called besides `refused` or `handshakeFailed` with 'overloaded'. */
   turnedAway?(facts: ConnectionFacts, why: Crowding): void
   /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
@@ -54,6 +46,16 @@ export type HandshakeFailure =
   | 'timeout'
   | 'client-gone'
   | 'overloaded'
+
+/** Facts of a handshake that failed, for a line of the log. */
+export interface HandshakeDetail {
+  /** Code of OpenSSL or of the check of a certificate, such as CERT_HAS_EXPIRED. */
+  readonly reason?: string | undefined
+  /** Words for why the certificate of the client is refused, and which one of its chain. */
+  readonly cause?: string | undefined
+  /** Name that the client asked for. */
+  readonly sni?: string | undefined
+}
 
 /** Limits of connections of HTTP/2. */
 interface Http2Limits {
@@ -104,6 +106,28 @@ export interface TlsTable {
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined
 }
 
+/** The table of a listener, some of whose names may be served by others. */
+export interface ListenerTlsTable {
+  /** As `TlsTable.entryFor`. A `TlsPassthrough`: TLS does not end here. */
+  entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | TlsPassthrough | undefined
+}
+
+/** Carries connections of a TLS listener whose TLS ends behind this process. */
+export interface TlsPassthrough {
+  /** Takes over a socket whose bytes were put back, ClientHello first. `facts` are those of the accepted connection. */
+  carry(socket: Socket, facts: SocketFacts): CarriedConnection
+}
+
+/** A connection that is carried as plain bytes. */
+export interface CarriedConnection {
+  /** Resolves once, when the connection is over. Never rejects. */
+  readonly ended: Promise<void>
+  /** FIN, once what was sent is on its way; before bytes flow, a reset. */
+  finish(): void
+  /** RST. */
+  reset(): void
+}
+
 /** How TLS is spoken under one name. */
 export interface TlsEntry {
   /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
@@ -118,10 +142,10 @@ export interface TlsEntry {
    */
   readonly clientCertificates?: 'request' | 'require'
   /**
-   * Is one of these certificates revoked, or is it not seen who has issued one? Asked of what a client shows, leaf first. Its
-   * context makes no sessions to resume, because only the leaf is kept in one.
+   * Finds out which of these certificates is revoked; called with what a client shows, leaf first. Its context makes no sessions to
+   * resume, because only the leaf is kept in one.
    */
-  readonly revoked?: (shown: readonly X509Certificate[]) => boolean
+  readonly revoked?: (shown: readonly X509Certificate[]) => Revoked | undefined
 }
 
 /**
@@ -146,7 +170,7 @@ interface ProxyProtocol {
 /** How a listener treats its connections. */
 export interface ListenOptions {
   readonly name: string
-  readonly tls?: TlsTable
+  readonly tls?: ListenerTlsTable
   readonly proxyProtocol?: ProxyProtocol
   /** Needs `tls`. */
   readonly beside?: SharedPortHandler

@@ -103,6 +103,8 @@ export function tlsDialer(at: TlsAddress): Dialer {
     key: `${placeOf('tls', at)} ${JSON.stringify(settings)}${protocolOf(at)}`,
     ...useOf(at),
     open: async (why) => {
+      // The client shakes hands with this server itself.
+      if (why.client.passed !== undefined) return await opened(connectTo(at, why), 'connect', why)
       const identity = client?.find()
       if (client !== undefined && identity === undefined)
         throw new DialError('tls-client-certificate', 'the client certificate of the backend is not there')

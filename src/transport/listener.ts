@@ -5,21 +5,14 @@ import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import { bind, EarlySockets } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
-import type {
-  AdoptingListener,
-  Handler,
-  HandshakeFailure,
-  ListenLimits,
-  ListenOptions,
-  Place,
-  SharedPortHandler
-} from './contract.js'
+import type { AdoptingListener, Handler, HandshakeDetail, HandshakeFailure, ListenLimits, ListenOptions, Place, SharedPortHandler, TlsPassthrough } from './contract.js'
 import type { PipeHost } from './join.js'
 import { ignore, keepAlive } from './pipes.js'
 import { ListenerPlaces, turnAway } from './places.js'
 import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
-import { terminateTls } from './tls/terminate.js'
+import { Arrival, Carried } from './arrivals.js'
+import { terminateOrPass } from './tls/terminate.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
@@ -278,14 +271,15 @@ export class ClientListener implements AdoptingListener, ServingHost {
     else {
       const arrival = this.#arrives()
       const shared = beside && new SharedTable(tls, beside)
-      arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
+      arrival.giveUp = terminateOrPass(socket, { table: shared ?? tls, local: facts.local }, (result) => {
         if (result.kind === 'secure' && shared?.undecided === true) {
           facts.tls = result.tls
           this.#distinguish(shared.handler, arrival, facts, result.secure)
           return
         }
         this.#arrived(arrival)
-        if (result.kind === 'failed') this.#failed(facts, result.why, result.reason)
+        if (result.kind === 'failed') this.#failed(facts, result.why, result.detail)
+        else if (result.kind === 'passed') this.#pass(facts, socket, result.by)
         else {
           facts.tls = result.tls
           const { h2, http1 } = this.#protocols
@@ -325,8 +319,8 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.#deadlineTimer.delete(arrival)
   }
 
-  #failed(facts: ConnectionFacts, why: HandshakeFailure, reason?: string): void {
-    this.handler.handshakeFailed?.(facts, why, reason)
+  #failed(facts: ConnectionFacts, why: HandshakeFailure, detail?: HandshakeDetail): void {
+    this.handler.handshakeFailed?.(facts, why, detail)
     this.handler.closed?.(facts)
     this.#left(facts)
   }
@@ -334,6 +328,40 @@ export class ClientListener implements AdoptingListener, ServingHost {
   #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
     this.#places.get(facts)?.shaken()
     this.#keep(protocol.serve(facts, socket))
+  }
+
+  /** Its TLS does not end here: it keeps its place as a pipe does, and a drain waits for it. */
+  #pass(facts: SocketFacts, socket: Socket, by: TlsPassthrough): void {
+    const lasts = this.lasts(facts)
+    if (!(lasts instanceof Promise)) {
+      this.#passed(facts, socket, by, lasts)
+      return
+    }
+    const arrival = this.#arrives()
+    arrival.giveUp = () => socket.destroy()
+    socket.on('error', ignore)
+    void lasts.then((admitted) => {
+      this.#arrived(arrival)
+      this.#passed(facts, socket, by, admitted)
+    })
+  }
+
+  #passed(facts: SocketFacts, socket: Socket, by: TlsPassthrough, admitted: boolean): void {
+    if (!admitted || socket.destroyed) {
+      socket.on('error', ignore)
+      socket.destroy()
+      this.#failed(facts, admitted ? 'client-gone' : 'overloaded')
+      return
+    }
+    this.#places.get(facts)?.shaken()
+    // It is a connection of its edge from now on, and counted there.
+    this.handler.closed?.(facts)
+    const carried = new Carried(facts, by.carry(socket, facts))
+    this.#connections.add(carried)
+    void carried.ended.then(() => {
+      this.#connections.delete(carried)
+      this.#left(facts)
+    })
   }
 
   #keep(connection: Served): void {
@@ -349,52 +377,8 @@ export class ClientListener implements AdoptingListener, ServingHost {
   }
 }
 
-/** A connection at its PROXY header or its handshake. */
-class Arrival implements DeadlineOwner {
-  place = -1
-  giveUp: (why: HandshakeFailure) => void = ignore
-  readonly #since: number
-  readonly #allowed: number
-
-  /** `allowed` in milliseconds; 0: for ever. */
-  constructor(since: number, allowed: number) {
-    this.#since = since
-    this.#allowed = allowed
-  }
-
-  checkDeadlines(now: number): void {
-    if (this.#allowed > 0 && now - this.#since > this.#allowed) this.giveUp('timeout')
-  }
-}
-
 /** Often enough for the shortest time-out, seldom enough to cost nothing. */
 function checkPeriod(limits: ListenLimits): number {
   const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
   return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))
-}
-
-/** An HTTP/1.1 connection, as its end sees it. */
-interface Idling {
-  /** No request is under way. */
-  readonly idle: boolean
-  /** FIN; what still comes is thrown away until the client ends too. */
-  linger(): void
-}
-
-/**
- * Ends a connection that is idle after `grace` milliseconds. A request that lies there by then and was not read yet is
- * read first. A client that sent one meanwhile gets FIN and time for its own end, no RST (RFC 9112 9.6).
- */
-export function endIdle(connection: Idling, grace: number): void {
-  if (grace === 0) setImmediate(end, connection)
-  else setTimeout(look, grace, connection).unref()
-}
-
-/** Timers run before the event loop reads, immediates behind it. */
-function look(connection: Idling): void {
-  setImmediate(end, connection)
-}
-
-function end(connection: Idling): void {
-  if (connection.idle) connection.linger()
 }

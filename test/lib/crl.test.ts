@@ -2,7 +2,7 @@ import 'reflect-metadata'
 import { X509Certificate } from 'node:crypto'
 import { BasicConstraintsExtension, Extension } from '@peculiar/x509'
 import t from 'tap'
-import { ClientAuthority, isRevoked, MAX_CRL, readRevocations } from '../../src/lib/crl.js'
+import { ClientAuthority, findRevoked, MAX_CRL, readRevocations } from '../../src/lib/crl.js'
 import { type Identity, issue, revocationList } from '../resources/certificates.js'
 
 const authorityOf = (algorithm: 'ec' | 'rsa' | 'ed25519', subject = 'CN=Clients') =>
@@ -73,13 +73,16 @@ t.test('a certificate is revoked by the authority that has issued it alone', asy
     new X509Certificate((await issue({ subject: 'CN=a', issuer, serialNumber: '0ab1' })).pem)
   const [direct, below, between] = [await of(authority), await of(middle), new X509Certificate(middle.pem)]
   const listing = (...revoked: string[]) => [new ClientAuthority(authority.pem, revoked)]
-  t.ok(isRevoked(listing('ab1'), [direct]))
-  t.notOk(isRevoked(listing('ab2'), [direct]))
-  t.notOk(isRevoked([new ClientAuthority(other.pem, ['ab1']), ...listing()], [direct]), 'another key of the same name')
-  t.notOk(isRevoked(listing('ab1'), [below, between]), 'the number of another issuer')
-  t.ok(isRevoked(listing('77'), [below, between]), 'what stands between')
-  t.ok(isRevoked(listing(), [below]), 'what is not seen may be revoked')
-  t.notOk(isRevoked([new ClientAuthority(other.pem + middle.pem), ...listing()], [below]), 'one of several of a text')
+  t.ok(findRevoked(listing('ab1'), [direct]))
+  t.notOk(findRevoked(listing('ab2'), [direct]))
+  t.notOk(
+    findRevoked([new ClientAuthority(other.pem, ['ab1']), ...listing()], [direct]),
+    'another key of the same name'
+  )
+  t.notOk(findRevoked(listing('ab1'), [below, between]), 'the number of another issuer')
+  t.ok(findRevoked(listing('77'), [below, between]), 'what stands between')
+  t.ok(findRevoked(listing(), [below]), 'what is not seen may be revoked')
+  t.notOk(findRevoked([new ClientAuthority(other.pem + middle.pem), ...listing()], [below]), 'one of several of a text')
   t.not(listing('ab1')[0]?.listed, listing()[0]?.listed)
   t.equal(new ClientAuthority(authority.pem).listed, undefined)
 })

@@ -263,6 +263,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: {
       ...described,
       hostports: ['tcp.example.com:20000'],
+      tls: 'passthrough',
       backend: { backend_id: idOf('bkdtg') },
       ip_restriction: { ip_policy_ids: [idOf('ipp')] },
       traffic_policy: { value: policy('on_tcp_connect', 'deny') },
@@ -271,6 +272,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: {
       ...changed,
       hostports: [],
+      tls: 'off',
       backend: { enabled: false, backend_id: idOf('bkdsc') },
       ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp', 2)] },
       traffic_policy: { enabled: false, value: 'on_tcp_connect: []' },

@@ -320,7 +320,7 @@ t.test('answers have the documented keys', async (t) => {
     ip_restriction: `${described} enforced type ip_policies`,
     reserved_domain: `${described} domain region cname_target certificate ${management} acme_challenge_cname_target error_redirect_url http_endpoint_configuration https_endpoint_configuration is_dev`,
     agent_ingress: `${described} domain ns_targets region_domains ${management}`,
-    tcp_edge: `${described} hostports ${modules} policy_tests policy`,
+    tcp_edge: `${described} hostports tls ${modules} policy_tests policy`,
     tunnel_group_backend: `${described} balance hash_key labels states sticky tunnels`,
     tls_certificate: `${described} certificate_pem ${facts} subject_alternative_names issued_at private_key_type issuer_common_name serial_number ${subject}`,
     certificate_authority: `${described} ca_pem ${facts} crl_pem revoked_serial_numbers crl_next_update`,

@@ -446,7 +446,7 @@ t.test('a raw connection can be secured, and is one with half-close and reset as
   await eventually(() => giveUps.length === 3)
   giveUps[2]?.('timeout')
   await mute.untilEnd()
-  t.same(results.at(-1), { kind: 'failed', why: 'timeout' })
+  t.same(results.at(-1), { kind: 'failed', why: 'timeout', detail: {} })
   for (const giveUp of giveUps) giveUp('timeout')
   t.equal(results.length, 3, 'once each')
 })

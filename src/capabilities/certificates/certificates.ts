@@ -249,19 +249,29 @@ export class Certificates {
     await Promise.all(due.map(look))
   }
 
-  /** A name whose address has come to ours is tried again at once, or as soon as the last attempt allows. */
+  /** Tries names again whose address has come to ours, and wildcards that can be proved by now: at once, or as soon as the last attempt allows. */
   async #lookForArrivals(): Promise<void> {
     const { clock, log, watch } = this.#parts
-    const due = [...this.#targets.values()].filter((target) => watch.isDue(target)).slice(0, AT_ONCE)
+    const isDue = (target: ManagedCertificate) => watch.isDue(target) || this.#isProvable(target)
+    const due = [...this.#targets.values()].filter(isDue).slice(0, AT_ONCE)
     const look = async (target: ManagedCertificate) => {
       const { kind, id, names, status, work } = target
-      if (!(await watch.hasArrived(target))) return
+      const why = this.#isProvable(target)
+        ? 'a wildcard can be proved by DNS now'
+        : 'the addresses of a name have changed'
+      if (!this.#isProvable(target) && !(await watch.hasArrived(target))) return
       const sooner = withEarlierRetry(status, work, clock.wall())
       if (sooner === undefined || work === null) return
-      log.info({ kind, id, names }, 'the addresses of a name have changed; its certificate is requested again')
+      log.info({ kind, id, names }, `${why}; its certificate is requested again`)
       await this.#ledger.step(target, { status: sooner, work })
     }
     await Promise.all(due.map(look))
+  }
+
+  /** Has its last attempt failed because there was no DNS listener, and is there one now? False once the next attempt is as soon as it can be. */
+  #isProvable({ status, work }: ManagedCertificate): boolean {
+    const isMissed = this.#parts.dns && status?.provisioning_job?.msg === NO_DNS
+    return isMissed && withEarlierRetry(status, work, this.#parts.clock.wall()) !== undefined
   }
 
   async #one(target: ManagedCertificate, round: Round): Promise<void> {

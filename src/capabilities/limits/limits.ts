@@ -308,7 +308,8 @@ function mostRefused(all: readonly Listed[]): Listed[] {
 
 function ownerOf(units: Snapshot['plan']['units'], { owner: id, author }: PolicyUnit): Owner {
   const route = units.get(`route:${id}`)
-  const entry = units.get(route?.kind === 'route' ? `edge:${route.edge}` : `tcp_edge:${id}`)
+  // The hosts of a TCP edge that takes connections of TLS listeners are in its other unit.
+  const entry = units.get(`edge:${route?.kind === 'route' ? route.edge : id}`) ?? units.get(`tcp_edge:${id}`)
   const path = route?.kind === 'route' ? route.path : ''
   const hosts = entry?.kind === 'edge' ? entry.hosts : entry?.kind === 'tcp_edge' ? entry.ports : 'every'
   if (hosts === 'every') return { kind: 'options', id, name: 'every other host', path: undefined }

@@ -88,7 +88,7 @@ async function guarded(
       if (policy === undefined) ready.push(tunnel)
       else {
         const forward = await plane.forward(
-          { name, policy, target, tcp: endpoint?.proto === 'tcp' },
+          { name, policy, target, tcp: endpoint?.proto === 'tcp' || endpoint?.proto === 'tls' },
           (line) => print(`${name}: ${line}`),
           (problems) => {
             for (const line of shown(problems)) status.show(line, false)

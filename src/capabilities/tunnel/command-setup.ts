@@ -7,7 +7,7 @@ import { parseAuthority } from '../../lib/host.js'
 import type { NamesOptions } from '../../lib/names/names.js'
 import { fileReason } from '../../lib/system-errors.js'
 import type { PolicyText } from './agent-plane.js'
-import { type AgentTunnel, type EndpointOffer, readTarget, type ServerAddress } from './client/visitors.js'
+import { type AgentTunnel, type EndpointOffer, rawTarget, readTarget, type ServerAddress } from './client/visitors.js'
 
 /** How the command line says that the server is reached; each may be missing. */
 interface ServerFlags {
@@ -25,6 +25,7 @@ export interface AgentFlags extends ServerFlags {
   readonly https?: string | true
   readonly http?: string | true
   readonly tcp?: string | true
+  readonly tls?: string | true
   readonly policy?: string
   readonly endpointPolicy?: string
   readonly forward?: string
@@ -53,6 +54,7 @@ interface Written {
   readonly https?: string | true
   readonly http?: string | true
   readonly tcp?: string | true
+  readonly tls?: string | true
   /** Paths of files. */
   readonly policy?: string
   readonly endpointPolicy?: string
@@ -63,7 +65,7 @@ interface Written {
   readonly metadata?: string
 }
 
-const PROTOS = ['https', 'http', 'tcp'] as const
+const PROTOS = ['https', 'http', 'tcp', 'tls'] as const
 const FILE_FIELDS = ['server', 'ca', 'server_name', 'proxy', 'metadata', 'resolver', 'tunnels']
 const TUNNEL_FIELDS = [
   'labels',
@@ -95,7 +97,7 @@ export async function readAgentSetup(
   const resolver = flags.resolver ?? file?.resolver ?? 'own'
   if (resolver !== 'own' && resolver !== 'system') throw wrong(`resolver: "${resolver}" is neither own nor system`)
   const written = [...(file?.tunnels ?? []), ...tunnelOfFlags(flags)]
-  if (written.length === 0) throw wrong('no tunnel: give --forward with --label, --https, --http or --tcp')
+  if (written.length === 0) throw wrong('no tunnel: give --forward with --label, --https, --http, --tcp or --tls')
   return {
     server: {
       host: address.host,
@@ -141,16 +143,16 @@ function isDirect(host: string, exceptions: string): boolean {
 }
 
 function tunnelOfFlags(flags: AgentFlags): Written[] {
-  const { label = [], https, http, tcp, policy, endpointPolicy, forward, appProtocol } = flags
-  if (forward === undefined && label.length === 0 && https === undefined && http === undefined && tcp === undefined)
-    return []
+  const { label = [], https, http, tcp, tls, policy, endpointPolicy, forward, appProtocol } = flags
+  const asked = [forward, https, http, tcp, tls]
+  if (label.length === 0 && asked.every((one) => one === undefined)) return []
   const labels: Record<string, string> = {}
   for (const text of label) {
     const equals = text.indexOf('=')
     if (equals < 1) throw wrong(`--label ${text}: must be key=value`)
     labels[text.slice(0, equals)] = text.slice(equals + 1)
   }
-  const kinds = { ...(https && { https }), ...(http && { http }), ...(tcp && { tcp }) }
+  const kinds = { ...(https && { https }), ...(http && { http }), ...(tcp && { tcp }), ...(tls && { tls }) }
   const files = { ...defined('policy', policy), ...defined('endpointPolicy', endpointPolicy) }
   const rest = { ...files, ...defined('forward', forward), ...defined('appProtocol', appProtocol) }
   return [{ name: 'tunnel', labels, ...kinds, ...rest }]
@@ -169,12 +171,14 @@ async function finish(written: Written): Promise<NamedTunnel> {
     metadata = ''
   } = written
   if (forward === undefined) throw wrong(`${name}: where to forward is missing`)
-  const target = readTarget(forward, verify)
+  const read = readTarget(forward, verify)
+  // Clients shake hands with the target itself.
+  const target = read && written.tls !== undefined ? rawTarget(read) : read
   if (target === undefined) throw wrong(`${name}: cannot forward to "${forward}"`)
   if (appProtocol !== 'http1' && appProtocol !== 'http2')
     throw wrong(`${name}: app_protocol: "${appProtocol}" is neither http1 nor http2`)
-  if (appProtocol === 'http2' && written.tcp !== undefined)
-    throw wrong(`${name}: app_protocol: http2 is not for endpoints of TCP`)
+  if (appProtocol === 'http2' && (written.tcp !== undefined || written.tls !== undefined))
+    throw wrong(`${name}: app_protocol: http2 is not for endpoints of TCP and TLS`)
   const common = {
     name,
     target: appProtocol === 'http2' ? { ...target, http2: true } : target,
@@ -184,7 +188,8 @@ async function finish(written: Written): Promise<NamedTunnel> {
   }
   const kinds = PROTOS.filter((proto) => written[proto] !== undefined)
   const labelled = Object.keys(labels).length > 0
-  if (kinds.length + (labelled ? 1 : 0) !== 1) throw wrong(`${name}: needs either labels or one of https, http, tcp`)
+  if (kinds.length + (labelled ? 1 : 0) !== 1)
+    throw wrong(`${name}: needs either labels or one of ${PROTOS.join(', ')}`)
   const [proto] = kinds
   if (proto === undefined) {
     if (endpointPolicy !== undefined)

@@ -3,9 +3,10 @@ import type { Geo, Place } from '../../lib/geo.js'
 import { formatAuthority } from '../../lib/host.js'
 import { canonicalAddress } from '../../lib/ip.js'
 import type { UserAgents } from '../../lib/user-agent.js'
-import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
+import { type Certificate, type Name, NAME_ATTRIBUTES, parseCertificate } from './certificate.js'
 import { ofInteger, type VariableDefinition } from './definition.js'
-import { type Derived, derive, requestOf } from './message.js'
+import { derive, type Derived, requestOf } from './message.js'
+import { sniOf } from '../../flow/exchange.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
 function serverAddress({ connection }: Flow): string {
@@ -198,13 +199,13 @@ function certificateLines(root: string, read: Read): VariableDefinition[] {
   ]
 }
 
-/** `conn.tls.*`: empty on connections without TLS. */
+/** `conn.tls.*`: empty on connections without TLS, and but for the name where it is passed on as it comes. */
 export const tlsVariables: readonly VariableDefinition[] = [
   { path: 'conn.tls.cipher_suite', type: 'string', read: ({ connection }) => connection.tls?.cipher ?? '' },
   { path: 'conn.tls.ja4_fingerprint', type: 'string', missing: 'the bytes of the ClientHello', read: () => '' },
   { path: 'conn.tls.negotiated_alpn', type: 'string', read: ({ connection }) => connection.tls?.alpn ?? '' },
   { path: 'conn.tls.session_resumed', type: 'bool', read: ({ connection }) => connection.tls?.resumed ?? false },
-  { path: 'conn.tls.sni', type: 'string', read: ({ connection }) => connection.tls?.sni ?? '' },
+  { path: 'conn.tls.sni', type: 'string', read: ({ connection }) => sniOf(connection) ?? '' },
   { path: 'conn.tls.version', type: 'string', read: ({ connection }) => versionText(connection.tls?.version) },
   { path: 'conn.tls.client.pem', type: 'string', read: (flow) => clientCertificate(flow)?.pem ?? '' },
   ...certificateLines('conn.tls.client', clientCertificate),

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { fitsDns } from '../../lib/host.js'
-import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../contract.js'
+import type { ClientHello, HandshakeFailure, ListenerTlsTable, SharedPortHandler, TlsEntry, TlsPassthrough } from '../contract.js'
 import { readAhead } from '../pipes.js'
 
 /** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */
@@ -146,19 +146,25 @@ class Reader {
  * Chooses for one handshake at a listener with a shared port handler. Both are asked, because what HTTP asks of its clients holds for
  * the client that turns out to be one.
  */
-export class SharedTable implements TlsTable {
+export class SharedTable implements ListenerTlsTable {
   readonly handler: SharedPortHandler
   /** The shared port handler may be meant: the first byte decides. */
   undecided = false
-  readonly #table: TlsTable
+  readonly #table: ListenerTlsTable
 
-  constructor(table: TlsTable, handler: SharedPortHandler) {
+  constructor(table: ListenerTlsTable, handler: SharedPortHandler) {
     this.#table = table
     this.handler = handler
   }
 
-  entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined {
+  entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | TlsPassthrough | undefined {
     const entry = this.#table.entryFor(hello, local)
+    if (entry !== undefined && 'carry' in entry) {
+      // A client without a name is carried where an edge for every name says so; what asks for a name of the handler is its own.
+      const named = hello.sni === undefined ? undefined : this.handler.entryFor(hello)
+      this.undecided = named !== undefined
+      return named ?? entry
+    }
     // Where a certificate is asked for, no client gets past that by looking like another.
     const other = entry?.clientCertificates === undefined ? this.handler.entryFor(hello) : undefined
     this.undecided = other !== undefined

@@ -34,7 +34,8 @@ export interface PeerRefusal {
 const LONGEST = 200
 const MOST_NAMES = 5
 
-const UNTRUSTED: ReadonlySet<string> = new Set([
+/** Codes of OpenSSL for a chain that leads to no authority that is trusted. */
+export const UNTRUSTED: ReadonlySet<string> = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
   'UNABLE_TO_GET_ISSUER_CERT',
   'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
@@ -108,18 +109,22 @@ function refusalFor(socket: TLSSocket, leaf: X509Certificate, rules: PeerRules):
   }
   if (!UNTRUSTED.has(code)) return { failure: 'dial-tls', message: code }
   const among = rules.ownAuthorities ? 'the authorities of the backend' : 'the known authorities'
-  return { failure: 'tls-untrusted', message: `${shown(topIssuer(leaf))} is not among ${among}: ${code}` }
+  return { failure: 'tls-untrusted', message: `${shown(topIssuer(chainOf(leaf)))} is not among ${among}: ${code}` }
+}
+
+/** The certificates that a peer has sent, leaf first. */
+function chainOf(leaf: X509Certificate): readonly X509Certificate[] {
+  const chain = [leaf]
+  for (let next = leaf.issuerCertificate; next !== undefined && chain.length < 10; next = next.issuerCertificate) {
+    if (next.fingerprint256 === chain.at(-1)?.fingerprint256) break
+    chain.push(next)
+  }
+  return chain
 }
 
 /** The issuer of the last certificate that was sent: what is missing. */
-function topIssuer(leaf: X509Certificate): string {
-  let top = leaf
-  for (let depth = 0; depth < 10; depth++) {
-    const { issuerCertificate: next } = top
-    if (next === undefined || next.fingerprint256 === top.fingerprint256) break
-    top = next
-  }
-  return top.issuer
+export function topIssuer(chain: readonly X509Certificate[]): string {
+  return chain.at(-1)?.issuer ?? ''
 }
 
 function timeRefusal({ validFrom, validTo, subject }: X509Certificate): PeerRefusal | undefined {
@@ -143,7 +148,7 @@ function wrongName({ subjectAltName }: X509Certificate, { name }: PeerRules): Pe
 }
 
 /** A text of the peer, fit for a line of the log. */
-function shown(text: string): string {
+export function shown(text: string): string {
   const line = text.replaceAll('\n', ', ').replace(/\p{C}/gu, '')
   return `"${line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line}"`
 }

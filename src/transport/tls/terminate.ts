@@ -3,9 +3,10 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type DetailedPeerCertificate, type SecureContext, TLSSocket } from 'node:tls'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { codeOf } from '../../lib/errors.js'
-import type { HandshakeFailure, TlsEntry, TlsTable } from '../contract.js'
+import type { HandshakeDetail, HandshakeFailure, ListenerTlsTable, TlsEntry, TlsPassthrough, TlsTable } from '../contract.js'
 import { ignore, readAhead, resetBelow } from '../pipes.js'
 import { HelloReader } from './client-hello.js'
+import { clientRefusal, revocationRefusal } from './client-refusal.js'
 
 /** What a handshake settled, as the facts of a connection hold it. */
 type TlsFacts = NonNullable<ConnectionFacts['tls']>
@@ -13,13 +14,18 @@ type TlsFacts = NonNullable<ConnectionFacts['tls']>
 /** What a handshake came to. */
 export type Terminated =
   | { readonly kind: 'secure'; readonly secure: TLSSocket; readonly tls: TlsFacts }
-  /** `reason`: the code of OpenSSL or of the check of a certificate, such as CERT_HAS_EXPIRED, where there is one. */
-  | { readonly kind: 'failed'; readonly why: HandshakeFailure; readonly reason?: string | undefined }
+  | { readonly kind: 'failed'; readonly why: HandshakeFailure; readonly detail: HandshakeDetail }
 
-interface TerminateOptions {
-  readonly table: TlsTable
+interface TerminateOptions<Table = TlsTable> {
+  readonly table: Table
   readonly local: ConnectionFacts['local']
 }
+
+/** What became of the connection of a listener: its handshake, or that TLS does not end here. */
+export type TerminatedOrPassed =
+  | Terminated
+  /** The socket is as it was: all bytes that were read are put back. */
+  | { readonly kind: 'passed'; readonly by: TlsPassthrough }
 
 /** The parts of a server's TLS socket that only node's own TLS server uses. */
 interface ServerSide {
@@ -44,14 +50,25 @@ export function terminateTls(
   options: TerminateOptions,
   done: (result: Terminated) => void
 ): (why: HandshakeFailure) => void {
+  // Such a table has no entry that passes.
+  return terminateOrPass(socket, options, done as (result: TerminatedOrPassed) => void)
+}
+
+/** As `terminateTls` for a listener, whose table may also say that the TLS of a name does not end here. */
+export function terminateOrPass(
+  socket: Socket,
+  options: TerminateOptions<ListenerTlsTable>,
+  done: (result: TerminatedOrPassed) => void
+): (why: HandshakeFailure) => void {
   let over = false
   let secure: TLSSocket | undefined
-  const fail = (why: HandshakeFailure, reason?: string): void => {
+  let sni: string | undefined
+  const fail = (why: HandshakeFailure, detail: HandshakeDetail = {}): void => {
     if (over) return
     settle()
     secure?.destroy()
     if (why !== 'unknown-name') socket.destroy()
-    done({ kind: 'failed', why, reason })
+    done({ kind: 'failed', why, detail: sni === undefined ? detail : { ...detail, sni } })
   }
   const onClose = (): void => fail('client-gone')
   const hello = new HelloReader()
@@ -61,13 +78,18 @@ export function terminateTls(
       const read = hello.take(chunk)
       if (read === 'more') return 'more'
       const entry = read === 'malformed' ? undefined : options.table.entryFor(read, options.local)
+      if (read !== 'malformed') sni = read.sni
       if (read === 'malformed') fail('not-tls')
       else if (entry === undefined) {
         socket.end(UNKNOWN_NAME, () => socket.destroy())
         fail('unknown-name')
+      } else if ('carry' in entry) {
+        socket.unshift(hello.bytes)
+        settle()
+        socket.removeListener('error', ignore)
+        done({ kind: 'passed', by: entry })
       } else {
         socket.unshift(hello.bytes)
-        const { sni } = read
         secure = shakeHands(socket, entry, fail, (ready, revoked) => {
           settle()
           done({ kind: 'secure', secure: ready, tls: factsOf(ready, entry, sni, revoked) })
@@ -91,7 +113,7 @@ export function terminateTls(
 function shakeHands(
   socket: Socket,
   entry: TlsEntry,
-  fail: (why: HandshakeFailure, reason?: string) => void,
+  fail: (why: HandshakeFailure, detail?: HandshakeDetail) => void,
   ready: (secure: TLSSocket, revoked: boolean) => void
 ): TLSSocket {
   const secure = new TLSSocket(socket, {
@@ -109,24 +131,30 @@ function shakeHands(
     secure.removeListener('end', onGone)
     secure.removeListener('secure', onSecure)
   }
-  const failOnce = (why: HandshakeFailure, reason?: string): void => {
+  const failOnce = (why: HandshakeFailure, detail?: HandshakeDetail): void => {
     settle()
-    fail(why, reason)
+    fail(why, detail)
   }
   const onError = (error: NodeJS.ErrnoException): void =>
-    error.code === MISSING ? failOnce('certificate-missing') : failOnce('handshake-failed', error.code)
+    error.code === MISSING ? failOnce('certificate-missing') : failOnce('handshake-failed', { reason: error.code })
   const onGone = (): void => failOnce('client-gone')
   const onSecure = (): void => {
-    const revoked = isRevoked(secure, entry)
+    const refusal = codeOf(serverSide._handle?.verifyError())
+    const isRequired = entry.clientCertificates === 'require'
+    const chain = entry.revoked !== undefined || (isRequired && refusal !== undefined) ? shownBy(secure) : []
+    const [leaf] = chain
+    const revoked = leaf === undefined ? undefined : entry.revoked?.(chain)
     // OpenSSL demands a certificate, node checks it, and a resumed session is believed what it was: all is checked here.
-    if (entry.clientCertificates === 'require' && !verified(secure)) {
+    if (isRequired && !verified(secure)) {
       if (certificateOf(secure) === undefined) failOnce('certificate-missing')
-      else failOnce('certificate-refused', codeOf(serverSide._handle?.verifyError()))
-    } else if (entry.clientCertificates === 'require' && revoked) failOnce('certificate-revoked')
-    else {
+      else failOnce('certificate-refused', { reason: refusal, cause: clientRefusal(chain, refusal ?? '') })
+    } else if (isRequired && leaf !== undefined && revoked !== undefined) {
+      const why = revoked === 'issuer-not-shown' ? 'certificate-refused' : 'certificate-revoked'
+      failOnce(why, { cause: revocationRefusal(leaf, revoked) })
+    } else {
       settle()
       serverSide._releaseControl()
-      ready(secure, revoked)
+      ready(secure, revoked !== undefined)
     }
   }
   secure.allowHalfOpen = true
@@ -167,11 +195,10 @@ function verified(secure: TLSSocket): boolean {
 }
 
 /**
- * Is one of the certificates revoked that the client has shown? Must be asked before anything else about them: node hands out
- * those behind the leaf until `getPeerX509Certificate` is called for the first time.
+ * The certificates that the client has shown, leaf first. Must be read before anything else about them: node hands out those behind the
+ * leaf until `getPeerX509Certificate` is called for the first time.
  */
-function isRevoked(secure: TLSSocket, { revoked }: TlsEntry): boolean {
-  if (revoked === undefined) return false
+function shownBy(secure: TLSSocket): readonly X509Certificate[] {
   const shown: X509Certificate[] = []
   let next: DetailedPeerCertificate | undefined = secure.getPeerCertificate(true)
   // An authority that has signed itself is its own issuer.
@@ -179,7 +206,7 @@ function isRevoked(secure: TLSSocket, { revoked }: TlsEntry): boolean {
     raw = next.raw
     shown.push(new X509Certificate(raw))
   }
-  return shown.length > 0 && revoked(shown)
+  return shown
 }
 
 /** What a TLS context of a server is made of. */

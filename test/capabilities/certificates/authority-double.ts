@@ -10,6 +10,8 @@ export interface Reasons {
   readonly order?: string | undefined
   /** The authorizations of an order that failed cannot be read. */
   readonly unreadable?: boolean
+  /** The challenge that it offers. @default 'http-01' */
+  readonly type?: string
   /** Fetches the proof, as an authority does before it decides. */
   readonly looks?: (host: string, path: string) => Promise<void>
 }
@@ -34,7 +36,7 @@ export async function startRefusingAuthority(t: Test, reasons: Reasons) {
     ...(looked ? problem(reasons.order) : {})
   })
   const challenge = (index: number) => ({
-    type: 'http-01',
+    type: reasons.type ?? 'http-01',
     url: `${base}/challenge/${index}`,
     token: `token-${index}`,
     status: status(),
@@ -42,7 +44,9 @@ export async function startRefusingAuthority(t: Test, reasons: Reasons) {
   })
   const authorization = (index: number) => ({
     status: status(),
-    identifier: { type: 'dns', value: names[index] },
+    // A wildcard is proved by the name below its star (RFC 8555 7.1.3).
+    identifier: { type: 'dns', value: names[index]?.replace(/^\*\./, '') },
+    ...(names[index]?.startsWith('*.') === true ? { wildcard: true } : {}),
     challenges: [challenge(index)]
   })
   const answer = (path: string, payload: { identifiers?: { value: string }[] }): readonly [number, object] => {

@@ -3,7 +3,7 @@ import { stageOf, targetOf } from '../../../src/capabilities/certificates/target
 import type { SiteFile } from '../../../src/capabilities/site-file/declared/site-file.js'
 import { reservedDomain } from '../../../src/resources/domains.js'
 import { type Reasons, startRefusingAuthority } from './authority-double.js'
-import { hasFailed, LETSENCRYPT, Managed } from './managed.js'
+import { hasFailed, LETSENCRYPT, Managed, type ManagedSetup } from './managed.js'
 
 interface Test {
   teardown(run: () => Promise<void> | void): void
@@ -11,11 +11,13 @@ interface Test {
 
 const KIND = reservedDomain.name
 const MINUTE = 60_000
+/** A wildcard is proved by DNS alone. */
+const DNS: Reasons = { challenge: 'dns', type: 'dns-01' }
 const OURS = '192.0.2.1'
 const OTHER = '198.51.100.7'
 
 /** A name that its authority refuses, after its first failure. */
-async function refused(t: Test, reasons: Reasons = { challenge: 'unauthorized' }) {
+async function refused(t: Test, reasons: Reasons = { challenge: 'unauthorized' }, setup: ManagedSetup = {}) {
   const authority = await startRefusingAuthority(t, reasons)
   const addresses: { now: readonly string[] | undefined } = { now: [OTHER] }
   const lookup = async () => {
@@ -23,7 +25,7 @@ async function refused(t: Test, reasons: Reasons = { challenge: 'unauthorized' }
     return addresses.now
   }
   const { orders, ...about } = authority
-  const managed = await Managed.open(t, { authority: about, dns: false, lookup })
+  const managed = await Managed.open(t, { authority: about, dns: false, lookup, ...setup })
   const { certificates, clock } = managed
   const job = async (id: string) => {
     const found = (await managed.status(KIND, id))?.provisioning_job
@@ -37,7 +39,7 @@ async function refused(t: Test, reasons: Reasons = { challenge: 'unauthorized' }
       await certificates.tick()
     }
   }
-  return { managed, orders, addresses, clock, job, pass }
+  return { managed, authority: about, orders, addresses, clock, job, pass }
 }
 
 t.test(
@@ -125,6 +127,69 @@ t.test('a site file that is saved again brings the next attempt forward', async 
   clock.advance(1_000)
   await pass(0.5)
   t.equal(await managed.control.store.revision(), revision, 'nothing more is written')
+})
+
+const WILDCARD = '*.example.com'
+
+t.test(
+  'a wildcard has no address to watch: a policy that is written again, and a renewal that is asked for, try it',
+  async (t) => {
+    const { managed, orders, addresses, pass, job } = await refused(t, DNS, { dns: true })
+    const { id } = await managed.create(KIND, { domain: WILDCARD, ...LETSENCRYPT })
+    await managed.until(KIND, id, hasFailed)
+    t.match(await job(id), { error_code: 'DNS_ERROR' })
+    addresses.now = [OURS]
+    await pass(3)
+    t.equal(orders(), 1, 'addresses say nothing of a record in the DNS')
+    await managed.update(KIND, id, LETSENCRYPT)
+    await pass(0.2)
+    t.equal(orders(), 2, 'at once')
+    await managed.until(KIND, id, hasFailed)
+    await managed.update(KIND, id, { description: 'says nothing of the cause' })
+    await pass(0.2)
+    t.equal(orders(), 2)
+    await managed.update(KIND, id, LETSENCRYPT)
+    await pass(0.2)
+    t.equal(orders(), 3, 'however young the last attempt is')
+  }
+)
+
+t.test('a site file with a wildcard that is saved again brings the next attempt forward', async (t) => {
+  const { managed, orders, pass } = await refused(t, DNS, { dns: true })
+  const serve = () => {
+    const certificates = { keyType: 'ecdsa', hosts: [{ host: WILDCARD, line: 3 }] }
+    const site = { certificates } as unknown as SiteFile
+    managed.control.declared.replace({ source: 'sites.yaml', text: '', records: [], site })
+  }
+  serve()
+  await pass(3)
+  t.equal(orders(), 1, 'it waits')
+  serve()
+  await pass(0.2)
+  t.equal(orders(), 2)
+})
+
+t.test('a wildcard that failed for want of a DNS listener is tried when the process has one', async (t) => {
+  const at = `${t.testdir()}/store.db`
+  const first = await refused(t, DNS, { dns: false, at })
+  const { id } = await first.managed.create(KIND, { domain: WILDCARD, ...LETSENCRYPT })
+  await first.managed.until(KIND, id, hasFailed)
+  t.match(await first.job(id), { error_code: 'INTERNAL_ERROR', msg: /option dns\.listen/ })
+  // Failures in a row put the next attempt hours away.
+  await first.pass(70)
+  const waits = Date.parse((await first.job(id)).retries_at ?? '') - first.clock.wall()
+  t.ok(waits > 10 * MINUTE, `${waits} ms`)
+  await first.managed.stop()
+  const { orders: tried } = first
+  const before = tried()
+  const next = await Managed.open(t, { authority: first.authority, dns: true, at, clock: first.clock })
+  for (let second = 0; second < 120; second += 10) {
+    first.clock.advance(10_000)
+    await next.certificates.tick()
+  }
+  t.equal(tried(), before + 1)
+  t.match(next.log.texts.join(), /a wildcard can be proved by DNS now/)
+  t.match((await next.status(KIND, id))?.provisioning_job, { error_code: 'DNS_ERROR' }, 'its authority has looked')
 })
 
 t.test('what an older version has given up is tried', async (t) => {

@@ -24,7 +24,7 @@ export interface AgentKind {
 export type Offer =
   | { readonly labels: Labels; readonly target: number }
   | {
-      readonly endpoint: 'http' | 'https' | 'tcp'
+      readonly endpoint: 'http' | 'https' | 'tcp' | 'tls'
       readonly at?: string
       readonly target: number
       readonly policy?: string

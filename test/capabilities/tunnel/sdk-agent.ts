@@ -10,7 +10,8 @@ export const sdkAgent: AgentKind = {
       .serverAddr(server.address)
       .caCert(Buffer.from(server.ca))
       .connect()
-    const to = `${'endpoint' in offer && offer.endpoint === 'tcp' ? 'tcp' : 'http'}://127.0.0.1:${offer.target}`
+    const bytes = 'endpoint' in offer && (offer.endpoint === 'tcp' || offer.endpoint === 'tls')
+    const to = `${bytes ? 'tcp' : 'http'}://127.0.0.1:${offer.target}`
     const builder = () => {
       if ('labels' in offer) {
         const labelled = session.labeledListener()
@@ -18,7 +19,7 @@ export const sdkAgent: AgentKind = {
         return labelled
       }
       if (offer.endpoint === 'tcp') return session.tcpEndpoint()
-      const endpoint = session.httpEndpoint()
+      const endpoint = offer.endpoint === 'tls' ? session.tlsEndpoint() : session.httpEndpoint()
       if (offer.at !== undefined) endpoint.domain(offer.at)
       if (offer.policy !== undefined) endpoint.trafficPolicy(offer.policy)
       return endpoint

@@ -12,22 +12,25 @@ import { Upstream } from './upstream.js'
 t.plan(19)
 runAgentSuite(sdkAgent)
 
-t.test('SDK: TLS endpoints are refused with words that reach its user', async (t) => {
-  const server = await AgentServer.start(t)
-  const session = await new SessionBuilder()
-    .authtoken(TOKEN)
-    .serverAddr(server.address)
-    .caCert(Buffer.from(server.ca))
-    .connect()
-  t.teardown(() => session.close())
-  const why = /endpoints of protocol "tls" are not offered; http, https and tcp are/
-  await t.rejects(session.tlsEndpoint().domain('app.example.com').listen(), why)
-  const pem = Buffer.from(server.ca)
-  await t.rejects(session.tlsEndpoint().termination(pem, pem).listen(), why, 'terminated here or there')
-  const listener = await session.httpEndpoint().domain('app.example.com').listen()
-  t.equal(listener.url(), 'https://app.example.com', 'the session goes on')
-  await listener.close()
-})
+t.test(
+  'SDK: a TLS endpoint is opened; one whose TLS the server shall end is refused with words that reach its user',
+  async (t) => {
+    const server = await AgentServer.start(t)
+    const session = await new SessionBuilder()
+      .authtoken(TOKEN)
+      .serverAddr(server.address)
+      .caCert(Buffer.from(server.ca))
+      .connect()
+    t.teardown(() => session.close())
+    const pem = Buffer.from(server.ca)
+    await t.rejects(session.tlsEndpoint().termination(pem, pem).listen(), /the option TLSTermination is not offered/)
+    await t.rejects(session.tlsEndpoint().mutualTlsca(pem).listen(), /the option MutualTLSAtEdge is not offered/)
+    const listener = await session.tlsEndpoint().domain('app.example.com').listen()
+    t.equal(listener.url(), 'tls://app.example.com')
+    t.match([...server.registry.tunnels()], [{ proto: 'tls', url: 'tls://app.example.com' }])
+    await listener.close()
+  }
+)
 
 t.test('SDK: stop, restart and update call its handlers', async (t) => {
   const server = await AgentServer.start(t)

@@ -1,40 +1,21 @@
 import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { isObject, type Json } from '../../../lib/json.js'
-import {
-  failoverBackend,
-  httpResponseBackend,
-  tunnelGroupBackend,
-  weightedBackend
-} from '../../../resources/backends.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
-import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { requestForm } from '../../transfer/export.js'
-import {
-  type Adoption,
-  balanceIn,
-  type Data,
-  endsWithSlash,
-  type Found,
-  hostOf,
-  isUsual,
-  type LeftOut,
-  type NeededSecret,
-  type OnHttp,
-  setAt,
-  slug,
-  switchedOn
-} from './adoption-form.js'
+import { type Adoption, balanceIn, type Data, endsWithSlash, type Found, hostOf, isUsual, type LeftOut, type NeededSecret, type OnHttp, setAt, slug, switchedOn, withNames } from './adoption-form.js'
 import { declaredId } from './declaration.js'
 import { serverUrl } from './server-url.js'
 import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import type { RemovedRecord } from './site-request.js'
-import { ROUTE_MODULES, TCP_MODULES } from './sites.js'
-import { NAMED_LISTS } from './values.js'
+import { ROUTE_MODULES } from './sites.js'
+import { TCP_MODULES } from './carriers.js'
 
 /** Writes records of the API as a site file. */
 export class Adopter {
@@ -280,6 +261,15 @@ export class Adopter {
       }
       this.#take(one)
     }
+    for (const one of this.#all(tcpEdge).filter(isPassed)) {
+      const [first, ...hosts] = (one.record.body.hostports as readonly string[]).map(hostOf)
+      if (first === undefined || !isLed(one)) this.leave(tcpEdge, one.record.id, WITHOUT_USE)
+      else {
+        const about = { ...(hosts.length === 0 ? {} : { hosts }), tls: PASSTHROUGH }
+        sites[first] = { ...about, ...this.#carrier(tcpEdge, one.record, TCP_MODULES, first) }
+        this.#take(one)
+      }
+    }
     return sites
   }
 
@@ -302,7 +292,7 @@ export class Adopter {
     const data: Data = this.#onHttp(record.body.on_http) === 'serve' ? { redirect: 'off' } : {}
     for (const name of ['mutual_tls', 'tls_termination', 'hsts']) {
       const given = switchedOn(fields[name])
-      if (given !== undefined) data[name] = this.#inFileWords(given)
+      if (given !== undefined) data[name] = withNames(given, this.#names)
     }
     const { path_form: form = 'listener' } = record.body
     const own = form !== 'listener' && form !== ''
@@ -322,15 +312,13 @@ export class Adopter {
 
   #tcp(): Data {
     const edges: Data = {}
-    for (const one of this.#all(tcpEdge)) {
+    for (const one of this.#all(tcpEdge).filter((edge) => !isPassed(edge))) {
       const { record } = one
       const ports = record.body.hostports as readonly string[]
       const shared = [...TCP_MODULES, 'traffic_policy'].some((name) => isObject(record.body[name]))
       const [first] = ports
-      if (first === undefined) this.leave(tcpEdge, record.id, 'stays in the API: it has no address')
-      else if (!isObject(record.body.backend) || record.body.backend.enabled === false) {
-        this.leave(tcpEdge, record.id, 'stays in the API: it has no backend')
-      } else if (ports.length > 1 && shared) {
+      if (first === undefined || !isLed(one)) this.leave(tcpEdge, record.id, WITHOUT_USE)
+      else if (ports.length > 1 && shared) {
         this.leave(tcpEdge, record.id, 'stays in the API: several addresses share one policy or module')
       } else {
         for (const port of ports) edges[port] = this.#carrier(tcpEdge, record, TCP_MODULES, port)
@@ -363,7 +351,7 @@ export class Adopter {
         const file = this.#secretFile(`secrets/${slug(place)}-${slug(path)}`, record, path)
         setAt(given, path.split('.').slice(1), file)
       }
-      data[name] = this.#inFileWords(given)
+      data[name] = withNames(given, this.#names)
     }
     if (off.length > 0) {
       this.leave(resource, record.id, `is in the file without ${off.join(', ')}, switched off there`)
@@ -385,16 +373,8 @@ export class Adopter {
     this.#files.push({ name, text: written })
     return name
   }
-
-  /** Lists of ids under the names that the file has for them. */
-  #inFileWords(value: Json): Json {
-    if (Array.isArray(value)) return value.map((one: Json) => this.#inFileWords(one))
-    if (!isObject(value)) return value
-    const entries = Object.entries(value as Data).map(([key, inner]): [string, Json] => {
-      const named = Object.entries(NAMED_LISTS).find(([, { request }]) => request === key)
-      if (named === undefined || !Array.isArray(inner)) return [key, this.#inFileWords(inner)]
-      return [named[0], inner.map((id: Json) => this.#names.get(String(id)) ?? String(id))]
-    })
-    return Object.fromEntries(entries)
-  }
 }
+const WITHOUT_USE = 'stays in the API: it has no address or no backend'
+/** Does it take connections of TLS listeners? */
+const isPassed = ({ record }: Found) => record.body.tls === PASSTHROUGH
+const isLed = ({ record: { body } }: Found) => isObject(body.backend) && body.backend.enabled !== false

@@ -2,6 +2,7 @@ import { isObject, type Json } from '../../../lib/json.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { BALANCE_SETTINGS } from './backends.js'
 import type { RemovedRecord } from './site-request.js'
+import { NAMED_LISTS } from './values.js'
 
 /** What a site file says, as data. */
 export type Data = { [key: string]: Json }
@@ -88,4 +89,16 @@ export function slug(text: unknown): string {
 export interface Found {
   readonly record: ResourceRecord
   readonly revision: number
+}
+
+/** Lists of ids under the names that the file has for them. `names`: of the file, by ids. */
+export function withNames(value: Json, names: ReadonlyMap<string, string>): Json {
+  if (Array.isArray(value)) return value.map((one: Json) => withNames(one, names))
+  if (!isObject(value)) return value
+  const entries = Object.entries(value as Data).map(([key, inner]): [string, Json] => {
+    const named = Object.entries(NAMED_LISTS).find(([, { request }]) => request === key)
+    if (named === undefined || !Array.isArray(inner)) return [key, withNames(inner, names)]
+    return [named[0], inner.map((id: Json) => names.get(String(id)) ?? String(id))]
+  })
+  return Object.fromEntries(entries)
 }

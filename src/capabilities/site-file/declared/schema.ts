@@ -1,7 +1,7 @@
 import { isObject } from '../../../lib/json.js'
 import { httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
 import { certificateAuthority } from '../../../resources/certificates.js'
-import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
@@ -9,8 +9,9 @@ import { RESTRICTION_KEYS } from './access.js'
 import { ACME_KEYS, KEY_TYPES } from './acme.js'
 import { BALANCE_SETTINGS, BALANCES } from './backends.js'
 import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
-import { ROUTE_MODULES, SITE_KEYS, TCP_MODULES } from './sites.js'
+import { ROUTE_MODULES, SITE_KEYS } from './sites.js'
 import { NAMED_LISTS } from './values.js'
+import { TCP_MODULES } from './carriers.js'
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -80,6 +81,11 @@ export function siteFileSchema(documents: object): object {
     redirect: {
       enum: ['on', 'off', true, false],
       description: 'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
+    },
+    tls: {
+      const: PASSTHROUGH,
+      description:
+        'TLS is not ended here: the connection goes to the backend as it comes, which shows its own certificate. Nothing of HTTP is possible then.'
     },
     certificate: {
       anyOf: [{ enum: ['managed', 'none'] }, certificate],

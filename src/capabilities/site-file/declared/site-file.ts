@@ -4,8 +4,7 @@ import { takesIpv6 } from '../../../lib/host.js'
 import { Passes, type Steps } from '../../../lib/slices.js'
 import { readBlockYaml } from '../../../policy/block-yaml.js'
 import { findEmbeddedPolicies } from '../../../policy/embedded-policies.js'
-import type { UnitProblems } from '../../../policy/problems.js'
-import { policyErrors } from '../../../policy/problems.js'
+import { policyErrors, type UnitProblems } from '../../../policy/problems.js'
 import type { MapEntry, TreeNode } from '../../../policy/tree.js'
 import { policyWarnings } from '../../../policy/warnings/codes.js'
 import { readingTree, readTree } from '../../../policy/yaml-tree.js'
@@ -21,20 +20,14 @@ import { createNames } from './names.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
 import type { SiteFileInput } from './site-input.js'
 import { findSiteLines, type SiteLines } from './site-lines.js'
-import {
-  type DeclaredListener,
-  lengthOf,
-  readListeners,
-  reportUnserved,
-  takesLenientPaths,
-  warnOfLoops
-} from './site-listeners.js'
+import { type DeclaredListener, lengthOf, readListeners, reportUnserved, takesLenientPaths, warnOfLoops } from './site-listeners.js'
 import type { PartUnits } from './site-memory.js'
 import type { ImportedText } from './site-text.js'
 import { unitsOf } from './site-units.js'
-import { readSites, readTcp, type SitePolicy } from './sites.js'
+import { readSites, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
 import { Variables } from './variables.js'
+import { readTcp } from './tcp-edges.js'
 
 /** Keys of a site file. */
 const SITE_FILE_KEYS = [

@@ -3,7 +3,7 @@ import { type FileListener, listenerUnit } from '../../../control/file-units.js'
 import { isInternal } from '../../../flow/flow.js'
 import { formatAuthority } from '../../../lib/host.js'
 import { dataOf, type MapEntry } from '../../../policy/tree.js'
-import { tcpEdge } from '../../../resources/edges.js'
+import { PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { splitHostport } from '../../../resources/units.js'
 import type { HostPort, ListenerUnit, Unit } from '../../../runtime/plan.js'
 import { fieldErrors } from '../../../schema/errors.js'
@@ -36,7 +36,7 @@ export function readListeners(declaration: Declaration, { key, value }: MapEntry
   const taken = [...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
   for (const declared of declaration.records) {
     const { resource, record, label } = declared
-    if (resource !== tcpEdge) continue
+    if (resource !== tcpEdge || record.body.tls === PASSTHROUGH) continue
     for (const address of record.body.hostports as readonly string[])
       taken.push({ at: splitHostport(address), by: `${label} ${lineWords(declared)}` })
   }

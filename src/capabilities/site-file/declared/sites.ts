@@ -1,29 +1,22 @@
 import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { takesStrictPaths } from '../../../flow/target.js'
 import type { NodePath } from '../../../policy/problems.js'
-import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../../policy/tree.js'
-import { httpsEdge, httpsEdgeRoute, PREFIX_STAR, tcpEdge } from '../../../resources/edges.js'
-import type { Resource } from '../../../resources/resource.js'
+import { child, dataOf, type MapEntry, nameOf, type TreeNode } from '../../../policy/tree.js'
+import { httpsEdge, httpsEdgeRoute, PREFIX_STAR } from '../../../resources/edges.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
 import { readCertificate } from './access.js'
-import { backendAt } from './backends.js'
-import { type Declaration, declaredId } from './declaration.js'
+import { declaredId } from './declaration.js'
 import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { locator } from './locator.js'
-import type { Names } from './names.js'
-import { siteErrors } from './site-codes.js'
 import type { PolicyCarrier } from './site-input.js'
 import { lacks } from './synonyms.js'
-import { inFileWords, RENAMED, type Values } from './values.js'
+import { inFileWords, RENAMED } from './values.js'
+import { ABOUT, backendAlone, modulesBody, modulesOf, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
+import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
 
-const OWN_MODULES = ['backend', 'traffic_policy']
-const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
-
-const ABOUT = ['description', 'metadata']
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
-export const TCP_MODULES = modulesOf(tcpEdge)
 const ROUTE_KEYS = ['backend', 'policy', TESTS_FIELD, ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
 export const SITE_KEYS = [
@@ -34,22 +27,14 @@ export const SITE_KEYS = [
   'routes',
   'redirect',
   'certificate',
+  'tls',
   ...EDGE_KEYS,
   ...ROUTE_MODULES
 ]
-const TCP_KEYS = ['backend', 'policy', TESTS_FIELD, ...TCP_MODULES, ...ABOUT]
-
 /** A policy that every route of a site runs before its own. */
 export interface SitePolicy {
   readonly edge: string
   readonly text: string
-}
-
-/** What every carrier of traffic is read with. */
-interface Reader {
-  readonly declaration: Declaration
-  readonly names: Names
-  readonly values: Values
 }
 
 /** Reads `sites`; answers with the policies of whole sites. `hosts` gets those that may need a certificate. */
@@ -106,6 +91,10 @@ class SiteReader {
       return undefined
     }
     const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
+    if (fields.has('tls')) {
+      await readPassedSite(this.#reader, this.#entry, fields, this.#hosts)
+      return undefined
+    }
     const form = fields.get('path_form')
     const isStrict = takesStrictPaths(form && dataOf(form.value), declaration.lenientPaths)
     this.#carrier = { layer: 'http', isStrict }
@@ -122,10 +111,8 @@ class SiteReader {
   async #edgeRecord(fields: ReadonlyMap<string, MapEntry>): Promise<void> {
     const { declaration, values } = this.#reader
     const { key, keySpan, value } = this.#entry
-    const further = fields.get('hosts')
-    const items = further === undefined ? [] : declaration.items(further.value, [...this.#path, 'hosts'], 'hosts')
-    const hosts = [key, ...items.map((item) => String(dataOf(item)))]
-    const body: Record<string, unknown> = { hostports: hosts.map(withPort) }
+    const named = readHosts(declaration, this.#entry, fields.get('hosts'))
+    const body: Record<string, unknown> = { hostports: named.hostports }
     for (const name of EDGE_KEYS) {
       const given = fields.get(name)
       if (given === undefined) continue
@@ -139,22 +126,12 @@ class SiteReader {
       name: [key],
       body,
       at: { path: this.#path, span: keySpan },
-      locate: (field) => {
-        const index = Number(/^hostports\[(\d+)\]/.exec(field)?.[1] ?? 0)
-        const item = index === 0 ? undefined : items[index - 1]
-        if (item !== undefined) return { path: [...this.#path, 'hosts', index - 1], span: item.span }
-        return inside(field)
-      },
+      locate: (field) => placeOfHost(field, named) ?? inside(field),
       word: (message) => inFileWords(message).replace(/^hostports /, `the host "${key}" `)
     })
     const hostports = (edge?.body.hostports ?? []) as readonly string[]
-    for (const [index, hostport] of hostports.entries()) {
-      const item = index === 0 ? undefined : items[index - 1]
-      const path = item === undefined ? this.#path : [...this.#path, 'hosts', index - 1]
-      const colon = hostport.lastIndexOf(':')
-      const [host, port] = [hostport.slice(0, colon), Number(hostport.slice(colon + 1))]
-      this.#hosts.push({ host, port, choice, at: { path, span: item?.span ?? keySpan } })
-    }
+    for (const [index, hostport] of hostports.entries())
+      this.#hosts.push({ ...splitLast(hostport), choice, at: named.at(index) })
   }
 
   /** `managed` and `none`, or the files of a certificate, which then stands in the list of all. */
@@ -248,114 +225,3 @@ class SiteReader {
 
 const NO_MAP = { kind: 'map', span: { start: 0, end: 0 }, entries: [] } as const
 const mapOf = (node: TreeNode) => (node.kind === 'map' ? node : NO_MAP)
-
-/** A host without a port is served as HTTPS is, on 443. */
-function withPort(host: string): string {
-  return /:\d+$/.test(host) ? host : `${host}:443`
-}
-
-/** The fields of a site, route or TCP edge that says its backend alone; undefined for one that is a map. */
-function backendAlone(entry: MapEntry): ReadonlyMap<string, MapEntry> | undefined {
-  const { value } = entry
-  const alone =
-    value.kind === 'list' || (value.kind === 'scalar' && typeof value.value === 'string' && value.value !== '')
-  return alone ? new Map([['backend', { ...entry, key: 'backend' }]]) : undefined
-}
-
-/** A policy with its tests. */
-interface PolicyTexts {
-  readonly text?: string
-  readonly tests?: string | undefined
-}
-
-const NO_FIELDS: ReadonlyMap<string, MapEntry> = new Map()
-
-/** As a request has them. */
-function policyFields({ text, tests = '' }: PolicyTexts): Record<string, unknown> {
-  return text === undefined
-    ? {}
-    : { traffic_policy: { value: text }, ...(tests === '' ? {} : { [TESTS_FIELD]: tests }) }
-}
-
-/**
- * The policy of a site, route or TCP edge, with its tests; without text for none and after a report. A place that has a policy while the process
- * runs does not lose it by silence. `id`: its owner's; `place`: the entry that carries it.
- */
-async function policyOf(
-  declaration: Declaration,
-  fields: ReadonlyMap<string, MapEntry>,
-  path: NodePath,
-  carrier: PolicyCarrier,
-  { id, place }: { readonly id: string; readonly place: MapEntry | undefined }
-): Promise<PolicyTexts> {
-  const key = path.join(' ')
-  const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
-  const isNone = given?.value.kind === 'scalar' && given.value.value === 'none'
-  if (tested !== undefined && (given === undefined || isNone)) {
-    const message = 'tests a policy, and there is none beside it'
-    declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
-  }
-  if (given !== undefined) {
-    const text = await declaration.policy(given.value, [...path, 'policy'], id, carrier)
-    if (text === undefined) return {}
-    declaration.policed.add(key)
-    if (tested === undefined) return { text }
-    return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, ...carrier }) }
-  }
-  if (place === undefined) return {}
-  declaration.unpoliced.push(key)
-  if (declaration.input.policed.has(key)) {
-    const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
-    declaration.error({ path, span: place.keySpan }, siteErrors.POLICY_MISSING, message)
-  }
-  return {}
-}
-
-/** The modules of a route or TCP edge, and its backend, as a request has them. */
-async function modulesBody(
-  { declaration, names, values }: Reader,
-  { fields: declared, modules }: Resource,
-  fields: ReadonlyMap<string, MapEntry>,
-  path: NodePath
-): Promise<Record<string, unknown>> {
-  const body: Record<string, unknown> = {}
-  for (const [key, entry] of fields) {
-    const { value } = entry
-    const within = [...path, key]
-    if (key === 'backend') {
-      const id = await backendAt(declaration, names, values, entry, within)
-      if (id !== undefined) body.backend = { backend_id: id }
-    } else if (ABOUT.includes(key)) body[key] = dataOf(value)
-    else if (modules.includes(key)) {
-      const on = value.kind === 'scalar' && (value.value === true || isNull(value))
-      const off = value.kind === 'scalar' && value.value === false
-      if (on) body[key] = {}
-      else if (!off) body[key] = await values.of(value, within, declared[key]?.request)
-    }
-  }
-  return body
-}
-
-/** Reads `tcp`: entries for TCP traffic by their address. */
-export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise<void> {
-  const { declaration } = reader
-  for (const entry of declaration.entries(value, [key], key)) {
-    const path = [key, entry.key]
-    const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
-    const body = await modulesBody(reader, tcpEdge, fields, path)
-    const id = declaredId(tcpEdge, [entry.key])
-    const policy = await policyOf(declaration, fields, path, { layer: 'tcp', isStrict: false }, { id, place: entry })
-    const at = { path, span: entry.keySpan }
-    if (!fields.has('backend') && lacks(entry.value, TCP_KEYS)) {
-      declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
-    }
-    await declaration.add(tcpEdge, {
-      label: `TCP edge ${entry.key}`,
-      name: [entry.key],
-      body: { ...body, hostports: [entry.key], ...policyFields(policy) },
-      at,
-      locate: locator(entry.value, path, entry.keySpan, RENAMED),
-      word: (message) => inFileWords(message).replace(/^hostports /, `the address "${entry.key}" `)
-    })
-  }
-}

@@ -10,7 +10,7 @@ import type { SnapshotHolder } from '../../../runtime/snapshot.js'
 import type { StoreReader } from '../../../store/store.js'
 import { bind } from '../../../transport/bind.js'
 import { type BindDenied, type CredentialGrant, isBindDenied } from '../server/authority.js'
-import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../server/binding.js'
+import type { EndpointOpener, EndpointProto, EndpointWish, OpenEndpoint } from '../server/binding.js'
 import { endpointLabels, type LiveTunnelGroups } from './tunnel-groups.js'
 
 export interface EphemeralEndpointsParts {
@@ -49,7 +49,9 @@ export interface PortRange {
 
 type Wish = EndpointWish<CredentialGrant>
 
-const PORTS = { http: 80, https: 443 } as const
+const PORTS = { http: 80, https: 443, tls: 443 } as const
+/** What takes the same port of a name as an endpoint of this protocol. */
+const RIVALS: Readonly<Partial<Record<EndpointProto, EndpointProto>>> = { https: 'tls', tls: 'https' }
 /** Ports below belong to the services of the machine. */
 const FIRST_PORT = 1024
 const MOST_TRIES = 50
@@ -70,7 +72,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   }
 
   async open(wish: Wish): Promise<OpenEndpoint | BindDenied> {
-    return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openHttp(wish, wish.proto)
+    return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openNamed(wish, wish.proto)
   }
 
   /** For a process that takes the place of this one. */
@@ -96,12 +98,13 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return this.#parts.holder.current().claimant(host)?.edge
   }
 
-  async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | BindDenied> {
+  async #openNamed(wish: Wish, proto: keyof typeof PORTS): Promise<OpenEndpoint | BindDenied> {
     const { host } = wish
     const refusal = await this.#refuseHost(wish)
     if (refusal !== undefined) return refusal
     const id = `${PREFIX}${proto}/${host}`
-    const units = httpUnits(id, proto, host, wish.trafficPolicy)
+    const { trafficPolicy } = wish
+    const units = proto === 'tls' ? tlsUnits(id, host, trafficPolicy) : httpUnits(id, proto, host, trafficPolicy)
     return await this.#serve(id, wish, units, `${proto}://${host}`)
   }
 
@@ -127,7 +130,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     }
   }
 
-  async #refuseHost({ host, grant }: Wish): Promise<BindDenied | undefined> {
+  async #refuseHost({ host, grant, proto }: Wish): Promise<BindDenied | undefined> {
     const { reader, zone, requireReserved } = this.#parts
     if (isInternal(host)) return internal(host)
     const edge = this.#edgeOn(host)
@@ -135,6 +138,9 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     if (edge !== undefined && this.#ownerOf(edge.id) !== grant.credential) {
       return { refused: `${host} is already served by another tunnel` }
     }
+    const rival = `${PREFIX}${RIVALS[proto]}/${host}`
+    if (this.#open.has(rival) || this.#parts.expected.has(rival))
+      return { refused: `${host} is already served by another tunnel as ${RIVALS[proto]}` }
     if (!requireReserved || host.endsWith(`.${zone}`)) return undefined
     const reserved = await keeperOfHost(reader, host)
     return reserved === undefined ? { refused: `${host} is no reserved domain` } : undefined
@@ -204,6 +210,14 @@ function httpUnits(id: string, proto: 'http' | 'https', host: string, policy: st
   const hosts = [{ host, port: PORTS[proto] }]
   units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, ...(proto === 'http' ? { protocol: proto } : {}) })
   units.set(`route:${id}`, { kind: 'route', id, edge: id, match: 'prefix', path: '/', upstream, modules })
+  return units
+}
+
+function tlsUnits(id: string, host: string, policy: string): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream } = commonUnits(id, policy, { carrier: 'tcp' })
+  const hosts = [{ host, port: PORTS.tls }]
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, passthrough: true })
+  units.set(`tcp_edge:${id}`, { kind: 'tcp_edge', id, ports: [], upstream, modules })
   return units
 }
 

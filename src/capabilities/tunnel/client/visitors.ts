@@ -25,7 +25,7 @@ export interface ServerAddress {
 
 /** What is reached under a name or port of its own. */
 export interface EndpointOffer {
-  readonly proto: 'http' | 'https' | 'tcp'
+  readonly proto: 'http' | 'https' | 'tcp' | 'tls'
   /** Name, or host:port; left out: the server makes one. */
   readonly at?: string
   /** Text of a traffic policy document that the server runs. */
@@ -118,6 +118,13 @@ export function targetDialer(target: AgentTarget): Dialer {
   }
 }
 
+/** The target as visitors reach it who speak TLS with it themselves. */
+export function rawTarget(target: AgentTarget): AgentTarget {
+  if (target.kind !== 'tls') return target
+  const { host, port, lookup } = target
+  return { kind: 'tcp', host, port, ...(lookup === undefined ? {} : { lookup }) }
+}
+
 /** A connection to the target, and the event that says that it stands. */
 export function connectTarget(target: AgentTarget): {
   readonly socket: Socket
@@ -151,6 +158,8 @@ interface VisitorHead {
   readonly from: string
   /** Does it speak HTTP? Else its bytes are anything. */
   readonly http: boolean
+  /** Does it speak TLS with the target itself? */
+  readonly passthrough: boolean
 }
 
 /** Reads the head of a visitor's stream whose type has been read; a malformed one is refused. */
@@ -166,7 +175,8 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
       if (typeof head === 'string' || typeof head.Id !== 'string') stream.refuse()
       else {
         const from = typeof head.ClientAddr === 'string' ? head.ClientAddr : ''
-        found({ tunnelId: head.Id, from, http: head.Proto === 'http' || head.Proto === 'https' })
+        const http = head.Proto === 'http' || head.Proto === 'https'
+        found({ tunnelId: head.Id, from, http, passthrough: head.PassthroughTLS === true })
       }
     })
   })

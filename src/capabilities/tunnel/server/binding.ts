@@ -6,10 +6,15 @@ import { type BindDenied, type Grant, isBindDenied } from './authority.js'
 import { type EndpointDialer, endpointDialer } from './dialer.js'
 import type { Tunnel, TunnelCarrier } from './tunnel.js'
 
+/** Protocols of endpoints. `tls`: the agent, or what it forwards to, ends TLS. */
+export const ENDPOINT_PROTOS = ['http', 'https', 'tcp', 'tls'] as const
+
+export type EndpointProto = (typeof ENDPOINT_PROTOS)[number]
+
 /** What must become reachable. */
 export interface EndpointWish<G extends Grant = Grant> {
-  readonly proto: 'http' | 'https' | 'tcp'
-  /** Name of an http or https endpoint; of a tcp endpoint what was asked for, or ''. */
+  readonly proto: EndpointProto
+  /** Name of an http, https or tls endpoint; of a tcp endpoint what was asked for, or ''. */
   readonly host: string
   /** Of a tcp endpoint: the port that was asked for, or undefined for any. */
   readonly port: number | undefined
@@ -26,7 +31,7 @@ export interface EndpointWish<G extends Grant = Grant> {
 
 /** An endpoint that visitors reach. */
 export interface OpenEndpoint {
-  /** `https://name`, `http://name` or `tcp://host:port`. */
+  /** `https://name`, `http://name`, `tls://name` or `tcp://host:port`. */
   readonly url: string
   /** Visitors do not reach it any more. */
   close(): void
@@ -107,7 +112,7 @@ export class Endpoints<G extends Grant = Grant> {
 
   #begin(key: string, wish: Omit<EndpointWish<G>, 'dialer'>, pooled: boolean): Entry {
     const tunnels = new Set<Tunnel>()
-    const dialer = endpointDialer(key, tunnels, wish.proto === 'tcp' ? 'tcp' : 'http', wish.http2)
+    const dialer = endpointDialer(key, tunnels, carriesBytes(wish.proto) ? 'tcp' : 'http', wish.http2)
     const opening = this.#opener.open({ ...wish, dialer })
     const { trafficPolicy, grant, http2 } = wish
     const entry = { credential: grant.credential, http2, trafficPolicy, pooled, opening, tunnels, pending: 0 }
@@ -184,7 +189,7 @@ export function madeUpHost(zone: string): string {
 
 /** An endpoint as an agent asks for it. */
 export interface BindRequest {
-  readonly proto: 'http' | 'https' | 'tcp'
+  readonly proto: EndpointProto
   /** Name, or host:port; undefined: one that is made up. */
   readonly at: string | undefined
   readonly proxyProtocol: 0 | 1 | 2
@@ -210,6 +215,7 @@ const UNDERSTOOD = new Set([
   'subdomain',
   'addr',
   'localurlscheme',
+  'mutualtlsatagent',
   'proxyproto',
   'trafficpolicy'
 ])
@@ -222,11 +228,13 @@ const NAMES: Readonly<Record<string, string>> = {
   hostheaderrewrite: 'HostHeaderRewrite',
   iprestriction: 'IPRestriction',
   mutualtlsca: 'MutualTLSCA',
+  mutualtlsatedge: 'MutualTLSAtEdge',
   oauth: 'OAuth',
   oidc: 'OIDC',
   policy: 'Policy',
   requestheaders: 'RequestHeaders',
   responseheaders: 'ResponseHeaders',
+  tlstermination: 'TLSTermination',
   useragentfilter: 'UserAgentFilter',
   webhookverification: 'WebhookVerification',
   websockettcpconverter: 'WebsocketTCPConverter'
@@ -252,13 +260,15 @@ export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTE
 
 /** Reads the request of an endpoint; what cannot be done is refused by name, never left out in silence. */
 export function readBindRequest(fields: Fields, zone: string): BindRequest | BindDenied {
-  const proto = fields.text('proto')
-  if (proto !== 'http' && proto !== 'https' && proto !== 'tcp') {
-    return { refused: `endpoints of protocol "${printable(proto)}" are not offered; http, https and tcp are` }
+  const asked = fields.text('proto')
+  const proto = ENDPOINT_PROTOS.find((one) => one === asked)
+  if (proto === undefined) {
+    return { refused: `endpoints of protocol "${printable(asked)}" are not offered; http, https, tcp and tls are` }
   }
   const http2 = readForwardsProto(fields)
   if (typeof http2 === 'object') return http2
-  if (proto === 'tcp' && http2) return { refused: 'http2 towards the agent is not for endpoints of protocol tcp' }
+  if (carriesBytes(proto) && http2)
+    return { refused: `http2 towards the agent is not for endpoints of protocol ${proto}` }
   const extra = fields.object('extra')
   const binding = extra.texts('bindings').find((name) => name !== 'public')
   if (binding !== undefined) return { refused: `binding "${printable(binding)}" is not offered; public is` }
@@ -299,6 +309,11 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Bin
   }
 }
 
+/** Are the bytes of its visitors forwarded as they come? */
+function carriesBytes(proto: EndpointProto): boolean {
+  return proto === 'tcp' || proto === 'tls'
+}
+
 /** Is HTTP/2 to be spoken towards the agent? What it may say besides is refused. */
 export function readForwardsProto(fields: Fields): boolean | BindDenied {
   const forwards = fields.text('forwardsproto')
@@ -314,7 +329,7 @@ function askedHost(options: Fields, zone: string): string | undefined | BindDeni
     options.text('hostname') ||
     (subdomain === '' ? '' : `${subdomain}.${zone}`)
   // Go writes a URL without a host when it wants any.
-  if (asked === '' || /^https?:\/\/$/i.test(asked)) return undefined
+  if (asked === '' || /^(https?|tls):\/\/$/i.test(asked)) return undefined
   return readHost(asked) ?? { refused: `"${printable(asked)}" is no host name` }
 }
 

@@ -85,7 +85,11 @@ class TunnelDialer implements Dialer {
   async open({ client, signal, bytes, http2 = false }: Parameters<Dialer['open']>[0]): Promise<TunnelPipe> {
     const choose = this.#choice.from(bytes === true || this.#kind !== 'http' ? undefined : http2)
     if (signal.aborted !== undefined) throw new DialError(signal.aborted, 'given up')
-    const visitor: Visitor = { kind: this.#kind, from: client.peer, to: client.local }
+    const visitor: Visitor = {
+      kind: client.passed === undefined ? this.#kind : 'tls',
+      from: client.peer,
+      to: client.local
+    }
     let tried: Set<Tunnel> | undefined
     for (;;) {
       const first = tried === undefined && this.#first?.ready === true && !this.#first.late ? this.#first : undefined

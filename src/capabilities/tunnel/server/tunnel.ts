@@ -11,7 +11,7 @@ interface Peer {
   readonly port: number
 }
 
-/** What kind of traffic a visitor's connection is; it decides how an agent answers for a dead upstream. */
+/** Kind of the traffic of a visitor's connection; it decides how an agent answers for a dead upstream. `tls`: it is passed on as it comes. */
 export type VisitorKind = 'http' | 'tcp' | 'tls'
 
 /** Facts of a visitor's connection that are sent to the agent. */
@@ -43,7 +43,7 @@ interface TunnelOptions {
   readonly id: string
   /** Undefined: an endpoint. */
   readonly labels: Labels | undefined
-  /** '' for labels; http, https or tcp for an endpoint. */
+  /** '' for labels; http, https, tcp or tls for an endpoint. */
   readonly proto: string
   /** '' for labels. */
   readonly url: string
@@ -158,7 +158,7 @@ export class Tunnel {
       ClientAddr: formatAuthority(canonicalAddress(from.address), from.port),
       Proto: labelled ? kind : this.proto,
       EdgeType: labelled ? EDGE_TYPES[kind] : NO_EDGE,
-      PassthroughTLS: false
+      PassthroughTLS: kind === 'tls'
     })
     const length = Buffer.byteLength(header)
     const first = Buffer.allocUnsafe(TYPE_BYTES + LENGTH_BYTES + length)

@@ -86,7 +86,7 @@ export type FromServing =
       readonly pipe: number
       readonly tunnel: number
       readonly labels: TunnelUpstream['labels']
-      readonly client: Pick<ConnectionFacts, 'peer' | 'local' | 'listener'>
+      readonly client: Pick<ConnectionFacts, 'peer' | 'local' | 'listener' | 'passed'>
       readonly bytes: boolean
       readonly http2: boolean
     }

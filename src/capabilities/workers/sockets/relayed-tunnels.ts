@@ -143,7 +143,8 @@ export class RelayedTunnels implements TunnelGroups {
   async #open(labels: Labels, tunnel: RelayedTunnel, why: Why): Promise<RelayedPipe> {
     const { client, deadline, signal, bytes = false, http2 = false } = why
     if (signal.aborted !== undefined) throw new DialError(signal.aborted, 'given up')
-    const { peer, local, listener } = client
+    const { peer, local, listener, passed } = client
+    const visitor = { peer, local, listener, ...(passed === undefined ? {} : { passed }) }
     const number = ++this.#numbers
     const pipe = new ThreadPipe({
       number,
@@ -154,7 +155,7 @@ export class RelayedTunnels implements TunnelGroups {
       }
     })
     this.#pipes.set(number, pipe)
-    const about = { tunnel: tunnel.facts.number, labels, client: { peer, local, listener }, bytes, http2 }
+    const about = { tunnel: tunnel.facts.number, labels, client: visitor, bytes, http2 }
     const opened = await new Promise<Opened | { readonly refused: Refusal }>((resolve) => {
       const late = { failure: 'dial-timeout', message: 'no stream in time' } as const
       const timer = deadline > 0 ? setTimeout(() => resolve({ refused: late }), deadline) : undefined

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { get, type IncomingMessage, type RequestOptions, request } from 'node:http'
+import { get, type IncomingMessage, request, type RequestOptions } from 'node:http'
 import { connect } from 'node:net'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
@@ -11,6 +11,9 @@ import { until } from '../../../helpers/until.js'
 import { type AgentKind, answerOf, body } from '../agent-suite.js'
 import { hashOf, pattern, startEcho, Upstream } from '../upstream.js'
 import { type Product, startProduct } from './product.js'
+import { connect as connectTls, createServer } from 'node:tls'
+import { freePort } from '../../../proxy/free-port.js'
+import { authority, certificate } from '../../../proxy/tls-client.js'
 
 const LABELS = { app: 'web', zone: 'a' }
 const HOST = 'app.example.com'
@@ -91,6 +94,31 @@ export function runProductSuite(kind: AgentKind): void {
     t.match((await account(sluice)('/endpoints')).json.endpoints, [{ proto: 'tcp', port: Number(port) }])
     await agent.close()
     await until('/endpoints', (json) => (json.endpoints as unknown[]).length === 0)
+  })
+
+  t.test(`${kind.name}: a TLS endpoint of its own, whose TLS ends behind the agent`, async (t) => {
+    const port = await freePort()
+    const product = await startProduct(t, { options: { LISTENERS: `https://127.0.0.1:${port}` } })
+    const { sluice, agents } = product
+    const { token } = await product.credential()
+    const { target, ca } = await tlsEcho(t, HOST)
+    const agent = await kind.start(agents, token, { endpoint: 'tls', at: HOST, target })
+    t.equal(agent.url, `tls://${HOST}`)
+    t.equal(await saidByTls(port, HOST, ca), `${HOST}: hello`)
+    const shown = (await account(sluice)('/endpoints')).json.endpoints
+    t.match(shown, [{ proto: 'tls', url: `tls://${HOST}`, port: 443, tunnel: { id: agent.id } }])
+    await t.rejects(kind.start(agents, token, { endpoint: 'https', at: HOST, target }), /already served/)
+    const { id } = await create(sluice, '/backends/tunnel_group', { labels: LABELS })
+    const edge = { hostports: ['edge.example.com:443'], tls: 'passthrough', backend: { backend_id: id } }
+    await create(sluice, '/edges/tcp', edge)
+    const labelled = await kind.start(agents, token, { labels: LABELS, target })
+    t.equal(await saidByTls(port, 'edge.example.com', ca, HOST), 'edge.example.com: hello')
+    await t.rejects(kind.start(agents, token, { endpoint: 'tls', at: 'edge.example.com', target }), /served by an edge/)
+    await labelled.close()
+    await agent.close()
+    await product.until('/endpoints', ({ endpoints }) =>
+      (endpoints as { url: string }[]).every(({ url }) => url !== agent.url)
+    )
   })
 
   t.test(`${kind.name}: refusals reach its user`, async (t) => {
@@ -201,4 +229,28 @@ async function said(port: number): Promise<string> {
   const all = String(Buffer.concat(await socket.toArray()))
   socket.destroy()
   return all
+}
+
+/** A TLS server with a certificate for `name`, which answers by the name that the client asked for and what it said. */
+async function tlsEcho(t: Test, name: string): Promise<{ readonly target: number; readonly ca: string }> {
+  const ca = await authority('Agents')
+  const { pem: cert, key } = await certificate(name, ca, [name])
+  const server = createServer({ cert, key }, (socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', (chunk: Buffer) => socket.end(`${socket.servername}: ${chunk}`))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  return { target: (server.address() as { port: number }).port, ca: ca.pem }
+}
+
+/** Answer to a hello by TLS; the certificate must be one for `certified`. */
+async function saidByTls(port: number, servername: string, ca: string, certified = servername): Promise<string> {
+  const checkServerIdentity = (_: string, shown: { subjectaltname?: string }) =>
+    shown.subjectaltname === `DNS:${certified}` ? undefined : new Error(`shown ${shown.subjectaltname}`)
+  const socket = connectTls({ host: '127.0.0.1', port, servername, ca, checkServerIdentity })
+  await once(socket, 'secureConnect')
+  socket.write('hello')
+  return String(Buffer.concat(await socket.toArray()))
 }

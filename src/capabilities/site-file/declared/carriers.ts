@@ -1,0 +1,114 @@
+import type { NodePath } from '../../../policy/problems.js'
+import { dataOf, isNull, type MapEntry } from '../../../policy/tree.js'
+import { tcpEdge } from '../../../resources/edges.js'
+import type { Resource } from '../../../resources/resource.js'
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
+import { backendAt } from './backends.js'
+import type { Declaration } from './declaration.js'
+import type { Names } from './names.js'
+import { siteErrors } from './site-codes.js'
+import type { PolicyCarrier } from './site-input.js'
+import type { Values } from './values.js'
+
+const OWN_MODULES = ['backend', 'traffic_policy']
+/** Names of the modules of a resource that are written by their own names. */
+export const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
+
+/** Keys of what people write about a thing. */
+export const ABOUT = ['description', 'metadata']
+/** Modules of TCP edges under their names in the API. */
+export const TCP_MODULES = modulesOf(tcpEdge)
+
+/** What every carrier of traffic is read with. */
+export interface Reader {
+  readonly declaration: Declaration
+  readonly names: Names
+  readonly values: Values
+}
+
+/** A host without a port is served as HTTPS is, on 443. */
+export function withPort(host: string): string {
+  return /:\d+$/.test(host) ? host : `${host}:443`
+}
+
+/** The fields of a site, route or TCP edge that says its backend alone; undefined for one that is a map. */
+export function backendAlone(entry: MapEntry): ReadonlyMap<string, MapEntry> | undefined {
+  const { value } = entry
+  const alone =
+    value.kind === 'list' || (value.kind === 'scalar' && typeof value.value === 'string' && value.value !== '')
+  return alone ? new Map([['backend', { ...entry, key: 'backend' }]]) : undefined
+}
+
+/** A policy with its tests. */
+interface PolicyTexts {
+  readonly text?: string
+  readonly tests?: string | undefined
+}
+
+export const NO_FIELDS: ReadonlyMap<string, MapEntry> = new Map()
+
+/** As a request has them. */
+export function policyFields({ text, tests = '' }: PolicyTexts): Record<string, unknown> {
+  return text === undefined
+    ? {}
+    : { traffic_policy: { value: text }, ...(tests === '' ? {} : { [TESTS_FIELD]: tests }) }
+}
+
+/**
+ * The policy of a site, route or TCP edge, with its tests; without text for none and after a report. A place that has a policy while the process
+ * runs does not lose it by silence. `place`: the entry that carries it.
+ */
+export async function policyOf(
+  declaration: Declaration,
+  fields: ReadonlyMap<string, MapEntry>,
+  path: NodePath,
+  carrier: PolicyCarrier,
+  { id, place }: { readonly id: string; readonly place: MapEntry | undefined }
+): Promise<PolicyTexts> {
+  const key = path.join(' ')
+  const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
+  const isNone = given?.value.kind === 'scalar' && given.value.value === 'none'
+  if (tested !== undefined && (given === undefined || isNone)) {
+    const message = 'tests a policy, and there is none beside it'
+    declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
+  }
+  if (given !== undefined) {
+    const text = await declaration.policy(given.value, [...path, 'policy'], id, carrier)
+    if (text === undefined) return {}
+    declaration.policed.add(key)
+    if (tested === undefined) return { text }
+    return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, ...carrier }) }
+  }
+  if (place === undefined) return {}
+  declaration.unpoliced.push(key)
+  if (declaration.input.policed.has(key)) {
+    const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
+    declaration.error({ path, span: place.keySpan }, siteErrors.POLICY_MISSING, message)
+  }
+  return {}
+}
+
+/** The modules of a route or TCP edge, and its backend, as a request has them. */
+export async function modulesBody(
+  { declaration, names, values }: Reader,
+  { fields: declared, modules }: Resource,
+  fields: ReadonlyMap<string, MapEntry>,
+  path: NodePath
+): Promise<Record<string, unknown>> {
+  const body: Record<string, unknown> = {}
+  for (const [key, entry] of fields) {
+    const { value } = entry
+    const within = [...path, key]
+    if (key === 'backend') {
+      const id = await backendAt(declaration, names, values, entry, within)
+      if (id !== undefined) body.backend = { backend_id: id }
+    } else if (ABOUT.includes(key)) body[key] = dataOf(value)
+    else if (modules.includes(key)) {
+      const on = value.kind === 'scalar' && (value.value === true || isNull(value))
+      const off = value.kind === 'scalar' && value.value === false
+      if (on) body[key] = {}
+      else if (!off) body[key] = await values.of(value, within, declared[key]?.request)
+    }
+  }
+  return body
+}
