@@ -22,7 +22,7 @@ const HOUSE = {
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
   api: ['control', 'resources', 'schema', 'lib'],
-  options: ['schema', 'lib']
+  options: ['schema', 'lib'],
 }
 
 /** The composition root; above it are only the commands. */
@@ -35,6 +35,7 @@ const CAPABILITIES = {
   events: [],
   explain: [],
   guard: ['shadow'],
+  import: [],
   limits: ['recorder', 'site-file'],
   'policy-tests': ['explain', 'recorder'],
   recorder: ['explain', 'policy-tests', 'shadow', 'site-file', 'workers'],
@@ -68,6 +69,7 @@ const PACKAGES = {
 /** Packages of capabilities; one that is missing may import none. */
 const CAPABILITY_PACKAGES = {
   events: ['aws4fetch', 'fastify'],
+  import: ['yaml'],
   'policy-tests': ['typebox'],
   'site-file': ['yaml'],
   transfer: ['yaml'],

@@ -35,20 +35,10 @@ import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
 import { Metrics } from '../telemetry/metrics.js'
-import {
-  observeAgents,
-  observeDeliveries,
-  observeHealth,
-  observeLog,
-  observeNames,
-  observeRestrictions,
-  observeSpans,
-  observeStore,
-  observeUpstreamNames,
-  observeUpstreams
-} from '../telemetry/observed-metrics.js'
+import { observeAgents, observeDeliveries, observeHealth, observeLog, observeNames, observeRestrictions, observeSpans, observeStore, observeUpstreamNames, observeUpstreams } from '../telemetry/observed-metrics.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
+import { importErrors } from '../capabilities/import/errors.js'
 
 /** Error codes that a reader meets in the same place. No code stands twice in one group. */
 export interface ErrorGroup {
@@ -138,7 +128,7 @@ export const errorGroups: readonly ErrorGroup[] = [
   {
     title: 'Commands',
     where: 'In the output of `sluice import` and of the other commands.',
-    tables: [commandErrors, transferErrors, treeErrors]
+    tables: [commandErrors, importErrors, transferErrors, treeErrors]
   }
 ]
 

@@ -2,31 +2,15 @@ import { Command, CommanderError } from 'commander'
 import { logCommand, replayCommand } from '../capabilities/recorder/command.js'
 import { capabilityCommands } from '../capabilities/registry.js'
 import { shadowCommand } from '../capabilities/shadow/command.js'
-import {
-  adoptCommand,
-  applyCommand,
-  diffCommand,
-  planCommand,
-  revertCommand
-} from '../capabilities/site-file/command.js'
+import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from '../capabilities/site-file/command.js'
 import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
-import {
-  agentCommand,
-  certificatesCommand,
-  checkCommand,
-  doctorCommand,
-  domainsCommand,
-  exportCommand,
-  importCommand,
-  schemaCommand,
-  sealCommand,
-  startCommand
-} from './commands.js'
+import { agentCommand, certificatesCommand, checkCommand, doctorCommand, domainsCommand, exportCommand, importCommand, schemaCommand, sealCommand, startCommand } from './commands.js'
 import { failureText } from './failure.js'
 import { hashPasswordCommand } from './hash-password-command.js'
-import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
+import { endWithOutput, ExitCode, goOnWithoutErrors, guardTerminal } from './process.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
+import { importFormatCommand } from './import-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:
@@ -123,6 +107,11 @@ export async function runProgram(words: readonly string[]): Promise<number> {
   }
 }
 
+/** `sluice import`: an account's export, or the configuration of another server by the word behind it. */
+function importCommands(): Command {
+  return importCommand().addCommand(importFormatCommand('nginx', 'nginx'))
+}
+
 /** They go on when nothing reads what they print. */
 const LASTING = ['start', 'agent']
 
@@ -154,7 +143,7 @@ export function createProgram(): Command {
     domainsCommand(),
     certificatesCommand()
   ]
-  commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
+  commands.push(agentCommand(), exportCommand(), importCommands(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   program.hook('preAction', (_program, command) => {
     if (!LASTING.includes(command.name())) endWithOutput(process.stdout)

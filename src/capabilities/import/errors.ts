@@ -1,0 +1,17 @@
+import { defineErrors } from '../../lib/errors.js'
+
+/** Codes of files that `sluice import` cannot read. */
+export const importErrors = defineErrors({
+  IMPORT_SYNTAX: {
+    text: 'A file is not written in the language that the command names.',
+    help: 'Correct the file at the position that the message names; the server that it is for refuses it, too.'
+  },
+  IMPORT_INCLUDE: {
+    text: 'A file that is included cannot be read.',
+    help: 'Run the command where the included files are, or remove the line that includes them.'
+  },
+  IMPORT_PROOF: {
+    text: 'The old server and the new file cannot be compared.',
+    help: 'Correct what the message names; without --prove the site file is written all the same.'
+  }
+})
