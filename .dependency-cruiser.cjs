@@ -57,7 +57,7 @@ const PACKAGES = {
   transport: [],
   runtime: [],
   telemetry: ['prom-client'],
-  proxy: ['lru-cache'],
+  proxy: ['lru-cache', '@fastify/send'],
   resources: ['typebox'],
   store: ['kysely', 'libsql', 'pg'],
   control: [],

@@ -10,13 +10,14 @@ import { cpuSeconds, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { severalThreads } from './several-threads.js'
 import { median, table } from './table.js'
+import { fileRows } from './files.js'
 
 /**
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
  * `npm run bench -- --workers N` measures Sluice, nginx and HAProxy with one thread and with N (Node 24).
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,files,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
  * `main.js` of another build of Sluice, which is measured too. `--connections N`: idle ones.
  */
 interface Sample extends Load {
@@ -72,6 +73,7 @@ async function main(): Promise<void> {
   if (overHttp2.length > 0) await http2Rows(overHttp2, builds, { rounds, seconds })
   const rate = Number.isFinite(slowest) ? Math.round(slowest / 2_000) * 1_000 : 5_000
   if (wanted('latency')) await halfLoad(present, pass, origin.plain, rate, rounds, seconds)
+  if (wanted('files')) await fileRows({ rounds, seconds })
   if (wanted('idle'))
     await idleConnections(
       present.filter(({ name }) => ['sluice', 'other build', 'http-proxy'].includes(name)),

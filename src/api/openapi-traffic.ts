@@ -46,7 +46,7 @@ const SERVER = object({ server: text, status: text, reason: orNull(text), since:
 const BACKEND = {
   ...object({
     id: text,
-    form: { ...text, enum: ['address', 'response', 'tunnels', 'weighted', 'failover', 'missing'] },
+    form: { ...text, enum: ['address', 'response', 'files', 'tunnels', 'weighted', 'failover', 'missing'] },
     to: orNull(text),
     servers: listOf(SERVER, 'As this process knows them.'),
     members: listOf(object({ weight: orNull(integer), backend: ref('MappedBackend') }), 'Of those that share traffic.')

@@ -42,6 +42,7 @@ import type { openPolicyServices } from './server-services.js'
 import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
 import { openTraffic } from './traffic.js'
+import { refusalOfFolder } from '../lib/named-folders.js'
 
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
@@ -130,6 +131,7 @@ export async function openControlPlane(
       () => foundation.holder.current().tables.https
     ),
     checkFile: (path) => folders.refusal(path),
+    checkFolder: (path) => refusalOfFolder(path, options.file_folders),
     siteReading: siteReader,
     holder: foundation.holder,
     compile: { services, actions, persistentState: new PersistentState(), guests },

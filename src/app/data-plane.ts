@@ -28,6 +28,8 @@ import { codecServerTransport } from '../transport/http1/server.js'
 import { byVersion, http2Back } from '../transport/http2/client.js'
 import type { AccessLogOutput } from './access-log.js'
 import type { TrafficFoundation } from './traffic-foundation.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
+import { FileServers } from '../proxy/files/file-servers.js'
 
 type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'via' | 'tcp' | 'reserved'
 
@@ -124,6 +126,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     names,
     ...(options.upstream_link_local ? {} : { refuses: isLinkLocal }),
     descriptors: foundation.live.limits.descriptors,
+    files: fileServers(options, clock, foundation.live.limits.descriptors),
     keepAlive: () => foundation.live.limits.tcpKeepAlive ?? 0,
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {
@@ -168,6 +171,23 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     },
     close: () => closeUpstreams(clientTransport, checks)
   }
+}
+
+type FileOptions = Pick<Options, 'data' | 'store' | 'policy' | 'site_file' | 'file_folders'>
+
+/** Serves folders of files. Nothing of the product itself is sent, whatever folder holds it. */
+export function fileServers(
+  { data, store, policy, site_file, file_folders: folders }: FileOptions,
+  clock: Clock,
+  descriptors?: DescriptorShares
+): FileServers {
+  const own = [data, store, policy, site_file].filter((path) => path?.startsWith('/'))
+  return new FileServers({
+    clock,
+    own: own as string[],
+    folders,
+    ...(descriptors === undefined ? {} : { descriptors })
+  })
 }
 
 /** Listens on what the process was started with, where that stands for the place. */

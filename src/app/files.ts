@@ -56,7 +56,7 @@ export function filesOf(
 ): ApplyFiles {
   return async (options) => {
     const { listen } = started
-    const { listeners, path_form, edges_on_http, hsts, upstream, upstream_ca, policy: path } = options
+    const { listeners, path_form, edges_on_http, hsts, upstream, files, upstream_ca, policy: path } = options
     siteReader.use({ listeners, edges_on_http })
     if (sharesListener(started, started.listeners) && !sharesListener(started, listeners)) {
       throw new CodedError(
@@ -84,6 +84,7 @@ export function filesOf(
               preload: hsts.preload
             },
       upstream,
+      files,
       certificateAuthorities:
         upstream_ca === undefined ? undefined : await readAuthorityFile(upstream_ca, 'upstream_ca'),
       policy

@@ -22,6 +22,7 @@ export const RELOADED = [
   'edges_on_http',
   'hsts',
   'upstream',
+  'files',
   'upstream_ca',
   'policy',
   'policy_tests',

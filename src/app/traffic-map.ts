@@ -115,6 +115,8 @@ function addressOf(unit: UpstreamUnit): string | null {
       return `${unit.protocol}://${unit.service ?? (unit.socket === undefined ? `${unit.host}:${unit.port}` : `unix:${unit.socket}`)}${unit.pathPrefix ?? ''}`
     case 'response':
       return `answer ${unit.status}`
+    case 'files':
+      return `file://${unit.folder}`
     case 'tunnels':
       return Object.entries(unit.labels)
         .map(([name, value]) => `${name}=${value}`)

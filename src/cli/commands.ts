@@ -10,6 +10,7 @@ import { ExitCode } from './process.js'
 const START_EXAMPLES = `
 Examples:
   sluice start --upstream http://127.0.0.1:3000
+  sluice start --files ./public
   sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml --listen 0.0.0.0:8080
   sluice start sites.yaml --api 127.0.0.1:4040
   sluice start --config sluice.yaml
@@ -25,6 +26,7 @@ counters of limits; the one before ends when its connections have. When the new 
 /** Flags that set an option: name, argument, path of the option, description. */
 const FLAGS = [
   ['upstream', 'url', 'upstream', 'where traffic goes: http(s)://host:port'],
+  ['files', 'folder', 'files', 'folder to serve in place of an upstream'],
   ['policy', 'file', 'policy', 'traffic policy for that traffic'],
   ['listen', 'host:port', 'listen', 'where traffic is accepted (default: 127.0.0.1:8080)'],
   ['api', 'host:port', 'api.listen', 'where the management API listens (default: 127.0.0.1:4040)'],

@@ -26,6 +26,7 @@ interface EditsParts {
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
   readonly checkFile: FileCheck | undefined
+  readonly checkFolder: FileCheck | undefined
   readonly slices: () => Slices
   readonly zone: string
 }
@@ -117,8 +118,8 @@ export class Edits {
 
   /** How bodies of a caller are read: the documents of a member have bounds of their own. */
   readOptions(path: PathValues, { principal }: Call): ReadOptions {
-    const { checkPolicy, checkFile } = this.#parts
-    const options = { checkPolicy, checkFile, path, zeroIsAbsent: true }
+    const { checkPolicy, checkFile, checkFolder } = this.#parts
+    const options = { checkPolicy, checkFile, checkFolder, path, zeroIsAbsent: true }
     if (principal.role !== 'member') return options
     const { documents } = CALLER_LIMITS.member
     return { ...options, checkPolicy: (text, layer) => checkPolicy(text, layer, documents) }

@@ -188,9 +188,11 @@ export class Endpoints {
       description: 'Every host that no edge claims.',
       ...address('http', listener.host, listener.port),
       upstream_url:
-        upstream?.kind === 'upstream' && upstream.form === 'address'
-          ? `${upstream.protocol}://${bracketed(upstream.host)}:${upstream.port}`
-          : null,
+        upstream?.kind === 'upstream' && upstream.form === 'files'
+          ? `file://${upstream.folder}`
+          : upstream?.kind === 'upstream' && upstream.form === 'address'
+            ? `${upstream.protocol}://${bracketed(upstream.host)}:${upstream.port}`
+            : null,
       traffic_policy: policy?.kind === 'policy' ? policy.text : ''
     })
   }

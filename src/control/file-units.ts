@@ -1,6 +1,6 @@
 import type { PathForm } from '../flow/target.js'
 import { formatAuthority } from '../lib/host.js'
-import type { AddressUpstream, HostPort, Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
+import type { AddressUpstream, HostPort, Hsts, ListenerUnit, OnHttp, Unit, UpstreamUnit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
 export interface FileListener {
@@ -23,6 +23,8 @@ export interface FileConfiguration {
   /** For edges that do not say; undefined: none. */
   readonly hsts: Hsts | undefined
   readonly upstream: Pick<AddressUpstream, 'protocol' | 'host' | 'port' | 'socket' | 'pathPrefix'> | undefined
+  /** Absolute path of a folder that is served in place of an upstream. */
+  readonly files?: string | undefined
   /** PEM text. */
   readonly certificateAuthorities: string | undefined
   readonly policy: { readonly source: string; readonly text: string } | undefined
@@ -36,7 +38,7 @@ export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`
 
 /** The units that belong to the process itself: its listeners and the entry that takes every host no other edge claims. */
 export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string, Unit> {
-  const { listen, listeners, path_form, edges_on_http, hsts, upstream, certificateAuthorities, policy } = configuration
+  const { listen, listeners, path_form, edges_on_http, hsts, policy } = configuration
   const units = new Map<string, Unit>()
   if (listen !== undefined) {
     const { host, port } = listen
@@ -50,13 +52,9 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
   if (edges_on_http !== 'serve' || hsts !== undefined) {
     units.set('https:default', { kind: 'https', onHttp: edges_on_http, ...(hsts === undefined ? {} : { hsts }) })
   }
+  const upstream = defaultUpstream(configuration)
   if (upstream === undefined) return units
-  units.set('upstream:default', {
-    kind: 'upstream',
-    form: 'address',
-    ...upstream,
-    ...(certificateAuthorities === undefined ? {} : { certificateAuthorities })
-  })
+  units.set('upstream:default', upstream)
   if (policy !== undefined) units.set('policy:default', { kind: 'policy', owner: DEFAULT_ENTRY, ...policy })
   units.set('edge:default', {
     kind: 'edge',
@@ -74,6 +72,13 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
     modules: policy === undefined ? {} : { traffic_policy: { policy: 'policy:default' } }
   })
   return units
+}
+
+function defaultUpstream({ upstream, files, certificateAuthorities }: FileConfiguration): UpstreamUnit | undefined {
+  if (files !== undefined) return { kind: 'upstream', form: 'files', folder: files, index: ['index.html'] }
+  if (upstream === undefined) return undefined
+  const trusted = certificateAuthorities === undefined ? {} : { certificateAuthorities }
+  return { kind: 'upstream', form: 'address', ...upstream, ...trusted }
 }
 
 /** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are numbered. */

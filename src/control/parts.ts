@@ -62,6 +62,8 @@ export interface ControlOptions {
   readonly siteReading?: SiteReading
   /** Absent: destinations refuse by themselves what they may not write. */
   readonly checkFile?: FileCheck
+  /** Absent: any folder may be served. */
+  readonly checkFolder?: FileCheck
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
   /** Opens what the configuration listens on; absent: nothing. */
@@ -204,6 +206,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
     clock,
     checkPolicy,
     checkFile: options.checkFile,
+    checkFolder: options.checkFolder,
     slices,
     zone
   })

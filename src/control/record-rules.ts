@@ -20,6 +20,7 @@ import type { PolicyWarning } from './calls.js'
 import { ControlError, inUse } from './errors.js'
 import { isStrictFor } from './path-forms.js'
 import { recordsNaming } from './records.js'
+import { fileBackend } from '../resources/file-backend.js'
 
 /** Where the names of reserved domains are unique. */
 const DOMAIN_SPACE = 'domain'
@@ -99,10 +100,12 @@ export async function matchesMustBePossible(
 type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
 type Place = Pick<ResourceRecord, 'kind' | 'id' | 'body'>
 
+/** Backends that answer requests of HTTP themselves. */
+const ANSWERING: readonly string[] = [httpResponseBackend.name, fileBackend.name]
 const GROUPS: ReadonlySet<string> = new Set([weightedBackend.name, failoverBackend.name])
 
 /**
- * Fails with `CONFLICTING_FIELDS` when bytes would be led to a fixed HTTP response, which says nothing on plain bytes: from a TCP
+ * Fails with `CONFLICTING_FIELDS` when bytes would be led to a fixed HTTP response or to files, which say nothing on plain bytes: from a TCP
  * edge or from a route that converts WebSockets, directly or through backends of backends. What led there before stays.
  */
 export async function mustCarryBytes(
@@ -114,7 +117,7 @@ export async function mustCarryBytes(
   if (backend !== undefined && backend !== (before === undefined ? undefined : carrierOf(before))) {
     const response = await responseBehind(reader, [backend])
     if (response !== undefined) {
-      const message = `leads to ${httpResponseBackend.name} ${response}, which cannot answer on plain bytes`
+      const message = `leads to ${response.kind} ${response.id}, which cannot answer on plain bytes`
       throw new ControlError(fieldErrors.CONFLICTING_FIELDS, `backend.backend_id ${message}`, {
         field: 'backend.backend_id'
       })
@@ -128,7 +131,7 @@ export async function mustCarryBytes(
   )
   const carrier = response === undefined ? undefined : await carrierAbove(reader, after)
   if (carrier === undefined) return
-  const message = `backends leads to ${httpResponseBackend.name} ${response}, but ${carrier.kind} ${carrier.id} sends plain bytes here`
+  const message = `backends leads to ${response?.kind} ${response?.id}, but ${carrier.kind} ${carrier.id} sends plain bytes here`
   throw new ControlError(fieldErrors.CONFLICTING_FIELDS, message, { field: 'backends' })
 }
 
@@ -144,13 +147,13 @@ function membersOf({ kind, body }: Place): readonly string[] {
   return Array.isArray(body.backends) ? (body.backends as string[]) : Object.keys(body.backends as object)
 }
 
-/** Id of a fixed response among backends and their members. Groups cannot lie in a circle. */
-async function responseBehind(reader: StoreReader, ids: readonly string[]): Promise<string | undefined> {
+/** A backend that answers itself, among backends and their members. Groups cannot lie in a circle. */
+async function responseBehind(reader: StoreReader, ids: readonly string[]): Promise<RecordKey | undefined> {
   if (ids.length === 0) return undefined
-  const kinds = [httpResponseBackend.name, ...GROUPS]
+  const kinds = [...ANSWERING, ...GROUPS]
   const found = await reader.getMany(ids.flatMap((id) => kinds.map((kind) => ({ kind, id }))))
-  const response = found.find(({ kind }) => kind === httpResponseBackend.name)
-  if (response !== undefined) return response.id
+  const response = found.find(({ kind }) => ANSWERING.includes(kind))
+  if (response !== undefined) return response
   return await responseBehind(
     reader,
     found.flatMap((one) => membersOf(one as Place))

@@ -63,6 +63,7 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   tunnel_group_backend: SHARED,
   static_backend: SHARED,
   http_response_backend: SHARED,
+  file_backend: ADMINISTERED,
   weighted_backend: SHARED,
   failover_backend: SHARED,
   tcp_edge: SHARED,

@@ -7,8 +7,9 @@ import { httpsEdges, httpsRoutes, tcpEdges } from '../resources/edges.js'
 import { ipPolicies, ipRestrictions, ipRules } from '../resources/ip-policies.js'
 import { staticBackends } from '../resources/static-backend.js'
 import { type PlannedKind, type PlannedRecord, secretName } from '../resources/units.js'
-import { vaultSecrets, vaults } from '../resources/vaults.js'
+import { vaults, vaultSecrets } from '../resources/vaults.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
+import { fileBackends } from '../resources/file-backend.js'
 
 /** Every kind of record that means something for traffic. */
 const plannedKinds: readonly PlannedKind[] = [
@@ -22,6 +23,7 @@ const plannedKinds: readonly PlannedKind[] = [
   reservedDomains,
   staticBackends,
   httpResponseBackends,
+  fileBackends,
   tunnelGroups,
   weightedBackends,
   failoverBackends,

@@ -304,7 +304,7 @@ function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMa
   const found = new Map<string, ServerUpstream>()
   const visit = (upstream: string, idle: boolean): void => {
     const unit = units.get(upstream)
-    if (unit?.kind !== 'upstream' || unit.form === 'response') return
+    if (unit?.kind !== 'upstream' || unit.form === 'response' || unit.form === 'files') return
     if (unit.form === 'weighted') for (const one of unit.members) visit(one.upstream, idle || one.weight === 0)
     else if (unit.form === 'failover') for (const one of unit.members) visit(one, idle)
     else found.set(JSON.stringify([idle, placeOf(unit)]), unit)

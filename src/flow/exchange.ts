@@ -90,6 +90,8 @@ export interface Body {
   readonly awaitsContinue?: boolean
   /** Bytes of it have gone to a consumer, or it was discarded: it cannot be had from its beginning any more. */
   readonly taken: boolean
+  /** All of it, where it lies in memory: it may be sent in place of the body. */
+  readonly whole?: Uint8Array | undefined
   /** Why the message broke off; says nothing of a message that did not. */
   readonly failure?: Failure
   /** Takes the bytes as a stream; reading it is the back-pressure. Ends cleanly only if the message did. */

@@ -321,6 +321,9 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
   if (upstream !== undefined && upstream.socket === undefined && same(upstream, listen)) {
     add('error', 'upstream', `is the address of listen (${origin('listen')}): the proxy would forward to itself`)
   }
+  if (options.files !== undefined && upstream !== undefined) {
+    add('error', 'files', `is given beside upstream (${origin('upstream')}); one of them gets the traffic`)
+  }
   if (upstream_ca !== undefined && upstream?.protocol !== 'https') {
     add('error', 'upstream_ca', 'needs an upstream that begins with https://')
   }

@@ -77,6 +77,17 @@ export const optionsSchema = Type.Object(
           'Where traffic goes that no edge claims: http:// or https://, a host, a port, and a path that is put before that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
       })
     ),
+    files: optional(
+      option.file({
+        description:
+          'Folder whose files are sent to hosts that no edge claims, in place of an upstream. `index.html` stands for a folder.'
+      })
+    ),
+    file_folders: option.directories({
+      description:
+        'Folders that backends of kind file and applied site files may serve, with all below them. The site file of the start may serve any. An empty list allows none.',
+      default: []
+    }),
     upstream_ca: optional(
       option.file({
         description:

@@ -242,7 +242,7 @@ class Forwarding {
     if (speaksBytes === undefined)
       this.#parts.clientTransport.forward(
         this.#exchange,
-        this.#login?.dialer(target.dialer) ?? target.dialer,
+        target.dialer.answers === undefined ? (this.#login?.dialer(target.dialer) ?? target.dialer) : target.dialer,
         serverOptions(options, server, this.#exchange),
         this.#onAnswer
       )
@@ -321,7 +321,7 @@ class Forwarding {
     if (sticks.length > 0) this.#parts.upstreams.cookies.grant(this.#flow, sticks, response.headers)
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body, head, reusedConnection } = answer
-    response.body = body
+    response.body = body.whole ?? body
     const { framing } = body
     if (framing.kind === 'open' || (framing.kind === 'length' && framing.trailers === true)) {
       body.trailerRules = new HeadRules(this.#parts.kinds, head.headers, response.headers)

@@ -6,7 +6,7 @@ import { type Flow, type FlowResponse, REQUEST_ID } from '../flow/flow.js'
 import { HeaderFields } from '../flow/headers.js'
 import { TRACE_ID } from '../flow/trace.js'
 import type { Verdict } from '../flow/verdict.js'
-import type { ResponseUpstream } from '../runtime/plan.js'
+import type { ResponseUpstream } from '../runtime/answering-upstreams.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>
 

@@ -1,24 +1,19 @@
-import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
+import { type FailureAnswer, FAILURES, requestErrors } from '../flow/error-codes.js'
 import type { Flow } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { SharedRecord } from '../lib/shared-records.js'
 import type { Steps } from '../lib/slices.js'
-import type {
-  AddressUpstream,
-  Balance,
-  ResponseUpstream,
-  TunnelUpstream,
-  UpstreamUnit,
-  WeightedUpstream
-} from '../runtime/plan.js'
+import type { AddressUpstream, Balance, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../runtime/plan.js'
 import type { Dialer, UpstreamKeys } from '../transport/contract.js'
 import { Balancer, type Share, WeightedChoice } from './balance.js'
 import type { Member } from './named-servers.js'
 import { RetryBudget } from './retries.js'
-import type { Server } from './server.js'
+import { Server } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 import { backendOf, UnitServers, type UnitServersParts } from './unit-servers.js'
+import type { FileUpstream, ResponseUpstream } from '../runtime/answering-upstreams.js'
+import type { FileServers } from './files/file-servers.js'
 
 /** Time-outs of exchanges with servers, in milliseconds. */
 export interface UpstreamTimeouts {
@@ -74,6 +69,8 @@ export interface UpstreamLookup {
 type BudgetRecord = (key: string) => SharedRecord | Promise<SharedRecord>
 
 interface UpstreamsParts extends UnitServersParts {
+  /** Answers from folders of files; absent: none is served. */
+  readonly files?: Pick<FileServers, 'dialer'>
   /** Absent: each budget is of this thread alone. */
   readonly budgetRecord?: BudgetRecord
 }
@@ -97,6 +94,8 @@ export class Upstreams {
   readonly #clock: Clock
   readonly #turns = new WeakMap<readonly Member[], WeightedChoice>()
   readonly #balancers = new WeakMap<WeightedUpstream, Balancer>()
+  readonly #folders = new WeakMap<FileUpstream, Server>()
+  readonly #files: UpstreamsParts['files']
   /** By the key of the unit. */
   readonly #budgets = new Map<string, RetryBudget>()
   readonly #budgetRecord: BudgetRecord | undefined
@@ -104,8 +103,9 @@ export class Upstreams {
   readonly servers: UnitServers
   readonly cookies: StickyCookies
 
-  constructor({ budgetRecord, ...parts }: UpstreamsParts) {
+  constructor({ budgetRecord, files, ...parts }: UpstreamsParts) {
     this.#clock = parts.clock
+    this.#files = files
     this.#budgetRecord = budgetRecord
     this.servers = new UnitServers(parts)
     this.cookies = new StickyCookies(parts.clock)
@@ -149,6 +149,11 @@ export class Upstreams {
         return undefined
       case 'response':
         return { kind: 'response', unit }
+      case 'files': {
+        const server = this.#folder(unit)
+        if (server === undefined || choosing.tried.has(server)) return undefined
+        return { kind: 'server', server, dialer: server.dialer, backend: backendOf(key), sticks: NO_STICKS }
+      }
       case 'address': {
         const server = this.#member(unit, choosing.tried)
         if (server === undefined) return undefined
@@ -238,6 +243,10 @@ export class Upstreams {
         return 'none'
       case 'response':
         return 'up'
+      case 'files': {
+        const server = this.#folder(unit)
+        return server === undefined ? 'none' : stateOf(server, tried)
+      }
       case 'address':
         return best(this.servers.members(unit).map(({ server }) => stateOf(server, tried)))
       case 'tunnels':
@@ -266,6 +275,17 @@ export class Upstreams {
       warmth = Math.max(warmth, warmthOf(server, slowStart))
     }
     return { load, warmth }
+  }
+
+  /** The server of a folder of files; undefined where none is served. */
+  #folder(unit: FileUpstream): Server | undefined {
+    let server = this.#folders.get(unit)
+    if (server === undefined && this.#files !== undefined) {
+      const dialer = this.#files.dialer(unit)
+      server = new Server(dialer, dialer.key, this.#clock)
+      this.#folders.set(unit, server)
+    }
+    return server
   }
 
   #balancer(unit: WeightedUpstream): Balancer {

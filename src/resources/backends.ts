@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { upstreamKey } from '../runtime/plan.js'
 import { computed, described, integer, map, number, text } from '../schema/fields.js'
-import { type RuleView, refuseUnwritable } from '../schema/objects.js'
+import { refuseUnwritable, type RuleView } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import * as values from '../schema/values.js'
 import { balanceFields, balanceOf, balanceRules } from './balance.js'
@@ -9,6 +9,7 @@ import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { stateFields, staticBackend } from './static-backend.js'
 import { planned } from './units.js'
+import { fileBackend } from './file-backend.js'
 
 const MAX_LABELS = 20
 const STATES = 'What the process that answers knows of each of its tunnels.'
@@ -82,7 +83,7 @@ function bodyFits({ body: { body, status_code: status }, report }: RuleView): vo
   }
 }
 
-const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend] as const
+const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend, fileBackend] as const
 const MAX_MEMBERS = 100
 
 /** Shares traffic between backends. */

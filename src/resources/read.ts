@@ -8,6 +8,7 @@ export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
   /** Absent where the machine that will write is not known: then that machine refuses. */
   readonly checkFile?: FileCheck | undefined
+  readonly checkFolder?: FileCheck | undefined
   /** As in `Reading`: for requests of clients, not for files, whose authors mean what they write. */
   readonly zeroIsAbsent?: boolean
   /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
@@ -114,12 +115,13 @@ interface Collected {
   readonly secrets: Record<string, string>
 }
 
-function collect({ checkPolicy, checkFile, zeroIsAbsent }: ReadOptions): Collected {
+function collect({ checkPolicy, checkFile, checkFolder, zeroIsAbsent }: ReadOptions): Collected {
   const problems: Problem[] = []
   const secrets: Record<string, string> = {}
   const reading: Reading = {
     checkPolicy,
     checkFile,
+    checkFolder,
     zeroIsAbsent,
     report(problem) {
       if (problems.length < MOST_PROBLEMS) problems.push(problem)

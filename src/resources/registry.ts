@@ -11,6 +11,7 @@ import type { Resource } from './resource.js'
 import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from './ssh.js'
 import { staticBackend } from './static-backend.js'
 import { vault, vaultSecret } from './vaults.js'
+import { fileBackend } from './file-backend.js'
 
 /** Every resource. What refers to another stands after it, so that records can be made in this order. */
 export const resources: readonly Resource[] = [
@@ -32,6 +33,7 @@ export const resources: readonly Resource[] = [
   tunnelGroupBackend,
   staticBackend,
   httpResponseBackend,
+  fileBackend,
   weightedBackend,
   failoverBackend,
   tcpEdge,

@@ -1,5 +1,6 @@
 import type { PathForm } from '../flow/target.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
+import type { FileUpstream, ResponseUpstream } from './answering-upstreams.js'
 
 /**
  * The whole running configuration as plain data: keyed, immutable units that refer to each other by key. Whatever can
@@ -140,14 +141,6 @@ export interface AddressUpstream extends UpstreamBase {
   readonly timeouts?: { readonly connect?: number; readonly response?: number; readonly idle?: number }
 }
 
-/** A fixed answer. */
-export interface ResponseUpstream extends UpstreamBase {
-  readonly form: 'response'
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: string
-}
-
 /** A cookie by which a client keeps its server. */
 export interface Sticky {
   readonly cookie: string
@@ -194,7 +187,13 @@ export interface TunnelUpstream extends UpstreamBase, Balance {
 }
 
 /** Where a route sends traffic. Key `upstream:<name>`. */
-export type UpstreamUnit = AddressUpstream | ResponseUpstream | WeightedUpstream | FailoverUpstream | TunnelUpstream
+export type UpstreamUnit =
+  | AddressUpstream
+  | ResponseUpstream
+  | FileUpstream
+  | WeightedUpstream
+  | FailoverUpstream
+  | TunnelUpstream
 
 /** A traffic policy document. Key `policy:<owner>`. */
 export interface PolicyUnit {

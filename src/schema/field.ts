@@ -54,6 +54,8 @@ export type FileCheck = (path: string) => string | undefined
 export interface Reading {
   readonly checkPolicy: PolicyCheck
   readonly checkFile?: FileCheck | undefined
+  /** As `checkFile`, for folders whose files are served. */
+  readonly checkFolder?: FileCheck | undefined
   /** A value that is zero for its type and not allowed counts as absent: clients in typed languages send it for unset fields. */
   readonly zeroIsAbsent?: boolean | undefined
   report(problem: Problem): void

@@ -1,9 +1,10 @@
 import { isIP } from 'node:net'
 import { isInternal } from '../flow/flow.js'
 import { normalPath } from '../flow/target.js'
-import { type Formed, formatAuthority, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
+import { formatAuthority, type Formed, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
+import { compilePathPattern, readCacheControl } from '../lib/cache-control.js'
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
 const HEADER_VALUE = /^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/
@@ -44,6 +45,18 @@ export const FORMS = {
   },
   arn: matching(/^arn:[\w-]+:[\w-]+:[\w-]*:\d*:.+$/, 'must be an ARN'),
   ssh_principal: matching(/^[^\s,]+$/, 'must not hold blanks or commas'),
+  file_pattern: (text) =>
+    compilePathPattern(text) === undefined
+      ? refuse('must be a pattern such as *.{js,css} or /assets/**, with at most 4 wildcards')
+      : formed(text),
+  cache_control: (text) =>
+    readCacheControl(text) === undefined
+      ? refuse('must be a duration or directives of Cache-Control, such as "1y immutable" or "no-cache"')
+      : formed(text),
+  file_name: matching(/^(?!\.)[^/\\]+$/, 'must be the name of a file, without a slash or a dot at its beginning'),
+  file_path: (text) =>
+    text === '' || text.startsWith('/') ? formed(text) : refuse('must be a path that begins with a slash'),
+  file_coding: matching(/^(zst|br|gz)$/, 'must be zst, br or gz'),
   absolute_path: (text) => (text.startsWith('/') ? formed(text) : refuse('must be an absolute path'))
 } as const satisfies Record<string, (text: string) => Formed>
 

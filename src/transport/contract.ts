@@ -246,6 +246,8 @@ export interface Dialer {
   readonly http2?: boolean
   /** Answers of HTTP/1 may break the grammar as `LenientAnswer` has it; left out: they must keep to it. */
   readonly lenient?: boolean
+  /** Answers requests itself, as a `ClientTransport` does, and opens nothing; left out: connections carry them. */
+  readonly answers?: ClientTransport['forward']
   /**
    * Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks;
    * `http2`: HTTP/2 is spoken on it.

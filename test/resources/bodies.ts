@@ -235,6 +235,28 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: { ...described, body: 'hello', headers: { 'Content-Type': 'text/plain' }, status_code: 404 },
     change: { ...changed, body: '', headers: {}, status_code: 503 }
   },
+  file_backend: {
+    full: {
+      ...described,
+      folder: '/srv/www',
+      index: ['index.html', 'index.htm'],
+      fallback: '/index.html',
+      precompressed: ['zst', 'br', 'gz'],
+      cache: { '*.{js,css}': '1y immutable', default: 'no-cache' },
+      listing: true,
+      follow_links: true
+    },
+    change: {
+      ...changed,
+      folder: '/srv/other',
+      index: [],
+      fallback: '',
+      precompressed: [],
+      cache: {},
+      listing: false,
+      follow_links: false
+    }
+  },
   weighted_backend: {
     full: {
       ...described,

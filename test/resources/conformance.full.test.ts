@@ -274,6 +274,7 @@ t.test('the registry', async (t) => {
     '/backends/tunnel_group': ['backends', 'bkdtg'],
     '/backends/static': ['backends', 'bkdsc'],
     '/backends/http_response': ['backends', 'bkdhr'],
+    '/backends/file': ['backends', 'bkdfl'],
     '/backends/weighted': ['backends', 'bkdwd'],
     '/backends/failover': ['backends', 'bkdfo'],
     '/tls_certificates': ['tls_certificates', 'cert'],

@@ -1,6 +1,5 @@
 import type { ConnectionFacts, Exchange, RequestHead } from '../../flow/exchange.js'
-import type { EntryFacts, InternalRequests } from '../../flow/flow.js'
-import { Flow } from '../../flow/flow.js'
+import { type EntryFacts, Flow, type InternalRequests } from '../../flow/flow.js'
 import { closeConnection } from '../../flow/verdict.js'
 import type { Clock } from '../../lib/clock.js'
 import { canonicalAddress } from '../../lib/ip.js'
@@ -12,8 +11,8 @@ import { InternalExchange } from '../../proxy/internal-exchange.js'
 import { PipelineRequests } from '../../proxy/internal-requests.js'
 import { Observers } from '../../proxy/observers.js'
 import { Pipeline } from '../../proxy/pipeline.js'
-import { fixedResponse, localResponse } from '../../proxy/response.js'
-import { absence } from '../../proxy/upstreams.js'
+import { failureResponse, fixedResponse, localResponse } from '../../proxy/response.js'
+import { absence, type UpstreamLookup } from '../../proxy/upstreams.js'
 import { AddressFilter } from '../../runtime/address-filter.js'
 import { asKind } from '../../runtime/plan-changes.js'
 import { Snapshot } from '../../runtime/snapshot.js'
@@ -22,7 +21,10 @@ import { TrafficEventSource } from '../../telemetry/event-fields.js'
 import type { Metrics } from '../../telemetry/metrics.js'
 import { ExplanationRecorder } from './explanation.js'
 import { type Explanation, explanationOf, type SentUpstream } from './explanation-of.js'
-import { type ImaginedRequest, imaginedConnection, imaginedEntry, imaginedHead } from './imagined-exchange.js'
+import { imaginedConnection, imaginedEntry, imaginedHead, type ImaginedRequest } from './imagined-exchange.js'
+import { FAILURES } from '../../flow/error-codes.js'
+import type { FileServers } from '../../proxy/files/file-servers.js'
+import type { Dialer } from '../../transport/contract.js'
 
 /** What stands in for the upstream: an answer, made anew for each request. */
 export interface UpstreamStub {
@@ -36,6 +38,8 @@ export interface LabParts {
   readonly forwarding: ClientAddress
   readonly region: string
   readonly stub: UpstreamStub
+  /** Answers from folders of files; absent: the stub does. */
+  readonly files?: Pick<FileServers, 'dialer'>
   readonly metrics: Metrics
   /** Shows what sounds like a secret too. */
   readonly reveal: boolean
@@ -101,7 +105,15 @@ export class Lab {
         }
       }),
       forwarder: {
-        forward: (_exchange, flow, order) => order.forwarded(this.#answer(flow, order.units, order.key))
+        forward: (exchange, flow, order) => {
+          const answer = this.#answer(exchange, flow, order.units, order.key)
+          if (answer instanceof Promise)
+            answer.then(
+              (forwarded) => order.forwarded(forwarded),
+              (error: unknown) => order.crashed(error)
+            )
+          else order.forwarded(answer)
+        }
       },
       observers,
       clock,
@@ -194,7 +206,12 @@ export class Lab {
     return refused ? { refused: flow.decidedBy ?? null } : { results: flow.results }
   }
 
-  #answer(flow: Flow, units: Parameters<typeof absence>[0], key: string | undefined): Forwarded {
+  #answer(
+    exchange: Exchange,
+    flow: Flow,
+    units: UpstreamLookup,
+    key: string | undefined
+  ): Forwarded | Promise<Forwarded> {
     const { request } = flow as AdmittedFlow
     const unit = key === undefined ? undefined : units.upstream(key)
     if (key === undefined || unit === undefined) {
@@ -209,6 +226,8 @@ export class Lab {
         headers: [...request.headers.list]
       }
     if (unit.form === 'response') return { response: fixedResponse(unit), duration: undefined }
+    const dialer = unit.form === 'files' ? this.#parts.files?.dialer(unit) : undefined
+    if (dialer !== undefined) return fileAnswer(exchange, request, dialer)
     const { status, headers, body } = this.#stub
     return { response: { ...localResponse(status, [...headers], body), local: false }, duration: 0 }
   }
@@ -216,6 +235,42 @@ export class Lab {
   #ended(record: ExchangeRecord): void {
     this.#record = record
   }
+}
+
+/** Longest time that a disk may take. Milliseconds. */
+const DISK_TIMEOUT = 10_000
+
+/** What a folder of files answers. The content of a file that is too long to be kept is left out. */
+function fileAnswer(exchange: Exchange, request: AdmittedFlow['request'], dialer: Dialer): Promise<Forwarded> {
+  const { method, target, authority, headers, head, body } = request
+  const asked = {
+    method,
+    target: target.sent,
+    authority,
+    scheme: head.scheme,
+    version: '1.1',
+    headers: headers.list
+  } as const
+  const options = { head: asked, body, connectTimeout: 0, responseTimeout: DISK_TIMEOUT, idleTimeout: 0 }
+  return new Promise((resolve) =>
+    dialer.answers?.(exchange, dialer, options, (answer) => {
+      if (answer.kind !== 'response') {
+        const failure = answer.kind === 'failed' ? answer.failure : 'internal'
+        resolve({ response: failureResponse(FAILURES[failure]), duration: 0 })
+        return
+      }
+      const { status, headers: fields } = answer.head
+      const { framing, whole } = answer.body
+      const isLong = whole === undefined && framing.kind === 'length' && framing.bytes > MOST_ANSWER
+      if (isLong) answer.body.discard()
+      const response = {
+        ...localResponse(status, [...fields]),
+        local: false,
+        body: isLong ? undefined : (whole ?? answer.body)
+      }
+      resolve({ response, duration: 0 })
+    })
+  )
 }
 
 function entriesOf({ plan }: Snapshot, region: string): EntryFacts[] {

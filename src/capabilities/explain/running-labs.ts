@@ -16,6 +16,7 @@ import type { Explain } from './explanations.js'
 import { Lab } from './lab.js'
 import { labExpressions, labServices } from './running-lab.js'
 import { VirtualClock } from './virtual-clock.js'
+import { fileServers } from '../../app/data-plane.js'
 
 /** What a lab of what serves is opened with. */
 interface RunningLabStart {
@@ -45,15 +46,17 @@ export type OpenRunningLab = (start: RunningLabStart) => Promise<RunningLab>
 
 /** Rejects with a ControlError for policies with errors, and where no policy serves. */
 export function runningLabs(
-  { region, rate_limit_headers }: Options,
+  options: Options,
   { holder, limiter, trusted, clock: running }: Pick<Foundation, 'holder' | 'limiter' | 'trusted' | 'clock'>,
   geo: Geo
 ): OpenRunningLab {
+  const { region, rate_limit_headers } = options
+  const files = fileServers(options, running)
   return async ({ at, instead, counters, upstreamStatus, reveal, random }) => {
     const clock = new VirtualClock(at, running.monotonic())
     const stub = { status: upstreamStatus, headers: [], body: undefined }
     const forwarding = trustingProxies(trusted)
-    const lab = new Lab({ clock, forwarding, region, stub, metrics: new Metrics(), reveal })
+    const lab = new Lab({ clock, forwarding, region, stub, files, metrics: new Metrics(), reveal })
     let notAsked: string[] = []
     const services = labServices(lab, {
       clock,

@@ -13,17 +13,11 @@ import type { Options } from '../../options/options.js'
 import { readListener } from '../../options/values.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { siteErrors } from './declared/site-codes.js'
-import {
-  newVersionKey,
-  readSiteFile,
-  type SiteChanges,
-  type SiteFile,
-  type SiteFileRead,
-  siteChanges
-} from './declared/site-file.js'
+import { newVersionKey, readSiteFile, type SiteChanges, siteChanges, type SiteFile, type SiteFileRead } from './declared/site-file.js'
 import type { PolicyProblems, SiteFileInput } from './declared/site-input.js'
 import { SiteMemory } from './declared/site-memory.js'
 import type { SiteBundle, SiteReading } from './declared/site-request.js'
+import { refusalOfFolder } from '../../lib/named-folders.js'
 
 export interface SiteFileHost {
   readonly clock: Clock
@@ -40,7 +34,7 @@ export interface ReadSite extends SiteFileRead {
   applied(): void
 }
 
-type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'listFolder' | 'policed'>
+type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'listFolder' | 'policed' | 'checkFolder'>
 
 /** What the options open whatever stands in the site file. */
 type Open = Pick<Options, 'listeners' | 'api' | 'agents'> & { readonly listen: Options['listen'] | undefined }
@@ -83,7 +77,15 @@ export class SiteReader implements SiteReading {
       files.flatMap((one) => (posix.dirname(one.name) === name ? [posix.basename(one.name)] : []))
     // What the process listens on stays open beside the listeners of a file that is applied to it.
     return await this.#readFrom(
-      { source: file, folder: '/', text, readFile: readNamed, listFolder, policed },
+      {
+        source: file,
+        folder: '/',
+        text,
+        readFile: readNamed,
+        listFolder,
+        policed,
+        checkFolder: (path) => refusalOfFolder(path, this.#options.file_folders)
+      },
       this.#options
     )
   }

@@ -68,8 +68,9 @@ function withHttp1(dialer: Dialer): Dialer {
 export function byVersion(back: ClientTransport, http2: ClientTransport): ClientTransport {
   return {
     forward(exchange, dialer, options, answered) {
+      if (dialer.answers !== undefined) return dialer.answers(exchange, dialer, options, answered)
       const transport = dialer.http2 === true ? http2 : back
-      transport.forward(exchange, dialer, options, answered)
+      return transport.forward(exchange, dialer, options, answered)
     },
     retainUpstreams(keys) {
       back.retainUpstreams(keys)

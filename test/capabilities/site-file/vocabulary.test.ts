@@ -1,16 +1,12 @@
 import t from 'tap'
 import { siteFileSchema } from '../../../src/capabilities/site-file/declared/schema.js'
-import {
-  failoverBackend,
-  httpResponseBackend,
-  tunnelGroupBackend,
-  weightedBackend
-} from '../../../src/resources/backends.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../src/resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../src/resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../src/resources/edges.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../src/resources/ip-policies.js'
 import { staticBackend } from '../../../src/resources/static-backend.js'
 import { vault, vaultSecret } from '../../../src/resources/vaults.js'
+import { fileBackend } from '../../../src/resources/file-backend.js'
 
 /** What traffic is made of in the API. */
 const RESOURCES = [
@@ -22,6 +18,7 @@ const RESOURCES = [
   failoverBackend,
   tunnelGroupBackend,
   httpResponseBackend,
+  fileBackend,
   tlsCertificate,
   certificateAuthority,
   ipPolicy,
@@ -41,6 +38,7 @@ const OTHERWISE: Readonly<Record<string, string>> = {
   'tcp_edge.hostports': 'the key of the edge',
   'tcp_edge.traffic_policy': 'policy',
   'static_backend.address': 'servers',
+  'file_backend.folder': 'files',
   'static_backend.http2': 'the scheme of the server',
   'tls_certificate.certificate_pem': 'certificate, a file',
   'tls_certificate.private_key_pem': 'key, a file',

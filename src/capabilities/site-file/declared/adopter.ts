@@ -9,13 +9,14 @@ import { staticBackend } from '../../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { requestForm } from '../../transfer/export.js'
-import { type Adoption, balanceIn, type Data, endsWithSlash, type Found, hostOf, isUsual, type LeftOut, type NeededSecret, type OnHttp, setAt, slug, switchedOn, withNames } from './adoption-form.js'
+import { type Adoption, balanceIn, type Data, endsWithSlash, filesIn, type Found, hostOf, isUsual, type LeftOut, type NeededSecret, type OnHttp, setAt, slug, switchedOn, withNames } from './adoption-form.js'
 import { declaredId } from './declaration.js'
 import { serverUrl } from './server-url.js'
 import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import type { RemovedRecord } from './site-request.js'
 import { ROUTE_MODULES } from './sites.js'
 import { TCP_MODULES } from './carriers.js'
+import { fileBackend } from '../../../resources/file-backend.js'
 
 /** Writes records of the API as a site file. */
 export class Adopter {
@@ -203,6 +204,7 @@ export class Adopter {
 
   #backends(): Data {
     const backends: Data = {}
+    const named = (id: string) => this.#names.get(id) ?? id
     const add = (one: Found, data: Data, ...wishes: unknown[]) => {
       const name = this.#name('backend', one.record, one.record.body.description, ...wishes)
       backends[name] = { ...data, ...this.#about(one.record) }
@@ -220,25 +222,22 @@ export class Adopter {
       add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, one.record.body.address)
     }
     for (const one of this.#all(httpResponseBackend)) {
-      const { body, headers, status_code } = one.record.body as Data
-      add(one, { response: { status_code: status_code as Json, headers: headers as Json, body: body as Json } })
+      const { body, headers, status_code } = one.record.body as Record<string, Json>
+      add(one, { response: { status_code, headers, body } as Data })
     }
+    for (const one of this.#all(fileBackend)) add(one, filesIn(one.record), one.record.body.folder)
     for (const one of this.#all(tunnelGroupBackend)) {
-      add(one, {
-        labels: one.record.body.labels as Json,
-        ...balanceIn(requestForm(tunnelGroupBackend, one.record).fields)
-      })
+      const { fields } = requestForm(tunnelGroupBackend, one.record)
+      add(one, { labels: one.record.body.labels as Json, ...balanceIn(fields) })
     }
     for (const one of this.#all(weightedBackend)) {
-      const { backends: members } = one.record.body
-      const shares = Object.entries(members as Data).map(([id, weight]) => [this.#names.get(id) ?? id, weight] as const)
+      const shares = Object.entries(one.record.body.backends as Data).map(([id, weight]) => [named(id), weight] as const)
       const { fields } = requestForm(weightedBackend, one.record)
       const settings = SHARE_SETTINGS.filter((key) => (fields[key] ?? 0) !== 0).map((key) => [key, fields[key] as Json])
       add(one, { backends: Object.fromEntries(shares), ...balanceIn(fields), ...Object.fromEntries(settings) })
     }
     for (const one of this.#all(failoverBackend)) {
-      const members = (one.record.body.backends as readonly string[]).map((id) => this.#names.get(id) ?? id)
-      add(one, { balance: 'failover', backends: members })
+      add(one, { balance: 'failover', backends: (one.record.body.backends as readonly string[]).map(named) })
     }
     return backends
   }

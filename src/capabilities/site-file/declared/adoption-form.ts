@@ -3,6 +3,7 @@ import type { ResourceRecord } from '../../../schema/field.js'
 import { BALANCE_SETTINGS } from './backends.js'
 import type { RemovedRecord } from './site-request.js'
 import { NAMED_LISTS } from './values.js'
+import { FILE_SETTINGS } from './files.js'
 
 /** What a site file says, as data. */
 export type Data = { [key: string]: Json }
@@ -62,6 +63,12 @@ export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
     (key) => ![undefined, null, '', 'round_robin'].includes(fields[key] as string)
   )
   return Object.fromEntries(keys.map((key) => [key, fields[key] as Json]))
+}
+
+/** The folder of a file backend and what goes with it, where it says something. */
+export function filesIn({ body }: Pick<ResourceRecord, 'body'>): Data {
+  const said = FILE_SETTINGS.filter((key) => !isUsual(body[key] as Json) && body[key] !== false)
+  return { files: body.folder as Json, ...Object.fromEntries(said.map((key) => [key, body[key] as Json])) }
 }
 
 /** Sets a value below the keys of a path; levels that are not there are made. */

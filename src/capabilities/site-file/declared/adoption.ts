@@ -1,10 +1,5 @@
 import { everyRecord, type Records } from '../../../control/records.js'
-import {
-  failoverBackend,
-  httpResponseBackend,
-  tunnelGroupBackend,
-  weightedBackend
-} from '../../../resources/backends.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
@@ -15,6 +10,7 @@ import type { StoreReader } from '../../../store/store.js'
 import { Adopter } from './adopter.js'
 import type { Adoption, Found, OnHttp } from './adoption-form.js'
 import type { RemovedRecord } from './site-request.js'
+import { fileBackend } from '../../../resources/file-backend.js'
 
 interface AdoptionParts {
   readonly records: Records
@@ -32,6 +28,7 @@ export const ADOPTED: readonly Resource[] = [
   weightedBackend,
   staticBackend,
   httpResponseBackend,
+  fileBackend,
   tunnelGroupBackend,
   tlsCertificate,
   certificateAuthority,

@@ -1,12 +1,7 @@
 import type { Coded } from '../../../lib/errors.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../../policy/tree.js'
-import {
-  failoverBackend,
-  httpResponseBackend,
-  tunnelGroupBackend,
-  weightedBackend
-} from '../../../resources/backends.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { readClientCertificate } from './access.js'
@@ -18,16 +13,17 @@ import { type DeclaredServer, readServer, SERVER_SETTINGS, SHARE_SETTINGS } from
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
+import { FILE_SETTINGS, isFolderPath, readFiles } from './files.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
 /** How one of several is chosen, as the API has them. */
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']
-const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
-const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS]
+const FORM_KEYS = ['servers', 'labels', 'response', 'files', 'backends', 'balance', 'description', 'metadata']
+const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS, ...FILE_SETTINGS]
 /** Of `tls`: members of the API, and the names of files in place of what they hold. */
 const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'verify', 'client_certificate']
 const TLS_RENAMED = { ca: 'ca_pem' }
-const FORMS = ['servers', 'labels', 'response', 'backends'] as const
+const FORMS = ['servers', 'labels', 'response', 'files', 'backends'] as const
 /** How a backend with several members chooses. */
 export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
 /** Those of the tunnels of one group, which have no order and no weights. */
@@ -63,7 +59,7 @@ const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|unix:\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+)
 
 /**
  * The id of the backend of a site, route or TCP edge: the name of one, or one that is written out on the spot as the URL of a
- * server, a list of servers or a map as under `backends`. Undefined after a report.
+ * server, the path of a folder of files, a list of servers or a map as under `backends`. Undefined after a report.
  */
 export async function backendAt(
   declaration: Declaration,
@@ -74,15 +70,15 @@ export async function backendAt(
 ): Promise<string | undefined> {
   if (value.kind === 'broken') return undefined
   const url = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : ''
-  if (value.kind === 'scalar' && (!ADDRESS.test(url) || names.backends.has(url))) return names.backends.id(value, path)
+  const isFolder = isFolderPath(url)
+  const isWritten = isFolder || ADDRESS.test(url)
+  if (value.kind === 'scalar' && (!isWritten || names.backends.has(url))) return names.backends.id(value, path)
   // One URL is one backend, wherever it stands.
   if (names.written.has(url)) return names.written.get(url)
   const { span } = value
   const servers = value.kind === 'scalar' ? ({ kind: 'list', span, items: [value] } as const) : value
-  const whole: TreeNode =
-    servers.kind === 'map'
-      ? servers
-      : { kind: 'map', span, entries: [{ key: 'servers', keySpan: span, value: servers }] }
+  const only = isFolder ? { key: 'files', keySpan: span, value } : { key: 'servers', keySpan: span, value: servers }
+  const whole: TreeNode = servers.kind === 'map' ? servers : { kind: 'map', span, entries: [only] }
   const entry = { key: url === '' ? path.join(' ') : url, keySpan, value: whole }
   const reader = new BackendReader(declaration, names, values, entry, path)
   const id = isGroup(entry) ? await reader.group() : await reader.single()
@@ -140,6 +136,17 @@ class BackendReader {
     }
     const labels = this.#fields.get('labels')
     const response = this.#fields.get('response')
+    const files = this.#fields.get('files')
+    if (files !== undefined) {
+      this.#unfit(
+        [...SERVER_SETTINGS, ...SHARE_SETTINGS, 'balance', ...BALANCE_SETTINGS],
+        'servers, labels or backends'
+      )
+      const from = { folder: files, about: this.#about, settings: this.#settings(FILE_SETTINGS) }
+      const locate = (field: string) => this.#settingAt(field === 'folder' ? files.key : field)
+      return await readFiles(this.#declaration, this.#entry, this.#path, from, locate)
+    }
+    this.#unfit(FILE_SETTINGS, 'files')
     if (!this.#fields.has('servers')) this.#unfit([...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
     if (labels !== undefined) {
       const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }

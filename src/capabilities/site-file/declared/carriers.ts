@@ -98,7 +98,8 @@ export async function modulesBody(
   const body: Record<string, unknown> = {}
   for (const [key, entry] of fields) {
     const { value } = entry
-    const within = [...path, key]
+    // The keys of files stand in the site or route itself.
+    const within = entry.key === 'files' ? path : [...path, key]
     if (key === 'backend') {
       const id = await backendAt(declaration, names, values, entry, within)
       if (id !== undefined) body.backend = { backend_id: id }

@@ -64,7 +64,7 @@ export class Declaration {
   lenientPaths: boolean
   readonly #parent: Declaration | undefined
   readonly #parts: DeclaredPart[] = []
-  readonly #source: SiteText
+  readonly source: SiteText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
   /** Of policies and tests that stand in the file itself. */
@@ -79,8 +79,8 @@ export class Declaration {
     this.lenientPaths = parent?.lenientPaths ?? false
     this.slices = parent?.slices ?? input.slices ?? new Slices()
     this.#texts = parent === undefined ? new Map() : parent.#texts
-    this.#source = new SiteText(input.text, first, imports)
-    this.#report = new Reporter(this.#source)
+    this.source = new SiteText(input.text, first, imports)
+    this.#report = new Reporter(this.source)
   }
 
   /** Reads one entry by itself: `text` is that of its lines, the first of which has the number `first`. */
@@ -127,7 +127,7 @@ export class Declaration {
   sourceOf(owner: string): string | undefined {
     const line = this.policyLines.get(owner)
     if (line === undefined) return this.policyNames.get(owner)
-    const at = this.#source.located(line)
+    const at = this.source.located(line)
     return `${at.file ?? this.input.source}:${at.line}`
   }
 
@@ -135,7 +135,7 @@ export class Declaration {
   problems(): UnitProblems[] {
     const problems = [...this.#report.sorted(), ...this.#placed]
     problems.sort((a, b) => a.line - b.line || a.column - b.column)
-    return [...this.#source.grouped(problems, this.input.source), ...this.#documents.values()].filter(
+    return [...this.source.grouped(problems, this.input.source), ...this.#documents.values()].filter(
       ({ problems }) => problems.length > 0
     )
   }
@@ -179,11 +179,11 @@ export class Declaration {
 
   /** The files that it imports. */
   get imports(): readonly ImportedText[] {
-    return this.#source.imports
+    return this.source.imports
   }
 
   lineAt(span: Span): FileLine {
-    return this.#source.lineAt(span)
+    return this.source.lineAt(span)
   }
 
   /** The entries of a map; another value is reported. `what`: with its article. */
@@ -225,7 +225,7 @@ export class Declaration {
 
   /** The text of a file that the site file names, which is watched from now on; undefined after a report. */
   async file(written: string, at: At, what: string): Promise<string | undefined> {
-    const name = this.#source.named(written, at.span)
+    const name = this.source.named(written, at.span)
     if (what !== POLICY && what !== TESTS) this.volatile = true
     try {
       const text = await this.textOf(name)
@@ -261,7 +261,7 @@ export class Declaration {
     if (node.kind === 'map') return await this.#writtenPolicy(node, path, owner, carrier)
     const written = this.text(node, path, 'policy')
     if (written === undefined || written === 'none') return undefined
-    const name = this.#source.named(written, node.span)
+    const name = this.source.named(written, node.span)
     const text = await this.file(written, { path, span: node.span }, POLICY)
     if (text === undefined) return undefined
     this.policyNames.set(owner, name)
@@ -282,12 +282,12 @@ export class Declaration {
     if (node.kind === 'map') {
       const { text, line, place } = this.#written(node, path)
       for (const problem of await this.#tested(policy, text)) this.#placed.push(place(problem))
-      this.policies.set(formatPath(path), { name: formatPath(path), ...this.#source.located(line), text })
+      this.policies.set(formatPath(path), { name: formatPath(path), ...this.source.located(line), text })
       return text
     }
     const written = this.text(node, path, 'policy_tests')
     if (written === undefined) return undefined
-    const name = this.#source.named(written, node.span)
+    const name = this.source.named(written, node.span)
     const text = await this.file(written, { path, span: node.span }, TESTS)
     if (text === undefined) return undefined
     if (!this.policies.has(name)) this.policies.set(name, { name, ...this.lineAt(node.span), text })
@@ -307,7 +307,7 @@ export class Declaration {
 
   /** A document that stands in the site file, and where its problems have their places there. */
   #written({ span }: MapNode, path: NodePath) {
-    const { line, column } = this.#source.place(span.start)
+    const { line, column } = this.source.place(span.start)
     const written = this.input.text.slice(span.start, span.end)
     const block = !written.startsWith('{')
     const indent = ' '.repeat(column - 1)
@@ -329,7 +329,7 @@ export class Declaration {
     this.policyLines.set(owner, line)
     const name = formatPath(path)
     this.policyNames.set(owner, name)
-    this.policies.set(name, { name, ...this.#source.located(line), text })
+    this.policies.set(name, { name, ...this.source.located(line), text })
     return text
   }
 
@@ -337,7 +337,8 @@ export class Declaration {
   async add(resource: Resource, wanted: Wanted): Promise<ResourceRecord | undefined> {
     const { name, body, parents = {}, at, label } = wanted
     // Policies are compiled from their own files, with their places there.
-    const read = readCreate(resource, body, { checkPolicy: () => undefined, path: parents })
+    const options = { checkPolicy: () => undefined, checkFolder: this.input.checkFolder, path: parents }
+    const read = readCreate(resource, body, options)
     const written = read.ok ? await createRecord(resource, read.input, this.#makers(resource, name)) : read
     if (!written.ok) {
       for (const { field, code, message } of written.problems) this.#refuse(wanted, field, code, message)

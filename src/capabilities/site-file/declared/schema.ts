@@ -12,6 +12,8 @@ import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import { ROUTE_MODULES, SITE_KEYS } from './sites.js'
 import { NAMED_LISTS } from './values.js'
 import { TCP_MODULES } from './carriers.js'
+import { fileBackend } from '../../../resources/file-backend.js'
+import { FILE_SETTINGS } from './files.js'
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -50,7 +52,11 @@ export function siteFileSchema(documents: object): object {
       'Tests of the policy, as `sluice test` reads them: a file, or the document itself. The site file is refused when one fails.'
   }
   const backend = {
-    anyOf: [text('Name of a backend, or URL of a server.'), servers, backendSchema()],
+    anyOf: [
+      text('Name of a backend, URL of a server, or path of a folder of files such as ./public.'),
+      servers,
+      backendSchema()
+    ],
     description: 'Where traffic goes.'
   }
   const authority = object({
@@ -60,6 +66,7 @@ export function siteFileSchema(documents: object): object {
   })
   const route = object({
     backend,
+    ...filesSchema(),
     policy,
     policy_tests,
     ...requestFields(httpsEdgeRoute, ['description', 'metadata']),
@@ -78,6 +85,7 @@ export function siteFileSchema(documents: object): object {
     policy,
     policy_tests,
     backend,
+    ...filesSchema(),
     redirect: {
       enum: ['on', 'off', true, false],
       description: 'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
@@ -174,6 +182,13 @@ const server = object(
 )
 const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
 
+function filesSchema(): Record<string, unknown> {
+  return {
+    files: text('Folder whose files are sent; its path begins at the site file.'),
+    ...requestFields(fileBackend, FILE_SETTINGS)
+  }
+}
+
 function backendSchema(): Schema {
   const names = { type: 'array', items: { type: 'string' } }
   const weights = { type: 'object', additionalProperties: { type: 'integer', minimum: 0, maximum: 10_000 } }
@@ -181,6 +196,7 @@ function backendSchema(): Schema {
     servers,
     ...requestFields(tunnelGroupBackend, ['labels']),
     response: object(requestFields(httpResponseBackend, ['body', 'headers', 'status_code'])),
+    ...filesSchema(),
     backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },
     balance: { enum: BALANCES, description: 'How one of several is chosen; weighted unless said otherwise.' },
     ...requestFields(staticBackend, SERVER_SETTINGS),

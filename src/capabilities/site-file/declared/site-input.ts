@@ -4,6 +4,7 @@ import type { Slices, Steps } from '../../../lib/slices.js'
 import { judgePaths, type Problem } from '../../../policy/problems.js'
 import type { HostPort } from '../../../runtime/plan.js'
 import type { SiteMemory } from './site-memory.js'
+import type { FileCheck } from '../../../schema/field.js'
 
 /** Everything that is wrong, or doubtful, with a policy document in the layer where it will run; in steps. */
 export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => Steps<readonly Problem[]>
@@ -29,6 +30,8 @@ export interface SiteFileInput {
   readonly readFile: (path: string, name: string) => Promise<string>
   /** Names of the files in a folder, by its absolute path, or by its name as the file has it; rejects with the system's error. */
   readonly listFolder: (path: string, name: string) => Promise<readonly string[]>
+  /** Refuses folders that may not be served; absent: the file is the operator's, who may serve any. */
+  readonly checkFolder?: FileCheck | undefined
   readonly policyProblems: PolicyProblems
   /** Runs the tests that stand beside policies; absent: they are only read. */
   readonly testPolicy?: PolicyTesting

@@ -14,16 +14,18 @@ import { lacks } from './synonyms.js'
 import { inFileWords, RENAMED } from './values.js'
 import { ABOUT, backendAlone, modulesBody, modulesOf, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
 import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
+import { FILES, withFiles } from './files.js'
 
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
-const ROUTE_KEYS = ['backend', 'policy', TESTS_FIELD, ...ROUTE_MODULES, ...ABOUT]
+const ROUTE_KEYS = ['backend', ...FILES, 'policy', TESTS_FIELD, ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
 export const SITE_KEYS = [
   'hosts',
   'policy',
   TESTS_FIELD,
   'backend',
+  ...FILES,
   'routes',
   'redirect',
   'certificate',
@@ -90,7 +92,8 @@ class SiteReader {
       declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
       return undefined
     }
-    const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
+    const own = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
+    const fields = withFiles(declaration, own, this.#path)
     if (fields.has('tls')) {
       await readPassedSite(this.#reader, this.#entry, fields, this.#hosts)
       return undefined
@@ -178,7 +181,8 @@ class SiteReader {
     const path = [...this.#path, 'routes']
     for (const entry of declaration.entries(routes.value, path, 'routes')) {
       const within = [...path, entry.key]
-      const known = backendAlone(entry) ?? declaration.fields(entry.value, within, 'a route', ROUTE_KEYS)
+      const given = backendAlone(entry) ?? declaration.fields(entry.value, within, 'a route', ROUTE_KEYS)
+      const known = withFiles(declaration, given, within)
       await this.#route(entry.key, new Map([...usual, ...known]), entry, within)
     }
   }
