@@ -221,6 +221,7 @@ Examples:
   sluice import account.yaml --dry-run
   sluice import account.yaml
   sluice import account.yaml --prune --yes --data /var/lib/sluice
+  sluice import nginx /etc/nginx/nginx.conf -o site.yaml
   SLUICE_PASSPHRASE=… sluice import account.yaml --yes --store postgres://sluice@db/sluice
 
 Shows what would change and asks before it does; without a terminal it needs --yes. Everything is imported or nothing.
@@ -242,7 +243,7 @@ interface ImportFlags {
 /** `sluice import`: makes the account what a document says. */
 export function importCommand(): Command {
   return new Command('import')
-    .description('make the account what a document of "sluice export" says')
+    .description('make the account what a document of "sluice export" says, or a site file of files of another server')
     .argument('<file>', 'the document; "-" reads standard input')
     .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
     .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import type { ImportFlags } from './import-site.js'
+import type { ImportFlags } from './import-flags.js'
 
 const EXAMPLES = `
 Examples:

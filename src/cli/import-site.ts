@@ -6,19 +6,7 @@ import { CodedError, codeOf } from '../lib/errors.js'
 import { printableLines } from '../lib/printable.js'
 import { failureText } from './failure.js'
 import { ExitCode } from './process.js'
-
-/** Flags of `sluice import nginx`. */
-export interface ImportFlags {
-  readonly output?: string
-  readonly overwrite?: boolean
-  readonly report: string
-  readonly prove?: boolean
-  readonly old?: string
-  readonly requests?: string
-  readonly allMethods?: boolean
-  readonly upstreams: string
-  readonly recordPorts?: string
-}
+import type { ImportFlags } from './import-flags.js'
 
 /** Exit code of statements that have no counterpart, or of a failed proof. */
 const NOT_ALL_HERE = 1

@@ -5,12 +5,13 @@ import { createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { BytePipe, ConnectionFacts } from '../../src/flow/exchange.js'
 import { DescriptorShares } from '../../src/lib/descriptor-shares.js'
-import { DialError, type Dialer } from '../../src/transport/contract.js'
+import { type Dialer, DialError } from '../../src/transport/contract.js'
 import { AbortList } from '../../src/transport/deadlines.js'
 import { tcpDialer, tlsDialer } from '../../src/transport/dialers.js'
 import { fixture } from '../helpers/files.js'
 import { until } from '../helpers/until.js'
 import { RawUpstream } from '../helpers/upstream.js'
+import { handshakeFailure } from '../../src/transport/tls/peer.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const client = {} as ConnectionFacts
@@ -140,3 +141,11 @@ t.test(
     for (let i = 0; i < 20; i++) t.equal(await failure(open(refused)), 'dial-refused', 'a failed dial keeps none')
   }
 )
+
+t.test('alerts have the same meaning in the words of each OpenSSL', async (t) => {
+  for (const words of ['SSLV3', 'SSL/TLS']) {
+    t.equal(handshakeFailure(`ERR_SSL_${words}_ALERT_BAD_CERTIFICATE`).failure, 'tls-client-certificate', words)
+    t.match(handshakeFailure(`ERR_SSL_${words}_ALERT_HANDSHAKE_FAILURE`).message, /wants a client certificate/, words)
+  }
+  t.equal(handshakeFailure('ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION').failure, 'tls-version')
+})

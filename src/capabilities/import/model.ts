@@ -25,7 +25,7 @@ export const close = (difference: string): Verdict => ({ kind: 'close', differen
 export const notHere = (reason: string, instead: string): Verdict => ({ kind: 'not-here', reason, instead })
 
 /** A node of the model: where it comes from, and its verdict. */
-export interface SourceNode {
+interface SourceNode {
   readonly at: SourcePosition
   readonly verdict: Verdict
 }
@@ -80,7 +80,7 @@ export interface HostPort {
   readonly tls: boolean
 }
 
-export interface ImportedCertificate extends SourceNode {
+interface ImportedCertificate extends SourceNode {
   readonly certificateFile: string
   readonly keyFile: string
 }
@@ -203,3 +203,15 @@ export interface UpstreamServer {
   readonly weight?: number
   readonly backup?: boolean
 }
+
+/** Files and variables that a reader may read. */
+export interface ImportSources {
+  /** Rejects if there is no such file. */
+  readFile(path: string): Promise<string>
+  /** Names in a folder; rejects if there is no such folder. */
+  listFolder(path: string): Promise<readonly string[]>
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
+
+/** Reads the files of one configuration. Throws a `CodedError` of `importErrors` for a file that cannot be read. */
+export type Reader = (files: readonly string[], sources: ImportSources) => Promise<ImportedConfig>

@@ -40,6 +40,8 @@ export function requestRules(actions: readonly RouteAction[], expressions: reado
     const last = rules.at(-1)
     if (last !== undefined && last.when === action.when) last.actions.push(...converted)
     else rules.push({ when: action.when, actions: converted })
+    // Nothing behind an answer without a condition is reached.
+    if (isAnswer(action) && action.when === undefined && !('pattern' in action)) break
   }
   return rules.map(({ when, actions }) =>
     withExpressions(when === undefined ? expressions : [...expressions, when], mergeHeaders(actions))

@@ -78,7 +78,7 @@ export function formatTable(statements: readonly Statement[]): string[] {
   return [...lines, summarize(statements)]
 }
 
-export function summarize(statements: readonly Statement[]): string {
+function summarize(statements: readonly Statement[]): string {
   const { exact, close, notHere } = countVerdicts(statements)
   const total = `${statements.length} ${statements.length === 1 ? 'statement' : 'statements'}`
   return `${total}: ${exact} exact, ${close} close, ${notHere} not here`

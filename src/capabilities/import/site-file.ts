@@ -233,7 +233,7 @@ function shortest(fields: Fields): unknown {
 }
 
 /** Static files, as a route of the site file has them. */
-export function filesFields({ folder, stripPrefix, index, fallback, listing, cache }: FileTarget): Fields {
+function filesFields({ folder, stripPrefix, index, fallback, listing, cache }: FileTarget): Fields {
   const pattern =
     stripPrefix === undefined || stripPrefix === '/'
       ? undefined

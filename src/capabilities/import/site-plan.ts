@@ -21,7 +21,7 @@ import {
 } from './policy.js'
 
 /** A route of a site file. */
-export interface PlannedRoute {
+interface PlannedRoute {
   readonly path: string
   readonly route: ImportedRoute
   readonly policy?: Policy
@@ -29,7 +29,7 @@ export interface PlannedRoute {
 }
 
 /** A site that rules lead to by `forward-internal`. */
-export interface InternalSite {
+interface InternalSite {
   readonly host: string
   readonly route: ImportedRoute
   readonly policy?: Policy

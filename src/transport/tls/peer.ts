@@ -67,9 +67,9 @@ export function handshakeFailure(code: string): PeerRefusal {
   return { failure: 'dial-tls', message: code }
 }
 
-/** The words of an alert (RFC 8446 6) in an error code of OpenSSL. */
+/** The words of an alert (RFC 8446 6) in an error code of OpenSSL; since 3.2 codes of old alerts have `SSL/TLS` in place of `SSLV3`. */
 function alertOf(code: string): string | undefined {
-  return /^ERR_SSL_(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)$/.exec(code)?.[1]
+  return /^ERR_SSL_(?:SSLV3|SSL\/TLS|TLSV1|TLSV13)_ALERT_(\w+)$/.exec(code)?.[1]
 }
 
 const REFUSES_CLIENT: ReadonlySet<string> = new Set([

@@ -1,8 +1,7 @@
 import { basename, dirname, isAbsolute, join } from 'node:path'
 import { CodedError, codeOf } from '../../../lib/errors.js'
 import { importErrors } from '../errors.js'
-import type { SourcePosition } from '../model.js'
-import type { ImportSources } from '../readers.js'
+import type { ImportSources, SourcePosition } from '../model.js'
 import { type Directive, parseNginx } from './syntax.js'
 
 const MAX_INCLUDED_FILES = 1000

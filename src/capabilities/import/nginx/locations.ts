@@ -1,7 +1,8 @@
 import type { RouteTest } from '../model.js'
 import type { Directive } from './syntax.js'
+import { toRe2 } from '../cel.js'
 
-export type Modifier = '' | '=' | '^~' | '~' | '~*'
+type Modifier = '' | '=' | '^~' | '~' | '~*'
 
 /** A location block in the tree of its server. */
 export interface Location {
@@ -121,4 +122,28 @@ function within(
 /** The pattern in the syntax of nginx; the reader converts it. */
 function regexTest({ modifier, path }: Location): RouteTest {
   return { kind: 'path-regex', pattern: path, ignoreCase: modifier === '~*' }
+}
+
+interface ConvertedTests {
+  readonly tests: RouteTest[]
+  readonly except: RouteTest[]
+}
+
+/** Tests with patterns of RE2; undefined if one has no such form. A negative look-ahead becomes an exception. */
+export function convertTests(tests: readonly RouteTest[]): ConvertedTests | undefined {
+  const converted: ConvertedTests = { tests: [], except: [] }
+  for (const test of tests) {
+    if (test.kind !== 'path-regex') {
+      converted.tests.push(test)
+      continue
+    }
+    const plain = toRe2(test.pattern)
+    const [, before = '', not = '', after = ''] = /^(.*)\(\?!((?:[^()\\]|\\.)*)\)(.*)$/s.exec(test.pattern) ?? []
+    const pattern = plain ?? (not === '' ? undefined : toRe2(before + after))
+    const except = plain === undefined ? toRe2(`${before}(?:${not})`) : undefined
+    if (pattern === undefined || (plain === undefined && except === undefined)) return undefined
+    converted.tests.push({ ...test, pattern })
+    if (except !== undefined) converted.except.push({ ...test, pattern: except })
+  }
+  return converted
 }

@@ -1,14 +1,4 @@
-import {
-  close,
-  EXACT,
-  type HostPort,
-  type ImportedConfig,
-  type ImportedHost,
-  notHere,
-  type RouteAction,
-  type SourcePosition
-} from '../model.js'
-import type { ImportSources } from '../readers.js'
+import { close, EXACT, type HostPort, type ImportedConfig, type ImportedHost, type ImportSources, notHere, type RouteAction, type SourcePosition } from '../model.js'
 import { Ledger } from '../report.js'
 import { usualVerdict } from './directives.js'
 import { folderOf, IncludeReader } from './include.js'

@@ -1,28 +1,13 @@
 import { toRe2 } from '../cel.js'
-import {
-  close,
-  EXACT,
-  type ImportedRoute,
-  notHere,
-  type RouteAction,
-  type RouteTarget,
-  type RouteTest
-} from '../model.js'
-import {
-  accessChecks,
-  bodyLimit,
-  compression,
-  contentTypeOf,
-  errorPages,
-  requestHeaders,
-  responseHeaders
-} from './answers.js'
+import { close, EXACT, type ImportedRoute, notHere, type RouteAction, type RouteTarget, type RouteTest, type Verdict } from '../model.js'
+import { accessChecks, bodyLimit, compression, contentTypeOf, errorPages, requestHeaders, responseHeaders } from './answers.js'
 import type { Level } from './level.js'
-import { isRegex, type Location, type LocationEntry, locationsOf, orderLocations } from './locations.js'
-import { type Rewrite, readReturn, readRewrite } from './rewrites.js'
+import { convertTests, isRegex, type Location, type LocationEntry, locationsOf, orderLocations } from './locations.js'
+import { readReturn, readRewrite, type Rewrite } from './rewrites.js'
 import type { Directive } from './syntax.js'
 import { type Reading, readTarget } from './targets.js'
 import type { Variables } from './variables.js'
+import { slashRedirects } from './slash-redirects.js'
 
 /** Routes of a server block, and what it does before a location is chosen. */
 export interface ServerRoutes {
@@ -41,6 +26,16 @@ interface Steps {
 const NO_RE2 = notHere('the expression needs look-around or back-references', 'write it in the syntax of RE2')
 
 const isAnswer = ({ kind }: RouteAction) => kind === 'respond' || kind === 'redirect'
+
+/** The verdict of a check that cannot be converted: the whole server answers 503. */
+function closing(verdict: typeof NO_RE2): Verdict {
+  return verdict.kind === 'not-here'
+    ? notHere(
+        `${verdict.reason}, and the location refuses requests`,
+        `${verdict.instead}; the site answers 503 until then`
+      )
+    : verdict
+}
 
 /** Reads the locations of one server block. */
 export class ServerReader {
@@ -74,10 +69,13 @@ export class ServerReader {
     const ofAnswers = steps.actions
       .filter(isAnswer)
       .flatMap(({ when }) => headers.map((header) => ({ ...header, ...(when === undefined ? {} : { when }) })))
-    return { actions: [...limit, ...steps.actions, ...ofAnswers], routes: [...rewritten, ...all] }
+    const closed = this.#unread.map(({ at }): RouteAction => ({ kind: 'respond', status: 503, at }))
+    return { actions: [...closed, ...limit, ...steps.actions, ...ofAnswers], routes: [...rewritten, ...all] }
   }
 
   #limitedByLocation = false
+  /** Locations that refuse requests by an expression that cannot be said: without them the server would be open. */
+  readonly #unread: Directive[] = []
 
   /** The limit of bodies of the whole server, unless a location has one of its own. */
   #bodyLimitOfAll(level: Level): RouteAction[] {
@@ -109,14 +107,22 @@ export class ServerReader {
     const { directive } = location
     const level = this.#levelOf(location)
     const converted = convertTests(tests)
-    const not = convertTests(unless)
-    if (converted === undefined || not === undefined) {
-      level.judge(directive, NO_RE2)
+    if (converted === undefined) {
+      const protects = /"(?:deny|auth_basic|auth_request|internal)"|"return","args":\["4/.test(
+        JSON.stringify(directive.block)
+      )
+      if (protects) this.#unread.push(directive)
+      level.judge(directive, protects ? closing(NO_RE2) : NO_RE2)
       return []
     }
-    level.judge(directive, EXACT)
+    level.judge(
+      directive,
+      converted.except.length === 0
+        ? EXACT
+        : close('a path with both what is matched and what is excluded is not taken')
+    )
     const label = `location ${directive.args.join(' ')}`
-    const base = { at: directive.at, label, tests: converted, unless: not }
+    const base = { at: directive.at, label, tests: converted.tests, unless: [...unless, ...converted.except] }
     if (level.own('internal').length > 0) {
       for (const one of level.own('internal')) level.judge(one, EXACT)
       return [{ ...base, verdict: EXACT, actions: [{ kind: 'respond', status: 404, at: directive.at }] }]
@@ -332,56 +338,4 @@ function literalTest(test: RouteTest, text: string): boolean {
 /** A `rewrite … last` that leads to its own location works as `break` does. */
 function leadsHere({ leadsTo = '' }: Rewrite, { modifier, path }: Location): boolean {
   return (modifier === '' || modifier === '^~') && leadsTo.startsWith(path)
-}
-
-/** Tests with patterns of RE2; undefined if one has no such form. */
-function convertTests(tests: readonly RouteTest[]): RouteTest[] | undefined {
-  const converted: RouteTest[] = []
-  for (const test of tests) {
-    if (test.kind !== 'path-regex') converted.push(test)
-    else {
-      const pattern = toRe2(test.pattern)
-      if (pattern === undefined) return undefined
-      converted.push({ ...test, pattern })
-    }
-  }
-  return converted
-}
-
-/**
- * nginx redirects `/a` to `/a/` where a location `/a/` hands requests to an upstream and no location beside it has the path `/a`
- * (ngx_http_core_find_static_location).
- */
-function slashRedirects(
-  tree: readonly Location[],
-  entries: readonly LocationEntry[],
-  routes: readonly ImportedRoute[]
-): ImportedRoute[] {
-  const levels = levelsOf(tree)
-  return entries.flatMap(({ location }) => {
-    const { path } = location
-    const bare = path.slice(0, -1)
-    const route = routes.find(({ at }) => at === location.directive.at)
-    if (isRegex(location) || !path.endsWith('/') || bare === '' || levels.get(location.directive)?.has(bare) === true)
-      return []
-    if (route?.target?.kind !== 'upstream') return []
-    const { at } = location.directive
-    const to = '$0/'
-    const redirect: RouteAction = { kind: 'redirect', status: 301, pattern: '^/[^?]*', to, at }
-    return [
-      {
-        at,
-        label: 'redirect to the path with a slash',
-        tests: [{ kind: 'path-exact', path: bare }],
-        verdict: EXACT,
-        actions: [redirect, ...route.actions.filter(({ kind }) => kind === 'response-header')]
-      }
-    ]
-  })
-}
-
-/** Paths of the locations in the same block as each location. */
-function levelsOf(tree: readonly Location[]): Map<Directive, ReadonlySet<string>> {
-  const paths = new Set(tree.filter((location) => !isRegex(location)).map(({ path }) => path))
-  return new Map(tree.flatMap(({ directive, children }) => [[directive, paths] as const, ...levelsOf(children)]))
 }

@@ -6,7 +6,7 @@ import type { ProofRequest, RequestKind } from './requests.js'
 import { sendRequest } from './send.js'
 
 /** A request whose answers differ. */
-export interface ProofDifference {
+interface ProofDifference {
   readonly request: ProofRequest
   readonly differences: readonly Difference[]
   /** The statement that chose the answer of the old server; undefined: none is known. */

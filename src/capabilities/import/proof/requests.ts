@@ -15,7 +15,8 @@ export interface ProofRequest {
   readonly bodyBytes?: number
 }
 
-export const MAX_REQUESTS = 5000
+/** Most requests of one proof. */
+const MAX_REQUESTS = 5000
 const LARGE_BODY = 2 * 1024 * 1024
 const UPGRADE = {
   connection: 'Upgrade',
@@ -33,10 +34,12 @@ export function deriveRequests({ hosts }: ImportedConfig, allMethods: boolean): 
   }
   const methods = allMethods ? ['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE'] : ['GET', 'HEAD']
   for (const host of hosts) {
-    for (const name of namesToAsk(host)) {
+    for (const [index, name] of namesToAsk(host).entries()) {
       const ask = (kind: RequestKind, target: string, method = 'GET', more: Partial<ProofRequest> = {}) =>
         add({ kind, host: name, target, method, ...more })
       for (const path of pathsOf(host)) ask('path', path)
+      // Further names share the routes of the first one.
+      if (index > 0) continue
       for (const path of ['/', ...host.routes.flatMap(({ tests }) => edges(tests).slice(0, 1))]) {
         for (const method of methods) ask('path', path, method)
         ask('path', `${path}?a=1&b=%20x`)

@@ -384,6 +384,36 @@ server { listen 8081; server_name admin.test; location / { proxy_pass http://127
     }
   },
   {
+    name: 'hidden files but those of certificates, by a look-ahead',
+    source: `server { server_name a.test; location ~ /\\.(?!well-known) { deny all; } location / { proxy_pass http://127.0.0.1:3000; } }`,
+    site: {
+      sites: {
+        'a.test': {
+          policy: {
+            on_http_request: [
+              {
+                expressions: ["req.url.path.matches('/\\\\.')", "!req.url.path.matches('/\\\\.(?:well-known)')"],
+                actions: [{ type: 'deny', config: { status_code: 403 } }]
+              }
+            ]
+          },
+          backend: 'http://127.0.0.1:3000'
+        }
+      }
+    },
+    verdicts: { 'location ~': 'close', deny: 'exact' }
+  },
+  {
+    name: 'a check by an expression that RE2 cannot say, which closes the site',
+    source: `server { server_name a.test; location ~ ^/(?<=x)secret { deny all; } location / { proxy_pass http://127.0.0.1:3000; } }`,
+    site: {
+      sites: {
+        'a.test': { policy: { on_http_request: [{ actions: [{ type: 'deny', config: { status_code: 503 } }] }] } }
+      }
+    },
+    verdicts: { 'location ~': 'not-here' }
+  },
+  {
     name: 'time-outs and TLS of an upstream',
     source: `server { server_name a.test; location / { proxy_pass https://api.internal.test; proxy_connect_timeout 2s; proxy_read_timeout 5m; proxy_ssl_verify on; proxy_ssl_trusted_certificate /tls/ca.pem; proxy_ssl_name api.test; } location /b/ { proxy_pass https://10.0.0.9:8443; } }`,
     site: {

@@ -67,12 +67,12 @@ const shown = ({ pem, key }: Authority, chain = '') => ({ cert: pem + chain, key
 t.test('a client without a certificate gets an alert that says so', async (t) => {
   const { sluice, port } = await start(t)
   const alerts = {
-    'TLSv1.2': 'ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE',
-    'TLSv1.3': 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED'
+    'TLSv1.2': /^ERR_SSL_(SSLV3|SSL\/TLS)_ALERT_HANDSHAKE_FAILURE$/,
+    'TLSv1.3': /^ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED$/
   }
   for (const version of VERSIONS) {
     const before = failures(sluice).length
-    t.equal(await refused(port, { minVersion: version, maxVersion: version }), alerts[version])
+    t.match(await refused(port, { minVersion: version, maxVersion: version }), alerts[version])
     t.match(await lineAfter(sluice, before), { failure: 'certificate-missing', sni: HOST, client: '127.0.0.1' })
   }
 })
