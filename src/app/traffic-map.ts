@@ -4,6 +4,7 @@ import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
 import type { EdgeUnit, HostPort, ListenerUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
+import { appendTo } from '../lib/lists.js'
 
 /** Edges beyond which a map is no map. */
 const MOST_EDGES = 2_000
@@ -31,10 +32,7 @@ export function trafficMap(parts: MapParts): Json {
   const listeners = all.flatMap(([key, unit]) => (unit.kind === 'listener' ? [listenerOf(key, unit)] : []))
   const byEdge = new Map<string, RouteUnit[]>()
   for (const [, unit] of all) {
-    if (unit.kind !== 'route') continue
-    const routes = byEdge.get(unit.edge)
-    if (routes === undefined) byEdge.set(unit.edge, [unit])
-    else routes.push(unit)
+    if (unit.kind === 'route') appendTo(byEdge, unit.edge, unit)
   }
   const edges = all.flatMap(([, unit]) => (unit.kind === 'edge' && unit.passthrough !== true ? [unit] : []))
   const tcpEdges = all.flatMap(([, unit]) => (unit.kind === 'tcp_edge' ? [unit] : []))

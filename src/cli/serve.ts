@@ -122,89 +122,29 @@ interface RunParts {
   readonly successor: Successor | undefined
 }
 
-async function run(
-  input: LoadInput,
-  loaded: LoadedOptions,
-  processLog: ProcessLog,
-  { signals, uncaught, demo, once, successor }: RunParts
-): Promise<number> {
+async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessLog, parts: RunParts): Promise<number> {
   const { options, warnings } = loaded
+  const { signals, uncaught, demo, successor } = parts
   const log = processLog.logger
   for (const warning of warnings)
     log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
   // Reloading looks at the files before the first read of them, so that no change falls between.
   const manager = new ServiceManager(process.env, log)
   const wrong = (await successor?.problems(options, process.env)) ?? []
-  if (wrong.length > 0) {
-    for (const line of wrong) successor?.explains(line)
-    successor?.ends(ExitCode.failure)
-    return ExitCode.failure
-  }
+  if (wrong.length > 0) return failed(wrong, successor)
   const reloading = await Reloading.prepare(input, loaded, log, manager)
-  const given = {
-    log,
-    apiKey: process.env.SLUICE_API_KEY || undefined,
-    sealKey: process.env.SLUICE_SEAL_KEY || undefined,
-    environment: process.env,
-    newSealKey: once.newSealKey,
-    newStore: once.newStore
-  }
-  const refused = async (error: unknown) => {
+  let running: Running | NodeJS.Signals | Error
+  try {
+    running = await startUp(options, processLog, parts)
+  } catch (error) {
     await reloading.close()
     const explained = explainStart(error, options)
     if (explained === undefined) throw error
-    for (const line of explained) {
-      if (successor === undefined) console.error(line)
-      else successor.explains(line)
-    }
-    successor?.ends(ExitCode.failure)
-    return ExitCode.failure
-  }
-  let released: Awaited<ReturnType<Successor['prepared']>>
-  try {
-    released = await successor?.prepared(await rehearsed(options, { ...given, clock: systemClock }))
-  } catch (error) {
-    return await refused(error)
-  }
-  const clock = released === undefined ? systemClock : clockFrom(released.clockOrigin)
-  const threads = await wantedThreads(options, processLog)
-  const ending = new AbortController()
-  let starting: Promise<Running>
-  let running: Running | NodeJS.Signals | Error
-  try {
-    const sockets = successor?.sockets ?? inheritedSockets(process.env, process.pid, options)
-    const { host, port } = options.listen
-    // A service manager that hands over the socket asks for it.
-    const isAsked = successor === undefined && sockets.has(options.listen)
-    starting = start(
-      isAsked ? { ...options, listen: { host, port } } : options,
-      {
-        ...given,
-        output: processLog.output,
-        clock,
-        sockets,
-        ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
-        ...(threads === undefined ? {} : { threads }),
-        signal: ending.signal
-      },
-      await serverCapabilities()
-    )
-    running = await Promise.race([starting, signals.next(), uncaught.next()])
-  } catch (error) {
-    return await refused(error)
+    return failed(explained, successor)
   }
   if (typeof running === 'string' || running instanceof Error) {
     await reloading.close()
-    ending.abort()
-    // It may have become ready, or have failed, at the last moment.
-    await starting.then(
-      (late) => late.stop(),
-      () => undefined
-    )
-    if (running instanceof Error) {
-      successor?.ends(ExitCode.failure)
-      return ExitCode.failure
-    }
+    if (running instanceof Error) return failed([], successor)
     log.info({ signal: running }, 'stopped before it was ready')
     return ExitCode.ok
   }
@@ -224,6 +164,58 @@ async function run(
   const code = await untilEnd(running, { options, log, manager, signals, uncaught, reloading, again })
   successor?.ends(code)
   return code
+}
+
+/** Prints why the process cannot start, or sends it to the process whose place it was to take; the exit code. */
+function failed(lines: readonly string[], successor: Successor | undefined): number {
+  for (const line of lines) {
+    if (successor === undefined) console.error(line)
+    else successor.explains(line)
+  }
+  successor?.ends(ExitCode.failure)
+  return ExitCode.failure
+}
+
+/** Starts everything. A signal or an uncaught error that comes first is the result, and everything is stopped again. */
+async function startUp(
+  options: Options,
+  processLog: ProcessLog,
+  { signals, uncaught, once, successor }: RunParts
+): Promise<Running | NodeJS.Signals | Error> {
+  const given = {
+    log: processLog.logger,
+    apiKey: process.env.SLUICE_API_KEY || undefined,
+    sealKey: process.env.SLUICE_SEAL_KEY || undefined,
+    environment: process.env,
+    newSealKey: once.newSealKey,
+    newStore: once.newStore
+  }
+  const released = await successor?.prepared(await rehearsed(options, { ...given, clock: systemClock }))
+  const threads = await wantedThreads(options, processLog)
+  const ending = new AbortController()
+  const sockets = successor?.sockets ?? inheritedSockets(process.env, process.pid, options)
+  // A service manager that hands over the socket asks for it.
+  const isAsked = successor === undefined && sockets.has(options.listen)
+  const host = {
+    ...given,
+    output: processLog.output,
+    clock: released === undefined ? systemClock : clockFrom(released.clockOrigin),
+    sockets,
+    ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
+    ...(threads === undefined ? {} : { threads }),
+    signal: ending.signal
+  }
+  const asked = isAsked ? { ...options, listen: { host: options.listen.host, port: options.listen.port } } : options
+  const starting = start(asked, host, await serverCapabilities())
+  const first = await Promise.race([starting, signals.next(), uncaught.next()])
+  if (typeof first !== 'string' && !(first instanceof Error)) return first
+  ending.abort()
+  // It may have become ready, or have failed, at the last moment.
+  await starting.then(
+    (late) => late.stop(),
+    () => undefined
+  )
+  return first
 }
 
 interface Serving {

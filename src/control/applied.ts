@@ -10,6 +10,7 @@ import type { Principals } from './access.js'
 import { type Live, readyWhatCompiles, type Units } from './apply.js'
 import { everyRecord, type Records } from './records.js'
 import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './units.js'
+import { recordText } from '../resources/resource.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)
@@ -148,17 +149,17 @@ export class AppliedRevision {
   async #touched(reader: StoreReader, { changes }: ChangeFeed, slices: Slices): Promise<Touched[]> {
     const keys = new Map<string, RecordKey>()
     for (const change of changes) {
-      keys.set(`${change.kind} ${change.id}`, change)
+      keys.set(recordText(change), change)
       if (slices.due) await slices.rest()
     }
     const touched: Touched[] = []
     for (const some of pieces([...keys.values()], READ_AT_ONCE)) {
       const found = new Map<string, PlannedRecord>()
       for (const stored of await reader.getMany(some.filter(({ kind }) => READ_KINDS.has(kind)))) {
-        found.set(`${stored.kind} ${stored.id}`, this.#open(stored))
+        found.set(recordText(stored), this.#open(stored))
         if (slices.due) await slices.rest()
       }
-      for (const { kind, id } of some) touched.push({ kind, id, after: found.get(`${kind} ${id}`) })
+      for (const key of some) touched.push({ kind: key.kind, id: key.id, after: found.get(recordText(key)) })
     }
     return touched
   }

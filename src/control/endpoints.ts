@@ -14,6 +14,7 @@ import type { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources, LiveTunnel } from './cluster/live-sources.js'
 import { comparePlaces, comparePositions, endpointId, type EndpointPlace, placeOfAddress, placeOfId, placeOfTunnel } from './cluster/publisher.js'
 import { keeperOfHost } from './record-rules.js'
+import { bracketed } from '../lib/host.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
@@ -210,8 +211,4 @@ function record(id: string, createdAt: number, body: Body): ResourceRecord {
 function address(proto: string, host: string, port: number): Body {
   const shown = PORTS[proto] === port ? bracketed(host) : `${bracketed(host)}:${port}`
   return { proto, url: `${proto}://${shown}`, hostport: `${bracketed(host)}:${port}`, host, port }
-}
-
-function bracketed(host: string): string {
-  return host.includes(':') ? `[${host}]` : host
 }

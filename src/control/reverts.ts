@@ -3,7 +3,7 @@ import type { Sites } from '../capabilities/site-file/sites.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
-import type { Resource } from '../resources/resource.js'
+import { recordText, type Resource } from '../resources/resource.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
 import type { Store } from '../store/store.js'
 import { principalOf } from './access.js'
@@ -12,7 +12,7 @@ import { type DeclaredRecords, SITE } from './declared-records.js'
 import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
 import type { GuardedRevert } from './guard-note.js'
 import type { Catalogue, Records, Versioned } from './records.js'
-import { type RecordedChange, readNote, storedFields } from './revision-note.js'
+import { readNote, type RecordedChange, storedFields } from './revision-note.js'
 import { mayOperate, mayTouch } from './rights.js'
 import type { Draft } from './transaction.js'
 import type { Writer } from './writer.js'
@@ -216,7 +216,7 @@ class Revert {
   }
 
   async #removeAll(changes: readonly RecordedChange[]): Promise<void> {
-    const expected = new Set(changes.map(({ kind, id }) => `${kind} ${id}`))
+    const expected = new Set(changes.map(recordText))
     for (const { kind, id } of changes) {
       const current = await this.#parts.records.findAny(this.#draft.tx, kind, id)
       // It has gone with the record before.
@@ -278,10 +278,7 @@ function listed(obstacles: readonly Obstacle[]): { readonly details: Record<stri
   const text = `${shown.join('; ')}${more > 0 ? ` and ${more} more` : ''}`
   return {
     details: {
-      records: obstacles
-        .slice(0, SHOWN_OBSTACLES)
-        .map(({ kind, id }) => `${kind} ${id}`)
-        .join(', ')
+      records: obstacles.slice(0, SHOWN_OBSTACLES).map(recordText).join(', ')
     },
     text
   }

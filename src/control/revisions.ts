@@ -1,16 +1,17 @@
 import { type Json, timestampText } from '../lib/json.js'
 import { Slices, type Steps } from '../lib/slices.js'
 import { uriOf } from '../resources/present.js'
-import type { RecordKey, StoredRecord } from '../store/records.js'
+import type { StoredRecord } from '../store/records.js'
 import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
 import { orUnavailable } from './errors.js'
 import { fieldDifferences } from './field-differences.js'
 import type { GuardNote } from './guard-note.js'
 import type { Catalogue } from './records.js'
-import { type ChangeKind, type RevisionNote, readNote } from './revision-note.js'
+import { type ChangeKind, readNote, type RevisionNote } from './revision-note.js'
 import { CHANGES, changesBetween, type NetChange, revisionEntry } from './revision-range.js'
 import { mayReadChange } from './rights.js'
+import { recordText } from '../resources/resource.js'
 
 const API_KEY = 'api_key'
 const COLLECTION = '/revisions'
@@ -78,7 +79,7 @@ export class Revisions {
     const { at, detail } = await revisionEntry(store, revision)
     if (from > 0 && from !== revision - 1) await revisionEntry(store, from)
     const changes = await changesBetween(store, from, revision)
-    const there = new Map((await store.getMany(changes)).map((record) => [textOf(record), record]))
+    const there = new Map((await store.getMany(changes)).map((record) => [recordText(record), record]))
     const uri = this.#revisionUri(revision)
     const note = readNote(detail)
     return {
@@ -126,7 +127,7 @@ export class Revisions {
     for (const net of changes) {
       const { kind, id, path, change } = net
       const uri = path === undefined ? this.#uri(kind, id) : `${this.#parts.baseUrl()}${path}`
-      shown.push({ resource: kind, id, uri, change, ...shownFields(net, there.get(textOf(net)), viewer) })
+      shown.push({ resource: kind, id, uri, change, ...shownFields(net, there.get(recordText(net)), viewer) })
       yield
     }
     return shown
@@ -187,8 +188,4 @@ function shownFields(
   const { before, after } = fields.description ?? { before: null, after: body.description }
   const description = [after, before].find((one) => typeof one === 'string' && one !== '')
   return { description: (description as string) ?? null, fields, differences: fieldDifferences(fields), secrets }
-}
-
-function textOf({ kind, id }: RecordKey): string {
-  return `${kind} ${id}`
 }

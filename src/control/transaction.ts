@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
-import { claimsOf, type EventNoun, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
+import { claimsOf, type EventNoun, eventType, linksOf, newLinks, recordText, type Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { Link, ResourceRecord } from '../schema/field.js'
 import { ClaimConflict } from '../store/errors.js'
@@ -12,18 +12,10 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
-import {
-  hostsMustBeReserved,
-  matchesMustBePossible,
-  mustCarryBytes,
-  mustNotBeLinkLocal,
-  mustNotServe
-} from './record-rules.js'
+import { hostsMustBeReserved, matchesMustBePossible, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
-
-const textOf = ({ kind, id }: RecordKey) => `${kind} ${id}`
 
 /**
  * What goes when `root` is deleted, the root first and whatever depends on a record after it. Fails with `IN_USE` when a
@@ -34,18 +26,18 @@ async function doomedWith(
   { catalogue, records }: { readonly catalogue: Catalogue; readonly records: Records },
   root: ResourceRecord
 ): Promise<ResourceRecord[]> {
-  const doomed = new Map([[textOf(root), root]])
+  const doomed = new Map([[recordText(root), root]])
   const needed = new Map<string, RecordKey>()
   // A Map also yields what is added to it meanwhile.
   for (const target of doomed.values()) {
     const users = (await reader.referencesTo(target.kind, target.id)).map(({ from }) => from)
     for (const stored of await reader.getMany(users)) {
       const resource = catalogue.find(stored.kind)
-      if (resource === undefined || doomed.has(textOf(stored))) continue
+      if (resource === undefined || doomed.has(recordText(stored))) continue
       const { record } = records.openAny(stored)
       const links = linksOf(resource, record).filter(({ kind, id }) => kind === target.kind && id === target.id)
-      if (links.some(({ onTargetDelete }) => onTargetDelete === 'cascade')) doomed.set(textOf(record), record)
-      else if (links.some(({ onTargetDelete }) => onTargetDelete === 'refuse')) needed.set(textOf(stored), stored)
+      if (links.some(({ onTargetDelete }) => onTargetDelete === 'cascade')) doomed.set(recordText(record), record)
+      else if (links.some(({ onTargetDelete }) => onTargetDelete === 'refuse')) needed.set(recordText(stored), stored)
     }
   }
   const users = [...needed.keys()].filter((user) => !doomed.has(user)).sort()
@@ -65,8 +57,8 @@ export async function mustLeadSomewhere(
 ): Promise<void> {
   const links = newLinks(resource, before, after)
   if (links.length === 0) return
-  const found = new Set((await reader.getMany(links)).map(({ kind, id }) => `${kind} ${id}`))
-  const missing = links.filter(({ kind, id }) => !found.has(`${kind} ${id}`))
+  const found = new Set((await reader.getMany(links)).map(recordText))
+  const missing = links.filter((link) => !found.has(recordText(link)))
   const [first] = missing
   if (first === undefined) return
   const problems = missing.map((link) => {

@@ -1,6 +1,7 @@
 import type { Flow } from '../flow/flow.js'
 import type { CelEngine, StaticType } from './cel-parser.js'
 import { isNumber, typeOf } from './values.js'
+import { appendTo } from '../lib/lists.js'
 
 /** A parameter type: `any` for `dyn` and type parameters. */
 interface TypeSpec {
@@ -187,8 +188,8 @@ export class FunctionTable {
         prepareWith: readsFlow ? definition.prepareWith : undefined,
         run: readsFlow ? definition.runWith : definition.run
       }
-      push(this.#overloads, keyOf(form, flatName(name), parameters.length), overload)
-      push(this.#byName, `${form} ${flatName(name)}`, overload)
+      appendTo(this.#overloads, keyOf(form, flatName(name), parameters.length), overload)
+      appendTo(this.#byName, `${form} ${flatName(name)}`, overload)
       ;(form === 'method' ? this.methodNames : this.functionNames).add(name)
       if (name.includes('.')) this.namespaces.add(name.slice(0, name.indexOf('.')))
     }
@@ -228,12 +229,6 @@ export class FunctionTable {
 
 function keyOf(form: string, name: string, count: number): string {
   return `${form} ${name} ${count}`
-}
-
-function push<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
-  const list = lists.get(key)
-  if (list === undefined) lists.set(key, [value])
-  else list.push(value)
 }
 
 /** True when the checker would refuse the second signature beside the first. */

@@ -22,21 +22,12 @@ import { defineFeature, defineModule, type ModuleScope } from './contract.js'
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
 
 /** Fields of a response that stand once: a client takes a second one for a mistake, or believes either. */
-const ONCE = new Set([
-  ...['access-control-allow-credentials', 'access-control-allow-origin', 'access-control-max-age', 'age'],
-  ...[
-    'content-disposition',
-    'content-location',
-    'content-type',
-    'date',
-    'etag',
-    'expires',
-    'last-modified',
-    'location'
-  ],
-  ...['referrer-policy', 'retry-after', 'server', 'strict-transport-security'],
-  ...['x-content-type-options', 'x-frame-options']
-])
+const ONCE = new Set(
+  (
+    'access-control-allow-credentials access-control-allow-origin access-control-max-age age content-disposition content-location content-type date ' +
+    'etag expires last-modified location referrer-policy retry-after server strict-transport-security x-content-type-options x-frame-options'
+  ).split(' ')
+)
 
 /**
  * Appends header fields to the request, or to the response in its phase; `host` replaces what is there. On an answer that

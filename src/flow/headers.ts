@@ -1,3 +1,4 @@
+import { appendTo } from '../lib/lists.js'
 /** Names and values by turns, in wire order and wire case; an ordered flat list, never a map. */
 export type HeaderList = readonly string[]
 
@@ -47,10 +48,7 @@ export class HeaderFields {
     if (this.#byName === undefined) {
       const view = new Map<string, string[]>()
       for (let i = 0; i < this.#list.length; i += 2) {
-        const name = (this.#list[i] as string).toLowerCase()
-        const values = view.get(name)
-        if (values === undefined) view.set(name, [this.#list[i + 1] as string])
-        else values.push(this.#list[i + 1] as string)
+        appendTo(view, (this.#list[i] as string).toLowerCase(), this.#list[i + 1] as string)
       }
       this.#byName = view
     }

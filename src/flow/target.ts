@@ -1,4 +1,5 @@
 import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.js'
+import { appendTo } from '../lib/lists.js'
 
 /**
  * What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more.
@@ -58,6 +59,7 @@ export class RequestTarget {
   readonly #exact: boolean
   #parameters: Map<string, string[]> | undefined
 
+  /** Its seven parameters are no object, which would be an allocation for each request. */
   private constructor(
     scheme: 'http' | 'https',
     written: Authority,
@@ -154,11 +156,7 @@ export class RequestTarget {
     if (this.#parameters === undefined) {
       const parameters = new Map<string, string[]>()
       if (this.query !== undefined) {
-        for (const [name, value] of new URLSearchParams(this.query)) {
-          const values = parameters.get(name)
-          if (values === undefined) parameters.set(name, [value])
-          else values.push(value)
-        }
+        for (const [name, value] of new URLSearchParams(this.query)) appendTo(parameters, name, value)
       }
       this.#parameters = parameters
     }

@@ -61,7 +61,8 @@ export function withoutDefaultPort(parts: Authority, scheme: 'http' | 'https'): 
   return { host: parts.host, port: undefined, text: bracketed(parts.host) }
 }
 
-function bracketed(host: string): string {
+/** A host as it stands before a port: an IPv6 address has brackets. */
+export function bracketed(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 

@@ -8,14 +8,18 @@ import { readOptionFile } from './files.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
-/** What a certificate says of itself. Texts are '' and lists empty when it says nothing. */
-interface CertificateFacts {
+/** Subject of a certificate. A text is '' when the certificate does not have it. */
+interface CertificateSubject {
   readonly commonName: string
   readonly organization: string
   readonly organizationalUnit: string
   readonly locality: string
   readonly province: string
   readonly country: string
+}
+
+/** What a certificate says of itself. Texts are '' and lists empty when it says nothing. */
+interface CertificateFacts extends CertificateSubject {
   readonly issuerCommonName: string
   /** Lower-case hexadecimal digits, an even number of them. */
   readonly serialNumber: string

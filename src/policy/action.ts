@@ -34,13 +34,21 @@ export interface HostLead {
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
 export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>
 
+/** Reports problems of an action at `at`, a path inside its `config`. */
+interface ProblemScope {
+  problem(at: NodePath, error: Coded, message: string): void
+  warn(at: NodePath, error: Coded, message: string): void
+  /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
+  unavailable(at: NodePath, message: string, error?: Coded): void
+}
+
 /**
  * What an action sees of its surroundings while it is compiled.
  *
  * `at` is the path inside the action's `config`. The compile methods report a problem there when the source is
  * wrong and still return a value, so that one pass finds all problems; such a policy never runs.
  */
-export interface Scope {
+export interface Scope extends ProblemScope {
   readonly phase: Phase
   /** Who owns the policy: route, edge, or the default entry. Part of the identity of counters. */
   readonly owner: string
@@ -52,10 +60,6 @@ export interface Scope {
   expression(source: string, at: NodePath): Expression
   template(source: string, at: NodePath): Template
   regex(pattern: string, at: NodePath): Regex
-  problem(at: NodePath, error: Coded, message: string): void
-  warn(at: NodePath, error: Coded, message: string): void
-  /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
-  unavailable(at: NodePath, message: string, error?: Coded): void
   /** The config names something of the configuration around the document; its author is warned when that does not exist. */
   names(unit: UnitName, at: NodePath): void
   /** The action sends what it carries to a host, which an edge may serve, and gets its answer. */
@@ -94,21 +98,8 @@ interface ActionExample {
   readonly status?: number
 }
 
-interface ActionBase<S extends TSchema> {
-  /** As it stands in documents. */
-  readonly type: string
-  /** One sentence: what it does. */
-  readonly summary: string
-  readonly example: ActionExample
-  /** Wrong names that it is known to be called by: refused, with its right name. */
-  readonly misnamed?: readonly string[]
-  readonly phases: readonly Phase[]
-  /** Strict; see `fields.ts` for its vocabulary. */
-  readonly config: S
-  /** May `config` be left out? It then is `{}` (and its defaults apply). */
-  readonly configOptional: boolean
-  /** `always`: what follows in the same rule can never run. */
-  readonly terminates: 'always' | 'sometimes' | 'never'
+/** Facts of an action for checks of policies, which run nothing. */
+interface ActionFacts<S extends TSchema> {
   /** Of one that sometimes ends the phase: does it always with this config? */
   alwaysEnds?(config: Static<S>): boolean
   /** It reads the content of the response, so the upstream is asked for content that can be read. */
@@ -135,6 +126,23 @@ interface ActionBase<S extends TSchema> {
   counterName?(config: Static<S>): string
   /** Names of `vars` with what they are set to. */
   assigns?(config: Static<S>): readonly (readonly [name: string, value: unknown])[]
+}
+
+interface ActionBase<S extends TSchema> extends ActionFacts<S> {
+  /** As it stands in documents. */
+  readonly type: string
+  /** One sentence: what it does. */
+  readonly summary: string
+  readonly example: ActionExample
+  /** Wrong names that it is known to be called by: refused, with its right name. */
+  readonly misnamed?: readonly string[]
+  readonly phases: readonly Phase[]
+  /** Strict; see `fields.ts` for its vocabulary. */
+  readonly config: S
+  /** May `config` be left out? It then is `{}` (and its defaults apply). */
+  readonly configOptional: boolean
+  /** `always`: what follows in the same rule can never run. */
+  readonly terminates: 'always' | 'sometimes' | 'never'
   /** Where it is refused, with the reason, or asks for less, with a check. */
   readonly confined?: Readonly<Partial<Record<Confinement, string | ConfinedCheck>>>
   /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted. */

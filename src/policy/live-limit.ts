@@ -62,8 +62,8 @@ interface LimitAmount {
   readonly constant: number | undefined
 }
 
-/** A limit of a policy that runs: what people see of it, and what they do to its buckets. */
-export interface LiveLimit {
+/** Settings of a limit, as its policy has them. */
+interface LimitSettings {
   /** The same as long as its buckets stay the same, in every process. */
   readonly identity: string
   readonly name: string
@@ -77,6 +77,10 @@ export interface LiveLimit {
   readonly cost: LimitAmount
   readonly seconds: number
   readonly bucketKey: readonly KeyPart[]
+}
+
+/** A limit of a policy that runs: what people see of it, and what they do to its buckets. */
+export interface LiveLimit extends LimitSettings {
   counts(): LimitCounts
   /** What it decided within the steps of its series together. */
   recent(): { readonly admitted: number; readonly refused: number }

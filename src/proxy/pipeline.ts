@@ -34,19 +34,16 @@ export interface PipelineParts {
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** The port of an HTTP listener by the key of its unit; undefined: it is not open. */
   readonly listenerPort: (key: string) => number | undefined
-  /** Undefined: no access log. */
   readonly accessLog: AccessLog | undefined
   readonly events: TrafficEventSource
   readonly log: { error(fields: object, message: string): void }
 }
 
-/** The internal entry that a policy asks. */
+/** The internal entry that a policy asks. `snapshot`: that of the flow which asks; `depth`: that of the flow to be made. */
 export interface InternalPlace {
-  /** That of the flow which asks. */
   readonly snapshot: Snapshot
   readonly host: string
   readonly port: number | undefined
-  /** Of the flow to be made. */
   readonly depth: number
 }
 
@@ -359,9 +356,8 @@ export class Pipeline {
   /** The client has disconnected; no response is sent. */
   #abandon({ exchange }: RequestContext, forwarded: Forwarded): Sent {
     release(forwarded)
-    const failure = exchange.signal.aborted ?? 'client-gone'
-    const bytesIn = exchange.request.body.bytes
-    return { bytesIn, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic(), failure }
+    const nothing = { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0 }
+    return { ...nothing, endedAt: this.#parts.clock.monotonic(), failure: exchange.signal.aborted ?? 'client-gone' }
   }
 
   #ended(context: RequestContext, sent: Sent): void {

@@ -83,45 +83,43 @@ export const eventSubscription = defineResource({
   parts: [{ name: 'sources', field: 'sources', key: 'type' }]
 })
 
+function refuse(reading: Reading, field: string, code: FieldCode, message: string): undefined {
+  reading.report({ field, code, message })
+}
+
 function readSources(value: unknown, at: string, _path: string, reading: Reading): readonly Source[] | undefined {
-  const refuse = (field: string, code: FieldCode, message: string) => {
-    reading.report({ field, code, message })
-    return undefined
-  }
-  if (!Array.isArray(value)) return refuse(at, 'FIELD_INVALID', 'must be a list of objects with a type')
-  if (value.length === 0) return refuse(at, 'FIELD_INVALID', 'must not be empty')
+  if (!Array.isArray(value)) return refuse(reading, at, 'FIELD_INVALID', 'must be a list of objects with a type')
+  if (value.length === 0) return refuse(reading, at, 'FIELD_INVALID', 'must not be empty')
   const read = value.map((item, index) => readSource(item, `${at}[${index}]`, reading))
   if (read.includes(undefined)) return undefined
   const types = (read as Source[]).map(({ type }) => type)
   const twice = types.findIndex((type, index) => types.indexOf(type) < index)
-  return twice === -1 ? (read as Source[]) : refuse(`${at}[${twice}].type`, 'FIELD_INVALID', 'is named twice')
+  return twice === -1 ? (read as Source[]) : refuse(reading, `${at}[${twice}].type`, 'FIELD_INVALID', 'is named twice')
 }
 
 function readSource(value: unknown, at: string, reading: Reading): Source | undefined {
-  const refuse = (field: string, code: FieldCode, message: string) => {
-    reading.report({ field, code, message })
-    return undefined
-  }
-  if (!isObject(value)) return refuse(at, 'FIELD_INVALID', 'must be an object')
+  if (!isObject(value)) return refuse(reading, at, 'FIELD_INVALID', 'must be an object')
   const { type } = value
   const other = Object.keys(value).find((key) => !MEMBERS.includes(key))
   if (other !== undefined)
     return refuse(
+      reading,
       `${at}.${other.slice(0, 64)}`,
       'FIELD_UNKNOWN',
       'is not a field here; the fields are type, fields and filter'
     )
-  if (type === undefined || type === null) return refuse(`${at}.type`, 'FIELD_REQUIRED', 'is required')
+  if (type === undefined || type === null) return refuse(reading, `${at}.type`, 'FIELD_REQUIRED', 'is required')
   if (typeof type !== 'string' || !EVENT_TYPES.includes(type)) {
     const absent = typeof type === 'string' ? absentNoun(type) : undefined
     if (absent !== undefined)
       return refuse(
+        reading,
         `${at}.type`,
         'FIELD_INVALID',
         `is an event of ${absent}, a resource that this version does not have`
       )
     const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
-    return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
+    return refuse(reading, `${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
   }
   const unset = reading.zeroIsAbsent === true && isZero(value.fields ?? null)
   const fields = readFields(type, unset ? undefined : (value.fields ?? undefined), `${at}.fields`, reading)

@@ -187,10 +187,15 @@ export function linksOf(resource: Resource, record: ResourceRecord): Link[] {
   return linksOfMembers(resource.fields, record.body, '')
 }
 
+/** A record's kind and id in one text. */
+export function recordText({ kind, id }: { readonly kind: string; readonly id: string }): string {
+  return `${kind} ${id}`
+}
+
 /** Links of `after` whose target `before` did not refer to: these must exist; an older one may be gone since. */
 export function newLinks(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Link[] {
-  const known = new Set(before === undefined ? [] : linksOf(resource, before).map(({ kind, id }) => `${kind} ${id}`))
-  return linksOf(resource, after).filter(({ kind, id }) => !known.has(`${kind} ${id}`))
+  const known = new Set(before === undefined ? [] : linksOf(resource, before).map(recordText))
+  return linksOf(resource, after).filter((link) => !known.has(recordText(link)))
 }
 
 /** What the record takes for itself: rows of the table of claims. */

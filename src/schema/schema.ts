@@ -63,25 +63,13 @@ export interface Schema {
 export type ValueType = 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object' | 'null'
 
 /** The keywords of `Schema`, for the test that holds every declaration to them. */
-export const KEYWORDS: ReadonlySet<string> = new Set([
-  ...[
-    'type',
-    'enum',
-    'const',
-    'anyOf',
-    'oneOf',
-    'default',
-    'description',
-    'title',
-    'examples',
-    'deprecated',
-    'writeOnly'
-  ],
-  ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-  ...['items', 'minItems', 'maxItems', 'uniqueItems', 'properties', 'additionalProperties'],
-  ...['required', 'minProperties', 'maxProperties', 'x-kind', 'x-form', 'x-key-form', 'x-max-bytes', 'x-exact'],
-  ...['x-editor', 'x-min', 'x-max', 'x-multiple', 'x-unit']
-])
+export const KEYWORDS: ReadonlySet<string> = new Set(
+  (
+    'type enum const anyOf oneOf default description title examples deprecated writeOnly minLength maxLength pattern minimum maximum ' +
+    'exclusiveMinimum exclusiveMaximum multipleOf items minItems maxItems uniqueItems properties additionalProperties required minProperties ' +
+    'maxProperties x-kind x-form x-key-form x-max-bytes x-exact x-editor x-min x-max x-multiple x-unit'
+  ).split(' ')
+)
 
 /** Must a text be written as one? An expression must: `5` would be taken for CEL that always gives the same. */
 export function isExact(schema: Schema): boolean {

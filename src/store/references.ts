@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely'
 import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
 import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
+import { appendTo } from '../lib/lists.js'
 
 /** Few enough that building such a statement holds up no loop. */
 export const ROWS_PER_STATEMENT = 250
@@ -84,7 +85,7 @@ export async function wholeRecords(connection: Kysely<Tables>, request: WholeReq
         .orderBy('field')
         .orderBy('position')
         .execute()
-      for (const row of held) add(references, keyText({ kind, id: row.from_id }), toReference(row))
+      for (const row of held) appendTo(references, keyText({ kind, id: row.from_id }), toReference(row))
       const taken = await connection
         .selectFrom('claims')
         .select(['space', 'value', 'id'])
@@ -92,7 +93,7 @@ export async function wholeRecords(connection: Kysely<Tables>, request: WholeReq
         .where('id', 'in', some)
         .execute()
       for (const { id, space, value } of taken) {
-        add(claims, keyText({ kind, id }), { space, value: JSON.parse(value) as string })
+        appendTo(claims, keyText({ kind, id }), { space, value: JSON.parse(value) as string })
       }
     }
   }
@@ -124,10 +125,4 @@ async function rowsOf(connection: Kysely<Tables>, keys: readonly RecordKey[]): P
     }
   }
   return rows
-}
-
-function add<T>(lists: Map<string, T[]>, key: string, value: T): void {
-  const list = lists.get(key)
-  if (list === undefined) lists.set(key, [value])
-  else list.push(value)
 }

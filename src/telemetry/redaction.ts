@@ -4,50 +4,24 @@ import { PeerNames } from '../lib/peer-names.js'
 /** Stands where a secret stood. */
 export const REDACTED = '[redacted]'
 
-/** A name that holds one of these anywhere sounds like a secret: they are no part of ordinary words. */
-const ROOTS = [
-  ...[
-    'accesskey',
-    'api[-_]?key',
-    'appkey',
-    'assertion',
-    'authcode',
-    'authkey',
-    'authoris',
-    'authoriz',
-    'bearer',
-    'cookie'
-  ],
-  ...['credential', 'hmac', 'passcode', 'passkey', 'passphrase', 'passw', 'private', 'saml', 'secret', 'sessid'],
-  ...['session', 'signature', 'token'],
-  // Fields that carry a proof or a certificate of the client (RFC 9449, RFC 9440), or a token, as browsers can send none elsewhere with a WebSocket.
-  ...['dpop', '(?:client|peer|ssl|tls)[-_]?cert(?:ificate)?(?![a-z._])', 'websocket-protocol']
-]
+/**
+ * A name that holds one of these anywhere sounds like a secret: they are no part of ordinary words. The last ones are fields that carry a
+ * proof or a certificate of the client (RFC 9449, RFC 9440), or a token, as browsers can send none elsewhere with a WebSocket.
+ */
+const ROOTS = (
+  'accesskey api[-_]?key appkey assertion authcode authkey authoris authoriz bearer cookie credential hmac passcode passkey passphrase passw ' +
+  'private saml secret sessid session signature token dpop (?:client|peer|ssl|tls)[-_]?cert(?:ificate)?(?![a-z._]) websocket-protocol'
+).split(' ')
 /** These count as a whole part of a name only: `api_key` and `apiKey` have the part `key`, `keyword` and `monkey` do not. */
-const WORDS = [
-  ...['auth', 'authn', 'authz', 'code', 'codes', 'creds', 'csrf', 'jwe', 'jws', 'jwt', 'key', 'keys', 'magic', 'mfa'],
-  ...['nonce', 'oauth', 'otp', 'pass', 'pin', 'pw', 'pwd', 'refresh', 'sess', 'sid', 'sig', 'sign', 'sso', 'ticket'],
-  ...['totp', 'verifier', 'wresult', 'xsrf']
-]
+const WORDS = (
+  'auth authn authz code codes creds csrf jwe jws jwt key keys magic mfa nonce oauth otp pass pin pw pwd refresh sess sid sig sign sso ticket ' +
+  'totp verifier wresult xsrf'
+).split(' ')
 /** Parts that make the `code` or `key` behind them an ordinary value: `status_code`, `sort_key`. */
-const ORDINARY = [
-  ...[
-    'area',
-    'close',
-    'country',
-    'currency',
-    'error',
-    'exit',
-    'http',
-    'lang',
-    'language',
-    'postal',
-    'reason',
-    'region'
-  ],
-  ...['response', 'result', 'state', 'status', 'zip'],
-  ...['bucket', 'cache', 'foreign', 'group', 'order', 'partition', 'primary', 'public', 'shard', 'sort']
-]
+const ORDINARY = (
+  'area close country currency error exit http lang language postal reason region response result state status zip bucket cache foreign group ' +
+  'order partition primary public shard sort'
+).split(' ')
 /** What identity providers send to the callback of a login beside the code: with both, an attacker could pass for the user. */
 const GRANT = 'state'
 

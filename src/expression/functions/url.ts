@@ -1,8 +1,9 @@
 import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_LIST, MAX_TEXT, typeOf } from '../values.js'
-import { BoundedText, bounded, checkLength, failed, weighing } from './bounds.js'
+import { bounded, BoundedText, checkLength, failed, weighing } from './bounds.js'
 import { formDecode, percentDecode, percentEncode } from './strings.js'
+import { appendTo } from '../../lib/lists.js'
 
 /**
  * Names and values of a query in their order, or undefined when it is malformed: an escape that is none, bytes that are
@@ -150,11 +151,7 @@ function parseReference(text: string): Map<string, unknown> | undefined {
 /** Values by name; empty when the query does not follow the form syntax, which a URL need not. */
 function parametersOf(query: string): Map<string, string[]> {
   const parameters = new Map<string, string[]>()
-  for (const [name, value] of queryPairs(query) ?? []) {
-    const values = parameters.get(name)
-    if (values === undefined) parameters.set(name, [value])
-    else values.push(value)
-  }
+  for (const [name, value] of queryPairs(query) ?? []) appendTo(parameters, name, value)
   return parameters
 }
 

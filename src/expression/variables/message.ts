@@ -2,6 +2,7 @@ import { type Flow, type FlowRequest, type FlowResponse, type FlowSlot, flowSlot
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { Duration } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
+import { appendTo } from '../../lib/lists.js'
 
 const NO_REQUEST = new EvaluationError('failed', 'there is no request')
 const NO_RESPONSE = new EvaluationError('failed', 'there is no response')
@@ -107,7 +108,7 @@ export function requestCookies(flow: Flow): Cookies {
     for (const header of byName.get('cookie') ?? []) {
       for (const pair of header.split(';')) {
         const [name, value] = splitPair(pair)
-        if (name !== '') append(cookies, name, new Map([...entry('name', name), ...entry('value', unquoted(value))]))
+        if (name !== '') appendTo(cookies, name, new Map([...entry('name', name), ...entry('value', unquoted(value))]))
       }
     }
     return cookies
@@ -120,17 +121,11 @@ export function responseCookies(flow: Flow): Cookies {
     const cookies = new Map<string, Cookie[]>()
     for (const header of byName.get('set-cookie') ?? []) {
       const cookie = parseSetCookie(header)
-      if (cookie !== undefined) append(cookies, cookie.get('name') as string, cookie)
+      if (cookie !== undefined) appendTo(cookies, cookie.get('name') as string, cookie)
     }
     for (const list of cookies.values()) list.sort((a, b) => pathLength(b) - pathLength(a))
     return cookies
   })
-}
-
-function append(cookies: Map<string, Cookie[]>, name: string, cookie: Cookie): void {
-  const list = cookies.get(name)
-  if (list === undefined) cookies.set(name, [cookie])
-  else list.push(cookie)
 }
 
 function pathLength(cookie: Cookie): number {

@@ -3,6 +3,7 @@ import { defineErrors, messageOf } from '../../lib/errors.js'
 import { parseExactJson } from '../../lib/exact-json.js'
 import { kidText } from './jwks.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
+import { isObject } from '../../lib/json.js'
 
 /** Deepest nesting; claims need a handful. */
 export const MAX_DEPTH = 64
@@ -33,13 +34,9 @@ export function readJsonObject(
     // Decoder and parser have one reason to throw, and their messages may quote what must not be logged.
     return undefined
   }
-  if (!isJsonObject(value)) return undefined
+  if (!isObject(value)) return undefined
   // One colon outside of strings stands for one member, so a surplus is a member that came twice and was overwritten.
   return colons === countMembers(value) ? value : undefined
-}
-
-function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Colons outside of strings; undefined when the nesting is too deep. */

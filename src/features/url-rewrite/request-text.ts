@@ -23,10 +23,9 @@ export const BEGINS_BEHIND_HOST = /^[\uE000\uE001]*(?:[/?#]|$)/
 const OWN_END = /^(?:[^\uE000\uE001]*\uE000[A-Za-z0-9.-]*\uE001(?=\.))+[^\uE000\uE001]+$/
 
 /** Variables that say which place was asked for, not what of it. */
-const OF_PLACE: ReadonlySet<string> = new Set([
-  ...['req.host', 'req.method', 'req.version'],
-  ...['req.url.authority', 'req.url.host', 'req.url.port', 'req.url.scheme']
-])
+const OF_PLACE: ReadonlySet<string> = new Set(
+  'req.host req.method req.version req.url.authority req.url.host req.url.port req.url.scheme'.split(' ')
+)
 
 /** `to` with its expressions evaluated; what those gave that read more of the request is marked. */
 export function textOf(to: Template, flow: Flow): string {

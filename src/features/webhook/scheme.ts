@@ -3,6 +3,7 @@ import type { HeaderFields } from '../../flow/headers.js'
 import { defineErrors } from '../../lib/errors.js'
 import { formFields } from '../../lib/form-fields.js'
 import { Slices, type Steps } from '../../lib/slices.js'
+import { appendTo } from '../../lib/lists.js'
 
 /** What a scheme sees of a request. */
 export interface WebhookRequest {
@@ -264,11 +265,7 @@ export async function fieldsOfForm(body: Uint8Array): Promise<Fields | undefined
 
 function byName(pairs: Iterable<readonly [string, string]>): Fields {
   const fields = new Map<string, string[]>()
-  for (const [name, value] of pairs) {
-    const values = fields.get(name)
-    if (values === undefined) fields.set(name, [value])
-    else values.push(value)
-  }
+  for (const [name, value] of pairs) appendTo(fields, name, value)
   return fields
 }
 

@@ -15,9 +15,9 @@ import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
 import { FILE_SETTINGS, isFolderPath, readFiles } from './files.js'
 
-/** Keys of a backend: one of the first four says where traffic goes. */
 /** How one of several is chosen, as the API has them. */
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']
+/** Keys of a backend: one of the first five says where traffic goes. */
 const FORM_KEYS = ['servers', 'labels', 'response', 'files', 'backends', 'balance', 'description', 'metadata']
 const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS, ...FILE_SETTINGS]
 /** Of `tls`: members of the API, and the names of files in place of what they hold. */
