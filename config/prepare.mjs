@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import bundled from './bundled.cjs'
-import { linkCommand } from './link-command.mjs'
 
 /**
  * `node config/prepare.mjs`, which npm runs after an installation in a clone: builds `dist`. Where the development packages are left
@@ -54,4 +53,3 @@ else {
     rmSync(folder, { recursive: true, force: true })
   }
 }
-linkCommand(root)

@@ -6,6 +6,7 @@ import t from 'tap'
 import { createProgram } from '../src/cli/program.js'
 import { optionEntries } from '../src/options/catalogue.js'
 import { runCommand } from './cli/command.js'
+import { projectFile } from './helpers/files.js'
 
 const TOP = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md']
 
@@ -59,7 +60,7 @@ t.test('each command and flag that a page shows exists', async (t) => {
   let seen = 0
   for (const [page, text] of all) {
     if (page === 'docs/decisions.md') continue
-    for (const [, words = ''] of text.matchAll(/(?:^|[`$ ])(?:npx )?sluice ((?:[a-z][a-z-]*)(?: [^`\n|]*)?)/gm)) {
+    for (const [, words = ''] of text.matchAll(/(?:^|[`$ ])(?:\.\/)?sluice ((?:[a-z][a-z-]*)(?: [^`\n|]*)?)/gm)) {
       const given = words.split(/\s+/)
       let command: Command = program
       while (given.length > 0) {
@@ -99,4 +100,18 @@ t.test('each site file of the page about migration is valid', async (t) => {
   const cwd = t.testdir(Object.fromEntries(blocks.map((text, index) => [`${index}.yaml`, text])))
   const told = await runCommand(t, ['check', ...blocks.map((_, index) => `${index}.yaml`)], { cwd })
   t.equal(told.code, 0, told.out)
+})
+
+t.test('no page, message or help has a command that a package registry could answer', async (t) => {
+  const folders = ['src', 'config', 'docs'].map((name) => projectFile(name))
+  const found: string[] = []
+  for (const folder of folders) {
+    for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile() || !/\.(?:md|ts|js|mjs|yaml|service|json)$/.test(entry.name)) continue
+      const path = join(entry.parentPath, entry.name)
+      if (/\bnpx (?:--\S+ )*sluice\b/.test(await readFile(path, 'utf8'))) found.push(path)
+    }
+  }
+  for (const [page, text] of all) if (/\bnpx (?:--\S+ )*sluice\b/.test(text)) found.push(page)
+  t.same(found, [])
 })

@@ -143,12 +143,12 @@ t.test('a site file, from an empty folder to a limit that an edit brings, as sho
     t.same(await once(run, 'close'), [0, null], script)
     return Buffer.concat(output).toString('utf8').trim()
   }
-  const words = [...first.matchAll(/^npx sluice (.*)$/gm)].map(([, text = '']) => text.split(' '))
+  const words = [...first.matchAll(/^\.\/sluice (.*)$/gm)].map(([, text = '']) => text.split(' '))
   t.same(words, [
     ['check', 'try.yaml'],
     ['start', 'try.yaml']
   ])
-  await bash(first.slice(0, first.indexOf('npx')))
+  await bash(first.slice(0, first.indexOf('./sluice')))
   const checked = await new SluiceProcess(t, words[0] as string[], { cwd }).ended()
   t.equal(checked.code, 0, checked.out + checked.err)
   const env = { SLUICE_LISTEN: '127.0.0.2:0', SLUICE_API_LISTEN: '127.0.0.1:0', SLUICE_LIMITER_BUDGET: '64MiB' }
@@ -177,7 +177,7 @@ t.test('an account is exported, looked at, imported elsewhere, and its key rotat
     t.equal(ended.code, 0, `${words.join(' ')}\n${ended.err}`)
     return ended.out
   }
-  const SHOWN = /^(?:SLUICE_PASSPHRASE='(.*?)' )?npx sluice (.*?)\s*(?:#.*)?$/gm
+  const SHOWN = /^(?:SLUICE_PASSPHRASE='(.*?)' )?\.\/sluice (.*?)\s*(?:#.*)?$/gm
   const passphrase = { SLUICE_PASSPHRASE: 'a long sentence' }
   let count = 0
   for (const [, , words = ''] of (commands ?? '').matchAll(SHOWN)) {
@@ -193,7 +193,7 @@ t.test('a process starts on PostgreSQL as shown', async (t) => {
   const url = await server.database()
   const cwd = await folderWith(t, {})
   const block = blocks('sh').find((text) => text.includes('--store postgres://')) ?? ''
-  const words = /npx sluice (start .*)$/m.exec(block)?.[1]?.split(' ') ?? []
+  const words = /\.\/sluice (start .*)$/m.exec(block)?.[1]?.split(' ') ?? []
   const here = words.map((word) => (word.startsWith('postgres://') ? url : word.replace(/:\d+$/, ':0')))
   const key = randomBytes(32).toString('hex')
   t.match(block, 'SLUICE_SEAL_KEY=$(openssl rand -hex 32)')

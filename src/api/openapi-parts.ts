@@ -139,8 +139,8 @@ export const PARAMETERS = {
   service_version: {
     name: 'service-version',
     in: 'header',
-    required: true,
-    description: 'Version of this API.',
+    // A required parameter would stand in every call of a generated client, which can set the field once for all of them.
+    description: 'Version of this API. Every request needs it; a client sets it once for all of its calls.',
     schema: { type: 'string', enum: ['2'], default: '2' }
   },
   if_match: {

@@ -28,7 +28,6 @@ import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
 import type { ProcessPorts } from '../proxy/ports.js'
-import type { Snapshot } from '../runtime/snapshot.js'
 import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
@@ -46,10 +45,18 @@ import { openPolicyServices } from './server-services.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { besideTraffic, openTraffic } from './traffic-stage.js'
 import { beginUpkeep } from './upkeep.js'
+import { requireWritableFolders } from './data-folder.js'
+import { firstSiteRequest, type OpenListener, openListeners, type SiteRequest } from './open-listeners.js'
 
 /** What a start has opened: addresses, revision and what the user should know. */
 export interface Started {
   readonly traffic: { readonly host: string; readonly port: number; readonly tls?: boolean }
+  /** Every listener that is open; the first of them may be another one than `traffic`. */
+  readonly listeners: readonly OpenListener[]
+  /** A request that the first site answers. Absent: no listener serves a site. */
+  readonly site?: SiteRequest
+  /** Number of worker threads that carry traffic; 0: the main thread carries it. */
+  readonly threads: number
   readonly api: { readonly host: string; readonly port: number }
   /** Where agents connect, and the file of the authority that they must trust; absent: nowhere. */
   readonly agents?: AgentsAddress
@@ -130,7 +137,7 @@ async function prepare(
 ) {
   const foundation = createFoundation(options, host, lifecycle, live, counters)
   const agents = createAgents(options, foundation)
-  const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
+  const { keys, unused, sealer, storeCreated } = await openOperatorKeys(options, host, foundation)
   const beside = besideTraffic(options, agents)
   const seal = await sealer()
   const telemetry = await openTelemetry(options, foundation)
@@ -177,7 +184,7 @@ async function prepare(
   }
   const threads = dataPlane.begin({ events: events.events, login: policies.login, cluster, recorder })
   telemetry.measures(() => threads?.count() ?? Promise.resolve())
-  const controlled = await openControlPlane(options, host, foundation, { ...opened, threads })
+  const controlled = await openControlPlane(options, host, foundation, { ...opened, threads, storeCreated })
   const { control } = controlled
   const { own } = control
   const { site_file } = options
@@ -250,9 +257,14 @@ async function stages(
   const parts = { ...prepared, events: events.events, logins: login.keeper, api, certificates, counters: keeping }
   const handingOver = new HandingOver(options, foundation, parts)
   lifecycle.ready()
+  const listeners = openListeners(dataPlane.traffic.ports, holder.current())
+  const site = firstSiteRequest(listeners, holder.current())
   return {
     started: {
-      traffic: trafficAddress(dataPlane.traffic.ports, holder.current()) ?? options.listen,
+      traffic: trafficAddress(dataPlane.traffic.ports, listeners) ?? options.listen,
+      listeners,
+      ...(site === undefined ? {} : { site }),
+      threads: host.threads?.size ?? 0,
       api: address,
       ...(listening === undefined ? {} : { agents: listening }),
       revision: applied.revision,
@@ -270,14 +282,13 @@ async function stages(
 }
 
 /** Where traffic is accepted, for people: at the listener of the option `listen`, else at the first one, rather without TLS. */
-function trafficAddress(ports: Pick<ProcessPorts, 'listener'>, { plan }: Snapshot): Started['traffic'] | undefined {
+function trafficAddress(
+  ports: Pick<ProcessPorts, 'listener'>,
+  listeners: readonly OpenListener[]
+): Started['traffic'] | undefined {
   const usual = ports.listener(DEFAULT_LISTENER)
   if (usual !== undefined) return usual
-  const open = [...plan.units].flatMap(([key, unit]) => {
-    const address = unit.kind === 'listener' ? ports.listener(key) : undefined
-    return unit.kind === 'listener' && address !== undefined ? [{ ...address, tls: unit.tls }] : []
-  })
-  return open.find(({ tls }) => !tls) ?? open[0]
+  return listeners.find(({ tls }) => !tls) ?? listeners[0]
 }
 
 /** What a reload applies counts from now on, in every thread. */
@@ -314,6 +325,8 @@ interface OperatorKeys {
   readonly unused: string | undefined
   /** The sealer of the store's secrets; what is wrong with its key rejects. */
   sealer(): Promise<Sealer>
+  /** Writes a new sealing key to the data folder. Call it once the store exists. */
+  storeCreated(): Promise<void>
 }
 
 /** The keys of the operator: his API key and the key that seals the store's secrets. */
@@ -327,11 +340,20 @@ async function openOperatorKeys(options: Options, host: Host, foundation: Founda
   const lookup = names.forSockets
   const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
   const message = 'whether the store has secrets of a sealing key is not known'
-  const asked = { given: host.sealKey, folder, lasting, lost: host.newSealKey }
+  if (host.rehearsal !== true) await requireWritableFolders(options, host.sealKey)
+  let writeKey: (() => Promise<void>) | undefined
+  const whenStored = (write: () => Promise<void>) => {
+    writeKey = write
+  }
+  const asked = { given: host.sealKey, folder, lasting, lost: host.newSealKey, whenStored }
   const open = () => openSealer(isShared(address) || existsSync(address) ? { ...asked, stored: peek } : asked)
   const sealer = () => untilStoreAnswers(options, foundation, message, open)
   const { keys, unused } = await openKeys(folder, host.apiKey, { clock, seal: sealer })
-  return { keys, unused, sealer }
+  const storeCreated = async () => {
+    await writeKey?.()
+    writeKey = undefined
+  }
+  return { keys, unused, sealer, storeCreated }
 }
 
 /** Rejects once the signal is aborted, with its reason. */

@@ -56,6 +56,8 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
   readonly siteReader: SiteReading
+  /** Called whenever the store has been opened, before anything is written under the sealing key. */
+  readonly storeCreated: () => Promise<void>
   readonly testPolicy: PolicyTesting
   readonly dataPlane: DataPlane
   readonly agents: Agents
@@ -169,7 +171,7 @@ export async function openControlPlane(
   let lost: unknown
   return await untilStoreAnswers(options, foundation, message, async () => {
     const latest = new LatestRevision(clock)
-    const parts = { seal, events, login, latest, lost }
+    const parts = { seal, events, login, latest, lost, storeCreated: stage.storeCreated }
     const starting = await openStartingStore(options, host, foundation, parts)
     const { store } = starting
     try {
@@ -225,7 +227,7 @@ function shown({ state, reason, since }: ServerState | NameState) {
   return { status: state, reason, since: since === undefined ? null : timestampText(since) }
 }
 
-interface StoreStage extends Pick<ControlStage, 'seal' | 'events' | 'login'> {
+interface StoreStage extends Pick<ControlStage, 'seal' | 'events' | 'login' | 'storeCreated'> {
   readonly latest: LatestRevision
   /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
   readonly lost: unknown
@@ -236,7 +238,7 @@ async function openStartingStore(
   options: Options,
   host: Host,
   { clock, log, names, lifecycle, storeHealth }: Foundation,
-  { seal, events, login, latest, lost }: StoreStage
+  { seal, events, login, latest, lost, storeCreated }: StoreStage
 ): Promise<StartingStore> {
   const folder = options.data === IN_MEMORY ? undefined : options.data
   const key = { folder, lost: host.newSealKey === true, log }
@@ -249,7 +251,10 @@ async function openStartingStore(
     lookup: names.forSockets,
     signal: lifecycle.signal,
     health: storeHealth,
-    settle: (store) => settleSealKey(store, seal, key)
+    settle: async (store) => {
+      await storeCreated()
+      await settleSealKey(store, seal, key)
+    }
   })
   const { store } = starting
   try {

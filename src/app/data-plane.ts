@@ -31,7 +31,7 @@ import type { TrafficFoundation } from './traffic-foundation.js'
 import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import { FileServers } from '../proxy/files/file-servers.js'
 
-type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'via' | 'tcp' | 'reserved'
+type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'via' | 'errorBodies' | 'tcp' | 'reserved'
 
 /** What carries traffic: the client side and the upstream side. */
 const ENGINES = {
@@ -256,6 +256,7 @@ function trafficOptions(
     limits: live.limits,
     timeouts: live.timeouts,
     forwarding: trustingProxies(trusted),
+    errorBodies: options.error_bodies,
     via: options.via === 'off' ? undefined : new Via(options.via, processId),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
     reserved: [

@@ -4,6 +4,10 @@ import type { UnitProblems } from '../policy/problems.js'
 /** Codes with which the server or an agent does not start. */
 export const startErrors = defineErrors({
   POLICY_REFUSED: { text: 'A policy has errors.', help: 'Correct the policy; sluice check shows the same problems.' },
+  DATA_UNWRITABLE: {
+    text: 'The data folder cannot be written, and nothing was stored in it before.',
+    help: 'Give the folder to the user of the process, or name another one with --data.'
+  },
   SOCKETS_UNKNOWN: {
     text: 'The service manager hands over a socket that no option stands for.',
     help: 'Name it listen, api.listen, agents, or host:port of one of the listeners (FileDescriptorName=).'

@@ -2,6 +2,7 @@ import { commandErrors } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
 import { systemReason } from '../lib/system-errors.js'
+import { readLocalKey } from './local-key.js'
 
 const DEADLINE = 30_000
 
@@ -10,6 +11,8 @@ export interface ApiAccess {
   /** Without a slash at its end. */
   readonly url: string
   readonly key: string
+  /** Variable or file that the key comes from. */
+  readonly source: string
 }
 
 /** What the API answered. */
@@ -19,11 +22,21 @@ export interface ApiAnswer {
   readonly body: Readonly<Record<string, unknown>>
 }
 
-/** The access that a command line and the environment name, or the line that says what is wrong with them. */
-export function apiAccess(api: string, { SLUICE_API_KEY: key = '' }: NodeJS.ProcessEnv): ApiAccess | string {
-  if (key === '') return 'set SLUICE_API_KEY to a key of the management API'
+/**
+ * Returns the access that a command line and the environment name, or the line that says what is wrong with them. Without SLUICE_API_KEY an API on
+ * this machine gets the key of the local data folder.
+ */
+export function apiAccess(api: string, environment: NodeJS.ProcessEnv): ApiAccess | string {
   if (!URL.canParse(api) || !/^https?:$/.test(new URL(api).protocol)) return `--api: ${api} is no http(s) URL`
-  return { url: api.replace(/\/+$/, ''), key }
+  const url = api.replace(/\/+$/, '')
+  const { SLUICE_API_KEY: given = '' } = environment
+  if (given !== '') return { url, key: given, source: 'SLUICE_API_KEY' }
+  const missing = 'set SLUICE_API_KEY to a key of the management API'
+  if (!isHere(url)) return missing
+  const local = readLocalKey(environment)
+  return 'key' in local
+    ? { url, key: local.key, source: local.path }
+    : `${missing}, or SLUICE_DATA to the data folder of the process (${local.problem})`
 }
 
 /** Where the API is, as the flags of a command say. */
@@ -40,11 +53,14 @@ export function openAccess({ api, insecureHttp }: AccessFlags, environment: Node
     : access
 }
 
-/** Would what is sent there cross a network that others can read? */
-export function isExposed({ url }: ApiAccess): boolean {
-  const { protocol, hostname } = new URL(url)
-  const here = hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]'
-  return protocol === 'http:' && !here && !/^127\./.test(hostname)
+/** Returns true if what is sent to the API crosses a network in clear text. */
+export function isExposed({ url }: Pick<ApiAccess, 'url'>): boolean {
+  return new URL(url).protocol === 'http:' && !isHere(url)
+}
+
+function isHere(url: string): boolean {
+  const { hostname } = new URL(url)
+  return hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]' || /^127\./.test(hostname)
 }
 
 /**
@@ -98,7 +114,7 @@ export async function sendTo(
   if (answer.status === 401)
     throw unusable(
       access,
-      'does not accept the key in SLUICE_API_KEY; make another with "sluice api-key create" on its data folder'
+      `does not accept the key in ${access.source}; make another with "sluice api-key create" on its data folder`
     )
   return answer
 }

@@ -25,10 +25,10 @@ counters of limits; the one before ends when its connections have. When the new 
 
 /** Flags that set an option: name, argument, path of the option, description. */
 const FLAGS = [
-  ['upstream', 'url', 'upstream', 'where traffic goes: http(s)://host:port'],
+  ['upstream', 'url', 'upstream', 'where traffic goes: http(s)://host:port, or host:port for http'],
   ['files', 'folder', 'files', 'folder to serve in place of an upstream'],
   ['policy', 'file', 'policy', 'traffic policy for that traffic'],
-  ['listen', 'host:port', 'listen', 'where traffic is accepted (default: 127.0.0.1:8080)'],
+  ['listen', 'host:port', 'listen', 'where traffic is accepted, or "off" (default: 127.0.0.1:8080)'],
   ['api', 'host:port', 'api.listen', 'where the management API listens (default: 127.0.0.1:4040)'],
   ['agents', 'host:port', 'agents', 'where agents connect (default: nowhere)'],
   ['data', 'folder', 'data', 'what must outlive the process; ":memory:" keeps nothing (default: ./data)'],
@@ -54,7 +54,7 @@ export function startCommand(): Command {
     .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
     .option('--demo', 'without an upstream: start a small one, and serve config/demo.yaml')
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
-    .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
+    .option('--new-store', 'make an empty store, although the data folder has the copy of one')
     .option('--take-over', 'take the place of the process that runs on the same data folder; it loses no request')
     .addHelpText('after', START_EXAMPLES)
     .action(async (siteFile: string | undefined, given: StartFlags) => {
@@ -196,7 +196,7 @@ Examples:
 
 The document holds every record as of one revision, always in the same order. Write-only values (secrets, private keys,
 hashes of keys) are left out unless --with-secrets seals them by a passphrase, which is read from SLUICE_PASSPHRASE or
-asked at the terminal. A store in a file belongs to the process that has it open: stop it first. --at writes the account as it
+asked at the terminal. A process may run meanwhile: the document then holds what it has committed. --at writes the account as it
 was at a revision that the history still keeps; a secret that was changed since is left out, because the history has none.`
 
 /** `sluice export`: writes the whole account as one document. */

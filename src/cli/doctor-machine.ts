@@ -1,18 +1,17 @@
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { constants } from 'node:fs'
-import { access, readFile, rm, stat, statfs, writeFile } from 'node:fs/promises'
+import { readFile, stat, statfs } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
-import { dirname, join } from 'node:path'
 import { CountersOfLimits } from '../app/kept-counters.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
-import { fileReason, systemReason } from '../lib/system-errors.js'
+import { portPermission, systemReason } from '../lib/system-errors.js'
 import { formatSize } from '../lib/units.js'
 import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY, type ListenAddress } from '../options/values.js'
 import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
+import { dataFolderProblem } from '../app/data-folder.js'
 
 const MIB = 2 ** 20
 /** Below the first a store soon cannot grow; below the second there is time to act. */
@@ -31,22 +30,11 @@ export async function checkData({ data }: Pick<Options, 'data'>): Promise<Findin
   if (data === IN_MEMORY) {
     return [doubtful('data', 'data is :memory:, so a restart forgets every record', 'name a folder with --data')]
   }
-  const found = await stat(data).catch((error: unknown) => (codeOf(error) === 'ENOENT' ? undefined : codeOf(error)))
-  if (typeof found === 'string') return [wrongBy('data', `${data}: ${fileReason(found)}`, 'name another folder')]
-  if (found === undefined) return [await creatable(data)]
-  if (!found.isDirectory()) return [wrong('data', `${data} is no folder`, 'name a folder with --data')]
+  const problem = await dataFolderProblem(data)
+  if (problem !== undefined) return [wrongBy('data', problem.text, 'name another folder with --data')]
+  const found = await stat(data).catch(() => undefined)
+  if (found === undefined) return [fine('data', `${data} is not there yet; a start makes it`)]
   const findings: Finding[] = []
-  try {
-    const probe = join(data, `.doctor-${process.pid}`)
-    try {
-      await writeFile(probe, 'x', { mode: 0o600, flag: 'wx' })
-    } finally {
-      // On a full disk there is an empty file.
-      await rm(probe, { force: true })
-    }
-  } catch (error) {
-    return [wrongBy('data', `${data}: ${fileReason(error)}`, 'name another folder with --data')]
-  }
   if ((found.mode & 0o077) !== 0) {
     const mode = (found.mode & 0o777).toString(8)
     findings.push(doubtful('data', `other users may look into ${data} (mode ${mode})`, `chmod 700 ${data}`))
@@ -57,19 +45,6 @@ export async function checkData({ data }: Pick<Options, 'data'>): Promise<Findin
   if (free < ROOM.least) findings.push(wrong('data', left, 'free space there, or move the folder to a larger disk'))
   else if (free < ROOM.comfortable) findings.push(doubtful('data', left, 'free space there soon'))
   return findings.length > 0 ? findings : [fine('data', `${data} can be written; ${left}`)]
-}
-
-async function creatable(data: string): Promise<Finding> {
-  let parent = dirname(data)
-  for (; parent !== dirname(parent); parent = dirname(parent)) {
-    if (await stat(parent).catch(() => undefined)) break
-  }
-  try {
-    await access(parent, constants.W_OK | constants.X_OK)
-    return fine('data', `${data} is not there yet; a start makes it`)
-  } catch (error) {
-    return wrongBy('data', `${data} is not there, and ${parent} takes no new folder: ${fileReason(error)}`, 'make it')
-  }
 }
 
 /** Where the process is to listen. `running`: a process of Sluice answers at the address of the API. `own`: listeners of the site file. */
@@ -95,25 +70,24 @@ export async function checkPorts(
     if (code === undefined) findings.push(fine('ports', `${option}: ${address} is free`))
     else if (code === 'EADDRINUSE' && running)
       findings.push(fine('ports', `${option}: ${address} is in use, and a Sluice runs here`))
-    else findings.push(portTrouble(option, address, code))
+    else findings.push(portTrouble(option, at, code))
   }
   return findings
 }
 
 const PORT_HELP: Readonly<Record<string, string>> = {
   EADDRINUSE: 'end the other process (ss -ltnp shows it), or choose another address',
-  EACCES: 'choose a port from 1024 on, or give the right: AmbientCapabilities=CAP_NET_BIND_SERVICE of a systemd unit',
   EADDRNOTAVAIL: 'choose an address of this machine (ip address shows them), or 0.0.0.0'
 }
 
-function portTrouble(option: string, address: string, code: string): Finding {
+function portTrouble(option: string, { host, port }: ListenAddress, code: string): Finding {
   const what: Readonly<Record<string, string>> = {
     EADDRINUSE: 'is in use by another process',
     EACCES: 'may not be opened by this user',
     EADDRNOTAVAIL: 'is no address of this machine'
   }
-  const help = PORT_HELP[code] ?? 'choose another address'
-  return wrong('ports', `${option}: ${address} ${what[code] ?? 'cannot be opened'} (${code})`, help)
+  const help = (code === 'EACCES' ? portPermission(port) : PORT_HELP[code]) ?? 'choose another address'
+  return wrong('ports', `${option}: ${formatAuthority(host, port)} ${what[code] ?? 'cannot be opened'} (${code})`, help)
 }
 
 async function bindable({ host, port }: ListenAddress, kind: 'tcp' | 'udp'): Promise<string | undefined> {

@@ -25,50 +25,68 @@ export function tellWarnings(units: readonly UnitProblems[], log: Logger): void 
   }
 }
 
+/** What the caller of `announce` knows beside the options. */
+export interface Announcement {
+  readonly log: Logger
+  readonly demo: boolean
+  /** True if another process has the port of the demo's agents. */
+  readonly agentsTaken?: boolean
+  /** File that holds the key; absent: the key is in no file. */
+  readonly keyFile?: string | undefined
+}
+
 /**
- * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that waits for its first use is
- * printed here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
- * another process's.
+ * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that waits for its first use is printed on a terminal
+ * alone; other outputs are kept, so they get the path of its file.
  */
 export function announce(
   started: Started,
   { options }: LoadedOptions,
-  { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
+  { log, demo, agentsTaken = false, keyFile }: Announcement
 ): void {
   tellWarnings(started.warnings, log)
-  const { traffic, api, agents, revision, unusedKey } = started
+  const { traffic, api, agents, revision, unusedKey, listeners, threads } = started
   const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {
-    process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
+    process.stdout.write(`${greeting(started, options, { demo, agentsTaken, keyFile }).join('\n')}\n`)
     return
   }
-  const target =
-    upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const about = {
-    traffic: reachableUrl(traffic),
+    traffic: traffic.port === 0 ? undefined : reachableUrl(traffic),
+    ...(listeners.length > 1 ? { listeners: listeners.map(reachableUrl) } : {}),
+    ...(threads > 0 ? { threads } : {}),
     api: reachableUrl(api),
     ...(agents && { agents: reachableAuthority(agents), agents_ca: agents.caFile }),
-    upstream: target,
+    upstream: upstream && upstreamUrl(upstream),
     policy,
     site_file,
     revision
   }
   log.info(about, 'listening')
   if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
-  if (unusedKey !== undefined)
-    process.stderr.write(`API key, shown at each start until it is used: ${unusedKey.text}\n`)
+  if (unusedKey === undefined) return
+  process.stderr.write(
+    keyFile === undefined
+      ? 'no API key is shown here, and no file keeps one: set SLUICE_API_KEY, or start at a terminal\n'
+      : `the API key is in ${keyFile}; commands on this machine find it by SLUICE_DATA\n`
+  )
 }
 
-function greeting(
-  { traffic, api, agents, unusedKey }: Started,
+/** The lines of a terminal that follow a start. */
+export function greeting(
+  started: Started,
   { upstream, policy, site_file: site, api: { dashboard } }: LoadedOptions['options'],
-  { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
+  { demo, agentsTaken = false, keyFile }: Omit<Announcement, 'log'>
 ): string[] {
-  const url = reachableUrl(traffic)
+  const { traffic, api, agents, unusedKey, listeners, threads } = started
   const others = site === undefined ? 'no upstream: every host gets 404' : `the sites of ${shown(site)}`
-  const target =
-    upstream === undefined ? others : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
-  const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
+  const target = upstream === undefined ? others : upstreamUrl(upstream)
+  const lines = ['', 'Sluice is running.']
+  if (traffic.port === 0) lines.push('  traffic  nowhere: no listener is open')
+  for (const listener of listeners)
+    lines.push(`  traffic  ${reachableUrl(listener)}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`)
+  if (threads > 0)
+    lines.push(`  threads  ${threads} worker ${threads === 1 ? 'thread carries' : 'threads carry'} traffic`)
   if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
   if (site !== undefined) lines.push(`  sites    ${shown(site)}  (applied again when you save it)`)
   const page = dashboard ? 'in a browser: the dashboard; ' : ''
@@ -79,16 +97,38 @@ function greeting(
     lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
   }
   if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
-  if (unusedKey !== undefined) lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used)`)
-  lines.push(
-    '',
-    demo
-      ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done`
-      : `Try it: curl ${traffic.tls === true ? '-ik' : '-i'} ${url}/`
-  )
+  if (unusedKey !== undefined) {
+    const file = keyFile === undefined ? '' : `, and in ${shown(keyFile)}`
+    lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used${file})`)
+  }
+  lines.push('', `Try it: ${demo ? demoLoop(traffic) : curlOf(started, upstream !== undefined)}`)
   if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
   lines.push('Ctrl-C stops it.', '')
   return lines
+}
+
+function demoLoop(traffic: Started['traffic']): string {
+  return `for i in 1 2 3 4 5 6; do curl -i ${reachableUrl(traffic)}/; done`
+}
+
+/** Returns a command that a site answers: by the first site, unless an upstream takes every host. */
+function curlOf({ traffic, site }: Started, hasUpstream: boolean): string {
+  if (site === undefined || hasUpstream) return `curl ${traffic.tls === true ? '-ik' : '-i'} ${reachableUrl(traffic)}/`
+  const { host, path, listener } = site
+  const [address = ''] = splitAuthority(reachableAuthority(listener))
+  const url = `${reachableUrl({ ...listener, host })}${path}`
+  const isReachable = host === address || (host === 'localhost' && /^(?:127\.0\.0\.1|\[::1\])$/.test(address))
+  const where = isReachable ? '' : `--resolve ${host}:${listener.port}:${address} `
+  return `curl ${listener.tls ? '-ik' : '-i'} ${where}${shellWord(url)}`
+}
+
+function splitAuthority(authority: string): [host: string, port: string] {
+  const at = authority.lastIndexOf(':')
+  return [authority.slice(0, at), authority.slice(at + 1)]
+}
+
+function upstreamUrl({ protocol, host, port }: NonNullable<LoadedOptions['options']['upstream']>): string {
+  return `${protocol}://${formatAuthority(host, port)}`
 }
 
 function shown(path: string): string {

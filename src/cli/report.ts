@@ -2,7 +2,7 @@ import { ConfigurationRefused } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { printable } from '../lib/printable.js'
-import { fileReason } from '../lib/system-errors.js'
+import { fileReason, portPermission } from '../lib/system-errors.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
@@ -178,7 +178,7 @@ function reason(code: string, at: ListenAddress): string {
     case 'EADDRINUSE':
       return `${address} is in use by another process (${code})`
     case 'EACCES':
-      return `this user may not listen on ${address} (${code})`
+      return [`this user may not listen on ${address} (${code})`, portPermission(at.port)].filter(Boolean).join('; ')
     case 'EADDRNOTAVAIL':
       return `${at.host} is no address of this machine (${code})`
     case 'ENOTFOUND':

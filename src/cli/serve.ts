@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { type Running, type Started, start } from '../app/app.js'
+import { type Running, start, type Started } from '../app/app.js'
 import { serverCapabilities } from '../capabilities/registry.js'
 import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
 import { Predecessor } from '../capabilities/take-over/predecessor.js'
@@ -22,6 +22,7 @@ import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
 import { wantedThreads } from './workers.js'
+import { writeLocalKey } from './local-key.js'
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a site when no upstream, options file or site file is named. */
@@ -149,7 +150,8 @@ async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessL
     return ExitCode.ok
   }
   const { started } = running
-  announce(started, loaded, { log, ...demo })
+  const keyFile = await writeKeyFile(started, options, log)
+  announce(started, loaded, { log, ...demo, ...(keyFile === undefined ? {} : { keyFile }) })
   await keepShownKey(started, log)
   reloading.begin(running)
   await successor?.serves(running.takeConnection)
@@ -195,7 +197,7 @@ async function startUp(
   const ending = new AbortController()
   const sockets = successor?.sockets ?? inheritedSockets(process.env, process.pid, options)
   // A service manager that hands over the socket asks for it.
-  const isAsked = successor === undefined && sockets.has(options.listen)
+  const isAsked = successor === undefined && options.listen.off !== true && sockets.has(options.listen)
   const host = {
     ...given,
     output: processLog.output,
@@ -275,6 +277,17 @@ async function stopFailed(running: Running, { timeouts }: Options, log: Logger):
     log.error({ err: error }, 'not everything could be stopped')
   }
   return ExitCode.failure
+}
+
+/** Writes the key that was made to its file; resolves with the path, or undefined if there is no such key or no file can have it. */
+async function writeKeyFile({ unusedKey }: Started, { data }: Options, log: Logger): Promise<string | undefined> {
+  if (unusedKey === undefined || data === IN_MEMORY) return undefined
+  try {
+    return await writeLocalKey(data, unusedKey.text)
+  } catch (error) {
+    log.error({ code: codeOf(error) }, 'the file of the API key cannot be written')
+    return undefined
+  }
 }
 
 /** A key that cannot be kept opens the API as long as the process runs; the next start makes another. */

@@ -21,7 +21,7 @@ export function inheritedSockets(environment: Environment, pid: number, options:
   const { LISTEN_FDS: count, LISTEN_PID: owner, LISTEN_FDNAMES: written = '' } = environment
   if (count === undefined || Number(owner) !== pid) return new InheritedSockets()
   const places = new Map<string, ListenAddress>([
-    ['listen', options.listen],
+    ...(options.listen.off === true ? [] : [['listen', options.listen] as [string, ListenAddress]]),
     ['api.listen', options.api.listen],
     ...options.listeners.map(({ listen }): [string, ListenAddress] => [
       formatAuthority(listen.host, listen.port),
@@ -35,7 +35,7 @@ export function inheritedSockets(environment: Environment, pid: number, options:
   const sockets: [number, ListenAddress][] = []
   for (let index = 0; index < Number(count); index++) {
     const name = plain[index] ?? ''
-    const place = places.get(name) ?? (count === '1' ? options.listen : undefined)
+    const place = places.get(name) ?? (count === '1' ? places.get('listen') : undefined)
     if (place === undefined) {
       const message = `the service manager hands over a socket "${name}", which is none of ${[...places.keys()].join(', ')}; correct FileDescriptorName= of its unit`
       throw new CodedError(startErrors.SOCKETS_UNKNOWN, message)

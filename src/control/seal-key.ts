@@ -47,6 +47,11 @@ interface SealKeySource {
   readonly stored?: () => Promise<StoredSeal>
   /** The key of the store is lost for good: what it sealed will not open any more. */
   readonly lost?: boolean | undefined
+  /**
+   * Called with a function that writes a new key to the folder, to be run once the store exists; a failed start then leaves no key.
+   * @default the key is written at once
+   */
+  readonly whenStored?: (write: () => Promise<void>) => void
 }
 
 /** What a store says of its sealing key. */
@@ -78,12 +83,18 @@ export async function openSealer(source: SealKeySource): Promise<Sealer> {
   throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, message)
 }
 
-async function keyIn(folder: string, { stored, lost }: SealKeySource): Promise<SealKey> {
+async function keyIn(folder: string, { stored, lost, whenStored }: SealKeySource): Promise<SealKey> {
   const path = join(folder, FILE)
   const there = await readKey(path)
   if (there !== undefined) return there
   const known = await stored?.()
-  if (known?.secrets !== true || lost === true) return await makeKey(folder, path)
+  if (known?.secrets !== true || lost === true) {
+    const text = newSealKey()
+    const write = () => writeKey(folder, path, text)
+    if (whenStored === undefined) await write()
+    else whenStored(write)
+    return named(text, path)
+  }
   const which = known.key === null ? 'the sealing key' : `the sealing key ${known.key}`
   const message = `there is no ${path}, and the store has secrets that ${which} has sealed: ${toDo(path)}`
   throw new CodedError(controlErrors.SEAL_KEY_LOST, message)
@@ -109,17 +120,20 @@ async function readKey(path: string): Promise<SealKey | undefined> {
   )
 }
 
-/** Fails with a StoreError `STORE_UNAVAILABLE` where nothing can be written: there is no store without its key. */
-async function makeKey(folder: string, path: string): Promise<SealKey> {
+/**
+ * Writes a new key to the folder, which is made. Fails with a StoreError `STORE_UNAVAILABLE` where nothing can be written, and with a CodedError
+ * `SEAL_KEY_WRONG` if another process has written another key meanwhile.
+ */
+async function writeKey(folder: string, path: string, text: string): Promise<void> {
   try {
     makeFolder(folder)
-    await createFile(path, `${newSealKey()}\n`)
+    await createFile(path, `${text}\n`)
   } catch (cause) {
     throw errorOf(path, failureOf(cause))
   }
-  const key = await readKey(path)
-  if (key === undefined) throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `the sealing key ${path} has gone`)
-  return key
+  const there = await readKey(path)
+  if (there?.id === parseSealKey(text).id) return
+  throw new CodedError(sealKeyErrors.SEAL_KEY_WRONG, `another process has just written ${path}: start again`)
 }
 
 /** The message names where the key came from and never the key. */

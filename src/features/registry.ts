@@ -23,6 +23,7 @@ import { userAgentFilter } from './user-agent-filter.js'
 import { variables } from './variables.js'
 import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
+import { errorPages } from './error-pages.js'
 
 /** Every feature, one line each. Fields of modules stand in routes and TCP edges in this order. */
 export const features: readonly Feature[] = [
@@ -33,6 +34,7 @@ export const features: readonly Feature[] = [
   webhook,
   login,
   websocketTcpConverter,
+  errorPages,
   userAgentFilter,
   trafficPolicy,
   basicAuth,
@@ -52,6 +54,7 @@ export const features: readonly Feature[] = [
 /**
  * The order in which modules see a request; they see its response in reverse.
  *
+ * - Pages of errors see the refusals of all others, for the response steps of those before a refusal run.
  * - First who may come at all, the cheapest check before the dearer: a refused request costs no more than that.
  * - Pages of other origins are answered before any login, limit or signature: a preflight request can carry none of these.
  * - Headers are edited before the policy, which sees what the upstream will see, and after the checks, which see what came.
@@ -62,6 +65,7 @@ export const features: readonly Feature[] = [
  * - What a request becomes on its way to the upstream is asked last: a module that answers it before need not open a WebSocket.
  */
 const MODULE_ORDER: readonly string[] = [
+  'error_pages',
   'ip_restriction',
   'cors',
   'user_agent_filter',

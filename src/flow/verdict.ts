@@ -32,7 +32,7 @@ export interface AnsweredError {
   readonly code: string
 }
 
-/** An answer that refuses the exchange and says so in `sluice-error-code`. Never has a body. */
+/** An answer that refuses the exchange and says so in `sluice-error-code`. The body that a client gets is made when the answer is sent. */
 export function refuse({ status, code }: AnsweredError, headers: HeaderList = []): Verdict {
   return { kind: 'respond', status, headers, code }
 }

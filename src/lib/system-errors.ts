@@ -91,6 +91,15 @@ export function systemReason(code: string): string | undefined {
   return meaning === undefined ? undefined : `${meaning.text} (${code}); ${meaning.help}`
 }
 
+/** Ports that only privileged processes open by default (ip(7), ip_unprivileged_port_start). */
+const PRIVILEGED_PORTS = 1024
+
+/** Returns what lets this user open a port that the system has refused with EACCES, or undefined if the port is not the reason. */
+export function portPermission(port: number): string | undefined {
+  if (port === 0 || port >= PRIVILEGED_PORTS) return undefined
+  return `ports below ${PRIVILEGED_PORTS} need a right: start by the systemd unit of docs/install.md, which has it, or run sudo setcap cap_net_bind_service=+ep "$(readlink -f "$(command -v node)")", or sudo sysctl net.ipv4.ip_unprivileged_port_start=${port}`
+}
+
 /** Why a file cannot be used, of the error or the code that the system gave for it. Throws an error without a code again. */
 export function fileReason(error: unknown): string {
   const code = typeof error === 'string' ? error : codeOf(error)

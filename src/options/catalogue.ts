@@ -103,6 +103,7 @@ export function formatOptionProblem({ severity, option, message, origin }: Optio
  * options with its port.
  */
 export function opensListen({ listen, listeners }: Pick<Options, 'listen' | 'listeners'>, named: number): boolean {
+  if (listen.off === true) return false
   return listen.preset !== true || (named === 0 && !listeners.some((one) => one.listen.port === listen.port))
 }
 
@@ -112,19 +113,13 @@ export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): 
 }
 
 /**
- * Fails with a CodedError `STORE_ABSENT` when a store in a file is not there, or is empty, and its sealing key or its copy is: a new store
- * in its place would hide that it is gone.
+ * Fails with a CodedError `STORE_ABSENT` if the file of a store is absent or empty and the data folder has a copy of the store: a new store
+ * in its place would hide the loss. A sealing key alone proves nothing, for older versions wrote it before the store.
  */
 export function mustNotBeLost(address: string, folder: string | undefined): void {
-  if (folder === undefined || !isWithoutStore(address)) return
-  const what = isFile(join(folder, 'seal.key'))
-    ? 'the sealing key'
-    : isFile(join(folder, COPY_FILE))
-      ? 'a copy'
-      : undefined
-  if (what === undefined) return
+  if (folder === undefined || !isWithoutStore(address) || !isFile(join(folder, COPY_FILE))) return
   const found = existsSync(address) ? `the store ${address} is empty` : `there is no store ${address}`
-  const message = `${found}, but ${folder} has ${what} of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
+  const message = `${found}, but ${folder} has a copy of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
   throw new CodedError(optionErrors.STORE_ABSENT, message)
 }
 

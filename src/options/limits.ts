@@ -7,7 +7,7 @@ const GIB = 1024 * MIB
 const SECOND = 1_000
 const HOUR = 3_600 * SECOND
 
-/** Options of how this process is called. */
+/** Options of how this process presents itself. */
 export const identity = {
   via: text({
     description:
@@ -15,6 +15,11 @@ export const identity = {
       'none is sent, and no loop is noticed.',
     default: 'sluice',
     pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$"
+  }),
+  error_bodies: switched({
+    description:
+      'Do errors that Sluice answers itself have a body: text, HTML or JSON, as Accept prefers, with title, code and request id? off: they are empty.',
+    default: 'on'
   }),
   region: text({ description: 'Name of this place, as policies see it.', default: '' })
 }

@@ -22,7 +22,10 @@ const DAY = 24 * HOUR
  */
 export const optionsSchema = Type.Object(
   {
-    listen: option.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
+    listen: option.addressOrOff({
+      description: 'Where traffic is accepted. off: at the listeners alone.',
+      default: '127.0.0.1:8080'
+    }),
     listeners: option.listeners({
       description:
         'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +

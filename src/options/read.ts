@@ -6,17 +6,7 @@ import { didYouMean } from '../lib/suggest.js'
 import { formatDuration, formatSize, parseDuration } from '../lib/units.js'
 import { checkScalar } from '../schema/constraints.js'
 import { FORMS, SOCKET_URL } from '../schema/formats.js'
-import {
-  IN_MEMORY,
-  kindOf,
-  type OptionKind,
-  type OptionSchema,
-  ok,
-  type Reading,
-  readAddress,
-  readListener,
-  refuse
-} from './values.js'
+import { CLOSED, IN_MEMORY, kindOf, ok, type OptionKind, type OptionSchema, readAddress, type Reading, readListener, refuse } from './values.js'
 
 type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
 
@@ -32,6 +22,7 @@ export function readOption(written: unknown, schema: OptionSchema, base: string)
 
 const READERS: Readonly<Record<OptionKind, Reader>> = {
   address: (written) => readAddress(written),
+  'address-or-off': (written) => (written === 'off' || written === false ? ok(CLOSED) : readAddress(written)),
   listeners: (written) => readList(written, readListener),
   upstream: (written) => readUpstream(written),
   origin: (written) => readOrigin(written),
@@ -114,10 +105,14 @@ function readPorts(written: unknown): Reading {
     : refuse('two ports such as 20000-20999, from 1024 to 65535')
 }
 
+/** Host and port without a scheme, which stand for http: `localhost:3000`. */
+const BARE_UPSTREAM = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+):\d{1,5}(?:\/.*)?$/i
+
 function readUpstream(written: unknown): Reading {
   const allowed = 'http://host:port or https://host:port, with a path or without, or http://unix:/run/app.sock'
   const [, scheme = 'http', socket, path = ''] = SOCKET_URL.exec(String(written)) ?? []
-  const url = socket === undefined ? readUrl(written) : undefined
+  const isBare = typeof written === 'string' && BARE_UPSTREAM.test(written)
+  const url = socket === undefined ? readUrl(isBare ? `http://${written}` : written) : undefined
   if (!/^https?$/i.test(scheme) || (socket === undefined && url === undefined))
     return refuse(`${allowed}${whatIsWrong(written)}`)
   const protocol = (url?.protocol.slice(0, -1) ?? scheme).toLowerCase() === 'https' ? 'https' : 'http'

@@ -11,6 +11,7 @@ import { parses } from '../schema/values.js'
  */
 type OwnKind =
   | 'address'
+  | 'address-or-off'
   | 'listeners'
   | 'upstream'
   | 'origin'
@@ -67,7 +68,12 @@ export interface ListenAddress {
   readonly port: number
   /** It is the default: nothing has asked for it. */
   readonly preset?: true
+  /** Nothing is opened: the option says `off`. */
+  readonly off?: true
 }
+
+/** Value of an address that is `off`; the host is the default of `tcp_host`. */
+export const CLOSED: ListenAddress = { host: '127.0.0.1', port: 0, off: true }
 
 /** A further place where traffic is accepted. */
 export interface Listener {
@@ -119,6 +125,9 @@ const ONE = { type: 'string' }
 const several = (what: string) => ({ type: 'array', items: { ...ONE, description: what } })
 
 export const address = (about: OptionText) => own<ListenAddress>('address', ONE, about)
+/** As `address`, or `off`. */
+export const addressOrOff = (about: OptionText) =>
+  own<ListenAddress>('address-or-off', { type: ['string', 'boolean'] }, about)
 /** Maps, or URLs such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
 export const listeners = (about: OptionText) =>
   own<readonly Listener[]>('listeners', { type: ['array', 'string'] }, about)

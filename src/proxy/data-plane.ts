@@ -61,6 +61,8 @@ export interface TrafficParts {
   readonly forwarding: ClientAddress
   /** See `AdmissionParts`. */
   readonly via?: Via | undefined
+  /** See `PipelineParts`. */
+  readonly errorBodies?: boolean
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: DevelopmentIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
@@ -125,6 +127,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     }),
     observers: parts.observers,
     tracer: parts.tracer,
+    errorBodies: parts.errorBodies === true,
     clock,
     metrics,
     challenge: parts.challenge,

@@ -1,4 +1,4 @@
-import { FAILURES, type FailureAnswer, flowErrors, requestErrors } from '../flow/error-codes.js'
+import { type FailureAnswer, FAILURES, flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
@@ -13,11 +13,11 @@ import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
 import { countExchange } from './exchange-rates.js'
 import { type Forwarded, type Forwards, refusedWith, release } from './forwarder.js'
-import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers, RequestTracer } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { addFields, discard, failureResponse, localResponse, nameTo, responseOf, send, splice } from './response.js'
-import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
+import { type InternalPlace, lead, NO_HOPS, requestSteps, responseSteps, routeIn, type RoutePlace } from './route-steps.js'
+import { ownAnswer } from './error-body.js'
 
 /** What a pipeline is made of, and where it reports to. */
 export interface PipelineParts {
@@ -28,6 +28,8 @@ export interface PipelineParts {
   readonly observers: Observers
   /** Absent: no traces are made. */
   readonly tracer?: RequestTracer | undefined
+  /** True if errors of this process get a body. @default false */
+  readonly errorBodies?: boolean
   readonly clock: Clock
   readonly metrics: Metrics
   /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
@@ -37,14 +39,6 @@ export interface PipelineParts {
   readonly accessLog: AccessLog | undefined
   readonly events: TrafficEventSource
   readonly log: { error(fields: object, message: string): void }
-}
-
-/** The internal entry that a policy asks. `snapshot`: that of the flow which asks; `depth`: that of the flow to be made. */
-export interface InternalPlace {
-  readonly snapshot: Snapshot
-  readonly host: string
-  readonly port: number | undefined
-  readonly depth: number
 }
 
 /** One exchange on its way, with what the log will hold about it. */
@@ -330,7 +324,7 @@ export class Pipeline {
     if (context.code !== undefined) nameTo(response, flow)
     if (response === forwarded.response && forwarded.pipe !== undefined)
       return splice(exchange, response, forwarded.pipe, () => this.#refuse(context, flowErrors.OVERLOADED))
-    const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
+    const answer = response.local ? ownAnswer(response, context, this.#parts) : response
     if (answer !== response) discard(response)
     return send(exchange, answer, response.close)
   }
@@ -342,8 +336,7 @@ export class Pipeline {
     const response = failureResponse(answer)
     if (context.flow !== undefined) nameTo(response, context.flow)
     addFields(response, context.flow?.responseFields, context.hsts)
-    const own = isGrpc(context.exchange.request.headers) ? grpcRefusal(response) : response
-    return send(context.exchange, own, answer.close)
+    return send(context.exchange, ownAnswer(response, context, this.#parts), answer.close)
   }
 
   #close(context: RequestContext, how: 'fin' | 'reset'): Sent {

@@ -48,8 +48,12 @@ export function httpsLocation({ request }: RequestFlow, port: number): string {
   return `https://${usual}${path === '*' ? '' : uri}`
 }
 
-/** The names for HTTPS that clients get without TLS too: their number, and the first of them. */
+/**
+ * Returns the number of names for HTTPS that clients get without TLS too, and the first of them; undefined: there are none, or no client has a
+ * choice because every listener has TLS or none has.
+ */
 export function servedPlainly(snapshot: Snapshot): { readonly names: number; readonly first: string } | undefined {
+  if (!snapshot.tables.https.isServedBothWays) return undefined
   let names = 0
   let first = ''
   for (const edge of snapshot.tables.edges) {

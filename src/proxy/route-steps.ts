@@ -14,6 +14,16 @@ interface Hop {
   readonly ran: number
 }
 
+/** The internal entry that a policy asks. */
+export interface InternalPlace {
+  /** That of the flow which asks. */
+  readonly snapshot: Snapshot
+  readonly host: string
+  readonly port: number | undefined
+  /** Of the flow to be made. */
+  readonly depth: number
+}
+
 export const NO_HOPS: readonly Hop[] = []
 
 /** Where a request is among the routes and their modules. */

@@ -36,6 +36,12 @@ export class HttpsRules {
     return [...this.#listeners.values()].some(({ host }) => takesIpv6(host))
   }
 
+  /** Returns true if there are listeners with TLS and listeners without. */
+  get isServedBothWays(): boolean {
+    const listeners = [...this.#listeners.values()]
+    return listeners.some(({ tls }) => tls) && listeners.some(({ tls }) => !tls)
+  }
+
   /** Does a listener take the lenient form of paths? */
   get takesLenientPaths(): boolean {
     return [...this.#listeners.values()].some(({ pathForm = 'strict' }) => pathForm !== 'strict')

@@ -20,8 +20,8 @@ import * as api from './client/sdk.gen.js'
 
 export async function life(baseUrl: string, key: string) {
   const headers = { 'service-version': '2' } as const
-  const client = createClient({ baseUrl, auth: key, throwOnError: true })
-  const call = { client, headers, throwOnError: true } as const
+  const client = createClient({ baseUrl, auth: key, headers, throwOnError: true })
+  const call = { client, throwOnError: true } as const
   const seen: Record<string, unknown> = {}
 
   const { data: policy } = await api.ipPolicyCreate({ ...call, body: { description: 'first' } })
@@ -67,7 +67,7 @@ export async function life(baseUrl: string, key: string) {
   const sources = await api.eventSubscriptionSourcesList({ ...call, path: { id: subscription.id } })
   seen.sources = sources.data.sources.map(({ type }) => type)
 
-  seen.gone = (await api.ipPolicyDelete({ ...call, path, headers: { ...headers, 'if-match': tag } })).response.status
+  seen.gone = (await api.ipPolicyDelete({ ...call, path, headers: { 'if-match': tag } })).response.status
   const { error, response } = await api.ipPolicyGet({ ...call, path, throwOnError: false })
   seen.error = [response?.status, error?.status_code, error?.error_code, typeof error?.details.operation_id]
   return seen

@@ -99,8 +99,7 @@ t.test('a damaged store, a lost key, other keys and open files are found', async
 })
 
 t.test('a store that has gone, a folder for all, and a file as folder are found', async (t) => {
-  const cwd = t.testdir({ file: '' })
-  await sealerIn(join(cwd, 'data'))
+  const cwd = t.testdir({ file: '', data: { 'configuration.copy': 'copy' } })
   t.match((await examined(t, cwd)).bad, [{ check: 'store', help: /sluice restore FILE/ }])
   await mkdir(join(cwd, 'open'), { mode: 0o755 })
   const open = await examined(t, cwd, [...FREE, '--data', 'open'])
@@ -118,7 +117,7 @@ t.test('a disk that is full or read-only is found', { skip: noSmallDisk() }, asy
   disk.fill()
   t.match((await examined(t, cwd, place)).of('data'), [{ status: 'error', message: /the disk is full/ }])
   t.same(
-    (await readdir(join(cwd, 'disk'))).filter((name) => name.startsWith('.doctor')),
+    (await readdir(join(cwd, 'disk'))).filter((name) => name.startsWith('.probe')),
     [],
     'nothing of it stays'
   )

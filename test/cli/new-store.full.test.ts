@@ -9,10 +9,12 @@ import { LISTEN, started } from './keyed-process.js'
 t.test('no store is made in silence where one was', async (t) => {
   const cwd = t.testdir()
   const data = join(cwd, 'data')
-  await (await started(t, cwd)).stop()
+  const first = await started(t, cwd)
+  await until(async () => (await readdir(data)).includes('configuration.copy'))
+  await first.stop()
   for (const end of ['', '-wal', '-shm', '.lock']) await rm(join(data, `sluice.db${end}`), { force: true })
   const refused = await sluice(t, cwd, ['start', ...LISTEN])
-  t.match(refused, { code: 1, err: /there is no store .*sluice\.db, but .* sealing key.*restore.*--new-store/ })
+  t.match(refused, { code: 1, err: /there is no store .*sluice\.db, but .* a copy of one.*restore.*--new-store/ })
   t.notOk((await readdir(data)).includes('sluice.db'))
   await (await started(t, cwd, ['--new-store'])).stop()
   await (await started(t, cwd)).stop()
@@ -30,7 +32,7 @@ t.test(
     await first.stop()
     for (const end of ['-wal', '-shm']) await rm(join(data, `sluice.db${end}`), { force: true })
     await truncate(join(data, 'sluice.db'))
-    const empty = { code: 1, err: /the store .*sluice\.db is empty, but .* sealing key.*restore.*--new-store/ }
+    const empty = { code: 1, err: /the store .*sluice\.db is empty, but .* a copy of one.*restore.*--new-store/ }
     t.match(await sluice(t, cwd, ['start', ...LISTEN]), empty)
     t.same(await copies(), ['configuration.copy'])
     await (await started(t, cwd, ['--new-store'])).stop()
@@ -38,24 +40,21 @@ t.test(
   }
 )
 
-t.test('a store is gone where its key or its copy shows that there was one', (t) => {
+t.test('a store is gone where its copy shows that there was one; a key alone shows nothing', (t) => {
   const files = { 'seal.key': 'key', 'configuration.copy': 'copy' }
   for (const store of [undefined, '', 'x'.repeat(511)]) {
-    for (const name of ['seal.key', 'configuration.copy'] as const) {
-      const folder = t.testdir({ [name]: files[name], ...(store === undefined ? {} : { 'sluice.db': store }) })
-      t.throws(
-        () => mustNotBeLost(join(folder, 'sluice.db'), folder),
-        { code: 'STORE_ABSENT' },
-        `${name} ${store?.length}`
-      )
+    const file = store === undefined ? {} : { 'sluice.db': store }
+    const folder = t.testdir({ ...files, ...file })
+    t.throws(() => mustNotBeLost(join(folder, 'sluice.db'), folder), { code: 'STORE_ABSENT' }, `${store?.length}`)
+    for (const key of [{}, { 'seal.key': files['seal.key'] }]) {
+      const fresh = t.testdir({ ...key, ...file })
+      t.doesNotThrow(() => mustNotBeLost(join(fresh, 'sluice.db'), fresh), 'nothing shows it')
     }
-    const fresh = t.testdir(store === undefined ? {} : { 'sluice.db': store })
-    t.doesNotThrow(() => mustNotBeLost(join(fresh, 'sluice.db'), fresh), 'nothing shows it')
   }
   const folder = t.testdir({ ...files, 'sluice.db': 'x'.repeat(512) })
   t.doesNotThrow(() => mustNotBeLost(join(folder, 'sluice.db'), folder), 'SQLite says what is wrong with it')
-  const mounted = t.testdir({ 'seal.key': {} })
-  t.doesNotThrow(() => mustNotBeLost(join(mounted, 'sluice.db'), mounted), 'a folder is no key')
+  const mounted = t.testdir({ 'configuration.copy': {} })
+  t.doesNotThrow(() => mustNotBeLost(join(mounted, 'sluice.db'), mounted), 'a folder is no copy')
   for (const address of [':memory:', 'postgres://user@host/name']) t.doesNotThrow(() => mustNotBeLost(address, folder))
   t.end()
 })

@@ -1,7 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
@@ -98,14 +97,16 @@ t.test(
   }
 )
 
-t.test('npx finds the command in a clone, and builds nothing', async (t) => {
-  const project = t.testdir()
+t.test('the command of a clone runs from any folder, also by a link, and asks no registry', async (t) => {
+  const project = t.testdir({ elsewhere: {} })
   await staged(project)
   await withPackages(project)
-  const link = "import('./config/link-command.mjs').then(({ linkCommand }) => linkCommand(process.cwd()))"
-  await run(process.execPath, ['--eval', link], { cwd: project, env: ENV })
-  const env = { ...ENV, npm_config_update_notifier: 'false', npm_config_cache: join(project, 'cache') }
-  const { stdout } = await run('npx', ['--no', 'sluice', '--version'], { cwd: project, env })
-  t.match(stdout, /^\d+\.\d+\.\d+\n$/)
-  t.notOk(existsSync(join(project, 'cache', '_npx')), 'nothing was installed elsewhere')
+  await cp('sluice', join(project, 'sluice'))
+  const elsewhere = join(project, 'elsewhere')
+  await symlink(join('..', 'sluice'), join(elsewhere, 'linked'))
+  const env = { ...ENV, npm_config_registry: 'http://127.0.0.1:1' }
+  for (const command of [join(project, 'sluice'), join(elsewhere, 'linked')]) {
+    const { stdout } = await run(command, ['--version'], { cwd: elsewhere, env })
+    t.match(stdout, /^\d+\.\d+\.\d+\n$/)
+  }
 })

@@ -2,7 +2,6 @@ import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_pro
 import { once } from 'node:events'
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
-import net from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
@@ -10,28 +9,12 @@ import t, { type Test } from 'tap'
 import { lacks } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
+import { heldSocket } from './held-socket.js'
 
 const run = promisify(execFile)
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 const UNITS = join('config', 'systemd')
 const KEY = 'a-key-of-the-operator'
-
-interface Handle {
-  readonly fd: number
-  close(): void
-  getsockname(out: { port?: number }): number
-}
-
-/** A socket that is bound and that nothing here accepts on, as a service manager keeps it. */
-function heldSocket(t: Test): { fd: number; port: number } {
-  const make = (net as unknown as { _createServerHandle(host: string, port: number, type: 4): Handle })
-    ._createServerHandle
-  const handle = make('127.0.0.1', 0, 4)
-  t.teardown(() => handle.close())
-  const out: { port?: number } = {}
-  handle.getsockname(out)
-  return { fd: handle.fd, port: out.port as number }
-}
 
 /** Starts the product with these sockets as a service manager does: the shell becomes the process. */
 function serviceOf(t: Test, cwd: string, fds: readonly number[], env: Record<string, string>): ChildProcess {

@@ -36,6 +36,7 @@ t.test('without anything the defaults hold', async (t) => {
   t.same(options, {
     cache: true,
     edges_on_http: 'serve',
+    error_bodies: true,
     hsts: { max_age: 0, include_subdomains: false, preload: false },
     listen: { host: '127.0.0.1', port: 8080, preset: true },
     listeners: [],
@@ -237,7 +238,7 @@ t.test('a bad value names option, value, what is allowed, and where it came from
     ['SLUICE_LISTEN', 'localhost', 'host:port'],
     ['SLUICE_LISTEN', '127.0.0.1:65536', 'host:port'],
     ['SLUICE_LISTEN', '127.0.0.1:-1', 'host:port'],
-    ['SLUICE_UPSTREAM', '127.0.0.1:3000', 'http://host:port or https://host:port'],
+    ['SLUICE_UPSTREAM', '127.0.0.1', 'http://host:port or https://host:port'],
     ['SLUICE_UPSTREAM', 'ftp://a:1', 'http://host:port or https://host:port'],
     ['SLUICE_UPSTREAM', 'http://a:1/a%2fb', 'its path must begin with "/" and be a path alone'],
     ['SLUICE_UPSTREAM', 'http://a:1/?q', 'without a query'],

@@ -42,16 +42,18 @@ t.test('by default HTTPS edges answer without TLS as with it, and the start says
   const told = (sluice: RunningSluice) => sluice.log.filter(({ msg }) => /answer in plain HTTP/.test(String(msg)))
   t.same(told(first.sluice), [], 'at the start there were none')
   await first.sluice.stop()
-  const second = await startSluice(t, { options: { DATA: data } })
+  const alone = await startSluice(t, { options: { DATA: data } })
+  t.same(told(alone), [], 'without a listener with TLS there is no HTTPS that clients could use')
+  await alone.stop()
+  const LISTENERS = `https://127.0.0.1:${first.port}`
+  const second = await startSluice(t, { options: { DATA: data, LISTENERS } })
   t.match(told(second), [{ level: 30, names: 2, first: /^(shop|bare)\.example\.com$/, option: 'serve' }])
   t.equal(told(second).length, 1)
   await second.stop()
-  const third = await startSluice(t, {
-    options: { DATA: data, EDGES_ON_HTTP: 'redirect', LISTENERS: `https://127.0.0.1:${first.port}` }
-  })
+  const third = await startSluice(t, { options: { DATA: data, EDGES_ON_HTTP: 'redirect', LISTENERS } })
   t.match(told(third), [{ names: 1, first: BARE, option: 'redirect' }], 'the one without a certificate')
   await third.stop()
-  const fourth = await startSluice(t, { options: { DATA: data, EDGES_ON_HTTP: 'refuse' } })
+  const fourth = await startSluice(t, { options: { DATA: data, EDGES_ON_HTTP: 'refuse', LISTENERS } })
   t.same(told(fourth), [])
 })
 

@@ -52,6 +52,7 @@ const oauth = {
 export const modules = {
   backend: { enabled: true, backend_id: idOf('bkdsc') },
   ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp'), idOf('ipp', 2)] },
+  error_pages: { enabled: true, pages: { '404': 'Not here: ${req.url.path}', '5xx': 'Later.' } },
   circuit_breaker: {
     enabled: true,
     tripped_duration: 5,

@@ -11,16 +11,17 @@ import type { Draft } from '../../control/transaction.js'
 import type { Clock } from '../../lib/clock.js'
 import { type Json, timestampText } from '../../lib/json.js'
 import type { UnitProblems } from '../../policy/problems.js'
-import type { Resource } from '../../resources/resource.js'
-import { claimsOf } from '../../resources/resource.js'
+import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { StoredRecord } from '../../store/records.js'
 import type { StoreLog, StoreReader } from '../../store/store.js'
 import { adoptionOf } from './declared/adoption.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
-import { bundleOf, keepBefore, readBefore } from './declared/site-before.js'
+import { bundleOf, keepBefore, KEPT_SITE_FILES, readBefore } from './declared/site-before.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
 import { currentSite, type SiteFile, type SiteFileRead, siteOf } from './declared/site-file.js'
-import { type RemovedRecord, readSiteRequest, type SiteBundle, type SiteReading } from './declared/site-request.js'
+import { readSiteRequest, type RemovedRecord, type SiteBundle, type SiteReading } from './declared/site-request.js'
+import { siteHistory } from './declared/site-history.js'
+import { reasons, together, warningsOf } from './declared/site-warnings.js'
 
 interface SitesParts
   extends Pick<ControlParts, 'store' | 'records' | 'catalogue' | 'writer' | 'answers' | 'declared' | 'edits'> {
@@ -93,7 +94,7 @@ export class Sites {
     const { declared, clock } = this.#parts
     const next = await this.#asApplied(bundle, timestampText(clock.wall()))
     const changes = await siteDifferences(currentSite(declared), next.file)
-    const done = await this.#write(next, remove, mode, call)
+    const done = await this.#write(next, { remove, changes }, mode, call)
     return this.#written(done, { changes, removed: remove, warnings: warningsOf(next.problems) })
   }
 
@@ -112,12 +113,12 @@ export class Sites {
   async remove(mode: WriteMode, call: Call): Promise<WrittenSite> {
     mustHave(call.principal, 'site_file')
     const changes = await siteDifferences(this.#started ? undefined : currentSite(this.#parts.declared), undefined)
-    const done = await this.#write(undefined, [], mode, call)
+    const done = await this.#write(undefined, { remove: [], changes }, mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
   }
 
   /**
-   * Undoes the revision that has applied a file, or taken it away, with a guard: the file of before is applied again, or none
+   * Undoes one of the last revisions that have applied a file or taken it away: the file of before is applied again, or none
    * is. `change`: what that revision changed. Fails with `REVERT_IMPOSSIBLE`, with `REVERT_CONFLICT` when another file has been
    * applied since, and as `replace`.
    */
@@ -132,8 +133,8 @@ export class Sites {
     const { store, records, clock } = this.#parts
     const before = await orUnavailable(readBefore(store, records, revision))
     if (before === undefined) {
-      const why = 'the file of before is kept for a write with a guard alone; apply it instead'
-      throw impossible(revision, `it changed the site file, and ${why}`)
+      const why = `only the last ${KEPT_SITE_FILES} replaced files are kept`
+      throw impossible(revision, `it changed the site file, and ${why}; apply the file of before instead`)
     }
     // What had no policy then may have none again.
     const since = timestampText(clock.wall())
@@ -150,7 +151,8 @@ export class Sites {
       await why?.also(draft.tx)
       made = { number: draft.tx.number, changes: draft.changes }
     }
-    const done = await this.#write(next, [], mode, call, first)
+    const changes = await siteDifferences(currentSite(this.#parts.declared), next?.file)
+    const done = await this.#write(next, { remove: [], changes }, mode, call, first)
     return { number: 0, changes: [], ...made, done }
   }
 
@@ -233,7 +235,7 @@ export class Sites {
 
   async #write(
     next: NextSite | undefined,
-    remove: readonly RemovedRecord[],
+    { remove, changes }: Pick<Differing, 'changes'> & { readonly remove: readonly RemovedRecord[] },
     mode: WriteMode,
     call: Call,
     first: (draft: Draft, stored: StoredRecord | undefined) => Promise<void> = async () => undefined
@@ -249,8 +251,8 @@ export class Sites {
       if (next !== undefined)
         await mustNotClash(draft.tx, next.set, stored === undefined ? undefined : this.#parts.declared)
       if (next !== undefined && stored !== undefined && (stored.body as StoredBody).digest === next.file.digest) return
-      if (mode.guard !== undefined) await keepBefore(draft.tx, this.#parts.records, stored)
-      await this.#store(draft, stored, next)
+      await keepBefore(draft.tx, this.#parts.records, stored)
+      await this.#store(draft, stored, next, changes)
       // What a process was started with stays what it serves.
       if (next !== undefined || !this.#started) draft.own = belonging
       if (draft.own?.declared !== undefined && next !== undefined) {
@@ -290,7 +292,12 @@ export class Sites {
   }
 
   /** Writes, replaces or deletes the record of the file with its claims. */
-  async #store(draft: Draft, stored: StoredRecord | undefined, next: NextSite | undefined): Promise<void> {
+  async #store(
+    draft: Draft,
+    stored: StoredRecord | undefined,
+    next: NextSite | undefined,
+    changes: readonly SiteDifference[]
+  ): Promise<void> {
     const { tx } = draft
     const before = stored?.body as StoredBody | undefined
     if (stored !== undefined) {
@@ -316,7 +323,9 @@ export class Sites {
     )
     const change = stored === undefined ? 'created' : next === undefined ? 'deleted' : 'updated'
     const object = this.#shown(next === undefined ? undefined : { ...next.set, revision: tx.number })
-    await draft.noted({ ...SITE, path: PATH, change, fields, secrets: [] }, 'site_file', object)
+    const things = siteHistory(changes, (next?.set.source ?? before?.file) as string)
+    const recorded = { ...SITE, path: PATH, change, fields: { ...things.fields, ...fields } } as const
+    await draft.noted({ ...recorded, secrets: things.secrets }, 'site_file', object)
   }
 
   #shown(set: DeclaredSet | undefined): { [key: string]: Json } {
@@ -374,27 +383,3 @@ function changedSince(kind: string, id: string, what: string): ControlError {
   const message = `${kind} ${id}, which is to be removed, ${what}; adopt it again`
   return new ControlError(controlErrors.PRECONDITION_FAILED, message, { details: { resource: kind, id } })
 }
-
-/** What the file says, and what the write says of it beside: names that nothing has. */
-function together(one: readonly PolicyWarning[], other: readonly PolicyWarning[]): readonly PolicyWarning[] {
-  const keyOf = ({ file, code, path, line, column }: PolicyWarning) => JSON.stringify([file, code, path, line, column])
-  const known = new Set(one.map(keyOf))
-  return [...one, ...other.filter((warning) => warning.file !== undefined && !known.has(keyOf(warning)))]
-}
-
-function warningsOf(problems: readonly UnitProblems[]): PolicyWarning[] {
-  return problems.flatMap(({ source, problems }) =>
-    problems
-      .filter(({ severity }) => severity === 'warning')
-      .map(({ code, message, path, line, column, length }) => {
-        return { file: source, code, message, path, line, column, length }
-      })
-  )
-}
-
-const reasons = (problems: readonly UnitProblems[]) =>
-  problems.flatMap(({ source, problems }) =>
-    problems
-      .filter(({ severity }) => severity === 'error')
-      .map(({ line, column, code, message }) => `${source}:${line}:${column} ${code} ${message}`)
-  )

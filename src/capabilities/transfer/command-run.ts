@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
@@ -7,36 +7,20 @@ import { ExitCode } from '../../cli/process.js'
 import { MOST_CHANGES, recordedChange, revisionNote } from '../../control/revision-note.js'
 import { systemClock } from '../../lib/clock.js'
 import { atMost } from '../../lib/concurrency.js'
-import { CodedError } from '../../lib/errors.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { fileErrors, replaceFile } from '../../lib/files.js'
 import { newId } from '../../lib/id.js'
 import { printable } from '../../lib/printable.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { resources } from '../../resources/registry.js'
 import type { Store } from '../../store/store.js'
-import {
-  type AccountText,
-  accountText,
-  explained,
-  type Located,
-  openPlace,
-  readAccountText,
-  type StoreFlags,
-  sealerOf,
-  storePlace,
-  transferOptions
-} from './command-account.js'
-import {
-  type AccountDocument,
-  type ImportOptions,
-  ImportRefused,
-  newPassphraseKey,
-  openPassphraseKey,
-  readAccountDocument,
-  transferErrors
-} from './document.js'
+import { type AccountText, accountText, explained, type Located, openPlace, readAccountText, sealerOf, type StoreFlags, storePlace, type StorePlace, transferOptions } from './command-account.js'
+import { type AccountDocument, type ImportOptions, ImportRefused, newPassphraseKey, openPassphraseKey, readAccountDocument, transferErrors } from './document.js'
 import { exportAccount } from './export.js'
-import { type ImportDifference, importAccount, type RecordDifference } from './import.js'
+import { importAccount, type ImportDifference, type RecordDifference } from './import.js'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { backUpSqlite } from '../../store/sqlite-backup.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']
@@ -118,7 +102,7 @@ export async function exportTo({ at, withSecrets = false, output, ...flags }: Ex
   if (place === undefined) return ExitCode.usage
   try {
     const secrets = withSecrets ? await newPassphraseKey(await passphrase({ again: true })) : undefined
-    const store = await openPlace(place, { make: false })
+    const { store, close } = await openToExport(place)
     let text: string
     try {
       const options = transferOptions(place, await sealerOf(place, store))
@@ -126,13 +110,34 @@ export async function exportTo({ at, withSecrets = false, output, ...flags }: Ex
       const past = at === undefined ? {} : { at: Number(at) }
       text = accountText(await exportAccount(store, systemClock, { ...options, ...sealing, ...past }))
     } finally {
-      await store.close()
+      await close()
     }
     if (output === undefined) await print(text)
     else await replaceFile(output, text, 'keep')
     return ExitCode.ok
   } catch (error) {
     return explained(error, 'nothing was exported')
+  }
+}
+
+/** Opens the store to read it. Of a file that a running process has open, a copy is read, which `close` removes. Fails as `openPlace`. */
+async function openToExport(place: StorePlace): Promise<{ readonly store: Store; close(): Promise<void> }> {
+  try {
+    const store = await openPlace(place, { make: false })
+    return { store, close: () => store.close() }
+  } catch (error) {
+    if (codeOf(error) !== 'STORE_LOCKED') throw error
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-export-'))
+  const remove = () => rm(folder, { recursive: true, force: true })
+  try {
+    const address = join(folder, 'sluice.db')
+    backUpSqlite(place.address, address, [])
+    const store = await openPlace({ ...place, address }, { make: false })
+    return { store, close: async () => await store.close().finally(remove) }
+  } catch (error) {
+    await remove()
+    throw error
   }
 }
 

@@ -115,7 +115,7 @@ function Places({ places }) {
       rows=${places}
       id=${(/** @type {Place} */ row) => row.id}
       place=${(/** @type {Place} */ row) => `policies/${row.id}`}
-      empty=${html`<${Empty} title="There is no route yet" command="npx sluice start try.yaml">
+      empty=${html`<${Empty} title="There is no route yet" command="sluice start try.yaml">
         A site file makes routes, and so does <code>POST /edges/https</code>. The policy that the options name (<code>--policy</code>) is a file: save
         it, and it serves.
       <//>`}

@@ -1,3 +1,4 @@
+import { errorPagesOf } from './error-pages.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, isNull, type MapEntry } from '../../../policy/tree.js'
 import { tcpEdge } from '../../../resources/edges.js'
@@ -103,7 +104,8 @@ export async function modulesBody(
     if (key === 'backend') {
       const id = await backendAt(declaration, names, values, entry, within)
       if (id !== undefined) body.backend = { backend_id: id }
-    } else if (ABOUT.includes(key)) body[key] = dataOf(value)
+    } else if (key === 'error_pages') body[key] = await errorPagesOf(declaration, value, within)
+    else if (ABOUT.includes(key)) body[key] = dataOf(value)
     else if (modules.includes(key)) {
       const on = value.kind === 'scalar' && (value.value === true || isNull(value))
       const off = value.kind === 'scalar' && value.value === false

@@ -64,13 +64,46 @@ export function siteFileSchema(documents: object): object {
     crl: text('PEM file of its revocation lists; watched.'),
     ...requestFields(certificateAuthority, ['description', 'metadata'])
   })
+  const url = 'URL or path that takes the place of the URL, or of what `from` matches; $1 is a group.'
+  const values = mapOf(
+    { type: ['string', 'number', 'boolean', 'null'] },
+    'Values by name; each replaces the field that is there. null removes it.'
+  )
+  const siteRouteFields = {
+    strip_prefix: {
+      anyOf: [{ type: 'boolean' }, text('The prefix, such as /api.')],
+      description: 'Beginning of the path that the upstream does not get; true: the path of the route.'
+    },
+    rewrite: {
+      anyOf: [text(url), object({ from: text('RE2 pattern.'), to: text(url) }, { required: ['to'] })],
+      description: 'URL that the upstream gets.'
+    },
+    headers: object({ request: values, response: values }, { description: 'Header fields that are set or removed.' })
+  }
+  const redirect = {
+    anyOf: [
+      text(url),
+      object(
+        { from: text('RE2 pattern.'), to: text(url), status_code: { enum: [301, 302, 303, 307, 308] } },
+        { required: ['to'] }
+      )
+    ],
+    description: 'Redirect to another URL.'
+  }
+  const error_pages = mapOf(
+    { anyOf: [text('File of the page.'), object({ body: text('The page itself.') }, { required: ['body'] })] },
+    'Pages of errors that Sluice answers, by status (404) or class (5xx); ${…} is an expression.'
+  )
   const route = object({
+    ...siteRouteFields,
+    redirect,
     backend,
     ...filesSchema(),
     policy,
     policy_tests,
     ...requestFields(httpsEdgeRoute, ['description', 'metadata']),
-    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+    ...modules(httpsEdgeRoute, ROUTE_MODULES),
+    error_pages
   })
   const tcp = object({
     backend,
@@ -81,6 +114,7 @@ export function siteFileSchema(documents: object): object {
   })
   const ofEdge = SITE_KEYS.filter((key) => httpsEdge.fields[key as 'metadata']?.request !== undefined)
   const site = object({
+    ...siteRouteFields,
     hosts: { type: 'array', items: { type: 'string' }, description: 'Further hosts of the site.' },
     policy,
     policy_tests,
@@ -102,7 +136,8 @@ export function siteFileSchema(documents: object): object {
     },
     routes: mapOf({ anyOf: [backend, route] }, 'By path: one that ends with / is a prefix, another one is exact.'),
     ...requestFields(httpsEdge, ofEdge),
-    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+    ...modules(httpsEdgeRoute, ROUTE_MODULES),
+    error_pages
   })
   return {
     $schema,

@@ -3,24 +3,27 @@ import type { StoredRecord } from '../../../store/records.js'
 import type { StoreReader, StoreTransaction } from '../../../store/store.js'
 import type { SiteBundle } from './site-request.js'
 
-/** The file before the last one that was applied with a guard; sealed as that one is. */
-const SITE_BEFORE = { kind: 'site_file_before', id: 'site_file_before' } as const
+/** Kind of the record that keeps the site file which a revision has replaced, sealed as the applied file is. */
+const KIND = 'site_file_before'
 
-/** What the store keeps of it in the clear. A type, not an interface: it is JSON. */
+/** Number of replaced site files that the store keeps. */
+export const KEPT_SITE_FILES = 10
+
+/** Readable part of a kept file. A type, not an interface: it is JSON. */
 type KeptBody = {
-  /** The revision that has taken its place. */
+  /** The revision that has replaced the file. */
   readonly guarded: number
-  /** Was there one? */
+  /** False if that revision has applied the first file. */
   readonly had: boolean
 }
 
-/** The file that an applied record has. Throws a CodedError of the sealer. */
+/** Returns the file that an applied record has. Throws a CodedError of the sealer. */
 export function bundleOf(records: Records, stored: StoredRecord): SiteBundle {
   const { record } = records.open(stored)
   return JSON.parse(record.secrets.bundle ?? 'null') as SiteBundle
 }
 
-/** Keeps the file that serves until now, if any does, for the revert of the write that `tx` is. */
+/** Keeps the file that serves until the revision of `tx`, so that the revision can be reverted, and drops the oldest kept one. */
 export async function keepBefore(
   tx: StoreTransaction,
   records: Records,
@@ -28,21 +31,27 @@ export async function keepBefore(
 ): Promise<void> {
   const body: KeptBody = { guarded: tx.number, had: stored !== undefined }
   const secrets = stored === undefined ? {} : { bundle: JSON.stringify(bundleOf(records, stored)) }
-  const kept = records.stored({ ...SITE_BEFORE, createdAt: '', body, secrets })
-  const there = await tx.get(SITE_BEFORE.kind, SITE_BEFORE.id)
-  if (there === undefined) await tx.insert({ ...SITE_BEFORE, ...kept })
-  else await tx.update(SITE_BEFORE.kind, SITE_BEFORE.id, kept)
+  const key = { kind: KIND, id: idOf(tx.number) }
+  const kept = (await tx.list(KIND, { limit: 2 * KEPT_SITE_FILES }))?.records ?? []
+  await tx.deleteMany(kept.slice(KEPT_SITE_FILES - 1).map(({ kind, id }) => ({ kind, id })))
+  await tx.insert({ ...key, ...records.stored({ ...key, createdAt: '', body, secrets }) })
 }
 
-/** The file whose place a revision has taken; `none`: there was none before. Undefined: it is not kept. */
+/** Returns the file that a revision has replaced; `none`: the revision has applied the first one. Undefined: the file is not kept. */
 export async function readBefore(
   store: StoreReader,
   records: Records,
   revision: number
 ): Promise<SiteBundle | 'none' | undefined> {
-  const kept = await store.get(SITE_BEFORE.kind, SITE_BEFORE.id)
-  if (kept === undefined) return undefined
-  const { guarded, had } = kept.body as KeptBody
-  if (guarded !== revision) return undefined
-  return had ? bundleOf(records, kept) : 'none'
+  // Older versions keep one file, under the name of its kind.
+  for (const id of [idOf(revision), KIND]) {
+    const kept = await store.get(KIND, id)
+    if (kept === undefined || (kept.body as KeptBody).guarded !== revision) continue
+    return (kept.body as KeptBody).had ? bundleOf(records, kept) : 'none'
+  }
+  return undefined
+}
+
+function idOf(revision: number): string {
+  return `${KIND}_${revision}`
 }

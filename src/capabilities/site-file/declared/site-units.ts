@@ -34,7 +34,10 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
       if (unit.kind === 'route') routes.set(unit.edge, [...(routes.get(unit.edge) ?? []), key])
     }
   }
-  for (const { edge, text } of policies) {
+  for (const policy of policies) {
+    addFieldPolicies(all, policy, labels, source)
+    const { edge, text } = policy
+    if (text === undefined) continue
     const key = policyKey(edge)
     all.units.set(key, { kind: 'policy', owner: edge, text, source: sourceOf(edge) ?? source })
     labels.set(key, labels.get(`edge:${edge}`) ?? '')
@@ -43,6 +46,26 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
     }
   }
   return { units: [...all.units], secrets: all.secrets, contents: [...digests(all.units, labels)] }
+}
+
+/** Adds the policies that fields of routes stand for. Each comes after the route's own policy. */
+function addFieldPolicies(
+  all: DerivedUnits,
+  { routes }: SitePolicy,
+  labels: Map<string, string>,
+  source: string
+): void {
+  for (const [id, text] of routes) {
+    const owner = `${id}.fields`
+    const routeKey = `route:${id}`
+    const route = all.units.get(routeKey)
+    if (route?.kind !== 'route') continue
+    all.units.set(policyKey(owner), { kind: 'policy', owner, text, source })
+    labels.set(policyKey(owner), labels.get(routeKey) ?? '')
+    const { traffic_policy: own, ...modules } = route.modules
+    const policies = [...(own === undefined ? [] : [own].flat()), { policy: policyKey(owner) }]
+    all.units.set(routeKey, { ...route, modules: { ...modules, traffic_policy: policies } })
+  }
 }
 
 /** Tells values of secrets apart without telling them; 0: there are none. */
@@ -54,7 +77,7 @@ function versionOf(secrets: DeclaredRecord['record']['secrets'], key: Uint8Array
 /** The policy of the site comes before the route's own. */
 function withSitePolicy(route: RouteUnit, edge: string): RouteUnit {
   const { traffic_policy: own, ...modules } = route.modules
-  const policies = [{ policy: policyKey(edge) }, ...(own === undefined ? [] : [own])]
+  const policies = [{ policy: policyKey(edge) }, ...(own === undefined ? [] : [own].flat())]
   return { ...route, modules: { ...modules, traffic_policy: policies } }
 }
 

@@ -15,10 +15,11 @@ import { inFileWords, RENAMED } from './values.js'
 import { ABOUT, backendAlone, modulesBody, modulesOf, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
 import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
 import { FILES, withFiles } from './files.js'
+import { policyOfFields, ROUTE_FIELDS, SITE_ROUTE_FIELDS } from './route-fields.js'
 
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
-const ROUTE_KEYS = ['backend', ...FILES, 'policy', TESTS_FIELD, ...ROUTE_MODULES, ...ABOUT]
+const ROUTE_KEYS = ['backend', ...FILES, 'policy', TESTS_FIELD, ...ROUTE_FIELDS, ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
 export const SITE_KEYS = [
   'hosts',
@@ -31,12 +32,16 @@ export const SITE_KEYS = [
   'certificate',
   'tls',
   ...EDGE_KEYS,
+  ...SITE_ROUTE_FIELDS,
   ...ROUTE_MODULES
 ]
-/** A policy that every route of a site runs before its own. */
+/** Policies of a site beside those that its routes name. */
 export interface SitePolicy {
   readonly edge: string
-  readonly text: string
+  /** Policy that every route of the site runs before its own; undefined: there is none. */
+  readonly text: string | undefined
+  /** Policies that fields of routes stand for, by the ids of the routes; they run after the route's own. */
+  readonly routes: ReadonlyMap<string, string>
 }
 
 /** Reads `sites`; answers with the policies of whole sites. `hosts` gets those that may need a certificate. */
@@ -71,6 +76,8 @@ class SiteReader {
   readonly #label: string
   readonly #edge: string
   readonly #hosts: CertificateHost[]
+  readonly #fieldPolicies = new Map<string, string>()
+  #siteHeaders: MapEntry | undefined
   #carrier: PolicyCarrier = { layer: 'http', isStrict: true }
 
   constructor(reader: Reader, entry: MapEntry, hosts: CertificateHost[]) {
@@ -108,7 +115,8 @@ class SiteReader {
     })
     const policed = text !== undefined
     await this.#routes(fields, policed)
-    return policed ? { edge: this.#edge, text } : undefined
+    if (!policed && this.#fieldPolicies.size === 0) return undefined
+    return { edge: this.#edge, text, routes: this.#fieldPolicies }
   }
 
   async #edgeRecord(fields: ReadonlyMap<string, MapEntry>): Promise<void> {
@@ -166,8 +174,10 @@ class SiteReader {
 
   async #routes(fields: ReadonlyMap<string, MapEntry>, policed: boolean): Promise<void> {
     const { declaration } = this.#reader
+    this.#siteHeaders = fields.get('headers')
     const [routes, backend] = [fields.get('routes'), fields.get('backend')]
-    const usual = new Map(ROUTE_MODULES.flatMap((name) => (fields.has(name) ? [[name, fields.get(name)!]] : [])))
+    const common = [...SITE_ROUTE_FIELDS, ...ROUTE_MODULES]
+    const usual = new Map(common.flatMap((name) => (fields.has(name) ? [[name, fields.get(name)!]] : [])))
     if (backend !== undefined) await this.#route('/', new Map([...usual, ['backend', backend]]), backend, this.#path)
     if (routes === undefined) {
       if (backend !== undefined) return
@@ -197,6 +207,14 @@ class SiteReader {
       id,
       place: isRoute ? entry : undefined
     })
+    const ofFields = await policyOfFields(declaration, {
+      match,
+      fields,
+      siteHeaders: this.#siteHeaders,
+      path,
+      carrier: this.#carrier
+    })
+    if (ofFields !== undefined) this.#fieldPolicies.set(id, ofFields)
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
     const refusal = match.includes('${')

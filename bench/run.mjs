@@ -1,0 +1,35 @@
+import { spawnSync } from 'node:child_process'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** `npm run bench`: builds and runs the benchmark; `--help` only says what it does. */
+const HELP = `npm run bench -- [options]: Sluice beside nginx, HAProxy, Caddy and http-proxy, on this machine.
+
+  --quick             one round of one second, pass-through and five rules alone
+  --rounds <n>        rounds of each scenario (default: 3); peers take turns in a round
+  --seconds <n>       seconds of load of each peer in a round (default: 3)
+  --only <names>      some of pass, log, policy, flood, download, h2, grpc, latency, idle, with commas between
+  --beside <folder>   another build of Sluice, by the folder of its main.js
+  --workers <n>       with one thread and with n (Node 24); sluice, nginx and haproxy alone
+  --connections <n>   idle connections of "idle" (default: 10000)
+
+Time: --quick takes about a minute. All of it takes about 15 minutes: for each scenario start and warm-up, then rounds x seconds x peers.
+Tools: none beside Node has to be there. nginx, haproxy and caddy in the PATH are measured too; those that are absent are named and left out.
+Load, upstream and proxies share the machine: use a quiet one. bench/README.md says what the figures mean.
+`
+
+const words = process.argv.slice(2)
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+/** Runs a command to its end; its failure is that of this process. */
+function run(command, args) {
+  const { status, error } = spawnSync(command, args, { cwd: root, stdio: 'inherit' })
+  if (error !== undefined) throw error
+  if (status !== 0) process.exit(status ?? 1)
+}
+
+if (words.some((word) => word === '--help' || word === '-h')) process.stdout.write(HELP)
+else {
+  run('npm', ['run', '--silent', 'build:bench'])
+  run(process.execPath, [join('dist-bench', 'bench', 'run.js'), ...words])
+}
