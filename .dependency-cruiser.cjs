@@ -81,7 +81,7 @@ const CAPABILITY_PACKAGES = {
 /** Parts of folders that have a rule of their own. */
 const OWN = {
   transport: '^src/transport/http-proxy/',
-  api: '^src/api/dashboard/pages/'
+  api: '^src/api/dashboard/(pages/|codemirror\\.js$)'
 }
 
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
@@ -181,6 +181,13 @@ module.exports = {
       to: { dependencyTypes: NPM, pathNot: packages(['preact', 'htm']) }
     },
     {
+      name: 'editor-packages',
+      comment: 'The bundle of the editor has its packages and nothing else.',
+      severity: 'error',
+      from: { path: '^src/api/dashboard/codemirror\\.js$' },
+      to: { pathNot: packages(['@codemirror/[a-z-]+', '@lezer/highlight']) }
+    },
+    {
       name: 'pages-stand-alone',
       severity: 'error',
       from: { path: '^src/api/dashboard/pages/' },
@@ -252,9 +259,10 @@ module.exports = {
     },
     {
       name: 'no-unknown-import',
+      comment: 'Browsers find codemirror by the import map of the page.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { couldNotResolve: true }
+      to: { couldNotResolve: true, pathNot: '^codemirror$' }
     },
     {
       name: 'no-development-package',

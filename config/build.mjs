@@ -82,6 +82,20 @@ for (const [library, name] of ASSETS) {
   await mkdir(dirname(to), { recursive: true })
   await copyFile(join(dirname(find.resolve(library)), name), to)
 }
+// The editor of policies comes in many modules, which a browser would load one by one.
+await build({
+  absWorkingDir: root,
+  entryPoints: ['src/api/dashboard/codemirror.js'],
+  outfile: join(folder, 'assets', 'codemirror', 'codemirror.js'),
+  bundle: true,
+  minify: true,
+  platform: 'browser',
+  target: 'es2022',
+  format: 'esm',
+  nodePaths: packages,
+  legalComments: 'none',
+  logLevel: 'warning'
+})
 const main = join(folder, 'main.js')
 await copyFile(join(here, 'launcher.mjs'), main)
 await copyFile(join(here, 'launch.mjs'), join(folder, 'launch.mjs'))

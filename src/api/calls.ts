@@ -251,7 +251,7 @@ export interface Account {
     'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
   >
   readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
-  readonly traffic: Pick<Traffic, 'history' | 'follow' | 'map'>
+  readonly traffic: Pick<Traffic, 'day' | 'history' | 'follow' | 'map'>
   readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>
   readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'watching' | 'end' | 'shown'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>

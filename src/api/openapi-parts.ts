@@ -130,6 +130,18 @@ export const PARAMETERS = {
     description: 'Exchanges a second at most; absent: each one that is meant.',
     schema: { type: 'integer', minimum: 1, maximum: 10_000 }
   },
+  minutes: {
+    name: 'minutes',
+    in: 'query',
+    description: 'How many of the last minutes.',
+    schema: { type: 'integer', minimum: 1, maximum: 1_440, default: 1_440 }
+  },
+  step: {
+    name: 'step',
+    in: 'query',
+    description: 'Minutes that are taken together.',
+    schema: { type: 'integer', minimum: 1, maximum: 120, default: 10 }
+  },
   seconds: {
     name: 'seconds',
     in: 'query',

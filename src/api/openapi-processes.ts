@@ -40,6 +40,17 @@ const PROCESS = object({
       'When the process that answers heard of it last, by the clock of that one; null while it gives signs of life. It is shown for 15 minutes more.'
   },
   self: { type: 'boolean', description: 'Is it the one that answers?' },
+  version: { ...textOrNull, description: 'Of the program; null, as what follows: of another process it is not known.' },
+  started_at: orNull(time),
+  connections: { ...orNull(count), description: 'Client connections that it has now.' },
+  event_loop_delay_ms: {
+    ...orNull(object({ p50: { type: 'number' }, p99: { type: 'number' }, max: { type: 'number' } })),
+    description: 'How late timers of its control thread run, in the last 15 to 30 seconds.'
+  },
+  memory: {
+    ...orNull(object({ rss: count, heap_used: count, external: count })),
+    description: 'Bytes of the whole process, of the heap of its control thread, and of buffers outside of that.'
+  },
   workers: {
     ...orNull(listOf(WORKER)),
     description:

@@ -1,6 +1,6 @@
 import { integer, listOf, object, orNull, ref, text, time } from '../schema/answer.js'
 import { answer, operation, type Paths, plain } from './openapi-parts.js'
-import { MAP_PATH, TRAFFIC_PATH, TRAFFIC_STREAM_PATH } from './traffic-routes.js'
+import { MAP_PATH, TRAFFIC_DAY_PATH, TRAFFIC_PATH, TRAFFIC_STREAM_PATH } from './traffic-routes.js'
 
 const TAG = 'Traffic'
 
@@ -41,6 +41,31 @@ const TRAFFIC = {
   title: 'Traffic'
 }
 
+const MINUTES = {
+  ...object({
+    at: { ...time, description: 'When it ended.' },
+    minutes: { ...count, description: 'How many minutes it holds.' },
+    ...NUMBERS,
+    durations: listOf(
+      object({ below_ms: { type: 'number', description: 'Longer than all of them.' }, count }),
+      'How many took so long: below this and not below half of it, the shortest first.'
+    )
+  }),
+  title: 'TrafficMinutes'
+}
+
+const TRAFFIC_DAY = {
+  ...object({
+    steps: listOf(ref('TrafficMinutes'), 'The oldest first; minutes before the start of the process are missing.'),
+    compared: object({
+      now: { ...orNull(ref('TrafficMinutes')), description: 'The last five minutes.' },
+      hour_ago: { ...orNull(ref('TrafficMinutes')), description: 'The same an hour before; null: not known.' },
+      day_ago: { ...orNull(ref('TrafficMinutes')), description: 'The same a day before; null: not known.' }
+    })
+  }),
+  title: 'TrafficDay'
+}
+
 const RATES = object({ requests: count, failed: count, refused: count, client_errors: count })
 const SERVER = object({ server: text, status: text, reason: orNull(text), since: orNull(time) })
 const BACKEND = {
@@ -55,6 +80,15 @@ const BACKEND = {
 }
 
 const MODULES = listOf(text, 'In no order of their own.')
+
+const POLICIES = listOf(
+  object({
+    owner: { ...text, description: 'The route, edge or endpoint; default: the policy that the options name.' },
+    source: { ...text, description: 'Where the text is, for people: a file and line, or a URI.' },
+    lines: count
+  }),
+  'Those that run, in their order; GET /explain/policies/{owner} has their texts.'
+)
 
 const MAP = {
   ...object({
@@ -86,6 +120,7 @@ const MAP = {
             match: text,
             path: text,
             modules: MODULES,
+            policies: POLICIES,
             rates: RATES,
             backend: orNull(ref('MappedBackend'))
           }),
@@ -99,6 +134,7 @@ const MAP = {
         id: text,
         ports: listOf(object({ host: text, port: integer }), ''),
         modules: MODULES,
+        policies: POLICIES,
         rates: RATES,
         backend: orNull(ref('MappedBackend'))
       }),
@@ -111,11 +147,24 @@ const MAP = {
 
 /** Adds traffic in numbers and as a map; answers its tag. */
 export function describeTraffic(paths: Paths, schemas: Record<string, object>): object {
-  Object.assign(schemas, { TrafficSecond: SECOND, Traffic: TRAFFIC, MappedBackend: BACKEND, TrafficMap: MAP })
+  Object.assign(schemas, {
+    TrafficSecond: SECOND,
+    Traffic: TRAFFIC,
+    TrafficMinutes: MINUTES,
+    TrafficDay: TRAFFIC_DAY,
+    MappedBackend: BACKEND,
+    TrafficMap: MAP
+  })
   paths[TRAFFIC_PATH] = {
     get: operation('traffic_get', TAG, 'Traffic of the process that answers, second by second.', {
       parameters: ['seconds'],
       responses: { 200: answer('The numbers.', ref('Traffic')) }
+    })
+  }
+  paths[TRAFFIC_DAY_PATH] = {
+    get: operation('traffic_day', TAG, 'Traffic of the last day of the process that answers, in steps of minutes.', {
+      parameters: ['minutes', 'step'],
+      responses: { 200: answer('The numbers.', ref('TrafficDay')) }
     })
   }
   paths[TRAFFIC_STREAM_PATH] = {

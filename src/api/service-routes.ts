@@ -69,7 +69,7 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
     callOf(request)
     queryOf(request, [])
     const processes = (await account.configuration.processes()).map(
-      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self, workers }) => {
+      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self, workers, numbers }) => {
         return {
           id,
           applied_revision: appliedRevision,
@@ -78,6 +78,14 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
           seen_at: seenAt,
           gone_since: goneSince,
           self,
+          version: numbers?.version ?? null,
+          started_at: numbers?.startedAt ?? null,
+          connections: numbers?.connections ?? null,
+          event_loop_delay_ms: numbers?.loopDelay ?? null,
+          memory:
+            numbers === null
+              ? null
+              : { rss: numbers.memory.rss, heap_used: numbers.memory.heapUsed, external: numbers.memory.external },
           workers: workers?.map(shownWorker) ?? null
         }
       }

@@ -4,12 +4,16 @@ import { type Handler, type Router, route } from './routes.js'
 
 /** Traffic in numbers. */
 export const TRAFFIC_PATH = '/traffic'
+/** The last day in steps of minutes. */
+export const TRAFFIC_DAY_PATH = `${TRAFFIC_PATH}/day`
 /** Each second as it ends. */
 export const TRAFFIC_STREAM_PATH = `${TRAFFIC_PATH}/stream`
 /** What serves, from listeners to backends. */
 export const MAP_PATH = '/map'
 
 const SECONDS = { ...LIMIT, most: 600, absent: 120 }
+const MINUTES = { ...LIMIT, most: 1_440, absent: 1_440 }
+const STEP = { ...LIMIT, most: 120, absent: 10 }
 
 /** Shows traffic in numbers and as a map. */
 export function addTraffic(router: Router, account: Account): void {
@@ -17,6 +21,11 @@ export function addTraffic(router: Router, account: Account): void {
   route(router, 'GET', TRAFFIC_PATH, {}, async (request, reply) => {
     const seconds = readCount(queryOf(request, ['seconds']), 'seconds', SECONDS)
     return serving(reply, account).send(traffic.history(seconds))
+  })
+  route(router, 'GET', TRAFFIC_DAY_PATH, {}, async (request, reply) => {
+    const query = queryOf(request, ['minutes', 'step'])
+    const minutes = readCount(query, 'minutes', MINUTES)
+    return serving(reply, account).send(traffic.day(minutes, readCount(query, 'step', STEP)))
   })
   route(router, 'GET', TRAFFIC_STREAM_PATH, { stream: true }, follow(account))
   route(router, 'GET', MAP_PATH, {}, async (request, reply) => {

@@ -43,6 +43,7 @@ import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
 import { openTraffic } from './traffic.js'
 import { refusalOfFolder } from '../lib/named-folders.js'
+import { ownNumbers } from './process-numbers.js'
 
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
@@ -138,6 +139,7 @@ export async function openControlPlane(
     holder: foundation.holder,
     compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: host.rehearsal === true ? noPorts : dataPlane.traffic.ports,
+    itself: ownNumbers(foundation),
     ...threadsOf(stage.threads),
     swapped: (snapshot) => {
       applied.at = clock.wall()

@@ -2,7 +2,7 @@ import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
-import type { EdgeUnit, HostPort, ListenerUnit, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type { EdgeUnit, HostPort, ListenerUnit, ModuleConfigs, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
 import { appendTo } from '../lib/lists.js'
 
@@ -25,7 +25,7 @@ interface MapParts {
 
 /**
  * What serves, from listeners to the servers of backends, with the rates of the last minute. Made from the plan, so that what
- * options, site files and the API declare stand beside each other. Holds names and addresses, no policy and no secret.
+ * options, site files and the API declare stand beside each other. Holds names, addresses and the places of policies, no text and no secret.
  */
 export function trafficMap(parts: MapParts): Json {
   const all = [...parts.units]
@@ -73,6 +73,7 @@ function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapPa
     match,
     path,
     modules: Object.keys(modules),
+    policies: policiesOf(modules, parts),
     rates: ratesOf(parts, 'route', id),
     backend: upstream === undefined ? null : backendOf(upstream, parts, 0)
   }
@@ -83,6 +84,7 @@ function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapPart
     id,
     ports: (passedHosts(parts.units, id) ?? ports).map(({ host, port }) => ({ host, port })),
     modules: Object.keys(modules),
+    policies: policiesOf(modules, parts),
     rates: ratesOf(parts, 'edge', id),
     backend: upstream === undefined ? null : backendOf(upstream, parts, 0)
   }
@@ -92,6 +94,16 @@ function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapPart
 function passedHosts(units: Units, id: string): readonly HostPort[] | undefined {
   const edge = units.get(`edge:${id}`)
   return edge?.kind === 'edge' && edge.hosts !== 'every' ? edge.hosts : undefined
+}
+
+/** The policies that run, in their order; the text of one is at `GET /explain/policies/{owner}`. */
+function policiesOf(modules: ModuleConfigs, { units }: MapParts): Json {
+  return [modules.traffic_policy ?? []].flat().flatMap((named) => {
+    const unit = units.get((named as { readonly policy: string }).policy)
+    if (unit?.kind !== 'policy') return []
+    const { owner, source, text } = unit
+    return [{ owner, source, lines: text.trimEnd().split('\n').length }]
+  })
 }
 
 function backendOf(key: string, parts: MapParts, depth: number): Json {

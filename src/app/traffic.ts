@@ -5,8 +5,12 @@ import { TrafficHistory, type TrafficSecond, type TrafficSummary } from '../tele
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import { trafficMap } from './traffic-map.js'
+import { TrafficDay, type TrafficMinutes } from '../telemetry/traffic-day.js'
 
 const SECOND = 1_000
+/** Minutes that are compared with as many of an hour and of a day before. */
+const COMPARED = 5
+const AGO = { now: 0, hour_ago: 60, day_ago: 1_440 }
 
 /** Traffic of this process in numbers, from now on; it is part of the life of the process. */
 export function openTraffic(
@@ -16,7 +20,11 @@ export function openTraffic(
   const { meter, rates, connections, inFlight } = metrics
   const codes = () => metrics.failuresByCode()
   const history = new TrafficHistory({ meter, rates, codes, connections, inFlight }, clock)
-  const timer = setInterval(() => history.tick(), SECOND)
+  const day = new TrafficDay({ meter, rates }, clock)
+  const timer = setInterval(() => {
+    history.tick()
+    day.tick()
+  }, SECOND)
   timer.unref()
   const readers = new Set<() => void>()
   lifecycle.opens({
@@ -31,6 +39,15 @@ export function openTraffic(
     history: (seconds) => ({
       seconds: history.seconds(seconds).map(secondOf),
       last_minute: minuteOf(history.lastMinute())
+    }),
+    day: (minutes, step) => ({
+      steps: day.steps(minutes, step).map(minutesOf),
+      compared: Object.fromEntries(
+        Object.entries(AGO).map(([name, ago]) => {
+          const span = day.span(COMPARED, ago)
+          return [name, span === undefined ? null : minutesOf(span)]
+        })
+      )
     }),
     follow(take, over): StopFollowing {
       const stop = history.follow((second) => take(secondOf(second)))
@@ -56,6 +73,12 @@ export function openTraffic(
 function secondOf(second: TrafficSecond): Json {
   const { at, connections, inFlight } = second
   return { at: timestampText(at), ...numbersOf(second), connections, in_flight: inFlight }
+}
+
+function minutesOf(of: TrafficMinutes): Json {
+  const { at, minutes, durations } = of
+  const spread = durations.map(({ below, count }) => ({ below_ms: below, count }))
+  return { at: timestampText(at), minutes, ...numbersOf(of), durations: spread }
 }
 
 function minuteOf(summary: TrafficSummary): Json {

@@ -1,4 +1,4 @@
-import { isObject, type Json } from '../lib/json.js'
+import type { Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
 import { present, presentList, presentModule, presentPart } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
@@ -71,9 +71,8 @@ export class Answers {
       }
     }
     const answer = present(resource, record, watched, once)
-    const marked = this.#marked(record, answer)
-    if (live && isObject(marked)) this.#live.add(marked)
-    return marked
+    if (live) this.#live.add(answer)
+    return answer
   }
 
   /** Does this answer of `one` show what changes without a revision of the record? */
@@ -105,19 +104,7 @@ export class Answers {
     records: readonly ResourceRecord[],
     page: Parameters<typeof presentList>[2]
   ): Promise<Json> {
-    const answer = presentList(resource, records, page, await this.context(reader, resource, records, undefined))
-    const items = isObject(answer) ? answer[resource.listKey] : undefined
-    if (!Array.isArray(items)) return answer
-    const marked = items.map((item: Json, index) => this.#marked(records[index] as ResourceRecord, item))
-    return { ...(answer as { [key: string]: Json }), [resource.listKey]: marked }
-  }
-
-  /** A record of a site file says where it stands. */
-  #marked(record: ResourceRecord, answer: Json): Json {
-    const place = this.#declared.placeOf(record)
-    return place === undefined || !isObject(answer)
-      ? answer
-      : { ...(answer as { [key: string]: Json }), declared: place }
+    return presentList(resource, records, page, await this.context(reader, resource, records, undefined))
   }
 
   /** Fetches what the answers show of other records. */
@@ -150,10 +137,12 @@ export class Answers {
       showSecrets: (record) => viewer !== undefined && maySeeSecrets(viewer, record),
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
+      placeOf: (record) => this.#declared.placeOf(record),
       deliveryOf: (destination) => deliveryOf?.(destination),
       healthOf: (backend) => healthOf?.(backend)
     }
   }
+
   async #tunnelsOf({ name }: Resource, records: readonly ResourceRecord[]) {
     if (name !== tunnelGroupBackend.name || records.length === 0) return undefined
     type Body = RecordOf<typeof tunnelGroupBackend>['body']

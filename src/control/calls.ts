@@ -131,6 +131,19 @@ export interface WorkerState {
   readonly memory: { readonly heapUsed: number; readonly heapLimit: number; readonly external: number } | null
 }
 
+/** What a process says of itself. */
+export interface ProcessNumbers {
+  readonly version: string
+  /** RFC 3339. */
+  readonly startedAt: string
+  /** Client connections that it has now. */
+  readonly connections: number
+  /** Milliseconds by which timers of its control thread are late. */
+  readonly loopDelay: { readonly p50: number; readonly p99: number; readonly max: number }
+  /** Bytes: of the whole process (`rss`), and of the heap of the control thread. */
+  readonly memory: { readonly rss: number; readonly heapUsed: number; readonly external: number }
+}
+
 /** What this and the other processes on the same store have applied. */
 export interface ProcessState {
   readonly id: string
@@ -150,6 +163,8 @@ export interface ProcessState {
   readonly self: boolean
   /** Its threads that carry traffic, none where one thread does everything; null: of another process that is not known. */
   readonly workers: readonly WorkerState[] | null
+  /** null: of another process they are not known. */
+  readonly numbers: ProcessNumbers | null
 }
 
 /** What an event says of the change of one record. Holds no secret. */

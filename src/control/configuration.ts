@@ -2,10 +2,10 @@ import type { Clock } from '../lib/clock.js'
 import { FirstFailure } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
-import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
+import { type Place, samePlace, type Store, type StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
 import type { Applied, Live, WholeOwn } from './apply.js'
-import type { ProcessState, WorkerState } from './calls.js'
+import type { ProcessNumbers, ProcessState, WorkerState } from './calls.js'
 import type { ProcessReports } from './cluster/membership.js'
 import { clashesWithStore, type DeclaredRecords } from './declared-records.js'
 import { orUnavailable } from './errors.js'
@@ -142,6 +142,7 @@ interface ConfigurationParts extends Pick<FollowerParts, 'latest' | 'store' | 'w
   readonly declared: DeclaredRecords
   /** The threads of this process that carry traffic; absent: there are none. */
   readonly workers?: (() => Promise<readonly WorkerState[]>) | undefined
+  readonly itself?: (() => ProcessNumbers) | undefined
 }
 
 /** The configuration that serves in this process, and how it stands to the store. */
@@ -186,7 +187,8 @@ export class Configuration {
   /** What each process on the store has applied. Fails with `UNAVAILABLE`. */
   async processes(): Promise<ProcessState[]> {
     const [all, workers] = await Promise.all([orUnavailable(this.#parts.reports.list()), this.#parts.workers?.() ?? []])
-    return all.map((one) => ({ ...one, workers: one.self ? workers : null }))
+    const numbers = this.#parts.itself?.() ?? null
+    return all.map((one) => ({ ...one, workers: one.self ? workers : null, numbers: one.self ? numbers : null }))
   }
 
   /**

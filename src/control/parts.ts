@@ -18,7 +18,7 @@ import type { Principals } from './access.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
 import { Live } from './apply.js'
-import type { EventRecorder, RecordEvent, WorkerState } from './calls.js'
+import type { EventRecorder, ProcessNumbers, RecordEvent, WorkerState } from './calls.js'
 import type { ChangedDecisions } from './changed-decisions.js'
 import { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources } from './cluster/live-sources.js'
@@ -123,6 +123,8 @@ export interface ControlOptions {
   readonly reportEvery?: number
   /** The threads that carry traffic; absent: there are none. */
   readonly workers?: () => Promise<readonly WorkerState[]>
+  /** What this process says of itself; absent: nothing. */
+  readonly itself?: () => ProcessNumbers
 }
 
 /** What the readers and writers of records share. */

@@ -5,6 +5,8 @@ import type { Json } from '../lib/json.js'
 export interface TrafficSource {
   /** The last `seconds` seconds, one by one, and the last minute in all. */
   history(seconds: number): Json
+  /** The last `minutes` minutes in steps of `step`, and the last five beside those of an hour and of a day before. */
+  day(minutes: number, step: number): Json
   /** Calls `take` with each second that is over, and `over` when the process stops; neither throws. */
   follow(take: (second: Json) => void, over: () => void): StopFollowing
   /** What serves, from listeners to backends, with the rates of the last minute. */
@@ -23,6 +25,11 @@ export class Traffic {
   /** The last `seconds` seconds, one by one, and the last minute in all. */
   history(seconds: number): Json {
     return this.#known.history(seconds)
+  }
+
+  /** The last `minutes` minutes in steps of `step`, and the last five beside those of an hour and of a day before. */
+  day(minutes: number, step: number): Json {
+    return this.#known.day(minutes, step)
   }
 
   /** Follows the seconds that are over. */

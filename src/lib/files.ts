@@ -298,12 +298,17 @@ export function packageRoot(): string {
 }
 
 /**
- * The path of a file that a page needs: `name` beside the file `library` that a package exports. The build puts it below `assets`,
- * beside the bundle; from sources it is in the package. `from`: the URL of the module that asks. Throws where it is in neither.
+ * Returns the path of a file that a page needs: `name` beside the file `library` that a package exports. The build puts it into a folder
+ * `assets`, which is looked for beside the module, in the folders above it and in `dist`; otherwise the file is in the package.
+ * `from`: the URL of the calling module. Throws where the file is in neither.
  */
 export function shippedFile(from: string, library: string, name: string): string {
-  const bundled = join(dirname(fileURLToPath(from)), 'assets', library, name)
-  return existsSync(bundled) ? bundled : join(dirname(createRequire(from).resolve(library)), name)
+  const root = packageRoot()
+  const folders = [join(root, 'dist')]
+  for (let folder = dirname(fileURLToPath(from)); folder.length > root.length; folder = dirname(folder))
+    folders.push(folder)
+  const built = folders.map((folder) => join(folder, 'assets', library, name)).findLast((path) => existsSync(path))
+  return built ?? join(dirname(createRequire(from).resolve(library)), name)
 }
 
 /** The version of the installed program. */

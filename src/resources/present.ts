@@ -19,19 +19,24 @@ export function uriOf(resource: Resource, record: Pick<ResourceRecord, 'id' | 'b
   return `${resource.relativeUri === true ? '' : baseUrl}${pathOf(resource, record)}`
 }
 
-/** The answer that shows `record`: every documented key, always. `once` has the members of its creation. */
+/**
+ * The answer that shows `record`: every documented key, always, and `declared` for one that a site file declares. `once` has the members of
+ * its creation.
+ */
 export function present(
   resource: Resource,
   record: ResourceRecord,
   context: PresentContext,
   once: Readonly<Record<string, Json>> = {}
 ): { [key: string]: Json } {
+  const declared = context.placeOf?.(record)
   return {
     id: record.id,
     uri: uriOf(resource, record, context.baseUrl),
     created_at: record.createdAt,
     ...presentMembers(resource.fields, record.body, '', record, context),
-    ...once
+    ...once,
+    ...(declared === undefined ? {} : { declared })
   }
 }
 

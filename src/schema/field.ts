@@ -90,6 +90,8 @@ export interface PresentContext {
   tunnelsOf(backend: string): readonly string[]
   /** What this process knows of the server of a backend; undefined when nothing is. */
   healthOf?(backend: string): Json | undefined
+  /** File and line of a record that a site file declares; undefined for one of the store. */
+  placeOf?(record: ResourceRecord): { readonly file: string; readonly line: number } | undefined
   /** How the delivery to an event destination goes; undefined when nothing is known of it. */
   deliveryOf?(destination: string): Json | undefined
 }

@@ -36,7 +36,7 @@ export interface TrafficSummary extends Omit<TrafficSecond, 'at' | 'connections'
 }
 
 /** Where the numbers come from: counts since the start. */
-interface TrafficNumbers {
+export interface TrafficNumbers {
   readonly meter: TrafficMeter
   readonly rates: Pick<TrafficRates, 'totals'>
   /** Exchanges that failed or were refused, by code. */
@@ -46,7 +46,7 @@ interface TrafficNumbers {
 }
 
 /** What counts were at one moment. */
-interface Reading {
+export interface Reading {
   readonly statuses: Float64Array
   readonly durations: Float64Array
   readonly bytesIn: number
@@ -116,14 +116,19 @@ export class TrafficHistory {
   }
 
   #read(): Reading {
-    const { meter, rates } = this.#numbers
-    const [, failed = 0, refused = 0] = rates.totals
-    const { bytesIn, bytesOut } = meter
-    return { statuses: meter.statuses.slice(), durations: meter.durations.slice(), bytesIn, bytesOut, failed, refused }
+    return readNumbers(this.#numbers)
   }
 }
 
-function difference(before: Reading, after: Reading) {
+/** What counts are now. */
+export function readNumbers({ meter, rates }: Pick<TrafficNumbers, 'meter' | 'rates'>): Reading {
+  const [, failed = 0, refused = 0] = rates.totals
+  const { bytesIn, bytesOut } = meter
+  return { statuses: meter.statuses.slice(), durations: meter.durations.slice(), bytesIn, bytesOut, failed, refused }
+}
+
+/** Traffic between two readings. */
+export function difference(before: Reading, after: Reading) {
   const statuses = Array.from(after.statuses, (count, at) => count - (before.statuses[at] as number))
   const [p50, p99] = percentiles(
     after.durations.map((count, at) => count - (before.durations[at] as number)),

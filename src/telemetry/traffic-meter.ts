@@ -56,6 +56,17 @@ function durationOf(bucket: number): number {
   return 2 ** ((bucket + 0.5) / STEPS) / 1_000
 }
 
+/** Exchanges by doublings of their duration, the shortest first: the number of those below `below` milliseconds and not below half of it. */
+export function octaves(counts: ArrayLike<number>): { readonly below: number; readonly count: number }[] {
+  const found: { below: number; count: number }[] = []
+  for (let from = 0; from < counts.length; from += STEPS) {
+    let count = 0
+    for (let i = from; i < Math.min(from + STEPS, counts.length); i++) count += counts[i] as number
+    if (count > 0) found.push({ below: 2 ** (from / STEPS + 1) / 1_000, count })
+  }
+  return found
+}
+
 /**
  * Durations that shares of all do not exceed, milliseconds; undefined: there are none. `counts`: by bucket; `shares`: ascending,
  * from 0 to 1.

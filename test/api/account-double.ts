@@ -181,6 +181,7 @@ export class AccountDouble implements Account {
   }
 
   readonly traffic = {
+    day: (minutes: number, step: number) => this.#noted('day', { minutes, step }),
     history: (seconds: number) => this.#noted('history', { seconds }),
     follow: () => () => undefined,
     map: () => this.#noted('map', {})
@@ -241,7 +242,8 @@ export class AccountDouble implements Account {
         seenAt: '2026-01-01T00:00:00Z',
         goneSince: null,
         self: true,
-        workers: []
+        workers: [],
+        numbers: null
       }
     ]
   }

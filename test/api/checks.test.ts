@@ -508,6 +508,11 @@ t.test('processes show what they serve', async (t) => {
         seen_at: '2026-01-01T00:00:00Z',
         gone_since: null,
         self: true,
+        version: null,
+        started_at: null,
+        connections: null,
+        event_loop_delay_ms: null,
+        memory: null,
         workers: []
       }
     ],

@@ -32,7 +32,8 @@ const OTHER_QUERIES: Readonly<Record<string, readonly string[]>> = {
   '/limits/{id}/buckets': ['key', 'values', 'bucket'],
   '/limits/{id}/top': ['limit'],
   '/revisions/{id}/diff': ['from'],
-  '/traffic': ['seconds']
+  '/traffic': ['seconds'],
+  '/traffic/day': ['minutes', 'step']
 }
 
 const { ask } = await openAccount(t, {

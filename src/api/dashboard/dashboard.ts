@@ -15,8 +15,9 @@ const BELOW = '/dashboard'
 /** The pages are served as they are written. */
 const PAGES = join(packageRoot(), 'src', 'api', 'dashboard', 'pages')
 
-/** Installed packages, and their files beside what the package's name leads to; nothing else of them is served. */
+/** Installed packages and their files beside what the package's name leads to, and the bundle of CodeMirror; nothing else of them is served. */
 const LIBRARIES = [
+  ['codemirror', 'codemirror.js'],
   ['preact', 'preact.module.js'],
   ['preact/hooks', 'hooks.module.js'],
   ['htm', 'htm.module.js'],

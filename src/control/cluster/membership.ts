@@ -133,7 +133,7 @@ export class ProcessReports {
   }
 
   /** All processes that live, this one included, and for a while those that are gone. */
-  async list(): Promise<Omit<ProcessState, 'workers'>[]> {
+  async list(): Promise<Omit<ProcessState, 'workers' | 'numbers'>[]> {
     await this.#write()
     const all = await this.#look()
     // A store that belongs to one process has reports of its predecessors at most.
@@ -200,7 +200,7 @@ export class ProcessReports {
     return this.#signs.lastHeartbeatAt(id) ?? this.#parts.clock.wall()
   }
 
-  #state({ seenAt, divergedAt, ...report }: ProcessReport, goneSince: number | null): Omit<ProcessState, 'workers'> {
+  #state({ seenAt, divergedAt, ...report }: ProcessReport, goneSince: number | null): Omit<ProcessState, 'workers' | 'numbers'> {
     return {
       ...report,
       divergedAt: divergedAt === null ? null : timestampText(divergedAt),

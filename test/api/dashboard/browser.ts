@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { type Browser, type BrowserContext, chromium, type Locator, type Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { account } from '../../helpers/account.js'
 import { type RunningSluice, type SluiceSetup, startSluice } from '../../helpers/sluice.js'
@@ -81,19 +81,24 @@ export async function dashboard(t: Test, setup: DashboardSetup = {}): Promise<Op
     url,
     context,
     call: account(sluice),
-    async go(place) {
-      await page.evaluate(`location.hash = ${JSON.stringify(`#/${place}`)}`)
-      await page.locator(`nav [aria-current][href="#/${place.split(/[/?]/)[0]}"]`).waitFor()
-      await page.locator('main h1').waitFor()
-      const waiting = page.locator('main .wait')
-      while ((await waiting.count()) > 0) await waiting.first().waitFor({ state: 'detached' })
-    },
+    go: (place) => showPlace(page, place),
     async picture(name) {
       if (PICTURES === undefined) return
       await mkdir(PICTURES, { recursive: true })
       await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true })
     }
   }
+}
+
+/** Opens a place of the dashboard. What it shows first is there. */
+export async function showPlace(page: Page, place: string): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(`#/${place}`)}`)
+  // In a narrow window the links are in a menu that is closed.
+  const link = page.locator(`nav [aria-current][href="#/${place.split(/[/?]/)[0]}"]`)
+  await link.waitFor({ state: 'attached' })
+  await page.locator('main h1').waitFor()
+  const waiting = page.locator('main .wait')
+  while ((await waiting.count()) > 0) await waiting.first().waitFor({ state: 'detached' })
 }
 
 let shared: Promise<Browser> | undefined
@@ -124,6 +129,15 @@ export async function signIn(page: Page, key: string): Promise<void> {
   await page.getByLabel('API key').fill(key)
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+}
+
+/** Replaces the text of an editor by another one, as a person pastes it. */
+export async function paste(editor: Locator, text: string): Promise<void> {
+  const page = editor.page()
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(text)})`)
+  await editor.press('ControlOrMeta+a')
+  await editor.press('ControlOrMeta+v')
 }
 
 /** What axe-core finds wrong with a page (WCAG 2.1 A and AA). */

@@ -1,62 +1,51 @@
 import { mkdir } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { packageRoot } from '../../../src/lib/files.js'
-import { create, site, visit } from '../../helpers/account.js'
-import { startSluice } from '../../helpers/sluice.js'
-import { openBrowser, signIn } from './browser.js'
+import { openBrowser, showPlace, signIn } from './browser.js'
+import { startBusyProduct } from './busy.js'
 
-/** Makes the picture of the README: `npm run picture`. A shop with a limit, and a client that has just met it. */
+/**
+ * `npm run picture [-- FOLDER]`: makes pictures of every page of the dashboard, 1280 and 360 px wide, dark and light, in FOLDER
+ * (`dist-test/pictures`), and the picture of the documentation.
+ */
 const FILE = join(packageRoot(), 'docs', 'images', 'dashboard.png')
-const POLICY = `on_http_request:
-  - name: no scripts
-    expressions: ["req.url.path.startsWith('/admin')"]
-    actions: [{ type: deny, config: { status_code: 403 } }]
-  - name: a few a minute
-    actions:
-      - type: rate-limit
-        config:
-          name: few
-          algorithm: sliding_window
-          capacity: 44
-          rate: 60s
-          bucket_key: [conn.client_ip]
-`
-const PATHS = ['/', '/cart', '/images/shoe.png', '/search?q=shoe', '/admin/users', '/cart', '/products/42']
+const FOLDER = resolve(process.argv[2] ?? join(packageRoot(), 'dist-test', 'pictures'))
+const WIDTHS = [1280, 360]
 /** Seconds of traffic that the charts show. */
 const SECONDS = 15
 
 const ends: (() => Promise<void>)[] = []
 const life = { teardown: (end: () => Promise<void>) => void ends.unshift(end) }
 try {
-  const upstream = createServer((request, response) => {
-    response.statusCode = request.url === '/products/42' ? 404 : 200
-    setTimeout(() => response.end('hello'), Math.random() * 20)
-  }).listen(0, '127.0.0.1')
-  await new Promise((listening) => upstream.once('listening', listening))
-  life.teardown(async () => void upstream.close())
-  const sluice = await startSluice(life)
-  const address = `127.0.0.1:${(upstream.address() as AddressInfo).port}`
-  const backend = await create(sluice, '/backends/static', { address })
-  await site(sluice, 'shop.localhost', {
-    backend: { backend_id: backend.id },
-    traffic_policy: { value: POLICY }
-  })
+  const { sluice, places, visit } = await startBusyProduct(life)
   const browser = await openBrowser()
   life.teardown(() => browser.close())
-  const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: 'light' })
-  const page = await context.newPage()
-  await page.goto(`http://127.0.0.1:${sluice.apiPort}/`)
-  await signIn(page, sluice.apiKey)
-  await page.getByRole('heading', { name: 'Traffic', level: 1 }).waitFor()
+  const url = `http://127.0.0.1:${sluice.apiPort}/`
+  await Promise.all([mkdir(dirname(FILE), { recursive: true }), mkdir(FOLDER, { recursive: true })])
   const from = Date.now()
   for (let sent = 0; Date.now() - from < SECONDS * 1_000; sent++) {
-    await visit(sluice, 'shop.localhost', { path: PATHS[sent % PATHS.length] as string })
-    await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 300))
+    await visit(sent)
+    await new Promise((passed) => setTimeout(passed, 100 + Math.random() * 300))
   }
-  await mkdir(dirname(FILE), { recursive: true })
-  await page.screenshot({ path: FILE })
+  for (const colorScheme of ['light', 'dark'] as const) {
+    const context = await browser.newContext({ colorScheme, reducedMotion: 'reduce' })
+    const page = await context.newPage()
+    await page.setViewportSize({ width: 1280, height: 1000 })
+    await page.goto(url)
+    await signIn(page, sluice.apiKey)
+    if (colorScheme === 'light') {
+      await showPlace(page, 'traffic')
+      await page.screenshot({ path: FILE })
+    }
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 800 })
+      for (const [name, place] of places) {
+        await showPlace(page, place)
+        await page.screenshot({ path: join(FOLDER, `${name}-${width}-${colorScheme}.png`), fullPage: true })
+      }
+    }
+    await context.close()
+  }
 } finally {
   for (const end of ends) await end()
 }

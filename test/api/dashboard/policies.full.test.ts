@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { create, site, visit } from '../../helpers/account.js'
-import { dashboard, missing } from './browser.js'
+import { dashboard, missing, paste, violations } from './browser.js'
 
 const HOST = 'shop.localhost'
 const LIMIT = (capacity: number) => `on_http_request:
@@ -43,6 +43,8 @@ async function opened(t: Test) {
 }
 
 const editor = (page: Page) => page.getByRole('textbox', { name: 'Policy', exact: true })
+/** The lines that the editor shows. */
+const textOf = async (page: Page) => (await editor(page).locator('.cm-line').allTextContents()).join('\n')
 const tab = (page: Page, name: string | RegExp) => page.getByRole('tab', { name }).click()
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
@@ -51,7 +53,7 @@ t.test(
   { skip: missing, timeout: 90_000 },
   async (t) => {
     const { page, asked, picture, call, route } = await opened(t)
-    await editor(page).fill(LIMIT(2))
+    await paste(editor(page), LIMIT(2))
     await tab(page, 'Difference')
     t.match(await page.locator('.difference .removed').textContent(), /capacity: 3/)
     t.match(await page.locator('.difference .added').textContent(), /capacity: 2/)
@@ -65,7 +67,7 @@ t.test(
     await button(page, 'Run tests').click()
     await page.getByText('0 passed, 1 failed').waitFor()
     await picture('policies-tests')
-    await page.getByRole('textbox', { name: 'Tests' }).fill(TESTS.replace('repeat: 3', 'repeat: 2'))
+    await paste(page.getByRole('textbox', { name: 'Tests' }), TESTS.replace('repeat: 3', 'repeat: 2'))
     await button(page, 'Run tests').click()
     await page.getByText('1 passed, 0 failed').waitFor()
     await button(page, 'Store tests').click()
@@ -75,10 +77,11 @@ t.test(
       'the policy that serves does not pass them'
     )
 
-    await editor(page).fill(LIMIT(4))
-    await page
-      .getByRole('textbox', { name: 'Tests' })
-      .fill(TESTS.replace('repeat: 3', 'repeat: 1').replace(/\n {6}- .*429.*/, ''))
+    await paste(editor(page), LIMIT(4))
+    await paste(
+      page.getByRole('textbox', { name: 'Tests' }),
+      TESTS.replace('repeat: 3', 'repeat: 1').replace(/\n {6}- .*429.*/, '')
+    )
     await button(page, 'Store tests').click()
     await page.getByText(/^Stored\b/).waitFor()
     await tab(page, 'Apply')
@@ -104,22 +107,23 @@ t.test(
   { skip: missing, timeout: 90_000 },
   async (t) => {
     const { page, picture } = await opened(t)
-    await editor(page).fill(
+    await paste(
+      editor(page),
       `on_http_request:\n  - expressions: ["req.url.paht == '/'"]\n    actions: [{ type: deny }]\n`
     )
     await page.getByText('did you mean req.url.path?').waitFor()
-    t.equal(await page.locator('.editor .gutter .error').textContent(), '2')
-    t.equal(await page.locator('.editor mark.error').textContent(), 'req.url.paht')
+    await page.locator('.editor .cm-lint-marker-error').waitFor()
+    t.equal(await page.locator('.editor .cm-lintRange-error').textContent(), 'req.url.paht')
     await picture('policies-marks')
-    await editor(page).fill('on_http_request:\n  - expressions: ["conn.client_')
+    await paste(editor(page), 'on_http_request:\n  - expressions: ["conn.client_')
     await editor(page).press('End')
     await page.keyboard.type('i')
     const listed = page.getByRole('listbox', { name: 'Suggestions' })
     await listed.waitFor()
     t.match(await listed.getByRole('option', { selected: true }).textContent(), /conn\.client_ip.*string/)
     await page.keyboard.press('Enter')
-    t.match(await editor(page).inputValue(), /"conn\.client_ip$/)
-    await editor(page).fill('on_http_request:\n  - actions:\n      - type: rate')
+    t.match(await textOf(page), /"conn\.client_ip$/)
+    await paste(editor(page), 'on_http_request:\n  - actions:\n      - type: rate')
     await editor(page).press('Control+End')
     await page.keyboard.press('Control+Space')
     await listed.getByRole('option', { name: /rate-limit/ }).waitFor()
@@ -128,11 +132,7 @@ t.test(
     await listed.getByRole('option', { name: /capacity/ }).waitFor()
     await page.keyboard.press('Escape')
     await listed.waitFor({ state: 'detached' })
-    t.match(
-      await editor(page).inputValue(),
-      /type: rate-limit\n {8}config:\n/,
-      'a line begins where the one before it does'
-    )
+    t.match(await textOf(page), /type: rate-limit\n {8}config:\n/, 'a line begins where the one before it does')
   }
 )
 
@@ -141,7 +141,7 @@ t.test(
   { skip: missing, timeout: 90_000 },
   async (t) => {
     const { page, asked, picture } = await opened(t)
-    await editor(page).fill(LIMIT(1))
+    await paste(editor(page), LIMIT(1))
     await tab(page, 'Try')
     await page.getByLabel('Times').fill('2')
     await button(page, 'Try').click()
@@ -165,3 +165,59 @@ t.test(
       .waitFor()
   }
 )
+
+/** A policy of `rules` rules in two lines each, of which the last has a mistake. */
+const longPolicy = (rules: number) =>
+  `on_http_request:\n${Array.from({ length: rules }, (_, at) => `  - expressions: ["req.url.${at === rules - 1 ? 'paht' : 'path'} == '/${at}'"]\n    actions: [{ type: deny }]\n`).join('')}`
+
+t.test(
+  'each line stands beside its number and its marks, however long the policy is',
+  { skip: missing, timeout: 90_000 },
+  async (t) => {
+    const { page, picture } = await opened(t)
+    const tops = (selector: string) =>
+      page
+        .locator(selector)
+        .evaluateAll((all) => all.map((one) => [one.textContent ?? '', one.getBoundingClientRect().top] as const))
+    for (const rules of [9, 17, 60]) {
+      await paste(editor(page), longPolicy(rules))
+      await page.getByText('did you mean req.url.path?').waitFor()
+      // The keyboard goes to the end, as a person does who writes there.
+      await editor(page).press('Control+End')
+      await page.locator('.editor .cm-lint-marker-error').waitFor()
+      const numbers = new Map(await tops('.editor .cm-lineNumbers .cm-gutterElement'))
+      const [marked, at] = (await tops('.editor .cm-line:has(.cm-lintRange-error)'))[0] ?? []
+      t.match(marked, /req\.url\.paht/)
+      const line = 2 * rules
+      t.equal(numbers.get(String(line)), at, `line ${line} stands beside its number`)
+      const [, marker] = (await tops('.editor .cm-gutter-lint .cm-gutterElement:has(.cm-lint-marker-error)'))[0] ?? []
+      t.equal(marker, at, 'and beside its mark')
+      const lines = await tops('.editor .cm-line')
+      t.equal(lines.at(-2)?.[0], '    actions: [{ type: deny }]', 'the end is shown')
+      const box = await editor(page).evaluate((one) => one.parentElement?.getBoundingClientRect().bottom)
+      t.ok(Number(lines.at(-1)?.[1]) < Number(box), 'nothing of it is cut')
+    }
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme })
+      t.same(await violations(page), [], colorScheme)
+      await picture(`policies-long-${colorScheme}`)
+    }
+    await editor(page).press('Tab')
+    t.notOk(
+      await page.evaluate("document.activeElement.classList.contains('editor')"),
+      'Tab leaves the editor where no list is open'
+    )
+  }
+)
+
+t.test('the editor is loaded by the page of policies alone', { skip: missing, timeout: 90_000 }, async (t) => {
+  const { page, go } = await dashboard(t)
+  const loaded = () =>
+    page.evaluate(() =>
+      performance.getEntriesByType('resource').some(({ name }) => name.endsWith('/lib/codemirror.js'))
+    )
+  for (const place of ['traffic', 'routes', 'history', 'processes']) await go(place)
+  t.notOk(await loaded())
+  await go('policies')
+  t.ok(await loaded())
+})

@@ -1,8 +1,6 @@
 import t from 'tap'
 import { dashboard, missing, signIn, violations } from './browser.js'
-
-/** Every page of the dashboard, by its place. */
-const PAGES = ['traffic', 'routes', 'policies', 'limits', 'agents', 'certificates', 'events', 'history', 'processes']
+import { PAGES } from './busy.js'
 
 t.test('people sign in with an API key, and out again', { skip: missing, timeout: 90_000 }, async (t) => {
   const { page, context, sluice, url } = await dashboard(t, { key: null })

@@ -1,6 +1,7 @@
 /** Agents: who is connected, what they serve, and commands to them. */
 
 import { call } from './api.js'
+import { Credentials } from './record-lists.js'
 import { Action, Empty, html, Listed, Page, refusalOf, Table, useList, When } from './ui.js'
 
 const EVERY = 5_000
@@ -69,6 +70,7 @@ export default function AgentsPage() {
         ]}
       />
     <//>
+    <${Credentials} />
   <//>`
 }
 

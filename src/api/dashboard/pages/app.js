@@ -1,11 +1,16 @@
 /** The frame of the dashboard: signing in, navigation, and the calls that were made. */
 
 import { call, calls, session } from './api.js'
+import { updateLights } from './lights.js'
 import { pages } from './pages.js'
 import { CallMade, Empty, Field, html, Page, Problem, render, useEffect, useRef, useState, useStore } from './ui.js'
 
 /** How often a page that is looked at says so, which keeps the session. Milliseconds. */
 const STAYS = 300_000
+/** How often the lights in the title are looked at, also in the background. Milliseconds. */
+const LIGHTS = 30_000
+/** A tab that was in the background for longer looks no more, so that its session can end. Milliseconds. */
+const LONGEST_UNSEEN = 3_600_000
 
 /** What stands behind `#/`: the page, what follows its name, and the query. */
 function placeOf() {
@@ -91,6 +96,16 @@ function Frame({ signedIn }) {
     }, STAYS)
     return () => clearInterval(timer)
   }, [])
+  useEffect(() => {
+    let seen = Date.now()
+    const look = () => {
+      if (!document.hidden) seen = Date.now()
+      if (Date.now() - seen < LONGEST_UNSEEN) void updateLights().catch(() => undefined)
+    }
+    look()
+    const timer = setInterval(look, LIGHTS)
+    return () => clearInterval(timer)
+  }, [])
   const page = pages.find(({ id }) => id === place.id)
   const first = useRef(true)
   useEffect(() => {
@@ -110,15 +125,10 @@ function Frame({ signedIn }) {
     }}>Skip to the page</a>
     <header class="bar">
       <a class="name" href="#/">Sluice</a>
-      <nav aria-label="Pages">
-        ${pages.map(
-          ({ id, title }) =>
-            html`<a key=${id} href=${`#/${id}`} aria-current=${id === place.id ? 'page' : undefined}>${title}</a>`
-        )}
-      </nav>
+      <${Menu} current=${place.id} title=${page?.title} />
       <div class="who">
         <span title=${principal.id}>${principal.subject}${principal.role === principal.subject ? '' : ` (${principal.role})`}</span>
-        <button type="button" onClick=${leave}>Sign out</button>
+        <button type="button" title=${`Signed in as ${principal.subject}`} onClick=${leave}>Sign out</button>
       </div>
     </header>
     <main id="main" tabindex="-1" ref=${main}>
@@ -130,6 +140,44 @@ function Frame({ signedIn }) {
     </main>
     <${Footer} />
   `
+}
+
+/**
+ * The pages: a bar, and in a narrow window a button that opens a list.
+ * @param {{ current: string, title: string | undefined }} props
+ */
+function Menu({ current, title = 'Pages' }) {
+  const [isOpen, open] = useState(false)
+  const nav = useRef(/** @type {HTMLElement | null} */ (null))
+  useEffect(() => open(false), [current])
+  useEffect(() => {
+    if (!isOpen) return undefined
+    const leave = (/** @type {Event} */ event) => {
+      if (!nav.current?.contains(/** @type {Node} */ (event.target))) open(false)
+    }
+    addEventListener('pointerdown', leave)
+    addEventListener('focusin', leave)
+    return () => {
+      removeEventListener('pointerdown', leave)
+      removeEventListener('focusin', leave)
+    }
+  }, [isOpen])
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== 'Escape' || !isOpen) return
+    open(false)
+    nav.current?.querySelector('button')?.focus()
+  }
+  return html`<nav aria-label="Pages" ref=${nav} onKeyDown=${onKey}>
+    <button type="button" class="menu" aria-expanded=${isOpen ? 'true' : 'false'} aria-controls="pages" onClick=${() => open(!isOpen)}>
+      <span aria-hidden="true">☰</span> ${title}
+    </button>
+    <div id="pages" class=${isOpen ? 'open' : ''}>
+      ${pages.map(
+        ({ id, title: name }) =>
+          html`<a key=${id} href=${`#/${id}`} aria-current=${id === current ? 'page' : undefined} onClick=${() => open(false)}>${name}</a>`
+      )}
+    </div>
+  </nav>`
 }
 
 /** @param {{ page: (typeof pages)[number], path: string[], query: URLSearchParams }} props */

@@ -1,6 +1,7 @@
 /** Certificates: how long each is valid, and those that are renewed by Sluice itself. */
 
 import { call } from './api.js'
+import { Create, Delete } from './records.js'
 import { Action, Badge, Empty, html, Listed, Page, Problem, refusalOf, Table, useList, When } from './ui.js'
 
 const EVERY = 15_000
@@ -59,6 +60,27 @@ export default function CertificatesPage() {
       />
     <//>
     <h2>All certificates</h2>
+    <div class="actions">
+      <${Create}
+        label="Create a certificate"
+        resource="tls_certificate"
+        path="/tls_certificates"
+        secret=${true}
+        fields=${[
+          { name: 'description', label: 'Description' },
+          {
+            name: 'certificate_pem',
+            label: 'Certificates (PEM)',
+            hint: 'The chain, that of the server first.',
+            lines: 6,
+            required: true
+          },
+          { name: 'private_key_pem', label: 'Private key (PEM)', lines: 6, required: true }
+        ]}
+        body=${(/** @type {any} */ values) => values}
+        done=${certificates.reload}
+      />
+    </div>
     <${Listed} list=${certificates}>
       <${Table}
         label="Certificates"
@@ -86,6 +108,11 @@ export default function CertificatesPage() {
             title: 'Comes from',
             cell: (/** @type {any} */ row) =>
               row.declared ? `${row.declared.file}:${row.declared.line}` : row.description || row.id
+          },
+          {
+            title: 'Commands',
+            cell: (/** @type {any} */ row) =>
+              html`<${Delete} resource="tls_certificate" path=${`/tls_certificates/${row.id}`} name=${row.subject_common_name || row.id} declared=${row.declared} done=${certificates.reload} />`
           }
         ]}
       />

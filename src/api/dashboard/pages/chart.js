@@ -1,7 +1,7 @@
 /** Charts of numbers over time, drawn by uPlot, which is loaded with the first of them. */
 
 import { urlOf } from './api.js'
-import { html, useEffect, useRef } from './ui.js'
+import { clockText, html, useEffect, useRef, useState } from './ui.js'
 
 /** @type {Promise<any> | undefined} */
 let library
@@ -40,6 +40,7 @@ function colour(name) {
 export function Chart({ title, summary, times, series, unit = '', height = 140, stacked = false, format = String }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null))
   const plot = useRef(/** @type {any} */ (undefined))
+  const [at, point] = useState(/** @type {number | undefined} */ (undefined))
   // The highest sum is drawn first, so that those below it are seen.
   const drawn = stacked ? [...series].reverse() : series
   const given = useRef({ times, series: drawn })
@@ -61,8 +62,9 @@ export function Chart({ title, summary, times, series, unit = '', height = 140, 
       const options = {
         width: Math.max(element.clientWidth, 120),
         height,
-        legend: { show: true, live: true },
+        legend: { show: false },
         cursor: { drag: { x: false, y: false } },
+        hooks: { setCursor: [(/** @type {any} */ self) => point(self.cursor.idx ?? undefined)] },
         scales: {
           y: {
             range: (/** @type {any} */ _, /** @type {number} */ _least, /** @type {number} */ most) => [
@@ -72,7 +74,12 @@ export function Chart({ title, summary, times, series, unit = '', height = 140, 
           }
         },
         axes: [
-          axis,
+          {
+            ...axis,
+            space: 64,
+            size: 26,
+            values: (/** @type {any} */ _, /** @type {number[]} */ at) => timeLabels(at)
+          },
           {
             ...axis,
             size: 60,
@@ -86,16 +93,7 @@ export function Chart({ title, summary, times, series, unit = '', height = 140, 
             stroke: colour(one.colour),
             ...(stacked ? { fill: `color-mix(in srgb, ${colour(one.colour)} 45%, ${colour('surface')})` } : {}),
             width: 1.5,
-            points: { show: false },
-            value: (
-              /** @type {any} */ _self,
-              /** @type {any} */ _v,
-              /** @type {number} */ index,
-              /** @type {number | null} */ at
-            ) => {
-              const value = at === null || at === undefined ? null : given.current.series[index - 1]?.values[at]
-              return value === null || value === undefined ? '–' : `${format(value)}${unit}`
-            }
+            points: { show: false }
           }))
         ]
       }
@@ -122,7 +120,36 @@ export function Chart({ title, summary, times, series, unit = '', height = 140, 
   return html`<figure class="chart">
     <figcaption>${title} <span class="small">${summary}</span></figcaption>
     <div ref=${box} aria-hidden="true"></div>
+    <${Legend} series=${series} time=${at === undefined ? undefined : times[at]} at=${at} unit=${unit} format=${format} />
   </figure>`
+}
+
+/**
+ * The names of the series, and their values where the pointer is.
+ * @param {{ series: readonly { label: string, colour: string, values: readonly (number | null)[] }[], time: number | undefined, at: number | undefined, unit: string, format: (value: number) => string }} props
+ */
+function Legend({ series, time, at, unit, format }) {
+  const readout = (/** @type {readonly (number | null)[]} */ values) => {
+    const value = at === undefined || time === undefined ? undefined : values[at]
+    return value === undefined ? '' : value === null ? ' –' : ` ${format(value)}${unit}`
+  }
+  return html`<ul class="legend" aria-hidden="true">
+    ${series.map(
+      ({ label, colour: name, values }) => html`<li key=${label}>
+        <svg viewBox="0 0 10 10"><rect width="10" height="10" rx="2" class=${`fill-${name}`} /></svg>${label}${readout(values)}
+      </li>`
+    )}
+    ${time === undefined ? null : html`<li>at ${clockText(new Date(time * 1000))}</li>`}
+  </ul>`
+}
+
+/**
+ * Labels of an axis of time: hours and minutes, and seconds where two labels are less than a minute apart.
+ * @param {readonly number[]} times seconds since 1970, ascending
+ */
+function timeLabels(times) {
+  const [first = 0, second = first + 60] = times
+  return times.map((time) => clockText(new Date(time * 1000)).slice(0, second - first < 60 ? 8 : 5))
 }
 
 /**

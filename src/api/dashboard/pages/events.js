@@ -1,6 +1,7 @@
 /** Events: where they go, whether they arrive, and those that could not be delivered. */
 
 import { call } from './api.js'
+import { Create, Delete } from './records.js'
 import { Action, Badge, bytesText, Empty, html, Listed, Page, refusalOf, Table, useList, When } from './ui.js'
 
 const EVERY = 5_000
@@ -24,6 +25,19 @@ export default function EventsPage({ path: [open] }) {
   if (open !== undefined) return html`<${DeadLetters} id=${open} />`
   return html`<${Page} title="Events" lead="What happens is delivered to destinations that are subscribed to it.">
     <h2>Destinations</h2>
+    <div class="actions">
+      <${Create}
+        label="Create a destination"
+        resource="event_destination"
+        path="/event_destinations"
+        fields=${[
+          { name: 'url', label: 'URL of the webhook', hint: 'https://hooks.example.com/sluice', required: true },
+          { name: 'description', label: 'Description' }
+        ]}
+        body=${(/** @type {any} */ { url, description }) => ({ description, target: { webhook: { url } } })}
+        done=${destinations.reload}
+      />
+    </div>
     <${Listed} list=${destinations}>
       <${Table}
         label="Destinations of events"
@@ -54,7 +68,10 @@ export default function EventsPage({ path: [open] }) {
           {
             title: 'Commands',
             cell: (/** @type {any} */ row) =>
-              html`<${Action} label="Send a test" reason=${reason} run=${() => test(row)} done="Delivered" />`
+              html`<div class="actions">
+                <${Action} label="Send a test" reason=${reason} run=${() => test(row)} done="Delivered" />
+                <${Delete} resource="event_destination" path=${`/event_destinations/${row.id}`} name=${kindOf(row)} declared=${row.declared} done=${destinations.reload} />
+              </div>`
           }
         ]}
       />

@@ -3,6 +3,7 @@
  * @type {readonly { id: string, title: string, load: () => Promise<{ default: (props: { path: string[], query: URLSearchParams }) => any }> }[]}
  */
 export const pages = [
+  { id: 'overview', title: 'Overview', load: () => import('./overview.js') },
   { id: 'traffic', title: 'Traffic', load: () => import('./traffic.js') },
   { id: 'routes', title: 'Routes', load: () => import('./routes.js') },
   { id: 'policies', title: 'Policies', load: () => import('./policies.js') },

@@ -1,12 +1,15 @@
 /** Policies: where they run, and a workbench to change one: check, try, test, compare, shadow, apply, revert. */
 
 import { call } from './api.js'
-import { Editor, suggester } from './editor.js'
-import { ApplyPolicy, PolicyDifference, PolicyHistory } from './policy-apply.js'
+import { Editor } from './editor.js'
+import { ApplyPolicy, EditFile, PolicyDifference, PolicyHistory } from './policy-apply.js'
+import { loadPlaces } from './policy-places.js'
 import { PolicyShadow } from './policy-shadow.js'
 import { PolicyTests, TryPolicy } from './policy-trials.js'
+import { suggester } from './suggestions.js'
 import {
   Badge,
+  countText,
   Empty,
   html,
   Page,
@@ -20,6 +23,8 @@ import {
   useState
 } from './ui.js'
 
+/** @type {readonly any[]} */
+const NO_PROBLEMS = []
 /** How long an edit rests before it is checked. Milliseconds. */
 const REST = 300
 const EXAMPLE = `on_http_request:
@@ -34,10 +39,7 @@ const EXAMPLE = `on_http_request:
           bucket_key: [conn.client_ip]
 `
 
-/**
- * Where a policy runs. `path`: of the record; `route`: as /explain and /shadows name it, undefined where they cannot.
- * @typedef {{ id: string, title: string, layer: 'http' | 'tcp', path: string, resource: string, route: string | undefined, policy: { enabled: boolean, value: string } | null, tests: string, declared: { file: string, line: number } | undefined, example: string }} Place
- */
+/** @typedef {import('./policy-places.js').Place} Place */
 
 /**
  * The page; `#/policies/{id of a route or TCP edge}` opens one.
@@ -45,73 +47,42 @@ const EXAMPLE = `on_http_request:
  */
 export default function PoliciesPage({ path: [id] }) {
   const places = useLoad(loadPlaces)
-  const place = places.data?.find((one) => one.id === id)
+  const place = places.data?.places.find((one) => one.id === id)
   if (places.data === undefined) {
     return html`<${Page} title="Policies">
       ${places.error === undefined ? html`<p class="wait" role="status">Loading …</p>` : html`<${Problem} error=${places.error} />`}
     <//>`
   }
-  if (id === undefined) return html`<${Places} places=${places.data} />`
+  if (id === undefined) return html`<${Places} ...${places.data} />`
   if (place === undefined)
     return html`<${Page} title="Policies"><${Empty} title="Nothing has this id"><a href="#/policies">All policies</a><//><//>`
-  return html`<${Workbench} key=${place.id} place=${place} reload=${places.reload} />`
-}
-
-/** @returns {Promise<Place[]>} */
-async function loadPlaces() {
-  const [https, tcp] = await Promise.all([everyOf('/edges/https', 'https_edges'), everyOf('/edges/tcp', 'tcp_edges')])
-  const routes = https.flatMap((edge) =>
-    edge.routes.map((/** @type {any} */ route) => ({
-      id: route.id,
-      title: `${edge.hostports.join(', ')} ${route.match}`,
-      layer: /** @type {const} */ ('http'),
-      path: `/edges/https/${edge.id}/routes/${route.id}`,
-      resource: 'https_edge_route',
-      route: route.id,
-      policy: route.traffic_policy,
-      tests: route.policy_tests ?? '',
-      declared: route.declared,
-      example: `http://${String(edge.hostports[0] ?? 'localhost')
-        .replace(/^\*\./, 'www.')
-        .replace(/:\d+$/, '')}${route.match}`
-    }))
-  )
-  const edges = tcp.map((edge) => ({
-    id: edge.id,
-    title: edge.hostports.join(', '),
-    layer: /** @type {const} */ ('tcp'),
-    path: `/edges/tcp/${edge.id}`,
-    resource: 'tcp_edge',
-    route: undefined,
-    policy: edge.traffic_policy,
-    tests: edge.policy_tests ?? '',
-    declared: edge.declared,
-    example: ''
-  }))
-  return [...routes, ...edges]
+  return html`<${Opened} key=${place.id} place=${place} reload=${places.reload} />`
 }
 
 /**
- * All records of a list.
- * @param {string} path
- * @param {string} member
- * @returns {Promise<any[]>}
+ * The workbench, once the text of the policy is there.
+ * @param {{ place: Place, reload: () => Promise<void> }} props
  */
-async function everyOf(path, member) {
-  const rows = []
-  for (let from = `${path}?limit=100`; ; ) {
-    const found = await call('GET', from)
-    rows.push(...found[member])
-    if (found.next_page_uri === null) return rows
-    from = `${path}${new URL(found.next_page_uri).search}`
-  }
+function Opened({ place, reload }) {
+  const { policy } = place
+  const isElsewhere = policy !== null && policy.value === undefined
+  const { data, error } = useLoad(
+    () => (isElsewhere ? call('GET', `/explain/policies/${encodeURIComponent(place.id)}`) : Promise.resolve({})),
+    [place.id, isElsewhere]
+  )
+  const title = `Policy of ${place.title}`
+  if (error !== undefined) return html`<${Page} title=${title}><${Problem} error=${error} /><//>`
+  if (data === undefined) return html`<${Page} title=${title}><p class="wait" role="status">Loading …</p><//>`
+  const known = isElsewhere ? { ...place, policy: { ...policy, value: data.text } } : place
+  return html`<${Workbench} place=${known} reload=${reload} />`
 }
 
-/** @param {{ places: readonly Place[] }} props */
-function Places({ places }) {
-  return html`<${Page} title="Policies" lead="Each route of an HTTPS edge and each TCP edge can have a traffic policy. Open one to change it.">
+/** @param {{ places: readonly Place[], omitted: number }} props */
+function Places({ places, omitted }) {
+  return html`<${Page} title="Policies" lead="Every policy that serves, and every route and TCP edge that can have one. Open one to try or change it.">
+    ${omitted > 0 ? html`<p class="note">Policies of ${countText(omitted, 'more edge')} are left out.</p>` : null}
     <${Table}
-      label="Where policies run"
+      label="Policies"
       rows=${places}
       id=${(/** @type {Place} */ row) => row.id}
       place=${(/** @type {Place} */ row) => `policies/${row.id}`}
@@ -126,12 +97,15 @@ function Places({ places }) {
           cell: (/** @type {Place} */ row) =>
             row.policy === null
               ? 'none'
-              : html`${row.policy.value.trim().split('\n').length} lines ${row.policy.enabled ? null : html`<${Badge} tone="warn">switched off<//>`}`
+              : html`${countText(row.policy.lines, 'line')} ${row.policy.enabled ? null : html`<${Badge} tone="warn">switched off<//>`}`
         },
         { title: 'Tests', cell: (/** @type {Place} */ row) => (row.tests === '' ? 'none' : 'yes') },
         {
-          title: 'Comes from',
-          cell: (/** @type {Place} */ row) => (row.declared ? `${row.declared.file}:${row.declared.line}` : 'the API')
+          title: 'Place',
+          cell: (/** @type {Place} */ row) =>
+            row.fixed === undefined
+              ? row.source
+              : html`<code>${row.source}</code> <${Badge} title=${row.fixed}>read-only<//>`
         }
       ]}
     />
@@ -147,20 +121,21 @@ function Workbench({ place, reload }) {
   const language = useLoad(() => call('GET', '/policies/language'))
   const checked = useCheck(text, place.layer)
   const suggest = useMemo(() => (language.data === undefined ? undefined : suggester(language.data)), [language.data])
-  const reason =
-    place.declared === undefined
-      ? refusalOf(`${place.resource}.update`)
-      : `${place.declared.file}:${place.declared.line} declares it, and it alone can change it.`
+  const reason = place.fixed ?? refusalOf(`${place.resource}.update`)
   const edit = { place, text, live, tests, reason }
-  const problems = checked.problems ?? []
+  const problems = checked.problems ?? NO_PROBLEMS
   const tabs = [
     { id: 'check', title: `Check${problems.length > 0 ? ` (${problems.length})` : ''}` },
     ...(place.route === undefined ? [] : [{ id: 'try', title: 'Try' }]),
     { id: 'tests', title: 'Tests' },
     { id: 'difference', title: 'Difference' },
     ...(place.route === undefined ? [] : [{ id: 'shadow', title: 'Shadow' }]),
-    { id: 'apply', title: 'Apply' },
-    { id: 'history', title: 'History' }
+    ...(place.fixed === undefined
+      ? [
+          { id: 'apply', title: 'Apply' },
+          { id: 'history', title: 'History' }
+        ]
+      : [{ id: 'file', title: 'Edit the file' }])
   ]
   return html`<${Page}
     title=${`Policy of ${place.title}`}
@@ -168,7 +143,7 @@ function Workbench({ place, reload }) {
     actions=${html`<${Badge} tone=${text === live ? '' : 'info'}>${text === live ? 'as it serves' : 'changed'}<//>
       <button type="button" disabled=${text === live} onClick=${() => setText(live)}>Discard</button>`}
   >
-    ${reason === undefined ? null : html`<p class="note">It can be tried here, but not applied: ${reason}</p>`}
+    ${reason === undefined ? null : html`<p class="note">Changes can be tried, tested and shadowed here, but not applied. ${reason}</p>`}
     ${live === '' && text === '' ? html`<p>No policy yet. <button type="button" onClick=${() => setText(EXAMPLE)}>Begin with a limit</button></p>` : null}
     <div class="columns">
       <div>
@@ -183,6 +158,7 @@ function Workbench({ place, reload }) {
           ${tab === 'difference' ? html`<${PolicyDifference} edit=${edit} />` : null}
           ${tab === 'shadow' ? html`<${PolicyShadow} edit=${edit} />` : null}
           ${tab === 'apply' ? html`<${ApplyPolicy} edit=${edit} valid=${checked.valid} reload=${reload} />` : null}
+          ${tab === 'file' ? html`<${EditFile} edit=${edit} />` : null}
           ${tab === 'history' ? html`<${PolicyHistory} edit=${edit} reload=${reload} onText=${setText} />` : null}
         <//>
       </div>
@@ -221,11 +197,11 @@ function Checked({ checked: { valid, problems, error } }) {
   if (error !== undefined) return html`<${Problem} error=${error} />`
   if (problems === undefined) return html`<p role="status">Checking …</p>`
   if (problems.length === 0) return html`<p role="status">${valid ? 'Nothing is wrong with it.' : 'It is empty.'}</p>`
-  return html`<ul class="marks" role="status">
+  return html`<div role="status"><ul class="marks">
     ${problems.map(
       (one) => html`<li>
         <${Badge} tone=${one.severity === 'error' ? 'bad' : 'warn'}>${one.severity}<//> line ${one.line}, column ${one.column}: ${one.message} <code class="small">${one.code}</code>
       </li>`
     )}
-  </ul>`
+  </ul></div>`
 }

@@ -2,7 +2,7 @@
 
 import { call } from './api.js'
 import { Difference, GuardState } from './history.js'
-import { Action, Badge, Field, html, Problem, refusalOf, Table, useLoad, useState, When } from './ui.js'
+import { Action, Badge, Copyable, Field, html, Problem, refusalOf, Table, useLoad, useState, When } from './ui.js'
 
 const EVERY = 1_000
 /** Lines beyond which a difference is not worked out line by line. */
@@ -108,6 +108,24 @@ export function ApplyPolicy({ edit: { place, text, live, reason }, valid, reload
     ${dry === undefined ? null : html`<p role="status">It changes ${dry.difference.put.length + dry.difference.drop.length} parts of what serves.</p>`}
     ${(dry?.warnings ?? []).map((/** @type {any} */ one) => html`<p class="note">line ${one.line}: ${one.message}</p>`)}
     ${written === undefined ? null : html`<${Written} id=${written} reload=${reload} />`}
+  </div>`
+}
+
+/**
+ * The way to change a policy that a file or an agent holds.
+ * @param {{ edit: import('./policy-trials.js').Edit }} props
+ */
+export function EditFile({ edit: { place, text, live } }) {
+  return html`<div>
+    <p>${place.fixed}</p>
+    ${
+      text === live
+        ? html`<p>Nothing is changed here yet. Edit the text, try it, and take it from here into the file.</p>`
+        : html`<p>The edited text:</p><${Copyable} text=${text} label="Copy the text" />`
+    }
+    <p class="small">
+      A process that was started with the file serves it as soon as it is saved. Where <code>sluice apply</code> has sent the file, send it again.
+    </p>
   </div>`
 }
 

@@ -5,7 +5,7 @@ import { Editor } from './editor.js'
 import { Explanation } from './explanation.js'
 import { Action, Badge, Field, html, Problem, useState } from './ui.js'
 
-/** @typedef {{ place: import('./policies.js').Place, text: string, live: string, tests: string, reason: string | undefined }} Edit */
+/** @typedef {{ place: import('./policy-places.js').Place, text: string, live: string, tests: string, reason: string | undefined }} Edit */
 
 /**
  * A request, and how the policy decides it. Nothing is sent or counted.

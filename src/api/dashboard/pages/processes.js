@@ -1,7 +1,8 @@
 /** Processes that serve this configuration, and whether they are well. */
 
 import { call } from './api.js'
-import { Badge, Facts, html, Page, Problem, Table, useLoad, When } from './ui.js'
+import { readiness } from './lights.js'
+import { Badge, bytesText, durationText, Facts, html, Page, Problem, sinceText, Table, useLoad, When } from './ui.js'
 
 const EVERY = 5_000
 
@@ -50,20 +51,22 @@ export default function ProcessesPage() {
                   ? html`<${Badge} tone="bad">not applied<//> ${row.last_error}`
                   : html`<${Badge} tone="good">serves<//>`
           },
+          { title: 'Version', cell: (/** @type {any} */ row) => row.version ?? '–' },
+          {
+            title: 'Uptime',
+            cell: (/** @type {any} */ row) =>
+              row.started_at === null ? '–' : html`<span title=${row.started_at}>${sinceText(row.started_at)}</span>`
+          },
+          { title: 'Memory', numeric: true, cell: (/** @type {any} */ row) => bytesText(row.memory?.rss) },
+          {
+            title: 'Loop delay',
+            numeric: true,
+            cell: (/** @type {any} */ row) => durationText(row.event_loop_delay_ms?.p99)
+          },
+          { title: 'Connections', numeric: true, cell: (/** @type {any} */ row) => row.connections ?? '–' },
           { title: 'Seen', cell: (/** @type {any} */ row) => html`<${When} at=${row.seen_at} />` }
         ]}
       />`
     }
   <//>`
-}
-
-/** A process that is not ready says so with a status of its own and the same body. */
-async function readiness() {
-  try {
-    return await call('GET', '/readyz')
-  } catch (error) {
-    const { body } = /** @type {import('./api.js').ApiProblem} */ (error)
-    if (body?.status !== undefined) return body
-    throw error
-  }
 }

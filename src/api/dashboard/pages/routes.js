@@ -1,6 +1,7 @@
 /** The map of what serves: listeners, edges, routes, modules and backends, with what goes through them. */
 
 import { call } from './api.js'
+import { EdgeRoutes, IpRules } from './record-lists.js'
 import { Badge, Empty, Field, html, Page, Problem, useLoad, useState, When } from './ui.js'
 
 const EVERY = 2_000
@@ -32,6 +33,8 @@ export default function RoutesPage() {
     ${edges.map((/** @type {any} */ edge) => html`<${Edge} key=${edge.id} edge=${edge} />`)}
     ${tcp.map((/** @type {any} */ edge) => html`<${TcpEdge} key=${edge.id} edge=${edge} />`)}
     ${!none && data !== undefined && edges.length + tcp.length === 0 ? html`<p role="status">Nothing here has “${wanted}” in it.</p>` : null}
+    <${EdgeRoutes} />
+    <${IpRules} />
   <//>`
 }
 
@@ -73,35 +76,38 @@ function Edge({ edge: { id, hosts, every_host: every, protocol, rates, routes } 
 }
 
 /** @param {{ edge: any }} props */
-function TcpEdge({ edge: { id, ports, modules, rates, backend } }) {
+function TcpEdge({ edge: { ports, modules, policies, rates, backend } }) {
   const title = ports.map((/** @type {any} */ { host, port }) => `${host === '' ? '' : `${host}:`}${port}`).join(', ')
   return html`<section class="panel edge" aria-label=${`TCP ${title}`}>
     <h2>${title}</h2>
-    <p class="row"><${Badge}>tcp<//> <${Rates} rates=${rates} what="connections" /> <${Modules} modules=${modules} id=${id} /></p>
+    <p class="row"><${Badge}>tcp<//> <${Rates} rates=${rates} what="connections" /> <${Modules} modules=${modules} policies=${policies} /></p>
     <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
   </section>`
 }
 
 /** @param {{ route: any }} props */
-function Route({ route: { id, match, path, modules, rates, backend } }) {
+function Route({ route: { id, match, path, modules, policies, rates, backend } }) {
   return html`<li>
     <p class="row">
       <code>${path}${match === 'prefix' ? ' …' : ''}</code> <${Rates} rates=${rates} place=${`traffic?route=${id}`} />
-      <${Modules} modules=${modules} id=${id} />
+      <${Modules} modules=${modules} policies=${policies} />
     </p>
     <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
   </li>`
 }
 
-/** @param {{ modules: readonly string[], id: string }} props */
-function Modules({ modules, id }) {
-  return html`${modules
-    .filter((name) => name !== 'backend')
-    .map((name) =>
-      name === 'traffic_policy'
-        ? html`<a class="badge info" href=${`#/policies/${id}`}>traffic_policy</a> `
-        : html`<${Badge}>${name}<//> `
-    )}`
+/**
+ * The modules of a route or TCP edge; its policies are links, in the order in which they run.
+ * @param {{ modules: readonly string[], policies: readonly any[] }} props
+ */
+function Modules({ modules, policies }) {
+  return html`${policies.map(
+    ({ owner, source }) =>
+      html`<a class="badge info" href=${`#/policies/${encodeURIComponent(owner)}`} title=${source}>traffic_policy</a> `
+  )}
+  ${modules
+    .filter((name) => name !== 'backend' && name !== 'traffic_policy')
+    .map((name) => html`<${Badge}>${name}<//> `)}`
 }
 
 /** @param {{ backend: any }} props */

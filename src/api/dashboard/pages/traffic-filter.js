@@ -83,7 +83,7 @@ export function Filters({ filter, problem, form }) {
   <//>`
   const more = CRITERIA.slice(ALWAYS_SHOWN)
   return html`<form class="filters" role="search" aria-label="Filter" onSubmit=${apply} ref=${form}>
-    <div class="wide">${field({ name: 'where', hint: "CEL: res.status_code >= 400 && req.method == 'POST'" })}</div>
+    <div class="wide">${field({ name: 'where', hint: 'CEL: res.status_code >= 400' })}</div>
     ${CRITERIA.slice(0, ALWAYS_SHOWN).map(field)}
     <details open=${more.some(({ name }) => values.has(name))}>
       <summary>More</summary>

@@ -10,6 +10,7 @@ import {
   Action,
   Badge,
   Copyable,
+  clockText,
   durationText,
   Empty,
   html,
@@ -206,20 +207,20 @@ function Rows({ rows, filter, filterKey, live }) {
     return row
   }
   return html`<div class="table-box" role="region" aria-label="Exchanges" tabindex="0">
-    <table class="exchanges">
+    <table class="exchanges" role="table">
       <caption class="hidden">Exchanges, the newest first</caption>
-      <thead>
-        <tr>
-          <th scope="col" class="c-time">Time</th>
-          <th scope="col" class="c-decided">Decision</th>
-          <th scope="col">Request</th>
-          <th scope="col" class="c-client">Client</th>
-          <th scope="col" class="c-route">Route</th>
-          <th scope="col" class="c-rule">Rule</th>
-          <th scope="col" class="c-took numeric">Took</th>
+      <thead role="rowgroup">
+        <tr role="row">
+          <th scope="col" role="columnheader" class="c-time">Time</th>
+          <th scope="col" role="columnheader" class="c-decided">Decision</th>
+          <th scope="col" role="columnheader">Request</th>
+          <th scope="col" role="columnheader" class="c-client">Client</th>
+          <th scope="col" role="columnheader" class="c-route">Route</th>
+          <th scope="col" role="columnheader" class="c-rule">Rule</th>
+          <th scope="col" role="columnheader" class="c-took numeric">Took</th>
         </tr>
       </thead>
-      <tbody>${rows.map(rowOf)}</tbody>
+      <tbody role="rowgroup">${rows.map(rowOf)}</tbody>
     </table>
   </div>`
 }
@@ -229,16 +230,16 @@ function Row({ exchange, filter, onOpen }) {
   const { id, at, decided, decision, method, url, client_ip: client, route, duration_ms: took } = exchange
   const { status, by } = decision
   const shown = decided === 'forwarded' ? String(status) : decided
-  return html`<tr class=${status >= 500 || status === 0 ? 'bad' : status >= 400 ? 'warn' : ''}>
-    <td class="mono" title=${at}>${clock(at)}</td>
-    <td><${Badge} tone=${status === 0 ? 'bad' : toneOf(status)}>${shown}<//></td>
-    <th scope="row" title=${`${method} ${url}`}>
+  return html`<tr role="row" class=${status >= 500 || status === 0 ? 'bad' : status >= 400 ? 'warn' : ''}>
+    <td role="cell" data-label="Time" class="mono" title=${at}>${clock(at)}</td>
+    <td role="cell" data-label="Decision"><${Badge} tone=${status === 0 ? 'bad' : toneOf(status)}>${shown}<//></td>
+    <th scope="row" role="rowheader" title=${`${method} ${url}`}>
       <a id=${`open-${id}`} href=${`#/${placeOf(filter, id)}`} onClick=${() => onOpen(id)}>${method} ${shortUrl(url)}</a>
     </th>
-    <td><${Follow} filter=${filter} name="client" value=${client} /></td>
-    <td><${Follow} filter=${filter} name="route" value=${route} /></td>
-    <td><${Follow} filter=${filter} name="rule" value=${by?.rule} /></td>
-    <td class="numeric">${durationText(took)}</td>
+ <td role="cell" data-label="Client"><${Follow} filter=${filter} name="client" value=${client} /></td>
+ <td role="cell" data-label="Route"><${Follow} filter=${filter} name="route" value=${route} /></td>
+ <td role="cell" data-label="Rule"><${Follow} filter=${filter} name="rule" value=${by?.rule} /></td>
+    <td role="cell" data-label="Took" class="numeric">${durationText(took)}</td>
   </tr>`
 }
 
@@ -256,9 +257,7 @@ function Follow({ filter, name, value }) {
  */
 function clock(at) {
   const date = new Date(at)
-  const two = (/** @type {number} */ value) => String(value).padStart(2, '0')
-  const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(':')
-  return `${time}.${String(date.getMilliseconds()).padStart(3, '0')}`
+  return `${clockText(date)}.${String(date.getMilliseconds()).padStart(3, '0')}`
 }
 
 /** @param {string} url */
@@ -347,7 +346,7 @@ function Below({ live, filterKey: key, found, reload }) {
         : html`<div class="panel">
             <p>
               A request with this field is explained and recorded, whatever else is; its answer names the exchange. The key ends at${' '}
-              ${new Date(made.ends).toLocaleTimeString()}.
+              ${clockText(new Date(made.ends))}.
             </p>
             <${Copyable} text=${made.command} />
           </div>`

@@ -2,11 +2,14 @@
 
 import htm from 'htm'
 import { h } from 'preact'
-import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { ApiProblem, call, calls, curlOf, follow, session } from './api.js'
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { ApiProblem, call, calls, curlOf, follow, Store, session } from './api.js'
 
 export { render } from 'preact'
-export { useCallback, useEffect, useMemo, useRef, useState }
+export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState }
+
+/** What the titles of all pages begin with, so that a tab in the background shows it; empty: all is well. */
+export const alarm = new Store('')
 
 /** Templates that read as HTML. */
 export const html = htm.bind(h)
@@ -93,6 +96,22 @@ export function useList(path, member, { every, limit = 50 } = {}) {
 }
 
 /**
+ * All records of a list.
+ * @param {string} path
+ * @param {string} member
+ * @returns {Promise<any[]>}
+ */
+export async function everyOf(path, member) {
+  const rows = []
+  for (let from = `${path}?limit=100`; ; ) {
+    const found = await call('GET', from)
+    rows.push(...found[member])
+    if (found.next_page_uri === null) return rows
+    from = `${path}${new URL(found.next_page_uri).search}`
+  }
+}
+
+/**
  * What a list shows: an error, that it loads, its table, and a button for more of it.
  * @param {{ list: ReturnType<typeof useList>, children?: any }} props
  */
@@ -169,9 +188,10 @@ export function go(place) {
  * @param {{ title: string, actions?: any, lead?: any, children?: any }} props
  */
 export function Page({ title, actions, lead, children }) {
+  const warning = useStore(alarm)
   useEffect(() => {
-    document.title = `${title} · Sluice`
-  }, [title])
+    document.title = `${warning === '' ? '' : `${warning} · `}${title} · Sluice`
+  }, [title, warning])
   return html`<div class="page">
     <div class="page-head">
       <h1 tabindex="-1">${title}</h1>
@@ -194,21 +214,22 @@ export function Table({ label, columns, rows, id, place, tone, empty }) {
     const content = columns[0].cell(row)
     return to === undefined ? content : html`<a href=${`#/${to}`}>${content}</a>`
   }
+  // In a narrow window rows are cards: without these roles they would be no table for readers of the screen then.
   return html`<div class="table-box" role="region" aria-label=${label} tabindex="0">
-    <table>
+    <table role="table">
       <caption class="hidden">${label}</caption>
-      <thead>
-        <tr>
-          ${columns.map((column) => html`<th scope="col" class=${column.numeric ? 'numeric' : ''}>${column.title}</th>`)}
+      <thead role="rowgroup">
+        <tr role="row">
+          ${columns.map((column) => html`<th scope="col" role="columnheader" class=${column.numeric ? 'numeric' : ''}>${column.title}</th>`)}
         </tr>
       </thead>
-      <tbody>
+      <tbody role="rowgroup">
         ${rows.map(
-          (row) => html`<tr key=${id(row)} class=${tone?.(row) ?? ''}>
+          (row) => html`<tr key=${id(row)} role="row" class=${tone?.(row) ?? ''}>
             ${columns.map((column, at) =>
               at === 0
-                ? html`<th scope="row">${first(row)}</th>`
-                : html`<td class=${column.numeric ? 'numeric' : ''}>${column.cell(row)}</td>`
+                ? html`<th scope="row" role="rowheader">${first(row)}</th>`
+                : html`<td role="cell" data-label=${column.title} class=${column.numeric ? 'numeric' : ''}><div>${column.cell(row)}</div></td>`
             )}
           </tr>`
         )}
@@ -301,9 +322,37 @@ export function toneOf(status) {
 export function When({ at }) {
   if (at === null || at === undefined || at === '') return html`<span>–</span>`
   const date = new Date(at)
-  const today = date.toDateString() === new Date().toDateString()
-  const text = today ? date.toLocaleTimeString() : date.toLocaleString()
+  const isToday = date.toDateString() === new Date().toDateString()
+  const text = isToday ? clockText(date) : `${dayText(date)} ${clockText(date)}`
   return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${text}</time>`
+}
+
+/** @param {number} value */
+const two = (value) => String(value).padStart(2, '0')
+
+/**
+ * The local time of day, `14:05:09`: the one form of it on all pages.
+ * @param {Date} date
+ */
+export function clockText(date) {
+  return [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(':')
+}
+
+/**
+ * The local date, `2026-01-31`.
+ * @param {Date} date
+ */
+function dayText(date) {
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
+}
+
+/**
+ * A number with its noun: `1 line`, `2 lines`.
+ * @param {number} count
+ * @param {string} noun in the singular
+ */
+export function countText(count, noun) {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
 /**
@@ -315,6 +364,27 @@ export function durationText(ms) {
   if (ms < 1) return `${Math.round(ms * 1000)} µs`
   if (ms < 100) return `${ms.toFixed(1)} ms`
   return ms < 10_000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`
+}
+
+/**
+ * The time since a moment, in its two largest units: `3 d 4 h`.
+ * @param {string} at RFC 3339
+ */
+export function sinceText(at) {
+  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(at)) / 1000))
+  const parts = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3_600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'],
+    [seconds % 60, 's']
+  ]
+  const first = parts.findIndex(([count]) => count !== 0)
+  return first === -1
+    ? '0 s'
+    : parts
+        .slice(first, first + 2)
+        .map(([count, unit]) => `${count} ${unit}`)
+        .join(' ')
 }
 
 /**

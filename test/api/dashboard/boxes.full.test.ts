@@ -1,0 +1,23 @@
+import t from 'tap'
+import { boxFaults } from './boxes.js'
+import { dashboard, missing } from './browser.js'
+import { startBusyProduct } from './busy.js'
+
+for (const width of [1280, 360]) {
+  t.test(`nothing is cut and nothing overlaps, ${width} px wide`, { skip: missing, timeout: 240_000 }, async (t) => {
+    const { sluice, places } = await startBusyProduct(t)
+    const { page, go, picture } = await dashboard(t, { sluice, size: { width, height: 800 } })
+    for (const [name, place] of places) {
+      await go(place)
+      t.same(await boxFaults(page), [], name)
+      await picture(`${name}-${width}`)
+    }
+    if (width > 1000) return
+    const pages = page.getByRole('navigation', { name: 'Pages' })
+    await pages.getByRole('button', { name: 'History' }).click()
+    await picture(`menu-${width}`)
+    await pages.getByRole('link', { name: 'Limits' }).click()
+    await page.getByRole('heading', { name: 'Limits', level: 1 }).waitFor()
+    await pages.getByRole('link', { name: 'Limits' }).waitFor({ state: 'hidden' })
+  })
+}

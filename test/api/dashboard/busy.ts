@@ -1,0 +1,90 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { account, create, site, visit } from '../../helpers/account.js'
+import { type RunningSluice, startSluice } from '../../helpers/sluice.js'
+
+const HOST = 'shop.localhost'
+const POLICY = `on_http_request:
+  - name: no scripts
+    expressions: ["req.url.path.startsWith('/admin')"]
+    actions: [{ type: deny, config: { status_code: 403 } }]
+  - name: a few a minute
+    actions:
+      - type: rate-limit
+        config:
+          name: few
+          algorithm: sliding_window
+          capacity: 44
+          rate: 60s
+          bucket_key: [conn.client_ip]
+`
+const PATHS = ['/', '/cart', '/images/shoe.png', '/search?q=shoe', '/admin/users', '/cart', '/products/42']
+const LONG_PATH = `/catalogue/${'a-long-name-of-a-thing/'.repeat(6)}?page=2&sort=price`
+
+interface Life {
+  teardown(end: () => Promise<void>): void
+}
+
+/** A product at work, and every place of the dashboard that has something of it to show. */
+export interface BusyProduct {
+  readonly sluice: RunningSluice
+  /** Names of pictures, and places of the dashboard. */
+  readonly places: ReadonlyMap<string, string>
+  /** Sends the request number `at` of a client. */
+  visit(at: number): Promise<void>
+}
+
+/** Starts a shop with a limit, tests of its policy, a certificate that ends soon, and events that cannot be delivered. */
+export async function startBusyProduct(life: Life): Promise<BusyProduct> {
+  const upstream = createServer((request, response) => {
+    response.statusCode = request.url === '/products/42' ? 404 : 200
+    setTimeout(() => response.end('hello'), Math.random() * 20)
+  }).listen(0, '127.0.0.1')
+  await new Promise((listening) => upstream.once('listening', listening))
+  life.teardown(async () => {
+    upstream.close()
+    upstream.closeAllConnections()
+  })
+  const options = { OUTBOUND_ALLOW_PRIVATE: 'true', RECORDER_WHERE: 'true' }
+  const { port } = upstream.address() as AddressInfo
+  const sluice = await startSluice(life, { options, upstream: { port }, policy: POLICY })
+  const ask = account(sluice)
+  const backend = await create(sluice, '/backends/static', { address: `127.0.0.1:${port}` })
+  const { route } = await site(sluice, HOST, { backend: { backend_id: backend.id }, traffic_policy: { value: POLICY } })
+  const url = 'https://hooks.example.com/a/long/path/of/a/webhook/that/nobody/takes'
+  const destination = await create(sluice, '/event_destinations', { target: { webhook: { url } } })
+  const sources = [{ type: 'ip_policy_created.v0' }, { type: 'vault_created.v0' }]
+  await create(sluice, '/event_subscriptions', { description: 'changes', sources, destination_ids: [destination.id] })
+  await create(sluice, '/ip_policies', { description: 'office' })
+  const visitAt = async (at: number) => {
+    const path = at % 11 === 10 ? LONG_PATH : (PATHS[at % PATHS.length] as string)
+    await visit(sluice, HOST, { path })
+  }
+  for (let at = 0; at < 60; at++) await visitAt(at)
+  const { exchanges } = (await ask('/exchanges?limit=1')).json
+  const { limits } = (await ask('/limits?limit=1')).json
+  const { revisions } = (await ask('/revisions?limit=1')).json
+  const places = new Map([
+    ...PAGES.map((name) => [name, name] as const),
+    ['exchange', `traffic/${exchanges[0].id}`],
+    ['policy', `policies/${route.split('/').at(-1)}`],
+    ['limit', `limits/${limits[0].id}`],
+    ['not-delivered', `events/${destination.id}`],
+    ['revision', `history/${revisions[0].id}`]
+  ])
+  return { sluice, places, visit: visitAt }
+}
+
+/** Every page of the dashboard, by its place. */
+export const PAGES = [
+  'overview',
+  'traffic',
+  'routes',
+  'policies',
+  'limits',
+  'agents',
+  'certificates',
+  'events',
+  'history',
+  'processes'
+]
