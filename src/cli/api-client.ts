@@ -80,7 +80,7 @@ export async function askApi(
 ): Promise<ApiAnswer> {
   const answer = await sendTo(access, path, request)
   const body: unknown = await answer.json().catch(() => undefined)
-  if (!isObject(body)) throw unusable(access, 'does not answer as a Sluice does')
+  if (!isObject(body)) throw unusable(access, 'does not respond like a Sluice API')
   return { status: answer.status, headers: answer.headers, body }
 }
 

@@ -7,9 +7,9 @@ Examples:
   sluice api-key list
   sluice api-key revoke ak_2b7c…
 
-These are the keys of the operator, which may do everything. A key is printed once, on standard output; only a hash of it is
-stored, so a list shows none. A running process takes a new key, and refuses a revoked one, at once. Keys of an account, with
-the rights of their user or bot, are made and deleted at /api_keys of the management API.`
+These are operator keys with full permissions. A key is printed once, when it is created; only its hash is stored. A running process
+accepts a new key and rejects a revoked one at once. Keys with the permissions of a user or bot are managed at /api_keys of the
+management API.`
 
 interface KeyFlags {
   readonly data?: string
@@ -18,32 +18,32 @@ interface KeyFlags {
 
 function withFolder(command: Command): Command {
   return command
-    .option('--data <folder>', 'folder of the process (default: ./data, or what the options say)')
-    .option('--config <file>', 'options file that names the folder')
+    .option('--data <folder>', 'data folder of the process (default: ./data, or as in the options)')
+    .option('--config <file>', 'options file that names the data folder')
 }
 
 /** `sluice api-key`: the keys of the operator for the management API. */
 export function apiKeyCommand(): Command {
-  const create = withFolder(new Command('create').description('make a key and print it once'))
-    .option('--name <text>', 'what it is for')
+  const create = withFolder(new Command('create').description('create a key and print it'))
+    .option('--name <text>', 'name of the key')
     .action(async ({ name, ...flags }: KeyFlags & { readonly name?: string }) => {
       const { createApiKey } = await import('./api-keys.js')
       process.exitCode = await createApiKey(flags, name)
     })
-  const list = withFolder(new Command('list').description('show which keys there are, and none of them'))
-    .option('--json', 'one JSON object for each key')
+  const list = withFolder(new Command('list').description('list ids, times and names of the keys'))
+    .option('--json', 'print one JSON object for each key')
     .action(async ({ json, ...flags }: KeyFlags & { readonly json?: boolean }) => {
       const { listApiKeys } = await import('./api-keys.js')
       process.exitCode = await listApiKeys(flags, json === true)
     })
-  const revoke = withFolder(new Command('revoke').description('take a key back: it opens nothing any more'))
-    .argument('<id...>', 'as "api-key list" shows them')
+  const revoke = withFolder(new Command('revoke').description('revoke keys'))
+    .argument('<id...>', 'ids from "api-key list"')
     .action(async (ids: readonly string[], flags: KeyFlags) => {
       const { revokeApiKeys } = await import('./api-keys.js')
       process.exitCode = await revokeApiKeys(flags, ids)
     })
   return new Command('api-key')
-    .description('keys of the management API')
+    .description('manage operator keys of the management API')
     .addCommand(create)
     .addCommand(list)
     .addCommand(revoke)

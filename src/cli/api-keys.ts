@@ -23,10 +23,10 @@ export async function listApiKeys(flags: KeyFlags, json: boolean): Promise<numbe
   return await inFolder(flags, 'no key is listed', async (folder) => {
     const keys = await listKeys(folder)
     if (json) for (const key of keys) console.log(JSON.stringify(key))
-    else if (keys.length === 0) console.error(`${folder} has no key: the next start makes one and shows it`)
+    else if (keys.length === 0) console.error(`${folder} has no key: the next start creates one and prints it`)
     else {
       for (const { id, created_at, name, used } of keys) {
-        console.log([id, created_at, name ?? '-', ...(used ? [] : ['(not used yet: each start shows it)'])].join('  '))
+        console.log([id, created_at, name ?? '-', ...(used ? [] : ['(not used yet: each start prints it)'])].join('  '))
       }
     }
   })
@@ -34,11 +34,11 @@ export async function listApiKeys(flags: KeyFlags, json: boolean): Promise<numbe
 
 /** Takes keys back; resolves with the exit code. */
 export async function revokeApiKeys(flags: KeyFlags, ids: readonly string[]): Promise<number> {
-  return await inFolder(flags, 'no further key was revoked', async (folder) => {
+  return await inFolder(flags, 'no more keys were revoked', async (folder) => {
     for (const id of ids) {
       const left = await revokeKey(folder, id)
       console.log(`${id} is revoked`)
-      if (left === 0) console.error(`${folder} has no key any more: the next start makes one and shows it`)
+      if (left === 0) console.error(`${folder} has no key left: the next start creates one and prints it`)
     }
   })
 }

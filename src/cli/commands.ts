@@ -17,22 +17,24 @@ Examples:
   SLUICE_LIMITS_HEADERS=100 sluice start --upstream http://127.0.0.1:3000 --data :memory:
   sluice start --config sluice.yaml --take-over
 
-Flags win over environment variables, these over the options file. The policy is applied again when its file changes
-or on SIGHUP; one with errors is reported and changes nothing. SIGINT and SIGTERM finish what is under way.
+Flags override environment variables, and these override the options file. Saving a policy, site file or options file reloads it
+without a restart, and so does SIGHUP. A file with errors is reported, and the running configuration stays. SIGINT and SIGTERM stop
+accepting connections, finish open requests (timeouts.drain) and exit.
 
---take-over starts a new process beside the one on the same data folder: it inherits the sockets, and then the store, tickets and
-counters of limits; the one before ends when its connections have. When the new one fails, the one before goes on. Linux only.`
+--take-over replaces the process that runs on the same data folder without dropping connections. The new process inherits its
+sockets, the store, session tickets and rate-limit counters; the old one drains and exits. If the new process fails, the old one
+keeps running. Linux only.`
 
 /** Flags that set an option: name, argument, path of the option, description. */
 const FLAGS = [
-  ['upstream', 'url', 'upstream', 'where traffic goes: http(s)://host:port, or host:port for http'],
+  ['upstream', 'url', 'upstream', 'upstream for all traffic: http(s)://host:port, or host:port for http'],
   ['files', 'folder', 'files', 'folder to serve in place of an upstream'],
-  ['policy', 'file', 'policy', 'traffic policy for that traffic'],
-  ['listen', 'host:port', 'listen', 'where traffic is accepted, or "off" (default: 127.0.0.1:8080)'],
-  ['api', 'host:port', 'api.listen', 'where the management API listens (default: 127.0.0.1:4040)'],
-  ['agents', 'host:port', 'agents', 'where agents connect (default: nowhere)'],
-  ['data', 'folder', 'data', 'what must outlive the process; ":memory:" keeps nothing (default: ./data)'],
-  ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
+  ['policy', 'file', 'policy', 'traffic policy file for this upstream'],
+  ['listen', 'host:port', 'listen', 'address that accepts traffic, or "off" (default: 127.0.0.1:8080)'],
+  ['api', 'host:port', 'api.listen', 'address of the management API and dashboard (default: 127.0.0.1:4040)'],
+  ['agents', 'host:port', 'agents', 'address that accepts tunnel agents (default: none)'],
+  ['data', 'folder', 'data', 'data folder; ":memory:" stores nothing on disk (default: ./data)'],
+  ['store', 'address', 'store', 'database: a SQLite file, ":memory:" or postgres://… (default: <data>/sluice.db)']
 ] as const
 
 type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & {
@@ -47,15 +49,15 @@ type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> 
 export function startCommand(): Command {
   const command = new Command('start')
     .description('run the proxy in the foreground')
-    .argument('[site-file]', 'sites, backends, certificates, policies and listeners by readable names')
-    .option('--config <file>', 'options file; config/sluice.yaml shows every option')
+    .argument('[site-file]', 'site file: sites, backends, certificates, policies and listeners')
+    .option('--config <file>', 'options file; config/sluice.yaml lists every option')
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
-    .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
-    .option('--demo', 'without an upstream: start a small one, and serve config/demo.yaml')
-    .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
-    .option('--new-store', 'make an empty store, although the data folder has the copy of one')
-    .option('--take-over', 'take the place of the process that runs on the same data folder; it loses no request')
+    .option('--no-cache', 'keep no local copy of the configuration for starts without the store')
+    .option('--demo', 'without an upstream: start a demo upstream and serve config/demo.yaml')
+    .option('--new-seal-key', 'the sealing key is lost: use or create another; secrets must be entered again')
+    .option('--new-store', 'create an empty store although the data folder has the copy of another one')
+    .option('--take-over', 'replace the process that runs on the same data folder, without dropping connections')
     .addHelpText('after', START_EXAMPLES)
     .action(async (siteFile: string | undefined, given: StartFlags) => {
       const { serve } = await import('./serve.js')
@@ -76,19 +78,19 @@ Examples:
   sluice doctor sites.yaml --data /var/lib/sluice
   sluice doctor --json | jq '.findings[] | select(.status != "ok")'
 
-Looks at the data folder, the keys, the store, the ports, the upstream, certificates, the clock, the limits of the process and
-the site file, as the options name them, and says what to do about each finding. It changes nothing, and may run beside a
-process. Run it as the user of that process. Exit code 0: nothing is wrong; 1: something is; 2: the options cannot be read.`
+Checks the data folder, keys, store, ports, upstream, certificates, clock, process limits and site file that the options name, and
+says how to fix each problem. It changes nothing and can run while Sluice runs. Run it as the same user.
+Exit code 0: no errors; 1: errors; 2: the options cannot be read.`
 
 type DoctorFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & { json?: boolean }
 
 /** `sluice doctor`: looks at everything that a start needs. */
 export function doctorCommand(): Command {
   const command = new Command('doctor')
-    .description('look at everything that a start needs, and say what to do')
-    .argument('[site-file]', 'the site file of the start')
-    .option('--config <file>', 'options file of the process')
-    .option('--json', 'one JSON object with every finding')
+    .description('check the installation (ports, store, keys, certificates, clock) and suggest fixes')
+    .argument('[site-file]', 'site file that the process starts with')
+    .option('--config <file>', 'options file that the process starts with')
+    .option('--json', 'print one JSON object with all findings')
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
     .addHelpText('after', DOCTOR_EXAMPLES)
@@ -117,16 +119,16 @@ Examples:
   sluice check --json policy.yaml | jq '.errors[].message'
   kubectl get configmap policy -o jsonpath='{.data.policy}' | sluice check -
 
-A site file is checked together with the policies, certificates and secrets that it names. Nothing runs and nothing is
-contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
-With --json each file is one line: {"file", "ok", "errors": [{"line", "column", "path", "code", "message"}], "warnings"}.`
+A site file is checked together with the policies, certificates and secrets that it names. Nothing is started and no server is
+contacted. Exit code 0: every file is valid (warnings are allowed); 1: a file has errors.
+--json prints one line for each file: {"file", "ok", "errors": [{"line", "column", "path", "code", "message"}], "warnings"}.`
 
 /** `sluice check`: says whether policy documents are valid, and where they are not. */
 export function checkCommand(): Command {
   return new Command('check')
-    .description('check traffic policy documents and site files (YAML or JSON) without running them')
-    .argument('<file...>', 'documents to check; "-" reads standard input')
-    .option('--json', 'one JSON object per file and line, and nothing else')
+    .description('validate policy and site files (YAML or JSON)')
+    .argument('<file...>', 'files to check; "-" reads standard input')
+    .option('--json', 'print one JSON object for each file')
     .addHelpText('after', CHECK_EXAMPLES)
     .action(async (files: string[], { json }: { json?: boolean }) => {
       const { checkFiles } = await import('./check-files.js')
@@ -146,16 +148,16 @@ Examples:
   sluice schema options > options.schema.json
   sluice schema --site > site.schema.json
 
-An editor with a YAML language server then completes and checks a policy that begins with
+An editor with a YAML language server completes and checks a policy whose first line is
   # yaml-language-server: $schema=./policy.schema.json`
 
 /** `sluice schema`: prints a JSON Schema for editors. */
 export function schemaCommand(): Command {
-  const what = new Argument('[what]', 'which schema').choices(['policy', 'options', 'site']).default('policy')
+  const what = new Argument('[what]', 'schema to print').choices(['policy', 'options', 'site']).default('policy')
   return new Command('schema')
-    .description('print the JSON Schema of policy documents, of the options file or of site files')
+    .description('print the JSON Schema of policies, the options file or site files, for editors')
     .addArgument(what)
-    .option('--site', 'that of site files')
+    .option('--site', 'the same as "sluice schema site"')
     .addHelpText('after', SCHEMA_EXAMPLES)
     .action(async (wanted: string, { site }: { site?: boolean }) => {
       const schema = await (SCHEMAS[site === true ? 'site' : wanted] ?? documentSchema)()
@@ -194,21 +196,21 @@ Examples:
   sluice export --store postgres://sluice@db/sluice > account.yaml
   sluice export --at 42 --output before.yaml
 
-The document holds every record as of one revision, always in the same order. Write-only values (secrets, private keys,
-hashes of keys) are left out unless --with-secrets seals them by a passphrase, which is read from SLUICE_PASSPHRASE or
-asked at the terminal. A process may run meanwhile: the document then holds what it has committed. --at writes the account as it
-was at a revision that the history still keeps; a secret that was changed since is left out, because the history has none.`
+The document has every record at one revision, always in the same order. Secrets, private keys and hashes of keys are left out.
+--with-secrets includes them, encrypted with a passphrase from SLUICE_PASSPHRASE or the terminal. A process may run meanwhile: the
+document has what it has committed. --at exports an older revision that the history still has; the history has no secrets, so a secret that
+was changed since is left out.`
 
 /** `sluice export`: writes the whole account as one document. */
 export function exportCommand(): Command {
   return new Command('export')
-    .description('write the whole account as one YAML document')
-    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
-    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names them')
-    .option('--at <revision>', 'as it was at this revision (default: the last one)')
-    .option('--with-secrets', 'take write-only values along, sealed by a passphrase')
-    .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
+    .description('export all records of the API as one YAML document')
+    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
+    .option('--store <address>', 'store: a SQLite file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names data folder and store')
+    .option('--at <revision>', 'revision to export (default: the latest)')
+    .option('--with-secrets', 'include secrets and private keys, encrypted with a passphrase')
+    .option('--output <file>', 'output file, mode 0600 (default: standard output)')
     .addHelpText('after', EXPORT_EXAMPLES)
     .action(async (flags: ExportFlags) => {
       const { exportTo } = await import('../capabilities/transfer/command-run.js')
@@ -224,11 +226,10 @@ Examples:
   sluice import nginx /etc/nginx/nginx.conf -o site.yaml
   SLUICE_PASSPHRASE=… sluice import account.yaml --yes --store postgres://sluice@db/sluice
 
-Shows what would change and asks before it does; without a terminal it needs --yes. Everything is imported or nothing.
-A document that is cut, or was changed after its export, does not fit its end mark and needs --partial.
-Records that the document does not have stay, unless --prune deletes them. A write-only value that the document does
-not have stays as it is. Processes on PostgreSQL serve what was imported within a second; a store in a file belongs to
-the process that has it open: stop it first.`
+Shows the changes and asks for confirmation; without a terminal, give --yes. Either everything is imported or nothing.
+A document that was truncated or edited after its export needs --partial.
+Records that are not in the document stay, unless --prune deletes them. Secrets that are not in the document stay as they are.
+Processes on PostgreSQL serve the import within a second. Stop the process first if the store is a SQLite file.`
 
 interface ImportFlags {
   readonly data?: string
@@ -243,15 +244,15 @@ interface ImportFlags {
 /** `sluice import`: makes the account what a document says. */
 export function importCommand(): Command {
   return new Command('import')
-    .description('make the account what a document of "sluice export" says, or a site file of files of another server')
-    .argument('<file>', 'the document; "-" reads standard input')
-    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
-    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names them')
-    .option('--dry-run', 'only show what would change')
-    .option('--yes', 'do not ask')
-    .option('--prune', 'delete the records that the document does not have')
-    .option('--partial', 'import a document without its end mark, or with that of another content')
+    .description('import a document of "sluice export" into a store, or convert configuration files of another server')
+    .argument('<file>', 'exported document; "-" reads standard input')
+    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
+    .option('--store <address>', 'store: a SQLite file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names data folder and store')
+    .option('--dry-run', 'show the changes without making them')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--prune', 'delete records that are not in the document')
+    .option('--partial', 'accept a document that was truncated or edited after its export')
     .addHelpText('after', IMPORT_EXAMPLES)
     .action(async (file: string, { dryRun, yes, prune, partial, ...flags }: ImportFlags) => {
       const { importFile } = await import('../capabilities/transfer/command-run.js')
@@ -266,9 +267,9 @@ Examples:
   sluice seal rotate --data /var/lib/sluice
   SLUICE_SEAL_KEY=<old> SLUICE_SEAL_KEY_NEW=<new> sluice seal rotate --store postgres://sluice@db/sluice
 
-Makes a new sealing key, seals every secret of the store with it and removes the old key at the end. A key that you keep
-yourself (SLUICE_SEAL_KEY) is replaced by that of SLUICE_SEAL_KEY_NEW. Stop every process on the store first. When it is
-interrupted, run it again.`
+Creates a new sealing key, encrypts every secret of the store with it, and then removes the old key. If you supply the key in
+SLUICE_SEAL_KEY, put the new one into SLUICE_SEAL_KEY_NEW. Stop every process on the store first. If the command is interrupted,
+run it again.`
 
 interface SealFlags {
   readonly data?: string
@@ -279,16 +280,16 @@ interface SealFlags {
 /** `sluice seal rotate`: changes the key that secrets are sealed by. */
 export function sealCommand(): Command {
   const rotate = new Command('rotate')
-    .description('change the key, and seal every secret anew')
-    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
-    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names them')
+    .description('replace the sealing key and encrypt every secret again')
+    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
+    .option('--store <address>', 'store: a SQLite file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names data folder and store')
     .addHelpText('after', SEAL_EXAMPLES)
     .action(async (flags: SealFlags) => {
       const { rotateSeal } = await import('../capabilities/transfer/command-rotate-seal.js')
       process.exitCode = await rotateSeal(flags)
     })
-  return new Command('seal').description('the key that secrets in the store are sealed by').addCommand(rotate)
+  return new Command('seal').description('manage the key that encrypts secrets in the store').addCommand(rotate)
 }
 
 const DOMAINS_EXAMPLES = `
@@ -298,35 +299,35 @@ Examples:
   sluice domains verify app.example.com
   sluice domains verify --api https://sluice.example.com:4040 --dns 9.9.9.9
 
-Asks the management API which domains there are, and the DNS what it says of them. Without names all reserved domains
-and agent ingresses are looked at. Exit code 0: the DNS says what it must; 1: something is wrong or cannot be asked.`
+Lists the domains of the management API and looks up their DNS records. Without arguments it checks all reserved domains and
+agent ingresses. Exit code 0: all records are correct; 1: a record is wrong or missing, or a server cannot be reached.`
 
 const toTerminal = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
 
 /** `sluice domains verify`: explains what the DNS must say, and what it says now. */
 export function domainsCommand(): Command {
   const verify = new Command('verify')
-    .description('compare what the DNS must say of domains with what it says now')
-    .argument('[domain...]', 'domains of the account (default: all of them)')
-    .option('--api <url>', 'the management API', API_URL)
-    .option('--dns <address...>', 'resolvers to ask (default: those of the system)')
-    .option('--json', 'one JSON object for each line of the DNS')
+    .description('compare the DNS records of domains with the required ones')
+    .argument('[domain...]', 'domains to check (default: all)')
+    .option('--api <url>', 'URL of the management API', API_URL)
+    .option('--dns <address...>', 'DNS servers to query (default: those of the system)')
+    .option('--json', 'print one JSON object for each DNS record')
     .addHelpText('after', DOMAINS_EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
       const { verifyDomains } = await import('../capabilities/certificates/command-verify.js')
       process.exitCode = await verifyDomains(domains, flags, process.env, toTerminal)
     })
-  return new Command('domains').description('domains of the account').addCommand(verify)
+  return new Command('domains').description('check the DNS records of your domains').addCommand(verify)
 }
 
 /** `sluice certificates`: how far managed certificates are. */
 export function certificatesCommand(): Command {
   return new Command('certificates')
-    .description('show which managed certificates are issued, requested, waiting or failed')
-    .option('--api <url>', 'the management API', API_URL)
-    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
-    .option('--json', 'one JSON object for each domain')
-    .addHelpText('after', '\nNeeds SLUICE_API_KEY. Exit code 0: all are issued; 1: one is not, or the API refuses.')
+    .description("list certificates from Let's Encrypt (ACME): issued, requested, waiting or failed")
+    .option('--api <url>', 'URL of the management API', API_URL)
+    .option('--insecure-http', 'allow http:// to another machine (sends the API key in clear text)')
+    .option('--json', 'print one JSON object for each domain')
+    .addHelpText('after', '\nNeeds SLUICE_API_KEY. Exit code 0: all are issued; 1: one is not, or the API refused.')
     .action(async (flags: AccessFlags & { readonly json?: boolean }) => {
       const { listCertificates } = await import('../capabilities/certificates/command-verify.js')
       process.exitCode = await listCertificates(flags, process.env, toTerminal)
@@ -352,41 +353,36 @@ agent.yaml:
     database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
     own: {tls: own.example.com, forward: "127.0.0.1:8443"}
 
-A policy file is checked as by \`sluice check\` before anything connects. \`policy\` runs here, on what the server has let
-through; \`endpoint_policy\` runs at the server. The API's objects (vaults, IP policies, internal endpoints) and logins are
-the server's alone.
+Policy files are checked, as by \`sluice check\`, before the agent connects. \`policy\` runs in the agent, on requests that the
+server forwarded; \`endpoint_policy\` runs on the server. Only the server has vaults, IP policies, internal endpoints and logins.
 
-The token comes from --token or SLUICE_TOKEN; the variable keeps it out of lists of processes. A lost connection is
-made again after half a second to 15 s. Exit code 0: stopped; 1: the server refuses the token or a tunnel; 2: the
-command line or the file is wrong.`
+The token comes from --token or SLUICE_TOKEN; the variable keeps it out of process lists. The agent reconnects after 0.5 to 15
+seconds. Exit code 0: stopped; 1: the server refused the token or a tunnel; 2: the command line or the file is wrong.`
 
 /** `sluice agent`: offers what listens here to a Sluice elsewhere. */
 export function agentCommand(): Command {
   return new Command('agent')
-    .description('connect local upstreams to a Sluice elsewhere')
-    .option('--server <host:port>', 'where the server listens for agents')
-    .option('--token <token>', 'token of a tunnel credential (or SLUICE_TOKEN)')
-    .option('--ca <file>', "authorities that are trusted instead of the system's")
-    .option('--server-name <name>', "name in the server's certificate, when it is not the host")
-    .option(
-      '--proxy <url>',
-      'HTTP proxy to the server, or "off" (default: HTTPS_PROXY and NO_PROXY of the environment)'
-    )
-    .option('--label <key=value>', 'label that backends select the tunnel by; may be repeated', collect, [])
-    .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
-    .option('--http [name]', 'the same without TLS')
-    .option('--tcp [host:port]', 'TCP endpoint of its own, on this port or any')
-    .option('--tls [name]', 'endpoint whose TLS the target ends itself, under this name or a made-up one')
-    .option('--policy <file>', 'traffic policy that this agent runs before the target is called')
+    .description('expose local services through a remote Sluice server (tunnel)')
+    .option('--server <host:port>', 'agent address of the server')
+    .option('--token <token>', 'token of a tunnel credential (default: SLUICE_TOKEN)')
+    .option('--ca <file>', 'CA certificates to trust instead of those of the system (PEM)')
+    .option('--server-name <name>', 'name in the certificate of the server, if it differs from the host')
+    .option('--proxy <url>', 'HTTP proxy to reach the server, or "off" (default: HTTPS_PROXY and NO_PROXY)')
+    .option('--label <key=value>', 'label by which backends select this tunnel; may be repeated', collect, [])
+    .option('--https [name]', 'open an HTTPS endpoint with this name, or a generated one')
+    .option('--http [name]', 'open an HTTP endpoint without TLS')
+    .option('--tcp [host:port]', 'open a TCP endpoint on this port, or any free one')
+    .option('--tls [name]', 'open an endpoint whose TLS the target terminates, with this name or a generated one')
+    .option('--policy <file>', 'traffic policy that the agent runs before it forwards')
     .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
-    .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
-    .option('--app-protocol <http1|http2>', 'what the target speaks (default: http1); gRPC needs http2')
-    .option('--metadata <text>', 'shown with the session')
+    .option('--forward <target>', 'service: http(s)://host:port, tcp://host:port, tls://host:port, unix:/path, port')
+    .option('--app-protocol <http1|http2>', 'protocol of the local service (default: http1); gRPC needs http2')
+    .option('--metadata <text>', 'text that the server shows with the session')
     .option(
       '--resolver <own|system>',
-      'who looks names up: DNS servers are asked (own), or the system with all it knows'
+      'how host names are resolved: by DNS queries (own, the default) or by the system resolver (system)'
     )
-    .option('--config <file>', 'several tunnels, and any of the above')
+    .option('--config <file>', 'YAML file with tunnels and any of these options')
     .addHelpText('after', AGENT_EXAMPLES)
     .action(async (flags: AgentFlags) => {
       const { runAgent } = await import('../capabilities/tunnel/command-run.js')

@@ -46,6 +46,6 @@ const COLORS: Readonly<Record<Exclude<DiffLineKind, 'plain'>, string>> = {
 }
 
 function refuse(message: string): number {
-  process.stderr.write(`error: ${message}\n(sluice diff --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice diff --help lists the flags)\n`)
   return ExitCode.usage
 }

@@ -21,14 +21,14 @@ const ROOM = { least: 64 * MIB, comfortable: 1024 * MIB }
 export function checkNode(version: string): Finding {
   const major = Number(version.split('.')[0])
   if (major >= 22 && major % 2 === 0) return fine('node', `Node ${version}`)
-  const help = 'use Node 22, 24 or 26, which are supported for years'
-  return doubtful('node', `Node ${version} runs Sluice, and is not supported for long`, help)
+  const help = 'use Node 22, 24 or 26'
+  return doubtful('node', `Node ${version} works, but its support ends soon`, help)
 }
 
 /** The folder of what must outlive the process. */
 export async function checkData({ data }: Pick<Options, 'data'>): Promise<Finding[]> {
   if (data === IN_MEMORY) {
-    return [doubtful('data', 'data is :memory:, so a restart forgets every record', 'name a folder with --data')]
+    return [doubtful('data', 'data is :memory:, so a restart loses all records', 'name a folder with --data')]
   }
   const problem = await dataFolderProblem(data)
   if (problem !== undefined) return [wrongBy('data', problem.text, 'name another folder with --data')]
@@ -37,13 +37,13 @@ export async function checkData({ data }: Pick<Options, 'data'>): Promise<Findin
   const findings: Finding[] = []
   if ((found.mode & 0o077) !== 0) {
     const mode = (found.mode & 0o777).toString(8)
-    findings.push(doubtful('data', `other users may look into ${data} (mode ${mode})`, `chmod 700 ${data}`))
+    findings.push(doubtful('data', `other users can read ${data} (mode ${mode})`, `chmod 700 ${data}`))
   }
   const { bavail, bsize } = await statfs(data)
   const free = bavail * bsize
   const left = `${formatSize(Math.floor(free / MIB) * MIB)} are free on the disk of ${data}`
-  if (free < ROOM.least) findings.push(wrong('data', left, 'free space there, or move the folder to a larger disk'))
-  else if (free < ROOM.comfortable) findings.push(doubtful('data', left, 'free space there soon'))
+  if (free < ROOM.least) findings.push(wrong('data', left, 'free disk space, or move the folder to a larger disk'))
+  else if (free < ROOM.comfortable) findings.push(doubtful('data', left, 'free disk space soon'))
   return findings.length > 0 ? findings : [fine('data', `${data} can be written; ${left}`)]
 }
 
@@ -76,7 +76,7 @@ export async function checkPorts(
 }
 
 const PORT_HELP: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'end the other process (ss -ltnp shows it), or choose another address',
+  EADDRINUSE: 'stop the other process (ss -ltnp shows it), or choose another address',
   EADDRNOTAVAIL: 'choose an address of this machine (ip address shows them), or 0.0.0.0'
 }
 
@@ -147,15 +147,15 @@ export function checkLimits(text: string, { limits }: Pick<Options, 'limits'>): 
   const wanted = 2 * limits.connections + OWN_DESCRIPTORS
   if (files < wanted) {
     const clients = Math.max(0, Math.floor((files - OWN_DESCRIPTORS) / 2))
-    const message = `${files} files may be open, enough for ${clients} clients at a time; limits.connections allows ${limits.connections}`
+    const message = `${files} open files allowed, enough for ${clients} clients at a time; limits.connections allows ${limits.connections}`
     const help = `set LimitNOFILE=${wanted} in the systemd unit (ulimit -Hn, --ulimit nofile of a container), or lower limits.connections`
     findings.push(
       files < OWN_DESCRIPTORS ? wrong('descriptors', message, help) : doubtful('descriptors', message, help)
     )
-  } else findings.push(fine('descriptors', `${files} files may be open; ${wanted} are the most that are needed`))
+  } else findings.push(fine('descriptors', `${files} open files allowed; at most ${wanted} are needed`))
   const size = hardOf('Max file size')
   if (size < LEAST_FILE) {
-    const message = `a file may have ${formatSize(size)} at most, and the store would end there`
+    const message = `files are limited to ${formatSize(size)}, and so is the store`
     findings.push(wrong('descriptors', message, 'raise it: ulimit -f unlimited, LimitFSIZE=infinity of a systemd unit'))
   }
   return findings
@@ -175,7 +175,7 @@ interface KnownTimes {
 
 /** What others know of the time, against the clock of this machine. */
 export function checkClock({ now, built, committedAt, serverTime }: KnownTimes): Finding[] {
-  const help = 'set the clock (timedatectl set-ntp true), and look whether the time service runs'
+  const help = 'set the clock (timedatectl set-ntp true), and check that the time service runs'
   const date = (time: number) => new Date(time).toISOString().slice(0, 19)
   if (now < built - APART.wrong) {
     return [wrong('clock', `the clock says ${date(now)}, and this version was built at ${date(built)}`, help)]
@@ -190,7 +190,7 @@ export function checkClock({ now, built, committedAt, serverTime }: KnownTimes):
     const message = `the clocks of this machine and of the database are ${Math.round(apart / 1000)} s apart`
     return [apart > APART.wrong ? wrong('clock', message, help) : doubtful('clock', message, help)]
   }
-  return [fine('clock', `nothing contradicts the clock (${date(now)}Z)`)]
+  return [fine('clock', `the clock looks right (${date(now)}Z)`)]
 }
 
 /** The counters of limits in the data folder, of which a start takes all or nothing. */
@@ -199,14 +199,14 @@ export function checkCounters({ data, limiter }: Pick<Options, 'data' | 'limiter
   const problem = CountersOfLimits.problem({ data })
   if (problem === undefined) return []
   const help =
-    'let the user of the process read it; a file that is damaged is moved by the next start, whose limits begin anew'
+    'let the user of the process read it; the next start moves a damaged file away and starts with empty counters'
   return [doubtful('counters', `${problem.file}: ${problem.reason}`, help)]
 }
 
 /** The memory that a control group leaves the process, against what the options reserve. Undefined: no limit is known. */
 export function checkMemory(most: number | undefined, { limiter }: Pick<Options, 'limiter'>): Finding[] {
   if (most === undefined || limiter.budget <= most / 2) return []
-  const message = `limiter.budget is ${formatSize(limiter.budget)}, and the process gets ${formatSize(most)} of memory`
+  const message = `limiter.budget is ${formatSize(limiter.budget)}, but the process has only ${formatSize(most)} of memory`
   return [doubtful('memory', message, 'lower limiter.budget to half of the memory, or give the process more')]
 }
 

@@ -25,25 +25,28 @@ export async function checkStore(
   lookup: LookupFunction
 ): Promise<{ readonly findings: readonly Finding[]; readonly facts?: StoreFacts }> {
   const address = storeAddress(options)
-  if (address === IN_MEMORY) return { findings: [fine('store', 'it is in memory')] }
-  const help = 'put it back with "sluice restore FILE", or begin an empty one with "sluice start --new-store"'
+  if (address === IN_MEMORY) return { findings: [fine('store', 'the store is in memory')] }
+  const help = 'restore it with "sluice restore FILE", or create an empty one with "sluice start --new-store"'
   try {
     mustNotBeLost(address, options.data === IN_MEMORY ? undefined : options.data)
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
     return { findings: [wrong('store', error.message.replace(/: put it back.*/s, ''), help)] }
   }
-  if (isWithoutStore(address)) return { findings: [fine('store', `${address} is not there yet; a start makes it`)] }
+  if (isWithoutStore(address))
+    return { findings: [fine('store', `${address} does not exist yet; the first start creates it`)] }
   try {
     const facts = await inspectStore(address, { lookup, thorough: true })
     const { revision, schema, holder } = facts
     const name = isShared(address) ? 'PostgreSQL' : address
     const use = holder === undefined ? '' : `, in use by ${holder}`
-    if (revision === null) return { facts, findings: [fine('store', `${name} is empty; a start makes the tables`)] }
-    const older = schema.here < schema.known ? `; a start brings its schema from ${schema.here} to ${schema.known}` : ''
+    if (revision === null)
+      return { facts, findings: [fine('store', `${name} is empty; the first start creates the tables`)] }
+    const older =
+      schema.here < schema.known ? `; the next start migrates its schema from ${schema.here} to ${schema.known}` : ''
     return { facts, findings: [fine('store', `${name} is sound at revision ${revision}${use}${older}`)] }
   } catch (error) {
-    return { findings: [wrongBy('store', failureText(error), 'look at the database and at its address')] }
+    return { findings: [wrongBy('store', failureText(error), 'check the database and its address')] }
   }
 }
 
@@ -60,7 +63,7 @@ export async function checkKeys(
   try {
     const count = (await listKeys(folder)).length
     const message =
-      count === 0 ? 'there is no API key; a start makes one and shows it' : `API keys of the operator: ${count}`
+      count === 0 ? 'no API key yet; the next start creates one and prints it' : `API keys of the operator: ${count}`
     const exposed = (await readPrivateFile(join(folder, 'api-keys.json'))) === 'exposed'
     const help = `chmod 600 ${join(folder, 'api-keys.json')}`
     findings.push(
@@ -87,20 +90,20 @@ export async function checkCopy(
   try {
     end = await endOfCopy({ path, store: storeName(options), seal: new Sealer(parseSealKey(text.toString())) })
   } catch (error) {
-    return [wrongBy('copy', failureText(error), 'put the key back from a backup')]
+    return [wrongBy('copy', failureText(error), 'restore the key from a backup')]
   }
   if (end === undefined) {
-    const help = `${path}.1 is the one before it; a process writes a new one as soon as it reaches the store`
-    return [doubtful('copy', `${path} is damaged, or of another store or key`, help)]
+    const help = `${path}.1 is the previous copy; a process writes a new one when it reaches the store`
+    return [doubtful('copy', `${path} is damaged, or belongs to another store or key`, help)]
   }
   const { revision } = end.place
   const [here, account] = [facts?.revision ?? undefined, facts?.account]
   const help = `put that store back, or move ${path} away when the store is the right one; it is not replaced until then`
   if (account !== undefined && account !== end.account)
-    return [doubtful('copy', `${path} is of another store, at revision ${revision}`, help)]
+    return [doubtful('copy', `${path} belongs to another store, at revision ${revision}`, help)]
   if (here !== undefined && here < revision)
-    return [doubtful('copy', `${path} is of revision ${revision}, and the store is at ${here}`, help)]
-  return [fine('copy', `${path} is of revision ${revision}`)]
+    return [doubtful('copy', `${path} has revision ${revision}, but the store is at ${here}`, help)]
+  return [fine('copy', `${path} has revision ${revision}`)]
 }
 
 async function sealKeyFinding(
@@ -112,26 +115,22 @@ async function sealKeyFinding(
   try {
     const file = path === undefined || given !== undefined ? undefined : await readPrivateFile(path)
     if (file === 'exposed')
-      return wrong('keys', `other users may read ${path}`, `chmod 600 ${path}; then "sluice seal rotate"`)
+      return wrong('keys', `other users can read ${path}`, `chmod 600 ${path}; then "sluice seal rotate"`)
     const text = given ?? file?.toString()
     const needed = facts?.secrets === true ? facts.sealKey : null
     const place = given === undefined ? path : 'SLUICE_SEAL_KEY'
-    const back = `put the key of the store back as ${path ?? 'SLUICE_SEAL_KEY'} from a backup; when it is lost for good, start once with --new-seal-key`
+    const back = `restore the key of the store as ${path ?? 'SLUICE_SEAL_KEY'} from a backup; if it is lost for good, start once with --new-seal-key`
     if (text === undefined) {
-      if (facts?.secrets === true) return wrong('keys', `there is no sealing key, and the store has secrets`, back)
-      return fine('keys', 'there is no sealing key yet; a start makes it')
+      if (facts?.secrets === true) return wrong('keys', `the sealing key is missing, but the store has secrets`, back)
+      return fine('keys', 'no sealing key yet; the first start creates it')
     }
     const { id } = parseSealKey(text)
     if (needed !== null && needed !== id) {
-      return wrong(
-        'keys',
-        `the secrets of the store are sealed by the key ${needed}, and ${place} is the key ${id}`,
-        back
-      )
+      return wrong('keys', `the secrets of the store are encrypted with key ${needed}, but ${place} is key ${id}`, back)
     }
     return fine('keys', `${place} is the sealing key ${id}`)
   } catch (error) {
-    return wrongBy('keys', failureText(error), 'put the key back from a backup')
+    return wrongBy('keys', failureText(error), 'restore the key from a backup')
   }
 }
 
@@ -144,7 +143,7 @@ const SOON = 14
 function validity(name: string, notAfter: number, now: number): Finding {
   const days = Math.floor((notAfter - now) / DAY)
   const date = new Date(notAfter).toISOString().slice(0, 10)
-  const help = 'put a new one in its place; of a managed one look at GET /reserved_domains and "sluice domains verify"'
+  const help = 'replace it; for a managed certificate see "sluice certificates" and "sluice domains verify"'
   if (notAfter <= now) return wrong('certificates', `${name} ended on ${date}`, help)
   if (days < SOON) return doubtful('certificates', `${name} ends on ${date}, in ${days} days`, help)
   return fine('certificates', `${name} is valid until ${date}`)
@@ -164,7 +163,7 @@ export async function checkCertificates(
   for (const file of new Set([...own, ...named, ...files])) findings.push(...(await validityOf(file, now)))
   const bad = findings.filter(({ status }) => status !== 'ok')
   // A store may have thousands of them.
-  return bad.length > 0 ? bad : [fine('certificates', `${findings.length} looked at, none ends within ${SOON} days`)]
+  return bad.length > 0 ? bad : [fine('certificates', `${findings.length} checked, none expires within ${SOON} days`)]
 }
 
 async function pemFiles(folder: string): Promise<string[]> {
@@ -183,13 +182,13 @@ async function validityOf(file: string, now: number): Promise<Finding[]> {
   }
   if (text.includes('PRIVATE KEY-----') && ((await stat(file)).mode & FOR_ALL) !== 0) {
     const help = `run chmod o-r ${file}, and renew the key if others may have seen it`
-    return [doubtful('certificates', `every user of this machine may read the private key ${file}`, help)]
+    return [doubtful('certificates', `every user of this machine can read the private key ${file}`, help)]
   }
   if (!text.includes('-----BEGIN CERTIFICATE-----')) return []
   try {
     return [validity(file, Date.parse(new X509Certificate(text).validTo), now)]
   } catch {
-    return [wrong('certificates', `${file} is no certificate`, 'put the right file there, in PEM')]
+    return [wrong('certificates', `${file} is not a certificate`, 'replace it with a PEM file')]
   }
 }
 

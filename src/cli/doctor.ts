@@ -109,5 +109,5 @@ function show(findings: readonly Finding[]): void {
     if (help !== undefined) console.log(`${' '.repeat(23)}> ${printable(help)}`)
   }
   const count = (wanted: Finding['status']) => findings.filter(({ status }) => status === wanted).length
-  console.log(`${findings.length} looked at: ${count('error')} wrong, ${count('warning')} to look at`)
+  console.log(`${findings.length} checks: ${count('error')} failed, ${count('warning')} with warnings`)
 }

@@ -63,7 +63,7 @@ export function announce(
     revision
   }
   log.info(about, 'listening')
-  if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
+  if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'agents cannot connect: the demo port is in use')
   if (unusedKey === undefined) return
   process.stderr.write(
     keyFile === undefined
@@ -87,8 +87,8 @@ export function greeting(
     lines.push(`  traffic  ${reachableUrl(listener)}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`)
   if (threads > 0)
     lines.push(`  threads  ${threads} worker ${threads === 1 ? 'thread carries' : 'threads carry'} traffic`)
-  if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
-  if (site !== undefined) lines.push(`  sites    ${shown(site)}  (applied again when you save it)`)
+  if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (reloaded when you save it)`)
+  if (site !== undefined) lines.push(`  sites    ${shown(site)}  (reloaded when you save it)`)
   const page = dashboard ? 'in a browser: the dashboard; ' : ''
   lines.push(`  API      ${reachableUrl(api)}  (${page}health: curl ${reachableUrl(api)}/healthz)`)
   if (agents !== undefined) {
@@ -96,13 +96,13 @@ export function greeting(
     const trust = ca === undefined ? '' : `  (they trust ${shown(ca)}: sluice agent --ca ${shellWord(shown(ca))} …)`
     lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
   }
-  if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
+  if (agentsTaken) lines.push(`  agents   none: port ${DEMO_AGENTS.port} is in use by another process`)
   if (unusedKey !== undefined) {
     const file = keyFile === undefined ? '' : `, and in ${shown(keyFile)}`
-    lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used${file})`)
+    lines.push(`  API key  ${unusedKey.text}  (printed at each start until it is used${file})`)
   }
   lines.push('', `Try it: ${demo ? demoLoop(traffic) : curlOf(started, upstream !== undefined)}`)
-  if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
+  if (demo) lines.push('The policy rejects the sixth request within a minute with 429.')
   lines.push('Ctrl-C stops it.', '')
   return lines
 }

@@ -15,8 +15,8 @@ export async function printPasswordHash(
 ): Promise<number> {
   const password = input.isTTY === true ? await typed(input) : (await text(input)).replace(/\r?\n$/, '')
   if (password === undefined) return failed('the two passwords differ')
-  if (password === '') return failed('there is no password on standard input')
-  if (/[\r\n]/.test(password)) return failed('standard input has more than one line; a password is one')
+  if (password === '') return failed('standard input is empty')
+  if (/[\r\n]/.test(password)) return failed('standard input has more than one line')
   try {
     out.write(`${await hashPassword(password, format)}\n`)
     return ExitCode.ok

@@ -28,10 +28,7 @@ export function createLog(
     fd: stream.fd,
     bytes,
     recovered: ({ dropped, lasted, reason }) =>
-      logger.warn(
-        { dropped, seconds: Math.round(lasted / 100) / 10, reason },
-        'the log is written again; lines were dropped'
-      )
+      logger.warn({ dropped, seconds: Math.round(lasted / 100) / 10, reason }, 'log output resumed; lines were dropped')
   })
   const write = stream.isTTY
     ? (line: string) => void output.write(readable(line))

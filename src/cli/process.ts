@@ -34,7 +34,7 @@ export class UncaughtErrors {
       resolve = done
     })
     this.#caught = (error) => {
-      log.fatal({ err: error }, 'an error that nothing has caught: the process ends')
+      log.fatal({ err: error }, 'uncaught error: the process exits')
       resolve(error instanceof Error ? error : new Error(String(error)))
     }
     process.on('uncaughtException', this.#caught)

@@ -17,10 +17,9 @@ Examples:
   sluice backup /backups/sluice.db
   sluice backup --data /var/lib/sluice --with-keys --overwrite /backups/sluice.db
 
-The file is a SQLite database with everything that the store held at one moment. Processes go on meanwhile; nothing has to be
-stopped. It appears as a whole or not at all, readable by you alone, and "sluice restore" checks it and puts it in place. Its
-secrets stay sealed: keep the sealing key elsewhere, or take it along by --with-keys, and then keep the file as you keep a
-key. PostgreSQL has tools of its own: pg_dump.`
+The backup is a SQLite file with a consistent copy of the store. Sluice keeps running meanwhile. The file appears only when it is
+complete, with mode 0600; "sluice restore" checks it and puts it in place. Secrets in it stay encrypted: keep the sealing key
+elsewhere, or include it with --with-keys and protect the file like a key. For PostgreSQL use pg_dump.`
 
 interface BackupFlags {
   readonly data?: string
@@ -33,13 +32,13 @@ interface BackupFlags {
 /** `sluice backup`: a consistent copy of the store, beside a process that runs. */
 function backupCommand(): Command {
   return new Command('backup')
-    .description('write a consistent backup of the store, while processes run')
-    .argument('<file>', 'where to write it')
-    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
-    .option('--store <address>', 'the store: a file (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names them')
-    .option('--with-keys', 'take along the sealing key, the hashes of API keys and the authority of agents')
-    .option('--overwrite', 'replace the file when it is there')
+    .description('back up the store (SQLite) while Sluice runs')
+    .argument('<file>', 'output file')
+    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
+    .option('--store <address>', 'store: a SQLite file (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names data folder and store')
+    .option('--with-keys', 'include the sealing key, the hashes of API keys and the CA of agents')
+    .option('--overwrite', 'replace an existing file')
     .addHelpText('after', BACKUP_EXAMPLES)
     .action(async (file: string, { withKeys, overwrite, ...flags }: BackupFlags) => {
       const { backUp } = await import('../capabilities/transfer/command-backup.js')
@@ -52,8 +51,8 @@ Examples:
   sluice restore /backups/sluice.db
   sluice restore --data /var/lib/sluice --overwrite /backups/sluice.db
 
-Stop the process on the data folder first. The backup is checked before anything changes; what is there is replaced only with
---overwrite. Keys come back when the backup was made --with-keys; otherwise put seal.key into the folder yourself, or set
+Stop the process on the data folder first. The backup is checked before anything changes, and an existing store is replaced only
+with --overwrite. A backup made --with-keys restores the keys too; otherwise put seal.key into the folder yourself, or set
 SLUICE_SEAL_KEY.`
 
 interface RestoreFlags {
@@ -66,12 +65,12 @@ interface RestoreFlags {
 /** `sluice restore`: puts a backup in the place of the store. */
 function restoreCommand(): Command {
   return new Command('restore')
-    .description('put a backup in the place of the store')
-    .argument('<file>', 'what "sluice backup" or GET /backup has written')
-    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
-    .option('--store <address>', 'the store: a file (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names them')
-    .option('--overwrite', 'replace the records, and the keys that the backup has, when they are there')
+    .description('restore a backup of the store')
+    .argument('<file>', 'backup from "sluice backup" or GET /backup')
+    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
+    .option('--store <address>', 'store: a SQLite file (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names data folder and store')
+    .option('--overwrite', 'replace an existing store, and existing keys if the backup has keys')
     .addHelpText('after', RESTORE_EXAMPLES)
     .action(async (file: string, { overwrite, ...flags }: RestoreFlags) => {
       const { restore } = await import('../capabilities/transfer/command-backup.js')
@@ -83,11 +82,11 @@ const EXAMPLES = `
 Examples:
   sluice start --upstream http://127.0.0.1:3000
   sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml
-  sluice start --config sluice.yaml
-  sluice check policy.yaml
+  sluice start sites.yaml
+  sluice check sites.yaml policy.yaml
   sluice api-key create
 
-Every option of "start" is described in config/sluice.yaml; "sluice schema" prints JSON Schemas for editors.`
+Run "sluice COMMAND --help" for the flags of a command. config/sluice.yaml lists every option of "start".`
 
 /**
  * Runs one command of `sluice` and resolves with the exit code. Commands set `process.exitCode` for what they found;
@@ -118,7 +117,7 @@ const LASTING = ['start', 'agent']
 /** All commands with their flags; nothing of their work is loaded. */
 export function createProgram(): Command {
   const program = new Command('sluice')
-    .description('A traffic proxy that evaluates policies on every request and reconfigures live.')
+    .description('Reverse proxy and API gateway with traffic policies in CEL and hot reload.')
     .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
@@ -160,7 +159,7 @@ function writeHelp(text: string): void {
 /** Commands made apart inherit nothing: errors of all of them come back here as exceptions and name the help to read. */
 function inherit(command: Command, words = 'sluice'): Command {
   command.configureOutput({ writeOut: writeHelp })
-  command.exitOverride().showHelpAfterError(`(${words} --help shows what there is)`)
+  command.exitOverride().showHelpAfterError(`(${words} --help lists the flags)`)
   for (const child of command.commands) inherit(child, `${words} ${child.name()}`)
   return command
 }

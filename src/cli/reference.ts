@@ -49,7 +49,7 @@ function codes(texts: readonly string[]): string {
 }
 
 function errors(): string[] {
-  const lines = ['Programs tell errors apart by these codes; messages are for people and may change.', '']
+  const lines = ['Use these codes in programs; messages are for people and may change.', '']
   for (const { title, where, tables } of errorGroups) {
     const rows = tables.flatMap(Object.values<ErrorRow>).sort((a, b) => (a.code < b.code ? -1 : 1))
     const answered = rows.some(({ status }) => status !== undefined)
@@ -70,7 +70,7 @@ function statusesOf({ status, otherStatuses = [] }: ErrorRow): string {
 
 function options(): string[] {
   const intro =
-    'Each option has a place in the options file (`--config`, [config/sluice.yaml](../../config/sluice.yaml)) and a variable of the environment. `sluice start --help` lists those that have a flag. A flag wins over a variable, and a variable over the file.'
+    'Set an option in the options file (`--config`, [config/sluice.yaml](../../config/sluice.yaml)) or as an environment variable. `sluice start --help` lists options with a flag. Flags override variables, and variables override the file.'
   const rows = optionEntries().map(({ path, variable, schema }) => {
     const field: Schema = schema
     return [code(path), code(variable), allowed(field), preset(field), meaning(field)]
@@ -80,7 +80,7 @@ function options(): string[] {
 
 function actionsPage(): string[] {
   const intro =
-    'What a rule of a traffic policy can do. Results are read by later expressions; texts of a config may hold `${…}` with an expression where their description says so.'
+    'Actions for rules of traffic policies. Later expressions can read their results. Strings of a config may contain expressions as `${…}` if their description says so.'
   return [intro, '', ...actions.flatMap((action) => actionLines(action))]
 }
 
@@ -126,7 +126,7 @@ function codesOf(name: string): string[] {
 
 function modulesPage(): string[] {
   const intro =
-    'What a route of an HTTPS edge or a TCP edge can have beside its policy, in the order in which they see a request.'
+    'Modules for routes of HTTPS edges and for TCP edges, beside the policy, in the order in which they process a request.'
   const carriers = { https: moduleFields('https'), tcp: moduleFields('tcp') }
   const lines = modules.flatMap(({ name, on }) => {
     const places = on.map((carrier) => (carrier === 'https' ? 'routes of HTTPS edges' : 'TCP edges')).join(' and ')
@@ -254,7 +254,7 @@ function expressions(): string[] {
     return [code(signature), where, description, `${code(example)} is ${code(value)}`]
   })
   const intro =
-    'Expressions are CEL (https://cel.dev). Reading a variable that may be absent is an error; `has()` asks for it.'
+    'Expressions are CEL (https://cel.dev). Reading an absent variable is an error; test it with `has()`.'
   const unique = [...new Map(forms.map((form) => [form[0], form])).values()].sort(([a = ''], [b = '']) =>
     a < b ? -1 : 1
   )
@@ -278,7 +278,7 @@ function rootOf(path: string): string {
 
 function resourcesPage(): string[] {
   const intro =
-    'The objects of the management API. A field is given at creation, always (with changes too), or only answered.'
+    'Objects of the management API. A field can be set at creation only, at any time, or is read-only.'
   return [intro, '', ...resources.flatMap(resourceLines)]
 }
 
@@ -312,7 +312,7 @@ function resourceLines({ name, description, path, operations, fields, modules: o
 function metrics(): string[] {
   const rows = metricEntries().map(({ name, type, labels, help }) => [code(name), type, codes(labels), help])
   return [
-    '`/metrics` of the API listener shows them in the text format of Prometheus.',
+    'Metrics of `/metrics` on the API listener, in the Prometheus text format.',
     '',
     ...table(['Metric', 'Type', 'Labels', 'Meaning'], rows)
   ]
@@ -320,7 +320,7 @@ function metrics(): string[] {
 
 function events(): string[] {
   const intro =
-    'Types that an event subscription may name. An event of a changed record holds the record as the API shows it.'
+    'Types for event subscriptions. An event of a changed record contains the record as the API returns it.'
   const lines = [...TRAFFIC_FIELDS].flatMap(([type, fields]) => [
     `## Fields of ${type}`,
     '',

@@ -82,12 +82,12 @@ export class Reloading {
     const lost = (code: string) =>
       this.#log.error(
         { file: path, code },
-        'a file of the configuration cannot be read any more; what it said stays in force'
+        'a configuration file cannot be read any more; its last contents stay active'
       )
     const restless = () =>
       this.#log.warn(
         { file: path },
-        'a file of the configuration keeps changing: it is read every half second as it is then; write it as a whole'
+        'a configuration file keeps changing and is read every half second; write it in one step'
       )
     return ContentWatch.start(path, () => this.#request(path), failed, { lost, restless })
   }
@@ -112,7 +112,7 @@ export class Reloading {
   async #reload(app: Running, cause: string): Promise<void> {
     const options = await this.#readOptions()
     if (options === undefined) {
-      this.#log.error({ cause }, 'reload refused, the configuration before it stays in force')
+      this.#log.error({ cause }, 'reload failed, the previous configuration stays active')
       return
     }
     let applied: Awaited<ReturnType<Running['reload']>>
@@ -120,7 +120,7 @@ export class Reloading {
       applied = await app.reload(options)
     } catch (error) {
       if (!(error instanceof CodedError)) throw error
-      this.#log.error({ cause, code: error.code }, `reload refused, nothing changed: ${error.message}`)
+      this.#log.error({ cause, code: error.code }, `reload failed, nothing changed: ${error.message}`)
       return
     }
     const { revision } = applied
@@ -134,7 +134,7 @@ export class Reloading {
       const errors = applied.problems
         .flatMap(({ problems }) => problems)
         .filter(({ severity }) => severity === 'error').length
-      this.#log.error({ cause, revision, errors }, 'reload refused, the configuration before it stays in force')
+      this.#log.error({ cause, revision, errors }, 'reload failed, the previous configuration stays active')
       return
     }
     if (fresh) await this.#again(app)
@@ -151,7 +151,7 @@ export class Reloading {
     const options = await this.#readOptions()
     if (options === undefined) return
     const applied = await app.reload(options)
-    if (!applied.ok) this.#log.error({ cause: FOLLOWED, revision: applied.revision }, 'reload refused, nothing changed')
+    if (!applied.ok) this.#log.error({ cause: FOLLOWED, revision: applied.revision }, 'reload failed, nothing changed')
   }
 
   /** Watches exactly the files that the site file names, beside those of the options. True when there are new ones. */
@@ -178,10 +178,7 @@ export class Reloading {
     for (const { path, steps } of optionEntries()) {
       if (RELOADED.some((one) => path === one || path.startsWith(`${one}.`))) continue
       if (isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) continue
-      this.#log.warn(
-        { option: path },
-        'the option has changed; it binds the process and takes effect at the next start'
-      )
+      this.#log.warn({ option: path }, 'this option cannot be reloaded; the change takes effect at the next start')
     }
     return loaded.options
   }

@@ -54,6 +54,6 @@ function shownLines(answer: Readonly<Record<string, unknown>>, dryRun: boolean):
 }
 
 function refuse(message: string): number {
-  process.stderr.write(`error: ${message}\n(sluice revert --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice revert --help lists the flags)\n`)
   return ExitCode.usage
 }

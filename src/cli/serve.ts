@@ -92,14 +92,12 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, 
   const { data } = loaded.options
   if (once.takeOver) {
     if (data === IN_MEMORY) {
-      console.error(
-        'error: --take-over needs a data folder; with :memory: a process leaves nothing that another one could go on with'
-      )
+      console.error('error: --take-over needs a data folder; with :memory: there is nothing to hand over')
       return ExitCode.usage
     }
     const code = await takeOver(data, signals)
     if (code !== undefined) return code
-    console.error(`take-over: nobody runs on ${data}; starting as usual`)
+    console.error(`take-over: no process runs on ${data}; starting normally`)
   }
   const log = createLog({ level: loaded.options.log.level, bytes: loaded.options.log.buffer }, process.stdout)
   const uncaught = new UncaughtErrors(log.logger)
@@ -253,11 +251,11 @@ async function untilEnd(running: Running, serving: Serving): Promise<number> {
   const end = await Promise.race(ends)
   if (typeof end === 'number') {
     await manager.succeeded(end)
-    log.info({ pid: end }, 'another process has taken over: no new connections, waiting for what is under way')
+    log.info({ pid: end }, 'another process has taken over: draining open connections')
   } else {
     await manager.stopping()
     const about = typeof end === 'string' ? { signal: end } : { reason: end.message }
-    log.info(about, 'stopping: no new connections, waiting for what is under way')
+    log.info(about, 'stopping: draining open connections')
     await reloading.close()
   }
   predecessor?.close()
@@ -297,7 +295,7 @@ async function keepShownKey({ unusedKey }: Started, log: ProcessLog['logger']): 
   } catch (error) {
     log.error(
       { code: codeOf(error) },
-      'the API key cannot be stored, so it ends with this process; the next start shows another'
+      'the API key cannot be stored and is valid only for this process; the next start prints another one'
     )
   }
 }

@@ -37,7 +37,7 @@ export function inheritedSockets(environment: Environment, pid: number, options:
     const name = plain[index] ?? ''
     const place = places.get(name) ?? (count === '1' ? places.get('listen') : undefined)
     if (place === undefined) {
-      const message = `the service manager hands over a socket "${name}", which is none of ${[...places.keys()].join(', ')}; correct FileDescriptorName= of its unit`
+      const message = `the service manager passed a socket named "${name}"; expected ${[...places.keys()].join(', ')}: correct FileDescriptorName= of its unit`
       throw new CodedError(startErrors.SOCKETS_UNKNOWN, message)
     }
     sockets.push([FIRST + index, place])
@@ -93,7 +93,7 @@ export class ServiceManager {
   async reloading(): Promise<void> {
     // CLOCK_MONOTONIC in microseconds: by it the manager knows this reload from an earlier one.
     const now = process.hrtime.bigint() / 1_000n
-    await this.#notify('RELOADING=1', `MONOTONIC_USEC=${now}`, 'STATUS=reads its configuration again')
+    await this.#notify('RELOADING=1', `MONOTONIC_USEC=${now}`, 'STATUS=reloading the configuration')
   }
 
   /** Another process serves in the place of this one, which the manager watches from now on. */
@@ -105,7 +105,7 @@ export class ServiceManager {
   /** It accepts nothing any more, and ends when what is under way has ended. */
   async stopping(): Promise<void> {
     clearInterval(this.#timer)
-    await this.#notify('STOPPING=1', 'STATUS=waits for what is under way')
+    await this.#notify('STOPPING=1', 'STATUS=draining open connections')
   }
 
   /** Signs of life from now on, twice as often as the manager wants them: a loop that is stuck gives none. */

@@ -10,27 +10,27 @@ Examples:
   sluice try policy.yaml --client-ip 203.0.113.9 --repeat 70 --every 500ms http://shop.example.com/
   sluice try policy.yaml --at 2026-12-24T18:00:00Z --json http://shop.example.com/ | jq .decision
 
-Each request goes through the steps of the product, in a time of its own: nothing waits, nothing is sent, and counters are
-those of this run alone. An upstream that answers with --status stands behind the policy. What a policy would ask of
-others, such as by http-request or for the keys of JWTs, is not asked and said so. Values of the request are shown as
-they are, secrets of vaults never. Exit code 0: decided, whatever the decision; 1: the policy has errors.`
+Runs the real request pipeline on a simulated clock: nothing is sent, --every does not wait, and rate-limit counters start empty.
+A simulated upstream answers with --status. Requests that the policy would make itself (http-request, keys for JWTs) are skipped
+and listed. Values of the request are shown in clear text, secrets of vaults never.
+Exit code 0: a decision was made, whatever it is; 1: the policy has errors.`
 
 /** `sluice try`: says how a policy decides a request, with the value of each part of its expressions. */
 export function tryCommand(): Command {
   return new Command('try')
-    .description('show how a policy decides a request, without sending it')
-    .argument('<policy>', 'the policy document')
-    .argument('<url>', 'what is asked for')
-    .option('-X, --request <method>', 'method of the request', 'GET')
-    .option('-H, --header <name: value>', 'field of the request; may be repeated', collect, [])
-    .option('-d, --data <text>', 'body of the request')
-    .option('--client-ip <address>', 'where it comes from', '127.0.0.1')
+    .description('show step by step how a policy handles a request')
+    .argument('<policy>', 'policy file')
+    .argument('<url>', 'URL of the request')
+    .option('-X, --request <method>', 'request method', 'GET')
+    .option('-H, --header <name: value>', 'request header; may be repeated', collect, [])
+    .option('-d, --data <text>', 'request body')
+    .option('--client-ip <address>', 'client address', '127.0.0.1')
     .option('--http-version <version>', '1.0, 1.1 or 2', '1.1')
-    .option('--at <time>', 'when it comes (default: now)')
-    .option('--repeat <count>', 'how often it comes', '1')
-    .option('--every <duration>', 'time from one to the next', '0s')
-    .option('--status <code>', 'what the upstream answers', '200')
-    .option('--json', 'one JSON object for each request')
+    .option('--at <time>', 'time of the request (default: now)')
+    .option('--repeat <count>', 'number of requests', '1')
+    .option('--every <duration>', 'simulated time between requests', '0s')
+    .option('--status <code>', 'status that the simulated upstream returns', '200')
+    .option('--json', 'print one JSON object for each request')
     .addHelpText('after', TRY_EXAMPLES)
     .action(async (policy: string, url: string, flags: TryFlags) => {
       const { tryPolicy } = await import('../capabilities/explain/command-run.js')
@@ -60,22 +60,22 @@ shop.test.yaml, beside shop.yaml:
       request: { path: "\${path}" }
       expect: { status: 403, code: POLICY_DENIED }
 
-Folders are searched for *.test.yaml. Each case begins with empty counters and has a time of its own, in which "wait" and
-"every" take no time. "recorded: [shop.har]" takes what "sluice log --har" has written: each request must be decided as it
-was. Nothing is sent: "upstream" says what the upstream answers, "stubs" what other servers do. --coverage
-lists rules, actions and conditions that no case shows; --mutate makes each small mistake in the policy and lists those that
-no case notices. Exit code 0: all passed, and with --mutate every mistake was noticed; 1: not so; 2: the command line is wrong.`
+Folders are searched for *.test.yaml. Each case starts with empty counters and a simulated clock, so "wait" and "every" take no
+time. "recorded: [shop.har]" replays a file from "sluice log --har": each request must get the same decision as recorded.
+Nothing is sent: "upstream" sets the response of the upstream, "stubs" those of other servers. --coverage lists rules, actions and
+conditions that no case covers. --mutate changes the policy in small ways (mutation testing) and lists changes that no case
+detects. Exit code 0: all cases passed and all mutations were detected; 1: failures; 2: the command line is wrong.`
 
 /** `sluice test`: runs the tests that stand beside policies. */
 export function testCommand(): Command {
   return new Command('test')
-    .description('run the tests of policies')
-    .argument('[place...]', 'files of tests, and folders with them', ['.'])
-    .option('--coverage', 'list what no case shows')
-    .option('--mutate', 'make mistakes in the policy and list those that no case notices')
-    .option('--only <text>', 'run the cases whose name has this text')
-    .option('--tap', 'print TAP instead')
-    .option('--junit <file>', 'also write a report in the XML of JUnit')
+    .description('run policy tests (*.test.yaml)')
+    .argument('[place...]', 'test files, or folders that contain them', ['.'])
+    .option('--coverage', 'list rules, actions and conditions that no case covers')
+    .option('--mutate', 'mutation testing: list changes of the policy that no case detects')
+    .option('--only <text>', 'run only cases whose name contains this text')
+    .option('--tap', 'print TAP')
+    .option('--junit <file>', 'write a JUnit XML report')
     .addHelpText('after', TEST_EXAMPLES)
     .action(async (places: string[], flags: TestFlags) => {
       const { testPolicies } = await import('../capabilities/policy-tests/command-run.js')

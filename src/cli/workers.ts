@@ -14,14 +14,14 @@ export async function wantedThreads(options: Options, { logger, output, lines }:
   if (workers === 0) return undefined
   const { node } = process.versions
   if (Number(node.split('.')[0]) < GIVES_SOCKETS) {
-    const message = `Node ${node} cannot give connections to threads: one thread carries all traffic; use Node ${GIVES_SOCKETS} or newer, or set workers to 0`
+    const message = `Node ${node} does not support workers: one thread handles all traffic; use Node ${GIVES_SOCKETS} or newer, or set workers to 0`
     logger.warn({ option: workers }, message)
     return undefined
   }
   if (workers !== 'auto') return { size: workers, lines, lost: (count) => output.lost(count) }
   const reasons = withoutThreads(options)
   if (reasons.length > 0) {
-    logger.warn({ reasons }, 'one thread carries all traffic, because these options do not go with workers')
+    logger.warn({ reasons }, 'one thread handles all traffic: these options do not support workers')
     return undefined
   }
   const size = Math.min(await processorsOfProcess(), MOST_SERVING)

@@ -3,36 +3,35 @@ import * as option from './values.js'
 
 /** What is written of each exchange, and where. */
 export const accessLog = {
-  access_log: option.switched({ description: 'One line for each exchange.', default: 'on' }),
+  access_log: option.switched({ description: 'Write an access log, one line for each request.', default: 'on' }),
   access_log_sample: fraction({
-    description: 'Which share of the exchanges is logged, 0 to 1.',
+    description: 'Share of requests that is logged, 0 to 1.',
     default: 1
   }),
   access_log_where: optional(
     text({
       description:
-        'CEL: which exchanges are logged, by the variables of policies at their end, such as res.status_code >= 400 || ' +
-        'rand.double() < 0.01. Those that fail (no answer, or from 500) always are.'
+        'CEL condition on finished requests: which ones are logged, such as res.status_code >= 400 || rand.double() < 0.01. ' +
+        'Failed requests (no response, or 5xx) are always logged.'
     })
   ),
   access_log_format: choice(['json', 'combined'], {
-    description: 'json: one object a line. combined: the line of that name of Apache and nginx.',
+    description: 'json: one object a line. combined: the combined log format of Apache and nginx.',
     default: 'json'
   }),
   access_log_fields: optional(
     text({
-      description:
-        'Names of fields with commas between, in their order, such as status,method,path: of json only these are written.'
+      description: 'Fields of the JSON format to write, in this order, separated by commas, such as status,method,path.'
     })
   ),
   access_log_file: optional(
     option.file({
-      description: 'A file in place of standard output. It is opened anew on SIGUSR1, for programs that rotate files.'
+      description: 'File for the access log, instead of standard output. SIGUSR1 reopens it (logrotate).'
     })
   ),
   access_log_syslog: optional(
     option.address({
-      description: 'UDP address of a syslog server (RFC 5424, RFC 5426) in place of standard output: host:port.'
+      description: 'UDP address host:port of a syslog server (RFC 5424, RFC 5426), instead of standard output.'
     })
   )
 }

@@ -11,181 +11,182 @@ const HOUR = 3_600 * SECOND
 export const identity = {
   via: text({
     description:
-      'Name of this proxy in the Via field of requests to upstreams (RFC 9110 7.6.3), by which requests that come back are refused (508). off: ' +
-      'none is sent, and no loop is noticed.',
+      'Name of this proxy in the Via header of requests to upstreams (RFC 9110 7.6.3). It detects forwarding loops (508). off: ' +
+      'no Via header, and no loop detection.',
     default: 'sluice',
     pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$"
   }),
   error_bodies: switched({
     description:
-      'Do errors that Sluice answers itself have a body: text, HTML or JSON, as Accept prefers, with title, code and request id? off: they are empty.',
+      'Responses of Sluice to errors have a body: text, HTML or JSON by the Accept header, with title, code and request id. off: no body.',
     default: 'on'
   }),
-  region: text({ description: 'Name of this place, as policies see it.', default: '' })
+  region: text({ description: 'Name of this region, for policies.', default: '' })
 }
 
 /** Options of how much a client may take. */
 export const limits = object(
   {
     header_bytes: size({
-      description: 'Largest header block of a request; beyond: 431.',
+      description: 'Maximum size of the request headers; beyond: 431.',
       default: '64KiB',
       min: KIB,
       max: MIB
     }),
     headers: integer({
-      description: 'Most header fields in a request; beyond: 431.',
+      description: 'Maximum number of request headers; beyond: 431.',
       default: 200,
       min: 8,
       max: 10_000
     }),
     target_bytes: size({
-      description: 'Longest request target; beyond: 414.',
+      description: 'Maximum length of the request target (path and query); beyond: 414.',
       default: '64KiB',
       min: 256,
       max: MIB
     }),
     buffered_body: size({
       description:
-        'Largest body that a policy or module may hold whole; beyond: 413, or 502 for a response. Webhooks of github may have 25MiB.',
+        'Maximum body size that a policy or module may buffer; beyond: 413, or 502 for a response. GitHub webhooks may have 25MiB.',
       default: '1MiB',
       min: KIB,
       max: GIB
     }),
     buffered_bodies: size({
-      description: 'Memory that all such bodies may take together; beyond: 503.',
+      description: 'Maximum memory for all buffered bodies; beyond: 503.',
       default: '256MiB',
       min: MIB,
       max: 64 * GIB
     }),
     buffered_bodies_share: fraction({
       description:
-        'Which share of that one client (an IPv4 address, an IPv6 network of 64 bits) may hold, 0 to 1, and always room for two ' +
-        'bodies; beyond: 429. 1: all.',
+        'Share of `buffered_bodies` that one client (an IPv4 address or IPv6 /64) may use, 0 to 1, but at least two bodies; ' +
+        'beyond: 429. 1: no limit for one client.',
       default: 0.1
     }),
     buffered_body_rate: size({
       description:
-        'Least bytes per second of a request body that a policy or module holds whole, on average and after five seconds; slower: 408. 0: no limit.',
+        'Minimum bytes per second of a buffered request body, on average after five seconds; slower: 408. 0: no limit.',
       default: '1KiB',
       min: 0,
       max: GIB
     }),
     abort_on_close: switched({
       description:
-        'Does work for a request stop when its client ends its direction of a connection without TLS? off: a client may do so behind a whole request, ' +
-        'as nc -N and load balancers do it, and is answered; one that has closed is noticed when its answer is written, or after `timeouts.half_closed`.',
+        'Abort a request when the client half-closes a plain TCP connection (as nginx does by default). off: the request is ' +
+        'answered, because nc -N and some load balancers half-close after a request; a closed client is then noticed when the response is written, or after `timeouts.half_closed`.',
       default: 'off'
     }),
     stream_window: size({
       description:
-        'Largest receive window of a stream of HTTP/2, of a client or to an upstream: bytes that may arrive before they are read. It begins with 256KiB and ' +
-        'grows where the sender would wait for credit because the round trip is long. 256KiB: it does not grow.',
+        'Maximum HTTP/2 stream receive window, for clients and upstreams. It starts at 256KiB and grows on connections with a long round ' +
+        'trip. 256KiB: fixed.',
       default: '4MiB',
       min: 256 * KIB,
       max: 16 * MIB
     }),
     stream_windows: size({
-      description: 'Memory by which these windows may grow beyond 256KiB in all; then no further one grows.',
+      description: 'Maximum total growth of these windows beyond 256KiB each.',
       default: '64MiB',
       min: 0,
       max: 64 * GIB
     }),
     connections: integer({
       description:
-        'Most client connections of one listener at a time; further ones are closed. WebSockets and other upgrades may take nine tenths of them.',
+        'Maximum client connections of one listener; further ones are closed. WebSockets and other upgrades may use nine tenths of them.',
       default: 10_000,
       min: 1,
       max: 1_000_000
     }),
     handshakes: integer({
       description:
-        'Most connections of one listener that are at their TLS handshake or PROXY header at a time; further clients are closed, agents wait.',
+        'Maximum connections of one listener in their TLS handshake or PROXY header; further clients are closed, agents wait.',
       default: 1_000,
       min: 1,
       max: 1_000_000
     }),
     connections_per_address: integer({
       description:
-        'Most of the connections of one listener from one IPv4 address or one /64 of IPv6; further ones are closed. Trusted proxies are exempt, the address in a PROXY header counts. 0: no limit.',
+        'Maximum connections of one listener from one IPv4 address or IPv6 /64; further ones are closed. Trusted proxies are exempt; with a PROXY header, its address counts. 0: no limit.',
       default: 2_000,
       min: 0,
       max: 1_000_000
     }),
     handshakes_per_address: integer({
       description:
-        'Most of the handshakes of one listener from one address, counted the same way; further clients are closed, agents wait. 0: no limit.',
+        'Maximum handshakes of one listener from one address, counted the same way; further clients are closed, agents wait. 0: no limit.',
       default: 200,
       min: 0,
       max: 1_000_000
     })
   },
-  { description: 'What one client may ask for.' }
+  { description: 'Limits of what clients may use.' }
 )
 
 /** Options of how long a client or an upstream may take. */
 export const timeouts = object(
   {
     headers: duration({
-      description: 'From the first byte of a request to the end of its headers; beyond: 408.',
+      description: 'Time to receive the request headers, from their first byte; beyond: 408.',
       default: '10s',
       min: SECOND,
       max: HOUR
     }),
     keep_alive: duration({
-      description: 'How long an idle client connection stays open.',
+      description: 'Keep-alive timeout of idle client connections.',
       default: '75s',
       min: 0,
       max: 24 * HOUR
     }),
     request_body: duration({
       description:
-        'Longest silence inside a request body whose answer has not begun, but for gRPC; afterwards `idle` counts. 0s: no limit.',
+        'Maximum time between two reads of a request body, until the response begins (then `idle`); not for gRPC. 0s: no limit.',
       default: '30s',
       min: 0,
       max: 24 * HOUR
     }),
     buffered_body: duration({
-      description: 'For the whole of a request body that a policy or module holds whole; beyond: 408. 0s: no limit.',
+      description: 'Time to receive a request body that a policy or module buffers; beyond: 408. 0s: no limit.',
       default: '60s',
       min: 0,
       max: HOUR
     }),
     connect: duration({
-      description: 'For a connection to the upstream; beyond: 504.',
+      description: 'Time to connect to the upstream; beyond: 504.',
       default: '5s',
       min: 10,
       max: HOUR
     }),
     response: duration({
-      description: "From the end of the request to the headers of the upstream's answer; beyond: 504. 0s: no limit.",
+      description:
+        'Time from the end of the request to the response headers of the upstream; beyond: 504. 0s: no limit.',
       default: '60s',
       min: 0,
       max: 24 * HOUR
     }),
     idle: duration({
       description:
-        'Longest silence of an exchange whose answer has begun, of gRPC, a WebSocket, another upgrade or a TCP connection, in both directions. 0s: no limit.',
+        'Idle timeout of a response, gRPC call, WebSocket, other upgrade or TCP connection: time without data in either direction. 0s: no limit.',
       default: '10m',
       min: 0,
       max: 24 * HOUR
     }),
     half_closed: duration({
       description:
-        'Longest silence on a WebSocket, another upgrade, a TCP connection or an answer of which one side has ended, where `idle` is longer. 0s: no limit of its own.',
+        'Idle timeout after one side has closed its direction of a WebSocket, other upgrade, TCP connection or response, if `idle` is longer. 0s: `idle` applies.',
       default: '30s',
       min: 0,
       max: 24 * HOUR
     }),
     tcp_keep_alive: duration({
       description:
-        'Silence after which the system probes a connection of a client or to an upstream, so that a peer which has vanished is noticed (TCP keep-alive). 0s: never.',
+        'TCP keep-alive: idle time after which the system probes a connection to detect a lost peer. 0s: no probes.',
       default: '60s',
       min: 0,
       max: 2 * HOUR
     }),
     drain: duration({
-      description: 'How long a stopping process waits for the exchanges under way.',
+      description: 'How long a stopping process waits for open requests (graceful shutdown).',
       default: '30s',
       min: 0,
       max: HOUR
@@ -200,18 +201,18 @@ export const login = object(
     providers: optional(
       file({
         description:
-          'YAML file of the identity providers: for github, google, … the client_id and client_secret of the application ' +
-          'that routes and policies without one of their own use, and other addresses (GitLab, GitHub Enterprise).'
+          'YAML file of identity providers: client_id and client_secret for github, google, …, used by routes and policies ' +
+          'without their own, and custom addresses (GitLab, GitHub Enterprise).'
       })
     ),
     stored_sessions: size({
       description:
-        'Bytes of sessions that the store keeps because they do not fit into cookies (tokens with hundreds of groups). Beyond, those ' +
-        'that were longest unused go, and log in again; 0 refuses such logins.',
+        'Maximum size of all sessions in the store; sessions are stored there if they do not fit into cookies (tokens with ' +
+        'hundreds of groups). Beyond, the least recently used ones are dropped and log in again. 0: such logins are refused.',
       default: '256MiB',
       min: 0,
       max: 16 * GIB
     })
   },
-  { description: 'Logins at identity providers.' }
+  { description: 'Logins with identity providers.' }
 )

@@ -23,61 +23,60 @@ const DAY = 24 * HOUR
 export const optionsSchema = Type.Object(
   {
     listen: option.addressOrOff({
-      description: 'Where traffic is accepted. off: at the listeners alone.',
+      description: 'Address that accepts traffic. off: only the addresses of listeners.',
       default: '127.0.0.1:8080'
     }),
     listeners: option.listeners({
       description:
-        'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +
-        'or ports for http (8080, :8080, localhost:3000). A port without a host is that of every IPv4 address. Changes are applied while running. The default of listen is not opened where one of them has its port, or the site file of the start names listeners.',
+        'Additional listeners: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +
+        'or ports for http (8080, :8080, localhost:3000). A port without a host listens on every IPv4 address. Reloaded without a restart. The default of `listen` is not opened if one of them uses its port, or if the site file names listeners.',
       default: []
     }),
     path_form: choice(['strict', 'lenient', 'exact'], {
       description:
-        'Normal form of paths where neither listener nor edge says another. strict: repeated slashes are merged; encoded ' +
-        'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: RFC 3986 alone. exact: lenient for routes and policies, while upstreams get path and query byte for byte.',
+        'How request paths are normalized, unless a listener or edge says otherwise. strict: repeated slashes are merged; encoded ' +
+        'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: normalized by RFC 3986 only. exact: routes and policies see the lenient form, the upstream gets path and query byte for byte.',
       default: 'strict'
     }),
     edges_on_http: choice(['serve', 'redirect', 'refuse'], {
       description:
-        'What HTTPS edges (names on port 443 or that of a listener with TLS) that do not say answer where clients come without ' +
-        'TLS. serve: the same as with it. redirect: 308 to https, where there is a listener with TLS and a certificate for the ' +
-        'name. refuse: 403.',
+        'Response to plain HTTP requests for the hosts of HTTPS sites and edges, unless an edge says otherwise. serve: the same as ' +
+        'over HTTPS. redirect: 308 to https, if there is a TLS listener and a certificate for the name. refuse: 403.',
       default: 'serve'
     }),
     hsts: object(
       {
         max_age: duration({
           description:
-            'How long browsers are to reach hosts by https alone: Strict-Transport-Security in answers over TLS (RFC 6797), for ' +
-            'edges that do not say. 0s: none is added.',
+            'max-age of Strict-Transport-Security in responses over TLS (RFC 6797): how long browsers use only HTTPS. Applies unless ' +
+            'an edge says otherwise. 0s: no header is added.',
           default: '0s',
           min: 0,
           max: 10 * 8_760 * HOUR
         }),
         include_subdomains: option.switched({
-          description: 'Does that hold for all names below as well?',
+          description: 'Include all subdomains (includeSubDomains).',
           default: 'off'
         }),
         preload: option.switched({
           description:
-            'May browsers come with that knowledge? Needs include_subdomains and a max_age of a year (8760h) or more.',
+            'Allow browsers to preload the host (preload). Needs include_subdomains and a max_age of a year (8760h) or more.',
           default: 'off'
         })
       },
-      { description: 'What browsers remember of hosts that are served over TLS.' }
+      { description: 'HSTS: makes browsers use only HTTPS.' }
     ),
     tcp_host: optional(
       option.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
     ),
     tcp_proxy_protocol: option.switched({
-      description: 'Do trusted proxies in front of TCP edges say in a PROXY header whom they speak for?',
+      description: 'Expect a PROXY protocol header from trusted proxies in front of TCP edges.',
       default: 'off'
     }),
     upstream: optional(
       option.upstream({
         description:
-          'Where traffic goes that no edge claims: http:// or https://, a host, a port, and a path that is put before that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
+          'Default upstream for hosts that no site, edge or agent serves: http:// or https://, a host, a port, and a path that is prepended to that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
       })
     ),
     files: optional(
@@ -93,43 +92,41 @@ export const optionsSchema = Type.Object(
     }),
     upstream_ca: optional(
       option.file({
-        description:
-          'PEM file of the authorities that an https upstream is checked against, instead of the well-known ones.'
+        description: 'PEM file of CA certificates to verify an https upstream, instead of the public CAs.'
       })
     ),
     upstream_link_local: option.switched({
       description:
-        'May upstreams and backends have link-local addresses (169.254.0.0/16, fe80::/10) and those at which clouds answer machines ' +
-        'about themselves? Their metadata services give credentials away.',
+        'Allow link-local upstream addresses (169.254.0.0/16, fe80::/10) and those of cloud metadata services, which give ' +
+        'credentials away.',
       default: 'off'
     }),
     site_file: optional(
       option.file({
-        description:
-          'Sites, backends, certificates, policies and listeners by readable names. Changes are applied while running.'
+        description: 'Site file: sites, backends, certificates, policies and listeners. Reloaded without a restart.'
       })
     ),
     policy: optional(
       option.file({
-        description: 'Traffic policy of the traffic that goes to `upstream`. Changes are applied while running.'
+        description: 'Traffic policy file for the default `upstream`. Reloaded without a restart.'
       })
     ),
     policy_tests: optional(
       option.file({
         description:
-          'Tests of `policy`, as `sluice test` reads them. A policy whose tests fail is not applied. Changes are applied while running.'
+          'Tests of `policy`, as `sluice test` reads them. A policy whose tests fail is not applied. Reloaded without a restart.'
       })
     ),
     api: object(
       {
         listen: option.address({
-          description: 'Where the management API, /healthz, /readyz and /metrics listen.',
+          description: 'Address of the management API, the dashboard, /healthz, /readyz and /metrics.',
           default: '127.0.0.1:4040'
         }),
         public_url: optional(
           option.origin({
             description:
-              'How clients reach the API, when not by the listen address; its host is accepted in Host and Origin.'
+              'Public URL of the API, if it differs from the listen address; its host is accepted in Host and Origin.'
           })
         ),
         allowed_hosts: option.hosts({
@@ -137,25 +134,25 @@ export const optionsSchema = Type.Object(
           default: []
         }),
         rate_limit: option.rate({
-          description: 'Most requests of one owner of keys in a window that rolls; beyond: 429. off: no limit.',
+          description: 'Maximum requests of one key owner in a sliding window; beyond: 429. off: no limit.',
           default: 'off'
         }),
         cors_origins: option.origins({
-          description: 'Origins of foreign pages that may use the API with a key.',
+          description: 'Origins of web pages that may call the API with a key (CORS).',
           default: []
         }),
         dashboard: option.switched({
-          description: 'Serve the dashboard at / of this listener? People sign in there with an API key.',
+          description: 'Serve the dashboard at /. Users sign in with an API key.',
           default: 'on'
         }),
         session_idle: duration({
-          description: 'A session of the dashboard without a call ends after this time.',
+          description: 'Idle timeout of a dashboard session.',
           default: '30m',
           min: MINUTE,
           max: DAY
         }),
         session_longest: duration({
-          description: 'A session of the dashboard ends after this time in any case.',
+          description: 'Maximum duration of a dashboard session.',
           default: '12h',
           min: MINUTE,
           max: 30 * DAY
@@ -165,13 +162,12 @@ export const optionsSchema = Type.Object(
     ),
     store: optional(
       option.store({
-        description:
-          'Where the records of the API are kept: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
+        description: 'Database of the API: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
       })
     ),
     cache: option.switched({
       description:
-        'Keep a sealed copy of the records in `data`, from which a start serves while the store is out of reach?',
+        'Keep an encrypted copy of the configuration in `data`, used by a start while the store is unreachable.',
       default: 'on'
     }),
     zone: option.host({
@@ -182,85 +178,89 @@ export const optionsSchema = Type.Object(
     agents: optional(
       option.address({
         description:
-          'Where agents connect to offer tunnels (TLS); may be the address of a listener with TLS. Without it there are no agents.'
+          'Address to which tunnel agents connect (TLS); may be that of a TLS listener. Without it, agents cannot connect.'
       })
     ),
     agents_certificate: optional(
       option.file({
         description:
-          'PEM file of the certificate that agents are shown, leaf first; watched; default: one of an authority of its own.'
+          'PEM file of the certificate presented to agents, leaf first; reloaded when it changes; default: one from a private CA that Sluice creates.'
       })
     ),
-    agents_key: optional(option.file({ description: 'PEM file of the key of `agents_certificate`.' })),
+    agents_key: optional(option.file({ description: 'PEM file of the private key for `agents_certificate`.' })),
     agents_tcp_ports: optional(
       option.ports({
-        description: 'Ports that agents may open for TCP endpoints, such as 20000-20999; default: what is free.'
+        description: 'Ports that agents may open for TCP endpoints, such as 20000-20999; default: any free port.'
       })
     ),
     acme: object(
       {
         agree_terms: option.switched({
-          description:
-            'Do you agree to the terms of service of the authority? Without that no certificate is requested.',
+          description: 'You agree to the terms of service of the CA. Without that, no certificate is requested.',
           default: 'off'
         }),
         directory: text({
-          description: 'URL of the directory of the authority "letsencrypt" (RFC 8555).',
+          description: "Directory URL of the ACME CA (RFC 8555); default: Let's Encrypt.",
           default: 'https://acme-v02.api.letsencrypt.org/directory'
         }),
-        email: optional(text({ description: 'Where the authority may write to.' })),
+        email: optional(text({ description: 'Contact address for the CA.' })),
         ca: optional(
           option.file({
-            description: 'PEM file of the authorities that its API is checked against, instead of the well-known ones.'
+            description: 'PEM file of CA certificates to verify the ACME server, instead of the public CAs.'
           })
         ),
         eab_kid: optional(
-          text({ description: 'Key identifier, when the authority wants an external account (RFC 8555 7.3.4).' })
+          text({ description: 'Key identifier for external account binding, if the CA requires it (RFC 8555 7.3.4).' })
         ),
-        eab_key: optional(option.file({ description: 'File with its HMAC key, base64url.' })),
-        orders: integer({ description: 'Orders in three hours; others wait.', default: 300, min: 1, max: 1_000_000 })
+        eab_key: optional(
+          option.file({ description: 'File with the HMAC key for external account binding, base64url.' })
+        ),
+        orders: integer({
+          description: 'Maximum certificate orders in three hours; others wait.',
+          default: 300,
+          min: 1,
+          max: 1_000_000
+        })
       },
-      { description: 'Where managed certificates come from.' }
+      { description: 'Automatic certificates (ACME).' }
     ),
     dns: object(
       {
         listen: optional(
           option.address({
             description:
-              'Where the DNS is served (UDP and TCP) for acme.<zone> and for the domains of agent ingresses; default: nowhere.'
+              'Address of the built-in DNS server (UDP and TCP) for acme.<zone> and the domains of agent ingresses; default: none.'
           })
         ),
         addresses: option.hosts({
-          description: 'Public addresses of this service: answers for the addresses of agents.',
+          description: 'Public IP addresses of this service, returned by the built-in DNS server.',
           default: []
         }),
         resolver: choice(['own', 'system'], {
           description:
-            'Who looks up the names that connections lead to. own: DNS servers are asked, after /etc/hosts, with the search ' +
-            'domains of /etc/resolv.conf. system: the C library with all it is set up for (mDNS, NSS); names without an answer ' +
-            'then hold up others, files and compression.',
+            'How host names are resolved. own: /etc/hosts, then DNS queries with the search domains of /etc/resolv.conf. system: the ' +
+            'C library (mDNS, NSS); slow lookups then delay other lookups, file access and compression.',
           default: 'own'
         }),
         servers: option.nameServers({
           description:
-            'DNS servers that `own` asks, such as 9.9.9.9 or 127.0.0.1:5353; default: those of /etc/resolv.conf.',
+            'DNS servers for `resolver: own`, such as 9.9.9.9 or 127.0.0.1:5353; default: those of /etc/resolv.conf.',
           default: []
         })
       },
-      { description: 'Looking names up, and the name server of challenges for certificates.' }
+      { description: 'DNS resolver, and the built-in DNS server for certificate challenges.' }
     ),
     require_reserved: option.switched({
-      description: 'Must the hosts of HTTPS edges be reserved domains?',
+      description: 'Require that hosts of HTTPS edges are reserved domains.',
       default: 'off'
     }),
     data: option.directory({
-      description:
-        'Folder for what must outlive the process (records, API keys, sealing key). ":memory:" keeps nothing on disk.',
+      description: 'Data folder (database, API keys, sealing key). ":memory:" stores nothing on disk.',
       default: './data'
     }),
     trusted_proxies: option.networks({
       description:
-        'Networks of proxies in front of this one. Forwarding headers are believed only when they come from there.',
+        'Networks of proxies in front of Sluice. X-Forwarded-* and Forwarded headers are accepted only from these.',
       default: []
     }),
     limits,
@@ -269,12 +269,12 @@ export const optionsSchema = Type.Object(
     log: object(
       {
         level: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
-          description: 'Least severe message that is logged.',
+          description: 'Minimum level of messages in the log.',
           default: 'info'
         }),
         buffer: size({
           description:
-            'Memory for lines that wait for a slow reader or a full disk; further lines are dropped and counted.',
+            'Memory for log lines that a slow reader or a full disk has not taken; further lines are dropped and counted.',
           default: '4MiB',
           min: MIB,
           max: GIB
@@ -292,60 +292,58 @@ export const optionsSchema = Type.Object(
     limiter: object(
       {
         budget: size({
-          description: 'Memory for rate-limit buckets; reserved, and used only as buckets appear.',
+          description: 'Maximum memory for rate-limit buckets; reserved at the start, used as buckets appear.',
           default: '1GiB',
           min: MIB,
           max: 4 * GIB
         }),
         scope: choice(['server', 'cluster'], {
           description:
-            'Who counts together where a rate-limit action does not say. server: each process by itself. cluster: all processes on one ' +
-            'PostgreSQL store.',
+            'Default scope of rate limits. server: each process counts by itself. cluster: all processes on one PostgreSQL store ' +
+            'count together.',
           default: 'server'
         }),
         top_keys: option.switched({
           description:
-            'Are the keys that limits refuse most kept for five minutes, as text in memory? off: where keys are personal data that ' +
-            'must not be; then GET /limits/{id}/top is refused.',
+            'Keep the most rejected keys of rate limits in memory for five minutes, in clear text. off: for keys that are personal ' +
+            'data; GET /limits/{id}/top is then refused.',
           default: 'on'
         }),
         checkpoint: option.interval({
           description:
-            'How often what limits have counted is written into `data`, so that it outlives the process; a process that is killed loses ' +
-            'so much. off: counts begin with the process.',
+            'How often rate-limit counters are saved to `data`. They survive a restart; a killed process loses at most this interval. ' +
+            'off: counters are not saved.',
           default: '5s',
           min: 250,
           max: HOUR
         })
       },
-      { description: 'The table of the rate limiter.' }
+      { description: 'Rate limiter.' }
     ),
     geoip: object(
       {
         database: optional(
           option.file({
-            description:
-              'Country database (.mmdb) for conn.client_ip.geo; default: the one that is installed with the program.'
+            description: 'Country database (.mmdb) for conn.client_ip.geo; default: the bundled one.'
           })
         )
       },
-      { description: 'Where addresses are looked up.' }
+      { description: 'IP geolocation.' }
     ),
     outbound: object(
       {
         allow_private: option.switched({
           description:
-            'May requests that policies and modules make reach private, loopback and other addresses that are not public?',
+            'Allow requests made by policies and modules to private, loopback and other non-public addresses.',
           default: 'off'
         }),
         ca: optional(
           option.file({
-            description:
-              'PEM file of the authorities that their servers are checked against, instead of the well-known ones.'
+            description: 'PEM file of CA certificates to verify servers of these requests, instead of the public CAs.'
           })
         )
       },
-      { description: 'Requests that policies and modules make themselves.' }
+      { description: 'Requests made by policies and modules.' }
     ),
     login,
     events: object(
@@ -353,11 +351,11 @@ export const optionsSchema = Type.Object(
         folders: optional(
           option.directories({
             description:
-              'Folders below which event destinations may write files; default: events in `data`. An empty list allows none.'
+              'Folders in which event destinations may write files; default: events in `data`. An empty list allows none.'
           })
         )
       },
-      { description: 'Events.' }
+      { description: 'Event files.' }
     ),
     jwt: object(
       {
@@ -369,22 +367,25 @@ export const optionsSchema = Type.Object(
           })
         )
       },
-      { description: 'Tokens.' }
+      { description: 'Key and password files.' }
     ),
     history: integer({
-      description: 'Revisions of the configuration whose history is kept.',
+      description: 'Number of configuration revisions to keep in the history.',
       default: 10_000,
       min: 1,
       max: 10_000_000
     }),
     ...identity,
     engine: choice(['codec', 'http-proxy'], {
-      description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',
+      description: 'HTTP/1.1 engine: "codec" (own parser on raw sockets) or "http-proxy" (parser of Node.js).',
       default: 'codec'
     }),
     workers,
     worker,
-    metrics: option.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
+    metrics: option.switched({
+      description: 'Serve Prometheus metrics at GET /metrics of the API listener.',
+      default: 'on'
+    })
   },
   {
     additionalProperties: false,

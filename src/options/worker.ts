@@ -8,8 +8,8 @@ const HOUR = 3_600_000
 /** The option for how many threads carry traffic. */
 export const workers = threads({
   description:
-    'Threads that carry traffic (Node 24 and newer). 0: the thread that also answers the API carries it. auto: as many as ' +
-    'processors that the process may use, its quota counted. Limits are exact over all of them.',
+    'Number of worker threads for traffic (Node 24 and newer). 0: no workers, the main thread handles traffic. auto: one for each CPU that ' +
+    'the process may use (CPU quota included). Rate limits are exact across workers.',
   default: 0
 })
 
@@ -18,8 +18,8 @@ export const worker = object(
   {
     silence: duration({
       description:
-        'How long the event loop of such a thread may stand still: after a fifth of it the thread gets no new connection, at its ' +
-        'end it is replaced. 0s: threads are not watched.',
+        'Watchdog: a worker whose event loop is blocked gets no new connections after a fifth of this time and is replaced after all of ' +
+        'it. 0s: no watchdog.',
       default: '5s',
       min: 0,
       max: HOUR
@@ -27,12 +27,12 @@ export const worker = object(
     heap: optional(
       size({
         description:
-          'JavaScript heap of each such thread; default: three quarters of the memory of machine and control group, divided ' +
-          'among these threads and the main one, 128MiB to 4GiB.',
+          'Maximum JavaScript heap of each worker; default: three quarters of the memory of the machine or cgroup, divided ' +
+          'by the number of workers plus one, 128MiB to 4GiB.',
         min: 32 * MIB,
         max: 64 * GIB
       })
     )
   },
-  { description: 'Each thread that carries traffic.' }
+  { description: 'Worker threads.' }
 )

@@ -39,7 +39,7 @@ t.test('keys are made, listed without the keys, and revoked, while a process run
     (await fetch(`${api}/vaults`, { headers: { authorization: `Bearer ${key}`, 'service-version': '2' } })).status
 
   const unused = await sluice(t, cwd, ['api-key', 'list', ...DATA])
-  t.match(unused, { code: 0, out: /^ak_\S+ {2}\S+Z {2}- {2}\(not used yet: each start shows it\)$/ })
+  t.match(unused, { code: 0, out: /^ak_\S+ {2}\S+Z {2}- {2}\(not used yet: each start prints it\)$/ })
   t.equal(await status(shown), 200)
   const made = await sluice(t, cwd, ['api-key', 'create', '--name', 'ci', ...DATA])
   const key = made.out.trim()
@@ -77,7 +77,7 @@ t.test('keys are made, listed without the keys, and revoked, while a process run
   t.ok(kept.open)
   t.equal(await status(shown), 200)
   const last = await sluice(t, cwd, ['api-key', 'revoke', first.id, ...DATA])
-  t.match(last, { code: 0, err: /data has no key any more: the next start makes one and shows it$/ })
+  t.match(last, { code: 0, err: /data has no key left: the next start creates one and prints it$/ })
   t.equal(await status(shown), 401, 'the key of the first start too')
   t.ok((await kept.endedSince(performance.now())) < WITHIN)
   t.equal((await stat(join(cwd, 'data', 'api-keys.json'))).mode & 0o777, 0o600)
@@ -89,7 +89,7 @@ t.test('a name is visible characters, and what is no file of keys is told', asyn
     const told = await sluice(t, cwd, ['api-key', 'create', '--name', name, ...DATA])
     t.match(told, { code: 1, err: /a name has 1 to 100 visible characters; give at most/ })
   }
-  t.match(await sluice(t, cwd, ['api-key', 'list', ...DATA]), { code: 0, out: '', err: /the next start makes one/ })
+  t.match(await sluice(t, cwd, ['api-key', 'list', ...DATA]), { code: 0, out: '', err: /the next start creates one/ })
   t.equal((await sluice(t, cwd, ['api-key', 'create', ...DATA])).code, 0)
   await writeFile(join(cwd, 'data', 'api-keys.json'), 'text')
   const told = await sluice(t, cwd, ['api-key', 'list', ...DATA])

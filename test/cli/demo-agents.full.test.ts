@@ -36,7 +36,7 @@ t.test(
     const taken = await takePort()
     const without = await demo(t)
     t.notOk('agents' in without.listening)
-    await without.sluice.logged('no agents: their port of the demo is in use')
+    await without.sluice.logged('agents cannot connect: the demo port is in use')
     t.equal((await fetch(without.listening.traffic as string)).status, 200, 'everything else works')
     const elsewhere = await demo(t, ['--agents', '127.0.0.1:0'])
     t.match(elsewhere.listening.agents, /^127\.0\.0\.1:\d+$/, 'who says where has it there')

@@ -42,7 +42,7 @@ t.test('nothing is wrong with a fresh folder, nor beside a process', async (t) =
     [/is in use, and a Sluice runs here/, /is in use/]
   )
   const human = await runCommand(t, ['doctor', ...at], { cwd })
-  t.match(human, { code: 0, out: /\d+ looked at: 0 wrong, \d+ to look at$/ })
+  t.match(human, { code: 0, out: /\d+ checks: 0 failed, \d+ with warnings$/ })
 })
 
 t.test('a damaged file of counters is found, before a start moves it', async (t) => {
@@ -56,7 +56,7 @@ t.test('a damaged file of counters is found, before a start moves it', async (t)
   await writeFile(file, (await readFile(file)).fill(1, 70, 71))
   const found = await examined(t, cwd)
   t.match(found.of('counters'), [
-    { status: 'warning', message: /limits.counters: its mark is damaged$/, help: /limits begin anew/ }
+    { status: 'warning', message: /limits.counters: its mark is damaged$/, help: /starts with empty counters/ }
   ])
   t.ok(found.ok, 'a start works')
 })
@@ -78,7 +78,7 @@ t.test('a damaged store, a lost key, other keys and open files are found', async
   const other = await readFile(join(data, 'seal.key'), 'utf8')
   await writeFile(join(data, 'seal.key'), `${Buffer.alloc(32, 7).toString('base64')}\n`)
   const wrong = await examined(t, cwd)
-  t.match(wrong.bad, [{ check: 'keys', help: /back .*seal\.key|put the key back/ }])
+  t.match(wrong.bad, [{ check: 'keys', help: /restore the key .*seal\.key/ }])
   await writeFile(join(data, 'seal.key'), other)
 
   const file = join(data, 'sluice.db')

@@ -103,7 +103,7 @@ t.test('counters go from a process to its successor, and are written by that one
   const before = await written(stand)
   const { ino } = statSync(fileOf(stand))
   const { asking, pid } = await stand.takeOver()
-  await asking.told('serves; the one before it ends')
+  await asking.told('serves; the old one exits')
   await admitted(stand, 2)
   await until(() => statSync(fileOf(stand)).ino !== ino)
   const base = await written(stand)
@@ -124,7 +124,7 @@ t.test('where a successor has another budget, the counters of the folder go on',
   await old.logged('listening')
   await admitted(stand, 3)
   const { asking } = await stand.takeOver({ SLUICE_LIMITER_BUDGET: '32MiB' })
-  await asking.told('serves; the one before it ends')
+  await asking.told('serves; the old one exits')
   await admitted(stand, 2)
   t.equal(await stand.limited(), 429)
   // The table of one thread goes over as it is, which needs the same budget.

@@ -104,13 +104,13 @@ t.test('a pipe that is not read costs lines beyond the bound, and says so once i
   ;(sluice.child.stdout as Readable).setEncoding('utf8').on('data', (piece: string) => {
     text += piece
   })
-  await until(() => text.includes('the log is written again'))
+  await until(() => text.includes('log output resumed'))
   const lines = text
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
   t.match(
-    lines.find(({ msg }) => String(msg).startsWith('the log is written again')),
+    lines.find(({ msg }) => String(msg).startsWith('log output resumed')),
     { level: 40, dropped, reason: 'EAGAIN' }
   )
   await until(async () => ((await (await sluice.ask('/readyz')).json()) as { status: string }).status === 'ready')

@@ -118,7 +118,7 @@ t.test('saving a site file drops nothing that is under way, on any kind of conne
   t.equal(text, 'begun by one', 'an answer that had begun is finished')
   await writeFile(join(cwd, 'sites.yaml'), 'sites: { app.test: { bakcend: web } }\n')
   await sluice.process.told('sites.yaml:1:')
-  t.match(await sluice.process.logged('reload refused'), { errors: Number })
+  t.match(await sluice.process.logged('reload failed'), { errors: Number })
   t.same(await ask(), { status: 200, text: 'two' })
   t.equal(await over2(), 'two')
 })
@@ -148,8 +148,8 @@ t.test('saved by rename, by a link that moves, and gone for a while', async (t) 
     ({ text }) => text === 'one'
   )
   await rm(join(cwd, 'sites.yaml'))
-  await sluice.process.logged('a file of the configuration cannot be read any more')
-  t.same(await ask(), { status: 200, text: 'two' }, 'what it said stays')
+  await sluice.process.logged('a configuration file cannot be read any more')
+  t.same(await ask(), { status: 200, text: 'two' }, 'its last contents stay')
   await writeFile(join(cwd, 'new'), sites(one.url))
   await rename(join(cwd, 'new'), join(cwd, 'sites.yaml'))
   await takesEffect(
@@ -221,7 +221,7 @@ t.test(
     await file(`upstream: ${one.url}`, 'zone: other.test', 'limiter: { budget: 2MiB }')
     for (const [nth, option] of ['zone', 'limiter.budget'].entries()) {
       const line = await process.logged(
-        'the option has changed; it binds the process and takes effect at the next start',
+        'this option cannot be reloaded; the change takes effect at the next start',
         nth + 1
       )
       t.equal(line.option, option)

@@ -86,10 +86,10 @@ t.test('saving the policy and SIGHUP apply it; a broken one is told and changes 
   t.equal((await fetch(traffic)).status, 202)
   await writeFile(policy, 'on_http_request:\n  - actions:\n      - type: dney\n')
   t.match(await sluice.told('p.yaml:3:15: error ACTION_UNKNOWN: '), /deny/)
-  t.match(await sluice.logged('reload refused'), { revision: 1, errors: 1 })
+  t.match(await sluice.logged('reload failed'), { revision: 1, errors: 1 })
   t.equal((await fetch(traffic)).status, 202)
   sluice.child.kill('SIGHUP')
-  t.match(await sluice.logged('reload refused'), { revision: 1 })
+  t.match(await sluice.logged('reload failed'), { revision: 1 })
 })
 
 t.test('an emptied policy file is refused, a deleted one is told; the policy before it stays', async (t) => {
@@ -98,10 +98,10 @@ t.test('an emptied policy file is refused, a deleted one is told; the policy bef
   const policy = join(cwd, 'p.yaml')
   await writeFile(policy, '')
   t.match(await sluice.told('p.yaml:1:1: error DOCUMENT_EMPTY: '), /on_http_request: \[\]/)
-  t.match(await sluice.logged('reload refused'), { revision: 1, errors: 1 })
+  t.match(await sluice.logged('reload failed'), { revision: 1, errors: 1 })
   t.equal((await fetch(traffic)).status, 403)
   await rm(policy)
-  t.match(await sluice.logged('a file of the configuration cannot be read'), {
+  t.match(await sluice.logged('a configuration file cannot be read'), {
     level: 50,
     code: 'ENOENT',
     file: policy

@@ -103,7 +103,7 @@ async function free(port: number): Promise<boolean> {
   }
 }
 
-t.test('an error that nothing has caught is a line of the log, and what is under way is answered first', async (t) => {
+t.test('uncaught error is a line of the log, and what is under way is answered first', async (t) => {
   for (const how of ["throw new Error('of a part')", "Promise.reject(new Error('of a part'))"]) {
     const upstream = await startHeldUpstream(t)
     const port = await freePort()
@@ -122,9 +122,9 @@ t.test('an error that nothing has caught is a line of the log, and what is under
     const answer = fetch(`http://127.0.0.1:${port}/`)
     await until(() => upstream.waiting.length === 1)
     product.child.kill('SIGUSR2')
-    const line = await product.logged('an error that nothing has caught: the process ends')
+    const line = await product.logged('uncaught error: the process exits')
     t.match(line, { level: 60, err: { message: 'of a part' } })
-    await product.logged('stopping: no new connections, waiting for what is under way')
+    await product.logged('stopping: draining open connections')
     upstream.waiting[0]?.end('whole')
     t.equal(await (await answer).text(), 'whole')
     const { code, out } = await product.ended()

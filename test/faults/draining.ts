@@ -56,7 +56,7 @@ export const stopUnderPosts: Fault = {
 
 /** The main thread has an error that nothing catches while requests are under way. */
 export const uncaughtError: Fault = {
-  name: 'an error that nothing has caught',
+  name: 'uncaught error',
   within: 60,
   async run(stage): Promise<Outcome> {
     const held: ServerResponse[] = []
@@ -81,7 +81,7 @@ export const uncaughtError: Fault = {
     await comes(10_000, () => held.length === UNDER_WAY)
     const ended = once(product.child, 'exit')
     product.child.kill('SIGUSR2')
-    const told = await product.told('an error that nothing has caught: the process ends')
+    const told = await product.told('uncaught error: the process exits')
     for (const response of held) response.end('answered')
     const answered = (await Promise.all(answers)).filter((text) => text === 'answered').length
     await ended

@@ -86,7 +86,7 @@ export const takeOverFromHung: Fault = {
     const lost = await site.lost(product)
     asking.stop()
     const { said } = await asking.ended
-    const steps = ['no answer for 5 s', 'it is hung, and killed', 'this one starts by itself']
+    const steps = ['no answer for 5 s', 'killing it', 'starting normally']
     const missing = steps.filter((step) => !said.includes(step))
     return {
       clients: `served again ${seconds(lasted)} after the command`,

@@ -52,7 +52,7 @@ export const unreadLog: Fault = {
     const { traffic, drops, alive, lost, dropped } = await flood(stage, product)
     const clients = await traffic.stop()
     product.read()
-    const told = await product.told('the log is written again')
+    const told = await product.told('log output resumed')
     return {
       clients,
       operator: `sluice_log_dropped_total ${dropped}; ${told}`,

@@ -58,9 +58,9 @@ export async function verifyDomains(
   }
   const names = wanted.map((name) => name.toLowerCase().replace(/\.$/, ''))
   const missing = names.filter((name) => !subjects.some(({ domain }) => domain === name))
-  for (const name of missing) print.error(`${name} is no reserved domain and no agent ingress of the account`)
+  for (const name of missing) print.error(`${name} is neither a reserved domain nor an agent ingress`)
   const chosen = names.length === 0 ? subjects : subjects.filter(({ domain }) => names.includes(domain))
-  if (chosen.length === 0 && missing.length === 0) print.error('the account has no domains')
+  if (chosen.length === 0 && missing.length === 0) print.error('there are no domains')
   const lookup = systemLookup(flags.dns)
   let sound = missing.length === 0
   for (const subject of chosen) sound = (await verifyOne(subject, lookup, flags.json === true, print)) && sound
@@ -86,7 +86,7 @@ async function verifyOne({ domain, verify }: Subject, lookup: Lookup, json: bool
   } catch (error) {
     const code = codeOf(error)
     if (code === undefined) throw error
-    print.error(`${domain}: the DNS cannot be asked (${code})`)
+    print.error(`${domain}: DNS lookup failed (${code})`)
     return false
   }
   if (json) for (const finding of findings) print.out(JSON.stringify({ domain, ...finding }))
@@ -95,8 +95,10 @@ async function verifyOne({ domain, verify }: Subject, lookup: Lookup, json: bool
 }
 
 function explained(domain: string, findings: readonly Finding[]): string[] {
-  if (findings.length === 0) return [`${domain}: belongs to the service, nothing to do`]
-  const lines = [`${domain}: ${findings.every(({ ok }) => ok) ? 'the DNS is right' : 'the DNS is not right yet'}`]
+  if (findings.length === 0) return [`${domain}: belongs to this service, no DNS record needed`]
+  const lines = [
+    `${domain}: ${findings.every(({ ok }) => ok) ? 'DNS records are correct' : 'DNS records are not correct yet'}`
+  ]
   for (const { name, type, must, says, ok, because } of findings) {
     lines.push(`  ${ok ? 'right' : 'WRONG'}  ${name} ${type}`)
     if (!ok) lines.push(`         must say  ${must}`, `         says now  ${says}`, `         because ${because}`)
@@ -161,14 +163,14 @@ function progressOf({ certificate_management_status: status }: CertifiedFacts) {
   const job = status?.provisioning_job ?? null
   if (job === null) {
     const renews = status?.renews_at ?? null
-    if (renews === null) return { state: 'waiting' as const, line: 'waits to be requested' }
-    return { state: 'issued' as const, line: `issued, is renewed at ${renews}` }
+    if (renews === null) return { state: 'waiting' as const, line: 'waiting to be requested' }
+    return { state: 'issued' as const, line: `issued, renewal at ${renews}` }
   }
   const msg = printable(job.msg)
   const next = job.retries_at === null ? '' : `, next attempt at ${job.retries_at}`
   if (job.error_code !== null) return { state: 'failed' as const, line: `${job.error_code}${next}: ${msg}` }
   if (job.retries_at !== null)
-    return { state: 'waiting' as const, line: `waits, its turn comes at about ${job.retries_at}: ${msg}` }
+    return { state: 'waiting' as const, line: `waiting, to be requested at about ${job.retries_at}: ${msg}` }
   return { state: 'requested' as const, line: `requested since ${job.started_at}: ${msg}` }
 }
 
@@ -180,7 +182,7 @@ async function all<T>(access: ApiAccess, { path, listKey }: Resource): Promise<T
     const { status, body } = await askApi(access, `${path}?limit=100${query}`)
     if (status !== 200) throw unusable(access, `answered with status ${status}`)
     const found = body[listKey]
-    if (!Array.isArray(found)) throw unusable(access, 'does not answer as a Sluice does')
+    if (!Array.isArray(found)) throw unusable(access, 'does not respond like a Sluice API')
     records.push(...(found as T[]))
     const last = (found.at(-1) as { id?: string } | undefined)?.id
     if (body.next_page_uri == null || last === undefined) break

@@ -68,7 +68,7 @@ function show(
   }
   if (!first) out.write('\n')
   for (const line of explanationText(explanation, file, style)) out.write(`${line}\n`)
-  for (const url of notAsked) out.write(`not asked: ${url}; the policy was told that it cannot be reached\n`)
+  for (const url of notAsked) out.write(`not requested: ${url}; the policy saw it as unreachable\n`)
 }
 
 interface Read {
@@ -123,6 +123,6 @@ function readFlags(url: string, flags: TryFlags): Read | string {
 const VERSIONS: Readonly<Record<string, ImaginedRequest['version']>> = { '1.0': '1.0', '1.1': '1.1', '2': '2' }
 
 function refuse(message: string): number {
-  process.stderr.write(`error: ${message}\n(sluice try --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice try --help lists the flags)\n`)
   return ExitCode.usage
 }

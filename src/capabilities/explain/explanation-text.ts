@@ -16,7 +16,7 @@ export function explanationText(explanation: Explanation, source: string, style:
     `listener ${listener}`,
     edge === null ? '' : `edge ${edge.id}`,
     route === null ? 'no route' : `route ${route.id} (${route.path})`,
-    ports.length === 0 ? '' : `the host is served on port ${ports.join(', ')} alone`
+    ports.length === 0 ? '' : `the host is served only on port ${ports.join(', ')}`
   ]
   const lines = [
     `${paint(printable(`${request.method} ${request.url}`), 'bold', style)} from ${request.client_ip} at ${at}`,
@@ -27,7 +27,7 @@ export function explanationText(explanation: Explanation, source: string, style:
     else if (phases.length === 0 && module !== 'traffic_policy') lines.push(`${module}, on the ${on}: ${outcome}`)
     for (const phase of phases) lines.push(...phaseText(phase, source, style))
   }
-  if (omitted > 0) lines.push(`${omitted} more records are left out`)
+  if (omitted > 0) lines.push(`${omitted} more ${omitted === 1 ? 'record' : 'records'} left out`)
   if (upstream !== null) lines.push(printable(`forwarded to ${upstream.backend}: ${upstream.method} ${upstream.uri}`))
   lines.push(decisionText(decision, style))
   return lines

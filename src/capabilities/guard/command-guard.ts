@@ -17,7 +17,7 @@ const LOOK = 500
 
 /** What is wrong with the options; undefined: nothing is. */
 export function wrongGuard({ guard, wait }: GuardFlags): string | undefined {
-  if (guard === undefined) return wait === true ? '--wait goes with --guard' : undefined
+  if (guard === undefined) return wait === true ? '--wait needs --guard' : undefined
   try {
     readGuard(guard)
     return undefined
@@ -41,7 +41,7 @@ export function revisionOf({ headers }: ApiAnswer): number {
 export async function guardEnd(access: ApiAccess, revision: number): Promise<number> {
   for (;;) {
     const { status, body } = await askApi(access, `/revisions/${revision}`)
-    if (status !== 200) throw unusable(access, `does not know revision ${revision} any more`)
+    if (status !== 200) throw unusable(access, `no longer has revision ${revision}`)
     const { guard } = body
     // Nothing was changed that a guard could watch.
     if (!isObject(guard)) return ExitCode.ok

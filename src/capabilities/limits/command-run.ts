@@ -25,8 +25,7 @@ export async function limitList(flags: LimitFlags & { readonly text?: string }):
   // The order may change from one page to the next.
   const sorted = found.sort((a, b) => b.recent.refused - a.recent.refused)
   for (const limit of sorted) print(flags.json === true ? JSON.stringify(limit) : lineOf(limit))
-  if (found.length === 0)
-    process.stderr.write('no limit: an action rate-limit of a policy makes one (sluice limits --help)\n')
+  if (found.length === 0) process.stderr.write('no limits: no running policy has a rate-limit action\n')
   return ExitCode.ok
 }
 
@@ -37,13 +36,13 @@ export async function limitTop(limit: string, flags: LimitFlags & { readonly lim
     const answer = await askApi(access, `/limits/${id}/top?${query}`)
     return shown(answer, flags, ({ keys }) => {
       for (const { refused, key, last_refused_at: last, bucket } of keys as RefusedKeys['keys']) {
-        const text = key === null ? '(too long to be kept)' : JSON.stringify(key)
+        const text = key === null ? '(too long to keep)' : JSON.stringify(key)
         print(
           `${refused} refused ${printable(text)}, last at ${last.slice(11, 19)}${bucket === null ? '' : ` ${bucket}`}`
         )
       }
       if ((keys as RefusedKeys['keys']).length === 0)
-        process.stderr.write('it has refused nothing in the last five minutes\n')
+        process.stderr.write('no requests were rejected in the last five minutes\n')
     })
   })
 }
@@ -58,7 +57,7 @@ export async function limitBucket(
   const query = bucketOf(key, flags)
   if (query === undefined) {
     process.stderr.write(
-      `error: name the bucket by its key, by --values or by --bucket\n(sluice limits ${command} --help shows what there is)\n`
+      `error: name the bucket by its key, by --values or by --bucket\n(sluice limits ${command} --help lists the flags)\n`
     )
     return ExitCode.usage
   }

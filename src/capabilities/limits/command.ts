@@ -12,17 +12,18 @@ Examples:
   sluice limits reset "per customer" --values '["acme",7]'
   sluice limits reset lim_3f0c… --bucket bkt_91d…
 
-Shows the limits of the policies that run in a process, those that refuse most now first. LIMIT is an id, or a name that one limit
-alone has. "top" shows whom it refuses most in the last five minutes, "key" one bucket, and "reset" empties it: its client may go
-on. KEY is the value of the expression of bucket_key, several where it has several; --values gives values that are no text, and
---bucket names a bucket as "top" does. Where a limit counts by process, what is shown and reset is of the one behind --api.
-Exit code 0: shown or done; 1: the API refuses; 2: the command line is wrong.`
+Lists the rate limits of all running policies, those that currently reject most first. LIMIT is the id or the unique name of a
+limit. "top" lists the keys that were rejected most in the last five minutes, "key" shows the bucket of one key, and "reset"
+empties it, so that its client is admitted again. KEY is the value of bucket_key; give one for each of its expressions. Use
+--values for values that are not strings, and --bucket for a bucket name from "top". A limit without scope: cluster counts in each
+process by itself: you see and reset the process behind --api.
+Exit code 0: done; 1: the API refused; 2: the command line is wrong.`
 
 function withAccess(command: Command): Command {
   return command
-    .option('--json', 'the answer of the API')
-    .option('--api <url>', 'the management API of the process', API_URL)
-    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
+    .option('--json', 'print the response of the API as JSON')
+    .option('--api <url>', 'URL of the management API', API_URL)
+    .option('--insecure-http', 'allow http:// to another machine (sends the API key in clear text)')
 }
 
 function bucketCommand(name: 'key' | 'reset', description: string): Command {
@@ -30,9 +31,9 @@ function bucketCommand(name: 'key' | 'reset', description: string): Command {
     new Command(name)
       .description(description)
       .argument('<limit>', 'id or name of the limit')
-      .argument('[key...]', 'the value of each expression of bucket_key')
-      .option('--values <json>', 'the values as a JSON list')
-      .option('--bucket <name>', 'the bucket, as "limits top" names it')
+      .argument('[key...]', 'value of bucket_key, one for each of its expressions')
+      .option('--values <json>', 'the key as a JSON list')
+      .option('--bucket <name>', 'bucket name from "limits top"')
   ).action(async (limit: string, key: string[], flags: BucketFlags) => {
     const { limitBucket } = await import('./command-run.js')
     process.exitCode = await limitBucket(name, limit, key, flags)
@@ -44,26 +45,26 @@ export function limitsCommand(): Command {
   // The options of the list are those of this command, so its list is a command of its own that runs by default.
   const list = withAccess(
     new Command('list')
-      .description('show every limit, and what it has decided')
-      .option('--text <text>', 'only those with it')
+      .description('list all rate limits with their counts')
+      .option('--text <text>', 'only limits whose name, owner or rule contains this text')
   ).action(async (flags: LimitFlags & { readonly text?: string }) => {
     const { limitList } = await import('./command-run.js')
     process.exitCode = await limitList(flags)
   })
   const top = withAccess(
     new Command('top')
-      .description('show whom a limit refuses most now')
+      .description('list the keys that a limit rejects most')
       .argument('<limit>', 'id or name of the limit')
-      .option('--limit <count>', 'so many keys', '20')
+      .option('--limit <count>', 'maximum number of keys', '20')
   ).action(async (limit: string, flags: LimitFlags & { readonly limit: string }) => {
     const { limitTop } = await import('./command-run.js')
     process.exitCode = await limitTop(limit, flags)
   })
   return new Command('limits')
-    .description('show limits of a running process, and let clients go on')
+    .description('list rate limits and reset buckets')
     .addCommand(list, { isDefault: true })
     .addCommand(top)
     .addCommand(bucketCommand('key', 'show the bucket of a key'))
-    .addCommand(bucketCommand('reset', 'empty the bucket of a key, so that its client may go on'))
+    .addCommand(bucketCommand('reset', 'reset the bucket of a key'))
     .addHelpText('after', LIMIT_EXAMPLES)
 }

@@ -195,6 +195,6 @@ async function isKilled(bench: PolicyBench, cases: readonly ReadCase[]): Promise
 }
 
 function refuse(message: string, code: number): number {
-  process.stderr.write(`error: ${message}\n(sluice test --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice test --help lists the flags)\n`)
   return code
 }

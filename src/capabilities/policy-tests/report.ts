@@ -32,8 +32,7 @@ export function suiteText(
   ]
   for (const one of failed) lines.push(...failureText(file, policy, one, style))
   const asked = new Set(results.flatMap(({ unanswered }) => unanswered))
-  for (const url of asked)
-    lines.push(printable(`  no stub answers ${url}: the policy was told that it cannot be reached`))
+  for (const url of asked) lines.push(printable(`  no stub for ${url}: the policy saw it as unreachable`))
   if (coverage !== undefined) lines.push(...coverageText(policy, coverage, style))
   if (mutation !== undefined) lines.push(...mutationText(policy, mutation, style))
   return lines
@@ -61,7 +60,7 @@ function differenceText({ what, expected, found }: Failure): string {
 function coverageText(policy: string, { rules, actions, branches, uncovered }: Coverage, style: ReportStyle): string[] {
   const share = ({ covered, total }: Coverage['rules']) => `${covered} of ${total}`
   return [
-    `  covered: ${share(rules)} rules, ${share(actions)} actions, ${share(branches)} ways of conditions`,
+    `  covered: ${share(rules)} rules, ${share(actions)} actions, ${share(branches)} branches of conditions`,
     ...uncovered.map(({ line, column, what }) =>
       paint(printable(`    ${policy}:${line}:${column}: ${what}`), 'warning', style)
     )
@@ -75,9 +74,9 @@ function mutationText(
 ): string[] {
   const total = killed + survived.length
   return [
-    `  mutants: ${killed} of ${total} are noticed by a case${total === 0 ? '' : ` (${Math.floor((100 * killed) / total)} %)`}`,
+    `  mutations: ${killed} of ${total} detected${total === 0 ? '' : ` (${Math.floor((100 * killed) / total)} %)`}`,
     ...survived.map(({ line, column, what }) =>
-      paint(printable(`    ${policy}:${line}:${column}: no case notices that ${what}`), 'warning', style)
+      paint(printable(`    ${policy}:${line}:${column}: no case detects that ${what}`), 'warning', style)
     )
   ]
 }

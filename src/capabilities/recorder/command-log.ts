@@ -46,7 +46,7 @@ export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
 export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
   const access = openAccess(flags, process.env)
   if (typeof access !== 'string') return access
-  process.stderr.write(`error: ${access}\n(sluice ${command} --help shows what there is)\n`)
+  process.stderr.write(`error: ${access}\n(sluice ${command} --help lists the flags)\n`)
   return ExitCode.usage
 }
 
@@ -110,7 +110,7 @@ function explainEmpty(body: Readonly<Record<string, unknown>>): void {
   const { recorder } = body
   if (!isObject(recorder) || recorder.exchanges !== 0) return
   const hint = recorder.where === null ? ': set recorder.where, such as "true", or use --follow' : ' yet'
-  process.stderr.write(`nothing is recorded${hint}\n`)
+  process.stderr.write(`no recorded requests${hint}\n`)
 }
 
 async function printArchive(access: ApiAccess, flags: LogFlags, limit: number): Promise<number> {
@@ -134,9 +134,9 @@ async function follow(access: ApiAccess, flags: LogFlags): Promise<number> {
   const style = styleFor(process.stdout, process.env)
   for await (const { event, data } of eventsIn(answer.body)) {
     if (event === 'dropped')
-      process.stderr.write(`${String(data.count)} exchanges were not shown: they came faster than they were read\n`)
+      process.stderr.write(`${String(data.count)} requests were not shown: the output was too slow\n`)
     else if (event === 'exchange') printFollowed(data as unknown as Shown, flags, style)
-    else if (event === 'over') process.stderr.write('the process stops\n')
+    else if (event === 'over') process.stderr.write('the process is stopping\n')
   }
   return ExitCode.ok
 }
@@ -186,7 +186,7 @@ export function printExchange(exchange: Shown, style: ReportStyle): void {
   const { explanation } = exchange
   const lines =
     explanation === null
-      ? ['not explained: recorder.explain, a key (POST /explain/keys) or --follow --explain asks for it']
+      ? ['no explanation: use recorder.explain, a key (POST /explain/keys) or --follow --explain']
       : explanationText(explanation, 'policy', style).slice(1)
   for (const line of lines) process.stdout.write(`  ${line}\n`)
 }

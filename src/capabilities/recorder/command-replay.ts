@@ -34,7 +34,7 @@ async function again(access: ApiAccess, id: string, flags: ReplayFlags): Promise
   const headers: Record<string, Json> = {}
   for (const line of flags.header) {
     const colon = line.indexOf(':')
-    if (colon < 1) return refuse(`--header: "${line}" is no "name: value"; "name:" takes the field away`)
+    if (colon < 1) return refuse(`--header: "${line}" is no "name: value"; "name:" removes the header`)
     const value = line.slice(colon + 1).trim()
     headers[line.slice(0, colon).trim()] = value === '' ? null : value
   }
@@ -101,13 +101,13 @@ type Compared = Comparison & {
 
 function comparedLines(compared: Compared): string[] {
   const { exchanges, clients, from, to, same, changed, not_judged, matrix, refused, recorded, capacities } = compared
-  if (exchanges === 0) return ['no exchange of the recorder fits; see sluice log']
+  if (exchanges === 0) return ['no recorded request matches; see sluice log']
   const lines = [
     `${exchanges} exchanges of ${clients} clients, ${from} to ${to}`,
     `same ${same}, changed ${changed}, not judged ${not_judged}`
   ]
   if (recorded.other > 0)
-    lines.push(`what serves now decides ${recorded.other} of them in another way than they were decided then`)
+    lines.push(`the running configuration decides ${recorded.other} of them differently than recorded`)
   for (const { old, new: now, count, clients: of, examples } of matrix) {
     if (old === now) continue
     lines.push(`${old} → ${now}: ${count} of ${of} clients`)
@@ -153,6 +153,6 @@ async function readArchive(file: string): Promise<string | undefined> {
 }
 
 function refuse(message: string): number {
-  process.stderr.write(`error: ${message}\n(sluice replay --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice replay --help lists the flags)\n`)
   return ExitCode.usage
 }

@@ -61,8 +61,7 @@ async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags, inter
       progress.show(countsOf(shadow))
       await sleep(LOOK_EVERY, undefined, { signal: interrupted }).catch(() => undefined)
       const { status, body } = await askApi(access, path)
-      if (status !== 200)
-        return fail('the process does not know the shadow any more: it was deleted, or the process was restarted')
+      if (status !== 200) return fail('the shadow no longer exists: it was deleted, or the process was restarted')
       shadow = body
     }
     progress.end()
@@ -157,6 +156,6 @@ function fail(message: string): number {
 }
 
 function refuse(message: string): number {
-  process.stderr.write(`error: ${message}\n(sluice shadow --help shows what there is)\n`)
+  process.stderr.write(`error: ${message}\n(sluice shadow --help lists the flags)\n`)
   return ExitCode.usage
 }

@@ -8,25 +8,33 @@ Examples:
   sluice shadow policy.yaml --route edghtsrt_2ab --share 10% --for 1h
   sluice shadow policy.yaml --json | jq '.matrix[] | select(.differs != [])'
 
-Runs the policy beside the one that serves, on what clients send to a running process: nothing that it decides has effects, and
-no client waits for it. Counts are shown while it runs, at the end what it decides otherwise, with examples. --share takes
-that part of the clients, and of these all requests, so that limits of a client see what they would see. What another server
-would have to say (logins, keys, http-request) and bodies are not judged. Ctrl-C ends it early. Exit code 0: decided alike;
-1: decided otherwise; 2: nothing was judged, the policy was refused, or the process cannot be asked.`
+Evaluates the policy on live traffic beside the active one, without enforcing it and without delaying clients (dry run). Counts are
+shown while it runs; at the end, every different decision is listed with examples. --share selects clients, with all their
+requests, so that per-client rate limits see realistic traffic. Requests that need another server (logins, keys, http-request) or
+a body are not judged. Ctrl-C stops it early. Exit code 0: same decisions; 1: different decisions; 2: nothing was judged, the
+policy was refused, or the process cannot be reached.`
 
 /** `sluice shadow`: runs a policy beside the one that serves, without effects. */
 export function shadowCommand(): Command {
   return new Command('shadow')
-    .description('run a policy beside the one that serves, without effects')
-    .argument('<policy>', 'the policy document that is tried')
-    .option('--route <id>', 'the route whose policy it is tried for; default: that of the options', 'default')
-    .option('--share <share>', 'share of the clients, such as 10%', '100%')
-    .option('--for <duration>', 'how long it runs', '10m')
-    .option('--budget <duration>', 'work for one request; beyond, it is not judged', '2ms')
-    .option('--counters <from>', 'running: limits go on from what is counted now; empty: they begin anew', 'running')
-    .option('--api <url>', 'the management API of the process', 'http://127.0.0.1:4040')
-    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
-    .option('--json', 'at the end, the answer of the API')
+    .description('test a policy on live traffic without enforcing it')
+    .argument('<policy>', 'policy file to test')
+    .option(
+      '--route <id>',
+      'id of the route whose policy it would replace; "default" is the policy of the options',
+      'default'
+    )
+    .option('--share <share>', 'share of clients, for example 10%', '100%')
+    .option('--for <duration>', 'duration of the test', '10m')
+    .option('--budget <duration>', 'CPU time for one request; beyond, it is not judged', '2ms')
+    .option(
+      '--counters <from>',
+      'initial counters of rate limits: running (a copy of the current ones) or empty',
+      'running'
+    )
+    .option('--api <url>', 'URL of the management API', 'http://127.0.0.1:4040')
+    .option('--insecure-http', 'allow http:// to another machine (sends the API key in clear text)')
+    .option('--json', 'print the final response of the API as JSON')
     .addHelpText('after', SHADOW_EXAMPLES)
     .action(async (policy: string, flags: ShadowFlags) => {
       const { shadowPolicy } = await import('./command-run.js')

@@ -124,8 +124,8 @@ async function writeFolder(folder: string, adoption: Adoption, values: ReadonlyM
 }
 
 function siteText({ site, left }: Adoption): string {
-  const lines = ['What the management API had made, as a site file.']
-  if (left.length > 0) lines.push('Not in it, or not as it was:', ...left.map((one) => `  ${leftLine(one)}`))
+  const lines = ['Configuration of the management API, exported as a site file.']
+  if (left.length > 0) lines.push('Not exported, or exported with changes:', ...left.map((one) => `  ${leftLine(one)}`))
   const comment = lines.map((line) => `# ${line}\n`).join('')
   return `${comment}${stringify(site, { lineWidth: 0, aliasDuplicateObjects: false })}`
 }
@@ -151,11 +151,14 @@ function report(folder: string, { site, secrets, records, left }: Adoption, { va
   }
   if (applied !== undefined) {
     console.log(
-      printable(`the site file ${applied} serves already, and applying another one takes its place: put both into one`)
+      printable(
+        `the process already serves the site file ${applied}, which this one would replace: merge the two files`
+      )
     )
   }
   const how = `--adopt ${shellWord(join(folder, RECORDS_NAME))} --api ${shellWord(api)}`
   const named = shellWord(file)
-  console.log(`${records.length} records can go in the same write that makes the file serve, without a gap:`)
+  const replaced = records.length === 1 ? '1 record' : `${records.length} records`
+  console.log(`To replace ${replaced} of the API with the file in one step:`)
   console.log(`  sluice check ${named}\n  sluice plan ${named} ${how}\n  sluice apply ${named} ${how}`)
 }

@@ -79,7 +79,7 @@ export async function applySite(path: string, flags: ApplyFlags): Promise<number
     if (differs && !plan.fixed && flags.yes !== true) {
       const agreed = await confirmed('Apply this?')
       if (agreed === undefined) {
-        console.error('there is no terminal to ask: give --yes to apply without a question, or run "sluice plan"')
+        console.error('no terminal to ask for confirmation: use --yes, or run "sluice plan"')
         return ExitCode.usage
       }
       if (!agreed) {
@@ -111,7 +111,7 @@ async function prepared(path: string, flags: ApplyFlags) {
   const access = apiAccess(flags.api, process.env)
   if (typeof access === 'string') throw new CodedError(commandErrors.API_UNUSABLE, access)
   if (flags.insecureHttp !== true && isExposed(access)) {
-    const message = `${access.url} would get keys and secrets in clear text; use https, or allow it with --insecure-http`
+    const message = `keys and secrets would cross the network in clear text to ${access.url}; use https, or --insecure-http`
     throw new CodedError(commandErrors.API_EXPOSED, message)
   }
   const remove = flags.adopt === undefined ? [] : await adopted(flags.adopt)
@@ -129,7 +129,7 @@ async function adopted(path: string): Promise<RemovedRecord[]> {
   }
   const records = isObject(data) ? data.records : undefined
   if (Array.isArray(records)) return records as RemovedRecord[]
-  throw new CodedError(fileErrors.FILE_UNREADABLE, `${path} is no list of records of "sluice adopt"`)
+  throw new CodedError(fileErrors.FILE_UNREADABLE, `${path} is not a records.json of "sluice adopt"`)
 }
 
 async function textOf(path: string): Promise<string> {
@@ -192,7 +192,7 @@ async function planned(
     return undefined
   }
   const { body } = answer.body
-  if (!isObject(body) || !Array.isArray(body.changes)) throw unusable(access, 'does not answer as a Sluice does')
+  if (!isObject(body) || !Array.isArray(body.changes)) throw unusable(access, 'does not respond like a Sluice API')
   const { changes, removed = [], warnings = [] } = body as unknown as Plan
   return { changes, removed, warnings, revision: Number(body.revision ?? 0), fixed: body.origin === 'start' }
 }

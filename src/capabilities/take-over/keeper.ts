@@ -64,7 +64,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
       else if (message.kind === 'failed') say(`error: nothing was taken over: ${message.text}`)
       else if (message.kind === 'begun') pid = message.pid
       else if (message.kind === 'ends') code = message.code
-      else say(`take-over: process ${pid} serves; the one before it ends when its connections have`)
+      else say(`take-over: process ${pid} serves; the old one exits when its connections have drained`)
     })
     socket.once('close', () => {
       clearTimeout(mute)
@@ -72,7 +72,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
       for (const signal of PASSED_ON) process.off(signal, pass)
       if (answered) resolve(code)
       else {
-        say('take-over: the process that ran has ended before its first step; this one starts by itself')
+        say('take-over: the old process exited before the first step; starting normally')
         resolve(undefined)
       }
     })
@@ -103,14 +103,14 @@ class Silence {
 async function endMute(folder: string): Promise<boolean> {
   const pid = listenerAt(folder)
   if (pid === undefined) {
-    say(`error: the process on ${folder} does not answer and cannot be found: end it, and start again`)
+    say(`error: the process on ${folder} does not respond and cannot be found: stop it, and start again`)
     return false
   }
-  say(`take-over: process ${pid} has not answered for ${MUTE_AFTER / 1_000} s: it is hung, and killed`)
+  say(`take-over: process ${pid} has not responded for ${MUTE_AFTER / 1_000} s; killing it`)
   try {
     process.kill(pid, 'SIGKILL')
   } catch (error) {
-    say(`error: process ${pid} cannot be killed (${codeOf(error) ?? 'unknown'}): end it, and start again`)
+    say(`error: process ${pid} cannot be killed (${codeOf(error) ?? 'unknown'}): stop it, and start again`)
     return false
   }
   const end = performance.now() + GONE_WITHIN

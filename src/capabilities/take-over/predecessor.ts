@@ -97,7 +97,7 @@ export class Predecessor {
         server.listen(path, resolve)
       })
       await chmod(path, 0o600)
-      server.on('error', (error) => parts.log.warn({ code: codeOf(error) }, 'a take-over could not be asked for'))
+      server.on('error', (error) => parts.log.warn({ code: codeOf(error) }, 'a take-over request failed'))
     } catch (error) {
       parts.log.warn({ code: codeOf(error) }, 'sluice start --take-over cannot reach this process')
     }
@@ -122,7 +122,7 @@ export class Predecessor {
     readLines<TakeOverRequest>(socket, MOST, (request) => {
       clearTimeout(late)
       if (this.#busy || this.#closed) {
-        const text = 'the process that runs is being replaced already, or stops'
+        const text = 'the running process is already being replaced or is stopping'
         writeLine(socket, { kind: 'failed', text })
         socket.end()
         return
@@ -142,11 +142,11 @@ export class Predecessor {
       this.#succeed(pid)
     } catch (error) {
       const message = this.#reasonOf(error)
-      log.error({ reason: message }, 'the process that was to take over has failed')
+      log.error({ reason: message }, 'take-over failed')
       await this.#takeBack()
       const goesOn = this.#released
-        ? 'the one that ran carries traffic and starts again'
-        : 'the one that ran goes on, and nothing has changed'
+        ? 'the old process handles traffic and starts its command again'
+        : 'the old process keeps running, nothing has changed'
       report({ kind: 'failed', text: `${message}; ${goesOn}` })
       socket.end()
       if (this.#released) await this.#again()
@@ -162,9 +162,9 @@ export class Predecessor {
       await running.handingOver.takeBack()
       this.#released = false
       await tookBack()
-      log.info('store and API are back: this process goes on')
+      log.info('take-over cancelled: this process resumed ownership of store and API')
     } catch (error) {
-      log.error({ err: error }, 'store and API cannot be taken back')
+      log.error({ err: error }, 'cannot resume ownership of store and API')
     }
   }
 
@@ -172,7 +172,7 @@ export class Predecessor {
   #reasonOf(error: unknown): string {
     if (error instanceof Failed) return error.message
     this.#parts.log.error({ err: error }, 'a take-over failed')
-    return `the new process cannot be started (${codeOf(error) ?? 'see the log of the process that runs'})`
+    return `the new process cannot be started (${codeOf(error) ?? 'see the log of the running process'})`
   }
 
   /** The own command takes the place that another one could not take. */
@@ -190,7 +190,7 @@ export class Predecessor {
       } catch (error) {
         log.error(
           { reason: this.#reasonOf(error), attempt: attempt + 1 },
-          'no process could be started that has store and API; this one carries traffic and tries again'
+          'cannot start a process that owns store and API; this one handles traffic and retries'
         )
       }
     }
@@ -203,7 +203,7 @@ export class Predecessor {
     const { running, releasing, folder, log } = this.#parts
     const { handingOver } = running
     const sockets = listeningSockets()
-    if (sockets === undefined) throw new Failed('sockets can be handed over on Linux only')
+    if (sockets === undefined) throw new Failed('--take-over works only on Linux')
     const child = this.#spawn(request, sockets)
     this.#child = child
     const said = stepsOf(child)
@@ -217,7 +217,7 @@ export class Predecessor {
       if (incomplete !== null && running.lastError() === null) {
         throw new Failed(`the new process cannot apply what the store holds: ${incomplete}`)
       }
-      report({ kind: 'step', text: 'store, API and agents are handed over; traffic goes on' })
+      report({ kind: 'step', text: 'handing over store, API and agents; traffic continues' })
       if (!this.#released) {
         await releasing()
         this.#released = true
@@ -235,7 +235,7 @@ export class Predecessor {
       await said.step('opens')
       const admitted = (admissions: Admissions) => send({ kind: 'admitted', admissions })
       const written = await writeLimits(limits, admitted).catch((error: unknown) => {
-        log.error({ err: error }, 'counters of limits cannot be handed over; they begin anew')
+        log.error({ err: error }, 'rate-limit counters cannot be handed over; they start empty')
         return undefined
       })
       child.once('disconnect', () => written?.end())
@@ -278,7 +278,7 @@ export class Predecessor {
     const own = [1, 2].map((fd) => outputOf(pid, fd))
     if (pid !== undefined && own.includes(undefined)) {
       const text =
-        'its log goes where the process before it wrote: the output of this command is a socket, which cannot be shared'
+        'its log goes to the output of the old process: the output of this command is a socket, which cannot be shared'
       if (socket !== undefined) writeLine(socket, { kind: 'step', text })
     }
     const inheritance: Inheritance = {

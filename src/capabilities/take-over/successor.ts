@@ -179,7 +179,7 @@ export class Successor {
   /** The predecessor does not answer: it is hung, and what it holds is free once it has ended, which the channel shows. */
   #endMute(): void {
     const { ppid } = process
-    this.explains(`take-over: process ${ppid} has not answered for ${ANSWER / 1_000} s: it is hung, and killed`)
+    this.explains(`take-over: process ${ppid} has not responded for ${ANSWER / 1_000} s; killing it`)
     try {
       // As long as the channel is open, the parent is the predecessor.
       if (process.connected && process.kill(ppid, 'SIGKILL')) return

@@ -8,32 +8,32 @@ const MIB = 1024 * 1024
 export const otlp = object(
   {
     enabled: option.switched({
-      description: 'Send what the options below ask for? off: nothing is traced or sent (OTEL_SDK_DISABLED=true).',
+      description: 'Send traces and metrics as set below. off: nothing is traced or sent (OTEL_SDK_DISABLED=true).',
       default: 'on'
     }),
     endpoint: optional(
       option.url({
         description:
-          'Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318: traces go to v1/traces below it ' +
+          'Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; traces are sent to v1/traces below it ' +
           '(OTEL_EXPORTER_OTLP_ENDPOINT). Without it and traces_endpoint nothing is traced.'
       })
     ),
     traces_endpoint: optional(
       option.url({
-        description: 'Whole URL that traces are sent to, in place of that (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).'
+        description: 'Full URL for traces, instead of `endpoint` (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).'
       })
     ),
     metrics_endpoint: optional(
       option.url({
-        description: 'Whole URL that metrics are sent to, in place of that (OTEL_EXPORTER_OTLP_METRICS_ENDPOINT).'
+        description: 'Full URL for metrics, instead of `endpoint` (OTEL_EXPORTER_OTLP_METRICS_ENDPOINT).'
       })
     ),
     traces: option.switched({
-      description: 'Send traces to the receiver? (OTEL_TRACES_EXPORTER: otlp or none)',
+      description: 'Send traces (OTEL_TRACES_EXPORTER: otlp or none).',
       default: 'on'
     }),
     metrics: option.switched({
-      description: 'Send the numbers of /metrics to the receiver? (OTEL_METRICS_EXPORTER: otlp or none)',
+      description: 'Send the metrics of /metrics (OTEL_METRICS_EXPORTER: otlp or none).',
       default: 'off'
     }),
     metrics_interval: duration({
@@ -43,12 +43,12 @@ export const otlp = object(
       max: 3_600 * SECOND
     }),
     protocol: choice(['http/protobuf', 'http/json'], {
-      description: 'Form of the requests (OTEL_EXPORTER_OTLP_PROTOCOL).',
+      description: 'Encoding of the requests (OTEL_EXPORTER_OTLP_PROTOCOL).',
       default: 'http/protobuf'
     }),
     headers: option.pairs({
       description:
-        'Fields of the requests, such as those of an API key: a map, or name=value with commas between (OTEL_EXPORTER_OTLP_HEADERS).',
+        'Headers of the requests, such as an API key: a map, or comma-separated name=value (OTEL_EXPORTER_OTLP_HEADERS).',
       default: {}
     }),
     compression: choice(['none', 'gzip'], {
@@ -56,7 +56,7 @@ export const otlp = object(
       default: 'none'
     }),
     timeout: duration({
-      description: 'For one attempt of a request (OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds).',
+      description: 'Timeout of one attempt (OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds).',
       default: '10s',
       min: 100,
       max: 300 * SECOND
@@ -64,18 +64,18 @@ export const otlp = object(
     ca: optional(
       option.file({
         description:
-          'PEM file of the authorities that an https receiver is checked against, instead of the well-known ones ' +
+          'PEM file of CA certificates to verify an https receiver, instead of the public CAs ' +
           '(OTEL_EXPORTER_OTLP_CERTIFICATE).'
       })
     ),
     queue: size({
-      description: 'Memory for exchanges whose spans wait to be sent; further ones are dropped and counted.',
+      description: 'Maximum memory for spans that wait to be sent; further ones are dropped and counted.',
       default: '8MiB',
       min: 64 * 1024,
       max: 1024 * MIB
     }),
     delay: duration({
-      description: 'How long spans wait for others to be sent together (OTEL_BSP_SCHEDULE_DELAY, in milliseconds).',
+      description: 'Time between batches of spans (OTEL_BSP_SCHEDULE_DELAY, in milliseconds).',
       default: '1s',
       min: 10,
       max: 60 * SECOND
@@ -87,12 +87,11 @@ export const otlp = object(
       max: 255
     }),
     resource_attributes: option.pairs({
-      description:
-        'Further attributes of the resource: a map, or name=value with commas between (OTEL_RESOURCE_ATTRIBUTES).',
+      description: 'Additional resource attributes: a map, or comma-separated name=value (OTEL_RESOURCE_ATTRIBUTES).',
       default: {}
     })
   },
-  { description: 'Traces and metrics that are sent by the OpenTelemetry protocol (OTLP over HTTP).' }
+  { description: 'Export of traces and metrics to OpenTelemetry (OTLP over HTTP).' }
 )
 
 /** `traces`: of which exchanges spans are made, and which traces are gone on with. */
@@ -109,33 +108,33 @@ export const traces = object(
       ],
       {
         description:
-          'Which exchanges are sampled (OTEL_TRACES_SAMPLER). parentbased_: a trace that comes with the request decides for itself; ' +
-          'the rest of the name is for traces that begin here.',
+          'Sampler (OTEL_TRACES_SAMPLER). parentbased_: follows the decision of the incoming trace; the rest of the name applies to ' +
+          'new traces.',
         default: 'parentbased_always_on'
       }
     ),
     ratio: fraction({
-      description: 'The share of traces that a sampler with traceidratio takes, 0 to 1 (OTEL_TRACES_SAMPLER_ARG).',
+      description: 'Sampling ratio of traceidratio, 0 to 1 (OTEL_TRACES_SAMPLER_ARG).',
       default: 1
     }),
     where: optional(
       text({
         description:
-          "CEL over requests: of the traces that begin here only those that it means are sampled, such as req.url.path != '/health'."
+          "CEL condition on requests: only matching new traces are sampled, such as req.url.path != '/health'."
       })
     ),
     propagation: choice(['tracecontext', 'none'], {
       description:
-        'tracecontext: traceparent and tracestate are read and written (W3C Trace Context). none: the fields pass as they are ' +
+        'tracecontext: traceparent and tracestate are read and written (W3C Trace Context). none: the headers pass unchanged ' +
         '(OTEL_PROPAGATORS).',
       default: 'tracecontext'
     }),
     accept_from: choice(['trusted_proxies', 'everyone', 'none'], {
       description:
-        'Whose traces are gone on with: of the networks in trusted_proxies, of everyone, or none. Of others the fields traceparent ' +
-        'and tracestate are removed.',
+        'Clients whose traces are continued: those in trusted_proxies, everyone, or none. The headers traceparent and tracestate of ' +
+        'other clients are removed.',
       default: 'trusted_proxies'
     })
   },
-  { description: 'Traces of exchanges. They are made where otlp names a receiver.' }
+  { description: 'Traces of requests. They need a receiver in otlp.' }
 )

@@ -188,7 +188,7 @@ export async function storePlace({ data, store, config }: StoreFlags): Promise<S
   const folder = options.data === IN_MEMORY ? undefined : options.data
   const address = storeAddress(options)
   if (address === IN_MEMORY) {
-    console.error('a store in memory belongs to its process alone; name a folder with --data or a store with --store')
+    console.error('only its own process can open a store in memory; name a folder with --data or a store with --store')
     return undefined
   }
   return { options, address, folder, isFile: !isShared(address) }
@@ -263,10 +263,10 @@ export function accountText(document: AccountDocument): string {
 function heading({ secrets, records }: AccountDocument): string {
   const left = Object.values(records).flatMap((entries) => entries.filter(({ withheld }) => withheld !== undefined))
   const lines = ['A whole Sluice account. `sluice import` shows what it would change before it does.']
-  if (secrets !== undefined) lines.push('Write-only values are sealed by a passphrase, which stands nowhere.')
+  if (secrets !== undefined) lines.push('Secrets are encrypted with a passphrase, which is not stored.')
   else if (left.length > 0) {
     lines.push(
-      `Write-only values are left out; \`withheld\` names them, in ${left.length} ${left.length === 1 ? 'record' : 'records'}.`,
+      `Secrets are left out; \`withheld\` names them, in ${left.length} ${left.length === 1 ? 'record' : 'records'}.`,
       'An import keeps those that are there. `sluice export --with-secrets` takes them along.'
     )
   }
@@ -294,7 +294,7 @@ export function readAccountText(text: string): AccountText {
   if (root !== undefined && problems.length === 0) return { ok: true, data: dataOf(root), locate: locator(plain) }
   const source = new SourceText(plain)
   const located = problems.map(({ code, message, span }) => ({ code, message, ...source.place(span.start) }))
-  const empty = { code: 'DOCUMENT_EMPTY', message: 'there is no document in it', line: 1, column: 1 }
+  const empty = { code: 'DOCUMENT_EMPTY', message: 'the file has no document', line: 1, column: 1 }
   return { ok: false, problems: located.length === 0 ? [empty] : located }
 }
 

@@ -86,7 +86,7 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
   const place = await storePlace(flags)
   if (place === undefined) return ExitCode.usage
   try {
-    mustBeFile(place, 'pg_dump makes a backup of it while processes run, and "sluice export" a document of the account')
+    mustBeFile(place, 'back it up with pg_dump, or export its records with "sluice export"')
     mustBeThere(place)
     const to = resolve(file)
     const { kind } = writtenFile(to)
@@ -104,7 +104,7 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
     say(`${file}: revision ${revision}, ${keys}`)
     return ExitCode.ok
   } catch (error) {
-    return explained(error, 'there is no backup')
+    return explained(error, 'no backup was written')
   }
 }
 
@@ -126,7 +126,7 @@ export async function restore(file: string, flags: StoreFlags, overwrite: boolea
   const place = await storePlace(flags)
   if (place === undefined) return ExitCode.usage
   try {
-    mustBeFile(place, 'pg_restore takes what pg_dump has made, and "sluice import" a document of the account')
+    mustBeFile(place, 'restore it with pg_restore, or import records with "sluice import"')
     if (!existsSync(file)) throw new CodedError(fileErrors.FILE_UNREADABLE, `there is no file ${file}`)
     const facts = checkBackup(file)
     await whileUnused(place.address, () => put(file, facts, place, overwrite))
@@ -144,7 +144,7 @@ async function put(file: string, { files }: BackupFacts, place: StorePlace, over
   const keys = folder === undefined ? [] : (await replaced(folder, files)).map((name) => join(folder, name))
   const lost = [...there, ...keys]
   if (lost.length > 0 && !overwrite) {
-    const message = `${lost.join(', ')} would be replaced; --overwrite does that`
+    const message = `${lost.join(', ')} already there; --overwrite replaces them`
     throw new CodedError(commandErrors.FILE_EXISTS, message)
   }
   // Keys first: a crash must not leave records without the key that opens them.

@@ -21,7 +21,7 @@ export async function rotateSeal(flags: StoreFlags): Promise<number> {
   const given = process.env.SLUICE_SEAL_KEY ?? ''
   const next = process.env.SLUICE_SEAL_KEY_NEW ?? ''
   if ((given === '') !== (next === '')) {
-    console.error('SLUICE_SEAL_KEY and SLUICE_SEAL_KEY_NEW go together: the key in use and the one to come')
+    console.error('set both SLUICE_SEAL_KEY (current key) and SLUICE_SEAL_KEY_NEW (new key)')
     return ExitCode.usage
   }
   try {
@@ -34,7 +34,7 @@ export async function rotateSeal(flags: StoreFlags): Promise<number> {
     } finally {
       await store.close()
     }
-    if (given !== '') console.log('start with SLUICE_SEAL_KEY set to the new key from now on')
+    if (given !== '') console.log('from now on, start with SLUICE_SEAL_KEY set to the new key')
     return ExitCode.ok
   } catch (error) {
     return explained(error, 'the sealing key was not changed')
@@ -42,17 +42,17 @@ export async function rotateSeal(flags: StoreFlags): Promise<number> {
 }
 
 async function rotate(store: Store, change: KeyChange): Promise<void> {
-  if (change.resumed) console.log('going on with a change of the key that was interrupted')
+  if (change.resumed) console.log('resuming an interrupted key rotation')
   const done = await resealAll(store, {
     old: change.old,
     next: change.next,
     kinds: await store.kinds(),
     clock: systemClock,
-    left: ({ kind, id }, code) => console.error(`${kind} ${id} stays as it is: its secrets do not open (${code})`),
+    left: ({ kind, id }, code) => console.error(`${kind} ${id} is skipped: its secrets cannot be decrypted (${code})`),
     progress: (count) => console.log(`${count} sealed anew`)
   })
   await change.finish()
-  console.log(`${done} ${done === 1 ? 'value' : 'values'} sealed anew; the key is now ${change.next.keyId}`)
+  console.log(`${done} ${done === 1 ? 'value' : 'values'} encrypted again; the key is now ${change.next.keyId}`)
 }
 
 /**
@@ -63,7 +63,7 @@ async function mustBeAlone(store: Store): Promise<void> {
   const signs = new Heartbeats(systemClock)
   const first = await store.processes()
   if (first.length === 0) return
-  console.log(`waiting ${SILENT / 1000} s for signs of life of ${first.map(({ id }) => id).join(', ')}`)
+  console.log(`waiting ${SILENT / 1000} s for heartbeats of ${first.map(({ id }) => id).join(', ')}`)
   const known = new Map(first.map(({ id, seenAt }) => [id, seenAt]))
   signs.look(first)
   let silent: readonly Heartbeat[] = []

@@ -36,7 +36,7 @@ async function passphrase({ again }: { readonly again: boolean }): Promise<strin
   if (!process.stdin.isTTY) {
     throw new CodedError(
       commandErrors.PASSPHRASE_MISSING,
-      'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE'
+      'no terminal to ask for the passphrase: set SLUICE_PASSPHRASE'
     )
   }
   const first = await hidden('Passphrase: ')

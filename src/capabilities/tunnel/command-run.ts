@@ -61,7 +61,7 @@ export async function runAgent(
       for (const line of shown(error.problems)) out.write(`${line}\n`)
       return ExitCode.usage
     }
-    const whose = error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '
+    const whose = error.code === 'AGENT_SETUP' ? '' : 'the server rejected this agent: '
     out.write(`${printable(`${whose}${error.message}`)}\n`)
     return error.code === 'AGENT_SETUP' ? ExitCode.usage : ExitCode.failure
   }

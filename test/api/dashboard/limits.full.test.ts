@@ -52,7 +52,7 @@ t.test('who is refused is seen, looked up and reset, and goes on', { skip: missi
   const row = list.getByRole('row').filter({ hasText: 'per client' })
   await row.filter({ hasText: 'every other host' }).filter({ hasText: '2 in 60s' }).getByText('5').first().waitFor()
   const pair = list.getByRole('row').filter({ hasText: 'pair' })
-  await pair.filter({ hasText: '3 in 60s, over the cluster' }).getByText('counts only').waitFor()
+  await pair.filter({ hasText: '3 in 60s, over the cluster' }).getByText('not enforced').waitFor()
   await picture('limits')
   await list.getByRole('link', { name: 'per client' }).click()
 
@@ -75,7 +75,7 @@ t.test('who is refused is seen, looked up and reset, and goes on', { skip: missi
 
   await bucket.getByRole('button', { name: 'Reset' }).click()
   const asked = page.getByRole('dialog', { name: 'Reset' })
-  t.match(await asked.textContent(), /The bucket of "ann" becomes empty/)
+  t.match(await asked.textContent(), /Empties the bucket of "ann"/)
   await asked.getByRole('button', { name: 'Cancel' }).click()
   t.same(await as('ann'), [429], 'nothing was done')
   await bucket.getByRole('button', { name: 'Reset' }).click()
@@ -137,7 +137,7 @@ t.test(
   async (t) => {
     const { page, go, sluice, context, url } = await stand(t, { policy: 'on_http_request: []' })
     await go('limits')
-    await page.getByRole('heading', { name: 'No limit' }).waitFor()
+    await page.getByRole('heading', { name: 'No rate limits' }).waitFor()
     t.match(await page.locator('.empty pre').textContent(), /type: rate-limit[\s\S]*bucket_key: \[conn.client_ip\]/)
     const taught = await page.locator('.empty pre').textContent()
     t.match(await sluice.reload(String(taught)), { ok: true }, 'what is taught is a policy')
@@ -164,7 +164,7 @@ t.test('keys that are not kept are said to be so', { skip: missing, timeout: 90_
   await as('ann', 3)
   await go('limits')
   await page.getByRole('link', { name: 'per client' }).click()
-  await page.getByText('Keys are not kept').waitFor()
+  await page.getByText('so rejected keys are not listed').waitFor()
   t.same(await violations(page), [])
 })
 

@@ -55,8 +55,8 @@ t.test('certificates: how long they are valid, and those that are renewed now', 
   const options = { ACME_AGREE_TERMS: 'on', ACME_DIRECTORY: ca.authority.directory }
   const { page, go, call, sluice, picture } = await dashboard(t, { options })
   await go('certificates')
-  await page.getByText('No domain has a managed certificate').waitFor()
-  await page.getByText('There is no certificate', { exact: true }).waitFor()
+  await page.getByText('No automatic certificates').waitFor()
+  await page.getByText('No certificates', { exact: true }).waitFor()
 
   const policy = { certificate_management_policy: { authority: 'letsencrypt' } }
   const domain = await create(sluice, '/reserved_domains', { domain: 'app.example.com', ...policy })
@@ -127,7 +127,7 @@ t.test('events: where they go, tests, and those that are delivered again or drop
   await waiting.nth(1).waitFor({ state: 'detached' })
   t.equal(await letters(), 1)
   await page.getByRole('button', { name: 'Deliver all again' }).click()
-  await page.getByText('Everything was delivered').waitFor()
+  await page.getByText('All events were delivered').waitFor()
   await until(() => sink.taken.some(({ object }) => object.id === vaults[2]))
   t.notOk(
     sink.taken.some(({ object }) => object.id === vaults[1]),

@@ -23,7 +23,7 @@ for (const scheme of ['light', 'dark'] as const) {
     t.equal(rows.length, 4)
     t.match(
       await page.locator('[aria-live=polite]').textContent(),
-      /^3 new exchanges, 1 of them refused or failed$|^\d new exchange|^forwarded: GET/
+      /^3 new requests, 1 rejected or failed$|^\d new request|^forwarded: GET/
     )
     t.same(await violations(page), [], 'the list')
     await picture(`traffic-live-${scheme}`)
@@ -49,7 +49,7 @@ for (const scheme of ['light', 'dark'] as const) {
 
     await sluice.reload('on_http_request:\n  - name: other\n    actions: [{ type: deny }]\n')
     await page.reload()
-    await why.getByText('This text has changed since').waitFor()
+    await why.getByText('The policy has changed since').waitFor()
     t.match(await why.textContent(), /The rule two a minute is not found in this text/)
   })
 }
@@ -128,12 +128,12 @@ t.test('more than a person can read is sampled, and the page stays small and usa
   await page.getByLabel('where', { exact: true }).focus()
   await page.keyboard.type('req.method')
   await work
-  await page.getByText(/Sampled: at most 20 a second are shown, [\d,]+ were left out\./).waitFor()
+  await page.getByText(/Sampled: at most 20 requests a second are shown, [\d,]+ are not\./).waitFor()
   t.equal(await page.getByLabel('where', { exact: true }).inputValue(), 'req.method', 'what is typed stays')
   const rows = await page.locator('.exchanges tbody tr').count()
   t.ok(rows >= 20 && rows <= 200, `${rows} rows`)
   t.equal(await page.locator('[aria-live=polite]').count(), 1)
-  t.match(await page.locator('[aria-live=polite]').textContent(), /^\d+ new exchanges, 0 of them|^forwarded: /)
+  t.match(await page.locator('[aria-live=polite]').textContent(), /^\d+ new requests?, 0 rejected|^forwarded: /)
 })
 
 t.test('the keyboard is enough to open an exchange and to come back', TIMES, async (t) => {

@@ -22,7 +22,7 @@ t.test('a file that refuses clients is taken back while apply waits', async (t) 
   await writeFile(join(cwd, 'sites.yaml'), text('policy: deny.yaml, '))
   t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', '--wait', ...at), {
     code: 2,
-    err: /--wait goes with --guard/
+    err: /--wait needs --guard/
   })
   t.match(await sluice(cwd, 'apply', 'sites.yaml', '--yes', '--guard', 'error-rate=2', ...at), {
     code: 2,

@@ -164,7 +164,7 @@ t.test('what is broken changes nothing: a wrong name, an empty file, an empty or
   }
   let refused = 0
   const refuses = async (text: string) => {
-    await sluice.logged('reload refused', ++refused)
+    await sluice.logged('reload failed', ++refused)
     await sluice.told(text)
     await stays()
   }
@@ -178,7 +178,7 @@ t.test('what is broken changes nothing: a wrong name, an empty file, an empty or
   await save('p.yaml', '')
   await refuses('p.yaml:1:1: error DOCUMENT_EMPTY')
   await rm(join(cwd, 'p.yaml'))
-  await sluice.logged('a file of the configuration cannot be read any more')
+  await sluice.logged('a configuration file cannot be read any more')
   sluice.child.kill('SIGHUP')
   await refuses('sluice.yaml:2:21: error FILE_UNREADABLE: the policy "p.yaml" cannot be read: there is no such file')
 })
@@ -218,7 +218,7 @@ t.test('the API shows what the file declares with its place, and changes none of
   }
   t.same(hosts, ['a.test:443', 'b.test:443'], 'each record stands on one page')
   await save('sluice.yaml', text.replace('a.test', 'b.test'))
-  await sluice.logged('reload refused')
+  await sluice.logged('reload failed')
   await sluice.told('sluice.yaml:2:3: error ALREADY_EXISTS: site b.test: b.test:443 is taken by https_edge')
   t.same(await get(traffic, 'a.test'), { status: 200, text: 'web' })
 })

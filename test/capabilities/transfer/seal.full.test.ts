@@ -62,7 +62,7 @@ t.test('a change that died between the commit and the end goes on', async (t) =>
   await withStore(t, join(data, 'sluice.db'), (store) => manySecrets(store, next, 10))
   const { code, out } = await sluice(t, cwd, ['seal', 'rotate', '--data', data])
   t.equal(code, 0)
-  t.match(out, /going on with a change.*\n0 values sealed anew/)
+  t.match(out, /resuming an interrupted key rotation.*\n0 values sealed anew/)
   t.match(await keysOn(data), [{ keyId: next.keyId }])
 })
 

@@ -33,7 +33,7 @@ t.test('workers: 2 serves with two threads, or says which Node it needs', async 
     t.match((await ask('/explain/keys', { key: KEY, method: 'POST', body: {} })).json, { header: 'sluice-explain' })
   } else {
     t.same(workers, [])
-    t.match(await sluice.logged(`Node ${process.versions.node} cannot give connections`), { level: 40, option: 2 })
+    t.match(await sluice.logged(`Node ${process.versions.node} does not support workers`), { level: 40, option: 2 })
   }
   sluice.child.kill('SIGTERM')
   t.equal((await sluice.ended()).code, 0)
@@ -44,7 +44,7 @@ t.test('workers: auto serves with one thread where an option wants it, and says 
   const env = { ...FIXED, SLUICE_WORKERS: 'auto', ...SHARED }
   const sluice = new SluiceProcess(t, ['start'], { cwd: tmpdir(), env })
   await sluice.logged('listening')
-  t.match((await sluice.logged('one thread carries all traffic')).reasons, [/^agents: /])
+  t.match((await sluice.logged('one thread handles all traffic')).reasons, [/^agents: /])
 })
 
 t.test('what cannot be is refused before anything starts', async (t) => {

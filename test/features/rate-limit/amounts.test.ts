@@ -160,7 +160,9 @@ t.test('a client with many addresses has one bucket by the network of its addres
 
 t.test('the examples of the page about limits work', async (t) => {
   const page = readFileSync(projectFile('docs/limits.md'), 'utf8')
-  const [whole = '', capacity = ''] = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => String(text))
+  const blocks = [...page.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => String(text))
+  const whole = blocks.find((text) => text.includes('cost:')) ?? ''
+  const capacity = blocks.find((text) => text.startsWith('capacity:')) ?? ''
   const { config } = parse(whole).on_http_request[0].actions[0]
   const kit = new Kit()
   const run = kit.action('rate-limit', config)

@@ -19,7 +19,7 @@ export default function AgentsPage() {
     An agent connects from where a service runs and serves it under a name of yours, without an open port there. It needs the token
     of a credential (<code>POST /credentials</code>).
   <//>`
-  return html`<${Page} title="Agents" lead="Agents that are connected, and the tunnels that they serve.">
+  return html`<${Page} title="Agents" lead="Connected agents and their tunnels.">
     <${Listed} list=${sessions}>
       <${Table}
         label="Sessions of agents"
@@ -39,7 +39,7 @@ export default function AgentsPage() {
                 label="Disconnect"
                 tone="danger"
                 reason=${reason}
-                confirm=${`The agent at ${row.ip} stops, and what it serves is no longer reached. It does not connect again by itself.`}
+                confirm=${`Stops the agent at ${row.ip}. Its services become unreachable, and it does not reconnect.`}
                 run=${() => command(row.id, 'stop')}
               />
               <${Action} label="Restart" reason=${reason} run=${() => command(row.id, 'restart')} />
@@ -60,7 +60,7 @@ export default function AgentsPage() {
         label="Tunnels"
         rows=${tunnels.rows ?? []}
         id=${(/** @type {any} */ row) => row.id}
-        empty=${html`<p>No tunnel is open.</p>`}
+        empty=${html`<p>No open tunnels.</p>`}
         columns=${[
           { title: 'URL or labels', cell: (/** @type {any} */ row) => row.public_url || labelsText(row.labels) },
           { title: 'Protocol', cell: (/** @type {any} */ row) => row.proto },

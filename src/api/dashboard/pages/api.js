@@ -135,7 +135,7 @@ async function ask(method, path, body, headers, signal) {
     return await fetch(urlOf(path), init)
   } catch (error) {
     if (signal?.aborted) throw error
-    throw new ApiProblem('The process does not answer. Is it still running?')
+    throw new ApiProblem('The process does not respond. Is it still running?')
   }
 }
 

@@ -58,7 +58,7 @@ function SignIn({ before }) {
   return html`<main class="sign-in">
     <h1>Sluice</h1>
     <form onSubmit=${enter}>
-      <${Field} label="API key" hint="It is sent once, for a session that ends by itself. Its owner's rights hold here.">
+      <${Field} label="API key" hint="Used once to start a session that expires automatically. You have the permissions of this key's owner.">
         <input
           type="password"
           name="key"
@@ -73,7 +73,7 @@ function SignIn({ before }) {
       <${Problem} error=${error} />
     </form>
     <p class="small">
-      No key? <code>sluice api-key create</code> makes one; the first start prints one. The API itself is described at${' '}
+      No key? Create one with <code>sluice api-key create</code>; the first start prints one, too. API documentation:${' '}
       <a href="docs">docs</a>.
     </p>
   </main>`
@@ -134,7 +134,7 @@ function Frame({ signedIn }) {
     <main id="main" tabindex="-1" ref=${main}>
       ${
         page === undefined
-          ? html`<${Page} title="Nothing here"><${Empty} title="There is no such page.">The pages stand above.<//><//>`
+          ? html`<${Page} title="Not found"><${Empty} title="This page does not exist.">Choose a page above.<//><//>`
           : html`<${Loaded} key=${page.id} page=${page} path=${place.path} query=${place.query} />`
       }
     </main>
@@ -200,10 +200,10 @@ function Footer() {
   const made = useStore(calls)
   return html`<footer>
     <details>
-      <summary>Calls of the API that changed something (${made.length})</summary>
+      <summary>API calls (${made.length})</summary>
       ${
         made.length === 0
-          ? html`<p>None yet. What you do here is shown as the call that it makes, so that a script can do the same.</p>`
+          ? html`<p>None yet. Each change that you make in the dashboard is listed here as an API call that a script can repeat.</p>`
           : html`<ul class="calls">
             ${made.map((one) => html`<li key=${one.number}><${CallMade} made=${one} /></li>`)}
           </ul>`

@@ -24,7 +24,7 @@ export default function CertificatesPage() {
   const renew = (/** @type {any} */ { path, id, list }) =>
     call('POST', `${path}/${id}/certificate/renew`).then(() => list.reload())
   const byId = new Map((certificates.rows ?? []).map((row) => [row.id, row]))
-  return html`<${Page} title="Certificates" lead="What listeners show to clients, and when it ends.">
+  return html`<${Page} title="Certificates" lead="TLS certificates that clients get, and when they expire.">
     <h2>Managed</h2>
     <${Problem} error=${ingresses.error} />
     <${Listed} list=${domains}>
@@ -33,7 +33,7 @@ export default function CertificatesPage() {
         rows=${managed}
         id=${(/** @type {any} */ row) => row.id}
         tone=${(/** @type {any} */ row) => (row.certificate_management_status?.provisioning_job?.error_code ? 'bad' : undefined)}
-        empty=${html`<${Empty} title="No domain has a managed certificate" command=${'acme: { agree_to_terms: true }'}>
+        empty=${html`<${Empty} title="No automatic certificates" command=${'acme: { agree_to_terms: true }'}>
           With this line in a site file, or a <code>certificate_management_policy</code> of a reserved domain, certificates come by ACME and
           are renewed by themselves.
         <//>`}
@@ -87,8 +87,8 @@ export default function CertificatesPage() {
         rows=${certificates.rows ?? []}
         id=${(/** @type {any} */ row) => row.id}
         tone=${(/** @type {any} */ row) => toneUntil(row.not_after)}
-        empty=${html`<${Empty} title="There is no certificate">
-          A certificate comes with a site file (<code>certificates:</code>), by ACME, or with <code>POST /tls_certificates</code>.
+        empty=${html`<${Empty} title="No certificates">
+          Add one in a site file (<code>certificates:</code>), by ACME, or with <code>POST /tls_certificates</code>.
         <//>`}
         columns=${[
           {
@@ -139,6 +139,6 @@ function toneUntil(at) {
 function Until({ at }) {
   if (at === undefined) return html`<span>–</span>`
   const days = Math.floor((Date.parse(at) - Date.now()) / DAY)
-  const text = days < 0 ? `ended ${-days} days ago` : `${days} days`
+  const text = days < 0 ? `expired ${-days} ${days === -1 ? 'day' : 'days'} ago` : `${days} days`
   return html`<${When} at=${at} /> <${Badge} tone=${toneUntil(at) ?? 'good'}>${text}<//>`
 }

@@ -17,7 +17,7 @@ function loadLibrary() {
     script.onload = () => resolve(/** @type {any} */ (globalThis).uPlot)
     script.onerror = () => {
       library = undefined
-      reject(new Error('the library of charts cannot be loaded'))
+      reject(new Error('the chart library cannot be loaded'))
     }
     document.head.append(style, script)
   })

@@ -23,7 +23,7 @@ export default function EventsPage({ path: [open] }) {
     if (!delivered) throw new Error(`The test was not delivered: ${error}`)
   }
   if (open !== undefined) return html`<${DeadLetters} id=${open} />`
-  return html`<${Page} title="Events" lead="What happens is delivered to destinations that are subscribed to it.">
+  return html`<${Page} title="Events" lead="Audit and traffic events sent to webhooks, files and cloud log services.">
     <h2>Destinations</h2>
     <div class="actions">
       <${Create}
@@ -44,7 +44,7 @@ export default function EventsPage({ path: [open] }) {
         rows=${destinations.rows ?? []}
         id=${(/** @type {any} */ row) => row.id}
         tone=${(/** @type {any} */ row) => (row.delivery?.state === 'failing' ? 'bad' : undefined)}
-        empty=${html`<${Empty} title="No destination" command=${COMMAND}>Events go to webhooks, files, standard output and services of clouds.<//>`}
+        empty=${html`<${Empty} title="No destination" command=${COMMAND}>Events can be sent to webhooks, files, standard output and cloud log services.<//>`}
         columns=${[
           {
             title: 'Destination',
@@ -82,7 +82,7 @@ export default function EventsPage({ path: [open] }) {
         label="Subscriptions"
         rows=${subscriptions.rows ?? []}
         id=${(/** @type {any} */ row) => row.id}
-        empty=${html`<p>No subscription: nothing is sent yet. <code>POST /event_subscriptions</code> says which types go where.</p>`}
+        empty=${html`<p>No subscriptions, so no events are sent. Create one with <code>POST /event_subscriptions</code>.</p>`}
         columns=${[
           { title: 'Subscription', cell: (/** @type {any} */ row) => row.description || row.id },
           {
@@ -134,7 +134,7 @@ function DeadLetters({ id }) {
         label="Events that could not be delivered"
         rows=${list.rows ?? []}
         id=${(/** @type {any} */ row) => row.id}
-        empty=${html`<${Empty} title="Everything was delivered">An event that fails for longer than its destination's patience stands here.<//>`}
+        empty=${html`<${Empty} title="All events were delivered">Events that a destination rejects permanently are listed here.<//>`}
         columns=${[
           { title: 'Event', cell: (/** @type {any} */ row) => html`<code>${row.event_id ?? row.id}</code>` },
           { title: 'Type', cell: (/** @type {any} */ row) => row.event_type ?? '–' },
@@ -149,7 +149,7 @@ function DeadLetters({ id }) {
             title: 'Commands',
             cell: (/** @type {any} */ row) => html`<div class="actions">
               <${Action} label="Deliver again" reason=${reason} run=${() => again(call('POST', `${path}/dead_letters/${row.id}/redeliver`))} />
-              <${Action} label="Drop" tone="danger" reason=${reason} confirm="This event is lost then." run=${() => again(call('DELETE', `${path}/dead_letters/${row.id}`))} />
+              <${Action} label="Drop" tone="danger" reason=${reason} confirm="This deletes the event." run=${() => again(call('DELETE', `${path}/dead_letters/${row.id}`))} />
             </div>`
           }
         ]}

@@ -23,14 +23,14 @@ export function EditReplay({ exchange, onClose, onReplayed }) {
     if (form.method !== before.method) edits.method = form.method.trim()
     if (form.url !== before.url) {
       if (form.url.includes(REDACTED))
-        throw new Error('A part of the URL is not known: write it in full, or leave the URL as it was.')
+        throw new Error('Part of the URL is redacted: enter it in full, or leave the URL unchanged.')
       edits.url = form.url.trim()
     }
     const headers = headerEdits(before.headers, form.headers)
     if (Object.keys(headers).length > 0) edits.headers = headers
     if (form.body !== before.body) {
       if (form.body.includes(REDACTED))
-        throw new Error('A part of the body is not known: write it in full, or leave the body as it was.')
+        throw new Error('Part of the body is redacted: enter it in full, or leave the body unchanged.')
       edits.body = form.body
     }
     const made = await call('POST', `/exchanges/${encodeURIComponent(exchange.id)}/replay`, edits)
@@ -62,9 +62,9 @@ export function EditReplay({ exchange, onClose, onReplayed }) {
 
 /** @param {any} body */
 function bodyHint(body) {
-  if (body === null) return 'None is recorded; what you write is sent in its place.'
-  if (body.text === undefined) return 'It is no text; what you write is sent in its place.'
-  return body.whole ? undefined : 'It is cut off here: write all of it.'
+  if (body === null) return 'No body was recorded; what you enter is sent instead.'
+  if (body.text === undefined) return 'The body is binary; what you enter is sent instead.'
+  return body.whole ? undefined : 'The body is truncated: enter all of it.'
 }
 
 /** @param {{ exchange: any, onClose: () => void }} props */
@@ -76,7 +76,7 @@ export function MakeTest({ exchange, onClose }) {
       made !== undefined
         ? html`<${Made} made=${made} />`
         : error === undefined
-          ? html`<p role="status">Finding out how many such requests come first …</p>`
+          ? html`<p role="status">Counting similar requests …</p>`
           : null
     }
   <//>`
@@ -122,13 +122,13 @@ function Made({ made }) {
             None of a thousand such requests is decided like this one by what serves now: the test will fail as it stands. What is secret is not in
             it, and what other servers answered is not known.
           </p>`
-        : html`<p>It holds for what serves now. <code>sluice test ${file}</code> runs it beside the policy.</p>`
+        : html`<p>It passes with the running configuration. Run it with <code>sluice test ${file}</code>.</p>`
     }
     <${Copyable} text=${text} label="Copy the test" />
     <div class="actions">
       <button type="button" onClick=${() => saveFile(file, text, 'application/yaml')}>Save as ${file}</button>
     </div>
-    <h3>Keep it with the policy</h3>
+    <h3>Store it with the policy</h3>
     ${
       place === undefined
         ? html`<p class="small">
@@ -147,7 +147,7 @@ function Keep({ place, made }) {
   const text = tests === null || tests.trim() === '' ? made.text : withCase(tests, made.oneCase)
   const reason =
     refusalOf(place.startsWith('/edges/tcp') ? 'tcp_edge.update' : 'https_edge_route.update') ??
-    (text === undefined ? 'Its tests are written in one line or as JSON: add the case to them by hand.' : undefined)
+    (text === undefined ? 'The stored tests are JSON or a single line: add the case by hand.' : undefined)
   const keep = async () => {
     await call('PATCH', place, { policy_tests: text }, { headers: tag === undefined ? {} : { 'if-match': tag } })
   }

@@ -87,8 +87,7 @@ function bytesOf(body) {
 export function missingOf({ url, request, bytes_in: bytes }) {
   const { headers, body } = request
   const whats = []
-  if (pairsOf(headers).some(([, value]) => value.includes(REDACTED)))
-    whats.push('fields that are secret are variables of the shell')
+  if (pairsOf(headers).some(([, value]) => value.includes(REDACTED))) whats.push('secret headers are shell variables')
   if (url.includes(REDACTED)) whats.push('a part of the URL is secret')
   if (body?.text?.includes(REDACTED)) whats.push('parts of the body are secret')
   if (body !== null && body.whole === false) whats.push('the body is cut off')
@@ -122,7 +121,7 @@ export function headerEdits(before, after) {
   for (const [name, values] of now) {
     if (JSON.stringify(old.get(name)) === JSON.stringify(values)) continue
     if (values.some((value) => value.includes(REDACTED)))
-      throw new Error(`The value of ${name} is not known: write it in full, or leave the field as it was.`)
+      throw new Error(`The value of ${name} is redacted: enter it in full, or leave the header unchanged.`)
     edits[name] = values.length === 1 ? (values[0] ?? '') : values
   }
   return edits
@@ -135,7 +134,7 @@ function byName(text) {
   for (const line of text.split(/\r?\n/)) {
     if (line.trim() === '') continue
     const colon = line.indexOf(':', 1)
-    if (colon === -1) throw new Error(`"${line}" is no field: it has the form name: value.`)
+    if (colon === -1) throw new Error(`"${line}" is not a header: write name: value.`)
     const name = line.slice(0, colon).trim().toLowerCase()
     found.set(name, [...(found.get(name) ?? []), line.slice(colon + 1).trim()])
   }

@@ -39,7 +39,7 @@ export default function ExchangePage({ id, back }) {
     return html`<${Page} title="Exchange" actions=${link}>
       ${
         gone
-          ? html`<${Empty} title="This exchange is not recorded any more">
+          ? html`<${Empty} title="This request is no longer recorded">
               The recorder keeps the newest ones in memory until the process ends; <code>recorder.memory</code> says how many fit.
             <//>`
           : html`<${Problem} error=${error} />`
@@ -81,7 +81,7 @@ function Shown({ exchange, gone, link, back }) {
   } = exchange
   const [dialog, open] = useState(/** @type {'edit' | 'test' | undefined} */ (undefined))
   const [replays, setReplays] = useState(/** @type {readonly any[]} */ ([]))
-  const reason = refusalOf('exchanges') ?? (gone ? 'The process has forgotten this exchange.' : undefined)
+  const reason = refusalOf('exchanges') ?? (gone ? 'The process no longer has this request.' : undefined)
   const replay = async () => {
     const made = await call('POST', `/exchanges/${encodeURIComponent(exchange.id)}/replay`)
     setReplays((before) => [made, ...before])
@@ -92,7 +92,7 @@ function Shown({ exchange, gone, link, back }) {
       <${Badge} tone=${decision.status === 0 ? 'bad' : toneOf(decision.status)}>${decided === 'forwarded' ? decision.status : decided}<//>${' '}
       ${exchange.explanation === null ? decisionSentence(decision) : ''} <${When} at=${at} /> from ${client}, took ${durationText(exchange.duration_ms)}
     </p>
-    ${gone ? html`<p class="note">The process has forgotten this exchange; this page still has it.</p>` : null}
+    ${gone ? html`<p class="note">The process no longer has this request; this page still shows it.</p>` : null}
     ${
       exchange.replay_of === null
         ? null
@@ -124,7 +124,7 @@ function Shown({ exchange, gone, link, back }) {
     <div class="columns">
       <${Message} title="Request" message=${exchange.request} bytes=${exchange.bytes_in} />
       <${Message} title="Answer" message=${exchange.response} bytes=${exchange.bytes_out} />
-      ${exchange.upstream === null ? null : html`<${Message} title="As it went upstream" message=${exchange.upstream} />`}
+      ${exchange.upstream === null ? null : html`<${Message} title="Request to the upstream" message=${exchange.upstream} />`}
     </div>
     <section class="panel">
       <h2>Timing and tries</h2>
@@ -237,8 +237,8 @@ function Why({ exchange }) {
         : html`<p class="note">
               ${
                 decided === exchange.decided
-                  ? 'Now it is decided as it was then.'
-                  : `Now it is decided otherwise: ${decided}, and then ${exchange.decided}.`
+                  ? 'Same decision as recorded.'
+                  : `Different decision: now ${decided}, recorded ${exchange.decided}.`
               }
             </p>
             <${WithPolicies} explanation=${asked} />`
@@ -262,13 +262,13 @@ async function policiesOf(explanation) {
       try {
         const { text, source, digest } = await call('GET', `/explain/policies/${encodeURIComponent(owner)}`)
         const changed = then.get(owner)?.digest !== digest
-        const note = changed ? 'This text has changed since: it is not the one that decided.' : undefined
+        const note = changed ? 'The policy has changed since this request.' : undefined
         return [owner, { text, source, changed, note }]
       } catch (error) {
         if (/** @type {any} */ (error).status !== 404) throw error
         return [
           owner,
-          { text: '', source: then.get(owner)?.source, note: 'This policy does not serve any more.', changed: true }
+          { text: '', source: then.get(owner)?.source, note: 'This policy is no longer active.', changed: true }
         ]
       }
     })
@@ -289,7 +289,7 @@ function Shadow({ exchange }) {
       ${by === null ? '' : html` by <code>${by.action}</code> of rule <strong>${by.rule}</strong>`}; what serves: <strong>${decided}</strong>.
       Different: ${differs.join(', ')}.
     </p>
-    ${explanation === null ? null : html`<details><summary>How the candidate decides it</summary><${Explanation} explanation=${explanation} /></details>`}
+    ${explanation === null ? null : html`<details><summary>Decision of the candidate policy</summary><${Explanation} explanation=${explanation} /></details>`}
   </section>`
 }
 

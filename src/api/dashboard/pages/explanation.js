@@ -68,12 +68,12 @@ export function Explanation({ explanation, policyText }) {
     <div class="columns">
       <div>
         <h3>Steps</h3>
-        ${ran.length === 0 ? html`<p class="small">No module and no policy ran.</p>` : null}
+        ${ran.length === 0 ? html`<p class="small">No module or policy ran.</p>` : null}
         <ol class="tree">
           ${ran.map((/** @type {any} */ step) => html`<li><${Step} step=${step} context=${context} /></li>`)}
           <li><${End} explanation=${explanation} /></li>
         </ol>
-        ${omitted > 0 ? html`<p class="note">${omitted} more records are left out.</p>` : null}
+        ${omitted > 0 ? html`<p class="note">${omitted} more ${omitted === 1 ? 'record' : 'records'} not shown.</p>` : null}
         ${
           notAsked.length > 0
             ? html`<p class="note">
@@ -137,7 +137,7 @@ function Decision({ explanation }) {
       others.length === 0
         ? null
         : html`<details>
-            <summary>${others.length === 1 ? 'Another route' : `${others.length} other routes`} of the edge did not take it</summary>
+            <summary>${others.length === 1 ? 'Another route' : `${others.length} other routes`} of the edge did not match</summary>
             <ul class="small">
               ${others.map((/** @type {any} */ one) => html`<li><code>${one.path}</code> (${one.id}): ${one.why}</li>`)}
             </ul>

@@ -37,7 +37,7 @@ export default function HistoryPage({ path: [open] }) {
 
 function Revisions() {
   const list = useList('/revisions', 'revisions', { every: EVERY })
-  return html`<${Page} title="History" lead="Every write of the configuration, the newest first. Each can be undone in a write of its own.">
+  return html`<${Page} title="History" lead="All configuration changes, newest first. Each can be reverted.">
     <${Listed} list=${list}>
       <${Table}
         label="Revisions"
@@ -45,7 +45,7 @@ function Revisions() {
         id=${(/** @type {any} */ row) => String(row.id)}
         place=${(/** @type {any} */ row) => `history/${row.id}`}
         tone=${(/** @type {any} */ row) => (row.guard?.state === 'broken' ? 'bad' : undefined)}
-        empty=${html`<${Empty} title="Nothing was written yet">Each write of the API, of the site file or of this page stands here.<//>`}
+        empty=${html`<${Empty} title="No changes yet">Changes made by the API, a site file or the dashboard are listed here.<//>`}
         columns=${[
           { title: 'Revision', cell: (/** @type {any} */ row) => row.id },
           { title: 'At', cell: (/** @type {any} */ row) => html`<${When} at=${row.created_at} />` },
@@ -96,7 +96,7 @@ function Revision({ id }) {
     await revision.reload()
   }
   const check = () => call('POST', `/revisions/${id}/revert?dry_run=true`)
-  const reason = changed.data === undefined ? 'What it changed is being loaded.' : refusalOfRevert(changed.data.changes)
+  const reason = changed.data === undefined ? 'Loading the changes …' : refusalOfRevert(changed.data.changes)
   return html`<${Page}
     title=${`Revision ${id}`}
     lead=${html`<a href="#/history">All revisions</a>`}
@@ -105,7 +105,7 @@ function Revision({ id }) {
         label="Revert"
         tone="danger"
         reason=${reason}
-        confirm=${`What revision ${id} changed is changed back, in a write of its own. What later writes have changed is named and refused.`}
+        confirm=${`Reverts the changes of revision ${id} as a new revision. The revert is refused if later revisions changed the same fields.`}
         run=${revert}
       />`}
   >

@@ -39,7 +39,7 @@ const POLICY = `on_http_request:
 export default function LimitsPage({ path: [open] }) {
   const reason = refusalOf('limits')
   if (reason !== undefined)
-    return html`<${Page} title="Limits"><p class="note">${reason} Keys of buckets tell who clients are.</p><//>`
+    return html`<${Page} title="Limits"><p class="note">${reason} Bucket keys identify clients.</p><//>`
   return open === undefined ? html`<${List} />` : html`<${One} key=${open} id=${open} />`
 }
 
@@ -59,7 +59,7 @@ function List() {
   }
   const { data, error } = useLoad(load, [text, most], { every: EVERY })
   const rows = data?.rows ?? []
-  return html`<${Page} title="Limits" lead="Limits of the policies that run in this process; those that refuse most now come first.">
+  return html`<${Page} title="Limits" lead="Rate limits of this process, those that currently reject most first.">
     <div class="filters">
       <${Field} label="Search">
         <input type="search" value=${text} maxlength="200" placeholder="name, host, rule" onInput=${(/** @type {any} */ event) => search(event.target.value)} />
@@ -77,8 +77,8 @@ function List() {
             tone=${(/** @type {any} */ row) => (row.recent.refused > 0 && row.enforce ? 'warn' : undefined)}
             empty=${
               text === ''
-                ? html`<${Empty} title="No limit" command=${POLICY}>A policy with an action <code>rate-limit</code> makes one, such as this for every client:<//>`
-                : html`<p>No limit has this in its name, owner or rule.</p>`
+                ? html`<${Empty} title="No rate limits" command=${POLICY}>Add an action <code>rate-limit</code> to a policy, for example one for each client address:<//>`
+                : html`<p>No limit matches this name, owner or rule.</p>`
             }
             columns=${[
               { title: 'Limit', cell: (/** @type {any} */ row) => row.name },
@@ -118,7 +118,7 @@ const capacityOf = ({ capacity, capacity_expression: expression }) => capacity ?
 function Mode({ limit }) {
   return limit.enforce
     ? html`<${Badge} tone="good">enforced<//>`
-    : html`<${Badge} tone="info" title="What is over the capacity is counted and let through.">counts only<//>`
+    : html`<${Badge} tone="info" title="Requests over the capacity are counted but not rejected.">not enforced<//>`
 }
 
 /** @param {{ id: string }} props */
@@ -150,7 +150,7 @@ function One({ id }) {
           ['Admitted', data.admitted],
           ['Refused', data.refused],
           ['Would have refused', data.enforce && data.would_refuse === 0 ? undefined : data.would_refuse],
-          ['Counts', data.scope === 'cluster' ? 'all processes on the store together' : 'each process by itself'],
+          ['Counts', data.scope === 'cluster' ? 'shared by all processes on the store' : 'in each process separately'],
           ['Policy', html`<code>${data.policy.source}</code> line ${data.policy.line}`],
           ['Id', html`<code>${data.id}</code>`]
         ]}
@@ -215,7 +215,7 @@ function RateChart({ limit }) {
 function Top({ top: { data, error }, path, reload, look }) {
   const { code } = /** @type {any} */ (error ?? {})
   if (code === 'ERR_SLUICE_LIMIT_KEYS_OFF')
-    return html`<p class="note">Keys are not kept: <code>limiter.top_keys</code> of the options is off. A bucket can be looked up by its key.</p>`
+    return html`<p class="note">The option <code>limiter.top_keys</code> is off, so rejected keys are not listed. You can still look up a bucket by its key.</p>`
   if (data === undefined) return html`<${Problem} error=${error} />`
   const queryOf = (/** @type {any} */ row) => `bucket=${row.bucket}`
   return html`<${Problem} error=${error} />
@@ -223,7 +223,7 @@ function Top({ top: { data, error }, path, reload, look }) {
       label="Keys that are refused most"
       rows=${data.keys}
       id=${(/** @type {any} */ row) => row.bucket ?? 'long'}
-      empty=${html`<${Empty} title="No request was refused">Keys whose requests are over the capacity stand here for five minutes, most refused first.<//>`}
+      empty=${html`<${Empty} title="No requests were rejected">Keys over the capacity are listed here for five minutes, most rejected first.<//>`}
       columns=${[
         { title: 'Key', cell: (/** @type {any} */ row) => html`<${Key} values=${row.key} />` },
         {
@@ -237,7 +237,7 @@ function Top({ top: { data, error }, path, reload, look }) {
           title: 'Commands',
           cell: (/** @type {any} */ row) =>
             row.bucket === null
-              ? 'too long to be kept'
+              ? 'too long to keep'
               : html`<div class="actions">
                   <button type="button" onClick=${() => look(queryOf(row))}>Look up</button>
                   <${Reset} path=${`${path}/buckets?${queryOf(row)}`} values=${row.key} reload=${reload} />
@@ -258,7 +258,7 @@ function Reset({ path, values, reload }) {
   const whose = JSON.stringify(values?.length === 1 ? values[0] : values)
   return html`<${Action}
     label="Reset"
-    confirm=${`The bucket of ${whose} becomes empty, and its requests are admitted again up to the capacity.`}
+    confirm=${`Empties the bucket of ${whose}: its requests are admitted again, up to the capacity.`}
     run=${() => call('DELETE', path).then(reload)}
     done="Emptied"
   />`

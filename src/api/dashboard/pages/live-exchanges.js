@@ -110,7 +110,7 @@ class LiveExchanges {
     const text =
       count === 1 && newest !== undefined
         ? `${newest.decided}: ${newest.method} ${newest.url}`
-        : `${count} new exchanges, ${refused} of them refused or failed`
+        : `${count} new ${count === 1 ? 'request' : 'requests'}, ${refused} rejected or failed`
     this.spoken = { count: 0, refused: 0, text, at: now }
     return text
   }

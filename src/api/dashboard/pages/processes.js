@@ -11,7 +11,7 @@ export default function ProcessesPage() {
   const list = useLoad(() => call('GET', '/processes'), [], { every: EVERY })
   const ready = useLoad(readiness, [], { every: EVERY })
   const { status, reasons = [] } = ready.data ?? {}
-  return html`<${Page} title="Processes" lead="All processes that share this configuration. Each applies every revision by itself.">
+  return html`<${Page} title="Processes" lead="All Sluice processes that share this configuration.">
     <${Problem} error=${ready.error} />
     ${
       ready.data === undefined

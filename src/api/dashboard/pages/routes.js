@@ -19,17 +19,17 @@ export default function RoutesPage() {
   const edges = (data?.edges ?? []).filter(meant)
   const tcp = (data?.tcp_edges ?? []).filter(meant)
   const none = data !== undefined && data.edges.length + data.tcp_edges.length === 0
-  return html`<${Page} title="Routes" lead="What serves here, and what went through it in the last minute.">
+  return html`<${Page} title="Routes" lead="Listeners, hosts, routes and backends, with their traffic of the last minute.">
     <${Problem} error=${error} />
     ${data === undefined ? (error === undefined ? html`<p class="wait" role="status">Loading …</p>` : null) : html`<${Listeners} listeners=${data.listeners} />`}
     ${
       none
         ? html`<${Empty} title="No route leads anywhere yet" command="npm start -- --upstream http://127.0.0.1:3000">
-            Name an upstream, write a site file, or make an edge with <code>POST /edges/https</code>.
+            Set an upstream, write a site file, or create an edge with <code>POST /edges/https</code>.
           <//>`
         : html`<div class="filters"><${Field} label="Find"><input type="search" placeholder="host, path, backend" value=${wanted} onInput=${(/** @type {any} */ event) => want(event.target.value)} /><//></div>`
     }
-    ${data?.omitted > 0 ? html`<p class="note">${data.omitted} more edges are left out.</p>` : null}
+    ${data?.omitted > 0 ? html`<p class="note">${data.omitted} more ${data.omitted === 1 ? 'edge' : 'edges'} not shown.</p>` : null}
     ${edges.map((/** @type {any} */ edge) => html`<${Edge} key=${edge.id} edge=${edge} />`)}
     ${tcp.map((/** @type {any} */ edge) => html`<${TcpEdge} key=${edge.id} edge=${edge} />`)}
     ${!none && data !== undefined && edges.length + tcp.length === 0 ? html`<p role="status">Nothing here has “${wanted}” in it.</p>` : null}
@@ -66,7 +66,7 @@ function Edge({ edge: { id, hosts, every_host: every, protocol, rates, routes } 
     <p class="row">
       <${Badge}>${protocol}<//> <${Rates} rates=${rates} place=${`traffic?edge=${id}`} />
       ${[...certificates.values()].map((one) => html`<${Certificate} certificate=${one} />`)}
-      ${without ? html`<${Badge} title="Clients with TLS cannot come by this name">no certificate<//>` : null}
+      ${without ? html`<${Badge} title="TLS clients cannot connect to this name">no certificate<//>` : null}
     </p>
     ${routes.length === 0 ? html`<p class="small">No route: every request gets 404.</p>` : null}
     <ul class="tree">

@@ -54,7 +54,7 @@ export default function TrafficPage({ path, query }) {
 /** @param {{ reason: string }} props */
 function Refused({ reason }) {
   return html`<${Page} title="Traffic">
-    <${Empty} title="Traffic is shown to administrators alone">
+    <${Empty} title="Only administrators can see traffic">
       ${reason} Exchanges show what clients have sent.
     <//>
   <//>`
@@ -176,15 +176,15 @@ function LiveState({ live, state }) {
     open: ['good', 'Live'],
     waiting: ['warn', 'Connecting again …'],
     refused: ['bad', 'Not following'],
-    over: ['', 'Not followed: its time is over'],
+    over: ['', 'Disconnected: the session has expired'],
     off: ['', 'Connecting …']
   })
   const [tone, text] = words[state] ?? ['', state]
   return html`<p class="small live-state">
     ${missed === undefined ? html`<${Badge} tone=${tone}>${text}<//>` : html`<${Badge} tone="warn">Paused<//>`}
     ${missed === undefined ? null : html`<span>${missed === 1 ? '1 exchange has come' : `${missed} exchanges have come`} meanwhile.</span>`}
-    ${sampled === 0 ? null : html`<span>${` Sampled: at most ${RATE} a second are shown, ${sampled.toLocaleString()} were left out.`}</span>`}
-    ${dropped === 0 ? null : html`<span>${` ${dropped.toLocaleString()} are missing: they came faster than they were read.`}</span>`}
+    ${sampled === 0 ? null : html`<span>${` Sampled: at most ${RATE} requests a second are shown, ${sampled.toLocaleString()} are not.`}</span>`}
+    ${dropped === 0 ? null : html`<span>${` ${dropped.toLocaleString()} are missing: the browser was too slow.`}</span>`}
     <span class="keys">Keys: <kbd>/</kbd> filter, <kbd>p</kbd> pause</span>
   </p>`
 }
@@ -269,7 +269,7 @@ function shortUrl(url) {
 function NothingYet({ filter, recorder }) {
   const { data: address } = useLoad(listenerAddress)
   if (filter.length > 0)
-    return html`<${Empty} title="No exchange is like that yet">
+    return html`<${Empty} title="No matching requests yet">
       What comes is looked at as it ends${recorder?.where == null ? '' : ', and what is recorded was looked through'}.${' '}
       <a href="#/traffic">Show everything</a>
     <//>`
@@ -332,7 +332,7 @@ function Below({ live, filterKey: key, found, reload }) {
           ? html`<${Action}
               label="Show older ones"
               run=${older}
-              reason=${full ? `The page keeps ${MOST_ROWS}. A filter, such as until, leads to older ones.` : end ? 'There are no older ones.' : undefined}
+              reason=${full ? `This page shows at most ${MOST_ROWS}. Use a filter such as until for older ones.` : end ? 'There are no older requests.' : undefined}
             />`
           : null
       }

@@ -85,7 +85,7 @@ t.test('agents go to the process that takes over one by one, and their visitors 
   const told = await second.told('reads its options')
   const pid = Number(/process (\d+)/.exec(told)?.[1])
   t.teardown(() => process.kill(pid, 'SIGTERM'))
-  await second.told('serves; the one before it ends')
+  await second.told('serves; the old one exits')
   const busy = before.length - 1
   await until(async () => (await tunnels()).length >= busy)
   t.equal((await tunnels()).length, busy, 'the one with a visitor stays where it is')
