@@ -68,7 +68,7 @@ const PACKAGES = {
 
 /** Packages of capabilities; one that is missing may import none. */
 const CAPABILITY_PACKAGES = {
-  events: ['aws4fetch', 'fastify'],
+  events: ['aws4fetch'],
   import: ['yaml'],
   'policy-tests': ['typebox'],
   'site-file': ['yaml'],

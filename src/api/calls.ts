@@ -1,12 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { DeadLetterLists } from '../capabilities/events/dead-letters.js'
-import type { Explanations } from '../capabilities/explain/explanations.js'
 import { readGuard } from '../capabilities/guard/conditions.js'
-import type { Exchanges } from '../capabilities/recorder/exchanges.js'
-import type { Shadows } from '../capabilities/shadow/shadows.js'
-import type { Sites } from '../capabilities/site-file/sites.js'
-import type { Backups } from '../capabilities/transfer/backups.js'
-import type { Exports } from '../capabilities/transfer/exports.js'
 import type { Access } from '../control/access.js'
 import type { Call, Done, Read, WriteMode, Written } from '../control/calls.js'
 import type { Configuration } from '../control/configuration.js'
@@ -173,16 +166,16 @@ export function writeMode(request: FastifyRequest): WriteMode {
   }
 }
 
-/** Answers with what was read, or that the client has it already. */
+/** Answers with what was read, or that the client has it already. `serving`: the revision that serves; undefined: the answer names it. */
 export function sendRead(
   request: FastifyRequest,
   reply: FastifyReply,
   read: Omit<Read, 'record'>,
-  serving: number
+  serving?: number
 ): FastifyReply {
   const known = readIfNoneMatch(request.headers['if-none-match'])
   const { body, live, revision } = read
-  reply.header('service-revision', String(serving))
+  if (serving !== undefined) reply.header('service-revision', String(serving))
   if (revision !== null) reply.header('etag', entityTag(revision))
   return revision !== null && live !== true && known(revision) ? reply.code(304).send() : reply.send(body)
 }
@@ -200,7 +193,7 @@ function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number
 /** Answers with what was written, or with what a dry run would have. */
 export function sendWritten(
   reply: FastifyReply,
-  written: Omit<Written, 'record'>,
+  written: Omit<Written, 'record' | 'body'> & { readonly body: unknown },
   status: 200 | 201 | 202,
   { dryRun }: WriteMode
 ): FastifyReply {
@@ -242,17 +235,7 @@ export interface Account {
   readonly configuration: Pick<Configuration, 'revision' | 'processes'>
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly reverts: Pick<Reverts, 'revert'>
-  readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
-  readonly backups: Pick<Backups, 'make'>
-  readonly exports: Pick<Exports, 'at'>
-  readonly explanations: Pick<Explanations, 'explain' | 'policy'>
-  readonly exchanges: Pick<
-    Exchanges,
-    'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
-  >
-  readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly traffic: Pick<Traffic, 'day' | 'history' | 'follow' | 'map'>
-  readonly policies: Pick<Policies, 'check' | 'describe' | 'test'>
+  readonly policies: Policies
   readonly sessions: Pick<Sessions, 'name' | 'open' | 'resume' | 'watching' | 'end' | 'shown'>
-  readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }

@@ -1,13 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Call, WriteMode } from '../control/calls.js'
-import { type ACCOUNT_RIGHTS, mustHave } from '../control/rights.js'
+import { type ACCOUNT_RIGHTS, type Extent, mustHave } from '../control/rights.js'
 import type { Shape, ValueOf } from '../schema/answer.js'
 import { callOf, queryOf, writeMode } from './calls.js'
 import { EVENT_STREAM_TYPE, type EventStream } from './event-stream.js'
-import { answer, operation, type Paths, parametersOf, plain } from './openapi-parts.js'
+import { answer, binary, operation, parametersOf, type Paths, plain } from './openapi-parts.js'
 import type { Parameters, ParameterValues } from './parameters.js'
-import { type Method, pathOf, type RouteConfig, type Router, route } from './routes.js'
+import { type Method, pathOf, route, type RouteConfig, type Router } from './routes.js'
 import { mustSayNothing } from './service-routes.js'
+import { isObject } from '../lib/json.js'
 
 /** Names in braces in a path. */
 type Placeholders<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
@@ -25,7 +26,7 @@ export interface Asked<P extends string = string, Q extends Parameters = Paramet
   readonly mode: WriteMode
 }
 
-interface Definition<P extends string, Q extends Parameters, A, S> {
+interface Definition<P extends string, Q extends Parameters, A, S, R = ValueOf<A>> {
   readonly method: Method
   readonly path: P
   /** `operationId` of the description. */
@@ -33,6 +34,10 @@ interface Definition<P extends string, Q extends Parameters, A, S> {
   readonly summary: string
   /** The right that a member needs; checked before `run`. @default none: every caller may */
   readonly right?: keyof typeof ACCOUNT_RIGHTS
+  /** The records on which a member may do it, in place of `right`; the service checks it. */
+  readonly member?: Extent
+  /** Checks rights before anything of the request is read. Throws a ControlError. */
+  permit?(call: Call, service: S): void
   readonly query?: Q
   /** A write takes `dry_run`, `force`, `If-Match` and `guard`. */
   readonly write?: true
@@ -44,13 +49,22 @@ interface Definition<P extends string, Q extends Parameters, A, S> {
   readonly answers: string
   /** Shape of the answer. @default no body, for 204 */
   readonly answer?: A
+  /** The answer has the version of a record. */
+  readonly etag?: true
   /** Type of an answer that is no JSON object of the API. */
   readonly media?: string
   readonly example?: ValueOf<A>
-  run(asked: Asked<P, Q>, service: S): Promise<ValueOf<A>> | ValueOf<A>
-  /** Sends the result. @default the result as JSON, with the revision that serves */
-  send?(reply: FastifyReply, result: ValueOf<A>, asked: Asked<P, Q>, request: FastifyRequest): unknown
+  run(asked: Asked<P, Q>, service: S): Promise<R> | R
+  /** Sends the result. @default the result as JSON, with the revision that serves; with 201 also where it is */
+  send?(reply: FastifyReply, result: R, asked: Asked<P, Q>, request: FastifyRequest): unknown
 }
+
+/** A result that is no answer must be sent by the route itself. */
+type Sent<R, A> = [ValueOf<A>] extends [undefined]
+  ? unknown
+  : [R] extends [ValueOf<A>]
+    ? unknown
+    : { readonly send: unknown }
 
 /** A route of the API over a service `S`. */
 export interface DefinedRoute<S> {
@@ -68,7 +82,8 @@ export interface DefinedRoute<S> {
 /** Routes of one subject. */
 export interface RouteGroup<S> {
   readonly tag: string
-  readonly description: string
+  /** @default none: the tag is that of a resource */
+  readonly description?: string
   readonly routes: readonly DefinedRoute<S>[]
 }
 
@@ -82,8 +97,9 @@ export function defineRoute<
   const P extends string,
   S,
   Q extends Parameters = Record<never, never>,
-  A = Shape<undefined>
->(definition: Definition<P, Q, A, S>): DefinedRoute<S> {
+  A = Shape<undefined>,
+  R = ValueOf<A>
+>(definition: Definition<P, Q, A, S, R> & Sent<R, A>): DefinedRoute<S> {
   const { body, media, method, path, query = {}, status = 200 } = definition
   const config: RouteConfig = {
     ...(body === undefined ? {} : { body: body === 'command' || body.optional === true ? 'optional' : 'json' }),
@@ -98,11 +114,13 @@ export function defineRoute<
     shapes: [typeof body === 'object' ? body.schema : undefined, definition.answer],
     describe: (tag) => describe(tag, definition),
     async handle(request, reply, service) {
+      definition.permit?.(callOf(request), service)
       const asked = read(request, definition)
       if (definition.right !== undefined) mustHave(asked.call.principal, definition.right)
       const result = await definition.run(asked, service)
       if (definition.send !== undefined) return definition.send(reply, result, asked, request)
       reply.code(status)
+      if (status === 201 && isObject(result) && typeof result.uri === 'string') reply.header('location', result.uri)
       return media === undefined ? reply.send(result) : reply.type(media).send(JSON.stringify(result))
     }
   }
@@ -155,18 +173,22 @@ function components(query: Parameters): (readonly [string, object])[] {
   })
 }
 
-function describe<P extends string, Q extends Parameters, A, S>(
+function describe<P extends string, Q extends Parameters, A, S, R>(
   tag: string,
-  { id, summary, right, query = {} as Q, write, body, status = 200, ...rest }: Definition<P, Q, A, S>
+  { id, summary, right, member, query = {} as Q, write, body, status = 200, ...rest }: Definition<P, Q, A, S, R>
 ): object {
-  const { answers, answer: shape, media, example } = rest
-  const written = write === true ? (['if_match', 'force', 'dry_run'] as const) : []
+  const { answers, answer: shape, media, example, etag, method } = rest
+  const match = method === 'POST' ? [] : ['if_match']
+  const written = write === true ? [...match, 'force', 'dry_run'] : []
   const about =
-    media === undefined
-      ? answer(answers, shape as object | undefined, write === true ? ['etag'] : [], example)
-      : plain(answers, shape as object, media.replace(/;.*/, ''))
+    (shape as { readonly format?: string } | undefined)?.format === 'binary'
+      ? binary(answers, String(media))
+      : media === undefined
+        ? answer(answers, shape as object | undefined, etag === true ? ['etag'] : [], example)
+        : plain(answers, shape as object, media.replace(/;.*/, ''))
   return operation(id, tag, summary, {
     ...(right === undefined ? {} : { right }),
+    ...(member === undefined ? {} : { member }),
     parameters: [...components(query).map(([component]) => component), ...written],
     ...(typeof body === 'object' ? { body: body.schema } : {}),
     responses: { [status]: about }
@@ -198,15 +220,20 @@ export interface Components {
   readonly parameters: Record<string, object>
 }
 
-/** Describes the routes of a group, and lists each schema with a title as a component. Returns the tag. */
-export function describeGroup({ tag, description, routes }: RouteGroup<never>, into: Components): object {
+/** Describes the routes of a group, and lists each schema with a title as a component. Returns the tag, where it is new. Throws a RangeError for two parameters of one name. */
+export function describeGroup({ tag, description, routes }: RouteGroup<never>, into: Components): readonly object[] {
   for (const { method, path, parameters, shapes, describe: described } of routes) {
     const item = into.paths[path] ?? { ...parametersOf(path) }
     into.paths[path] = { ...item, [method.toLowerCase()]: described(tag) } as Paths[string]
-    Object.assign(into.parameters, parameters)
+    for (const [name, parameter] of Object.entries(parameters)) {
+      const known = into.parameters[name]
+      if (known !== undefined && JSON.stringify(known) !== JSON.stringify(parameter))
+        throw new RangeError(`${method} ${path}: the parameter ${name} is described otherwise; give it a component`)
+      into.parameters[name] = parameter
+    }
     for (const schema of titledIn(shapes)) into.schemas[schema.title] = schema
   }
-  return { name: tag, description }
+  return description === undefined ? [] : [{ name: tag, description }]
 }
 
 function* titledIn(schema: unknown): Generator<{ readonly title: string }> {

@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import type { Json } from '../lib/json.js'
 
 /** Type of answers that are streams of events. */
 export const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8'
@@ -35,7 +34,7 @@ export class EventStream extends Readable {
   }
 
   /** Sends an event, or counts it as dropped. */
-  give(name: string, data: Json, id?: string): void {
+  give(name: string, data: object, id?: string): void {
     const gathered = this.#gathered?.text.length ?? 0
     if (this.readableLength + gathered > WAITING) {
       this.#dropped++

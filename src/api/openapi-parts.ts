@@ -1,4 +1,3 @@
-import type { EXCHANGE_CRITERIA } from '../capabilities/recorder/exchanges.js'
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
 import { ref, text } from '../schema/answer.js'
@@ -87,49 +86,7 @@ const HEADERS = {
   'service-revision': { description: 'Revision of the account that the answer shows.', schema: { type: 'string' } }
 } as const
 
-/** What exchanges are looked for by. */
-const CRITERIA: Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string>> = {
-  host: 'A name, or *. and a name.',
-  status: '429, 4xx or 400-499; 0: no answer.',
-  method: 'The method of the request.',
-  rule: 'Name of the rule that ended it.',
-  action: 'Type of the action that ended it.',
-  client: 'An IP address or a network.',
-  edge: 'Id of the edge.',
-  route: 'Id of the route.',
-  since: 'It began then or later (RFC 3339).',
-  until: 'It began before (RFC 3339).',
-  text: 'Stands in what is shown of it, whatever its case.',
-  where: 'CEL with the variables of policies and exchange.*, such as res.status_code == 429.'
-}
-
-function criteria(): Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>> {
-  const parameter = (name: string, description: string) => ({ name, in: 'query', description, schema: text })
-  return Object.fromEntries(
-    Object.entries(CRITERIA).map(([name, description]) => [name, parameter(name, description)])
-  ) as Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>>
-}
-
 export const PARAMETERS = {
-  ...criteria(),
-  archive_limit: {
-    name: 'limit',
-    in: 'query',
-    description: 'Most entries of the archive.',
-    schema: { type: 'integer', minimum: 1, maximum: 10_000, default: 1_000 }
-  },
-  explain: {
-    name: 'explain',
-    in: 'query',
-    description: 'Explains requests meanwhile.',
-    schema: { type: 'boolean', default: false }
-  },
-  rate: {
-    name: 'rate',
-    in: 'query',
-    description: 'Exchanges a second at most; absent: each one that is meant.',
-    schema: { type: 'integer', minimum: 1, maximum: 10_000 }
-  },
   minutes: {
     name: 'minutes',
     in: 'query',

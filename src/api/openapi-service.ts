@@ -1,23 +1,13 @@
-import { describeCertificates } from '../capabilities/certificates/openapi.js'
-import { describeDeadLetters } from '../capabilities/events/openapi.js'
-import { TEST_PATH } from '../capabilities/events/routes.js'
-import { describeExplanations } from '../capabilities/explain/openapi.js'
 import { GUARD_STATES } from '../control/guard-note.js'
-import { describeExchanges } from '../capabilities/recorder/openapi.js'
-import { describeShadows } from '../capabilities/shadow/openapi.js'
-import { describeSite } from '../capabilities/site-file/openapi.js'
 import { memberRights } from '../control/rights.js'
-import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { listOf, object, orNull, ref, text, textOrNull, time, titledObject } from '../schema/answer.js'
 import { title } from '../schema/json-schema.js'
 import { describeGroup, type RouteGroup } from './define-route.js'
-import { answer, binary, operation, type Paths, parametersOf, plain, withWarnings } from './openapi-parts.js'
-import { describePolicies } from './openapi-policies.js'
-import { describeProcesses } from './openapi-processes.js'
+import { answer, operation, parametersOf, type Paths, plain, withWarnings } from './openapi-parts.js'
 import { describeSessions } from './openapi-sessions.js'
 import { describeTraffic } from './openapi-traffic.js'
-import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
+import { COMMANDS, METRICS_TYPE, type Readiness, REVERT_PATH } from './service-routes.js'
 
 const count = { type: 'integer', minimum: 0 } as const
 
@@ -129,46 +119,6 @@ const SCHEMAS = {
       )
     })
   ),
-  AccountDocument: {
-    type: 'object',
-    title: 'AccountDocument',
-    properties: {
-      format: text,
-      version: { ...text, description: 'Of the program that wrote it.' },
-      users: listOf(object({ id: text, created_at: time, role: text })),
-      records: {
-        type: 'object',
-        description: 'By kind, of a kind oldest first. Fields stand as a request of the API has them.',
-        additionalProperties: listOf({
-          type: 'object',
-          properties: {
-            id: text,
-            created_at: time,
-            fields: { type: 'object' },
-            made: { type: 'object', description: 'What the service has made or found out.' },
-            withheld: {
-              ...listOf(text),
-              description: 'Write-only values that the record had and the document has not.'
-            }
-          },
-          required: ['id', 'fields']
-        })
-      },
-      end: {
-        type: 'object',
-        description:
-          'The end mark, by which an import finds that a document is cut: numbers of users and records, and a digest of both.',
-        properties: { users: { type: 'integer' }, records: { type: 'integer' }, digest: text },
-        required: ['users', 'records', 'digest']
-      }
-    },
-    required: ['format', 'version', 'users', 'records', 'end']
-  },
-  EventDestinationTest: titledObject('EventDestinationTest', {
-    delivered: { type: 'boolean' },
-    error: { ...textOrNull, description: 'Why it was not delivered.' },
-    duration_ms: { type: 'integer' }
-  }),
   RevisionDiff: titledObject('RevisionDiff', {
     id: { type: 'integer' },
     uri: text,
@@ -205,7 +155,6 @@ export interface Supervision {
 
 const TAGS = [
   { name: 'Health', description: 'How the process that answers is, for supervisors and load balancers.' },
-  { name: 'Backup', description: 'A copy of everything that the store holds.' },
   { name: 'Revisions', description: 'The history of the account: one revision for each write that was accepted.' }
 ]
 
@@ -240,16 +189,6 @@ export function describeService(
       { parameters: ['from'], responses: { 200: withText(answer('The changes.', ref('RevisionDiff'))) } }
     )
   }
-  paths[EXPORT_PATH] = {
-    ...parametersOf(EXPORT_PATH),
-    get: operation(
-      'revisions_export',
-      'Revisions',
-      'The account as it was at the revision, as "sluice export" writes it and "sluice import" takes it: without any write-only value, ' +
-        'for administrators. 409 when the history does not keep what is needed.',
-      { responses: { 200: answer('The account.', ref('AccountDocument')) } }
-    )
-  }
   paths[REVERT_PATH] = {
     ...parametersOf(REVERT_PATH),
     post: operation(
@@ -263,14 +202,6 @@ export function describeService(
       }
     )
   }
-  paths['/backup'] = {
-    get: operation(
-      'backup_get',
-      'Backup',
-      'A consistent copy of the store as a SQLite file, for administrators; "sluice restore" takes it. Secrets stay sealed, and no key is in it. Not on PostgreSQL, which has tools of its own (409).',
-      { responses: { 200: binary('The copy.', BACKUP_TYPE) } }
-    )
-  }
   for (const command of COMMANDS) {
     const path = `${tunnelSession.path}/{id}/${command}`
     const tag = title(tunnelSession.name)
@@ -282,30 +213,10 @@ export function describeService(
       })
     }
   }
-  paths[TEST_PATH] = {
-    ...parametersOf(TEST_PATH),
-    post: operation(
-      'event_destination_test',
-      title(eventDestination.name),
-      'Sends a test event and says what came of it.',
-      {
-        member: memberRights(eventDestination).update,
-        responses: { 200: answer('What came of it.', ref('EventDestinationTest')) }
-      }
-    )
-  }
-  describeCertificates(paths)
-  describeDeadLetters(paths, schemas)
   return [
     ...TAGS,
-    describeSite(paths, schemas),
-    describeExplanations(paths, schemas),
-    describeExchanges(paths, schemas),
     describeTraffic(paths, schemas),
-    describeProcesses(paths, schemas),
-    ...(supervision.groups ?? []).map((group) => describeGroup(group, { paths, schemas, parameters })),
-    describePolicies(paths, schemas),
-    describeShadows(paths, schemas),
+    ...(supervision.groups ?? []).flatMap((group) => describeGroup(group, { paths, schemas, parameters })),
     ...(supervision.dashboard === false ? [] : [describeSessions(paths, schemas)])
   ]
 }

@@ -1,5 +1,6 @@
 import { text } from '../schema/answer.js'
 import { invalidParameter, LIMIT, readCount, readSwitch } from './calls.js'
+import { notFound } from '../control/errors.js'
 
 /** One parameter of a query: how it is described and how it is read. */
 export interface Parameter<T> {
@@ -42,6 +43,19 @@ export function anyText(description: string): Parameter<string | undefined> {
   return { description, schema: text, read: (query, name) => query.get(name) }
 }
 
+/** Text that is not empty; undefined where the query has none. */
+export function someText(description: string): Parameter<string | undefined> {
+  return {
+    description,
+    schema: text,
+    read(query, name) {
+      const value = query.get(name)
+      if (value === '') throw invalidParameter(name, 'must not be empty')
+      return value
+    }
+  }
+}
+
 /** A switch; false where the query has none. */
 export function flag(description: string): Parameter<boolean> {
   return { description, schema: { type: 'boolean', default: false }, read: readSwitch }
@@ -60,6 +74,28 @@ export function choice<const W extends readonly string[]>(
       const found = all.find((word) => word === (query.get(name) ?? absent))
       if (found === undefined) throw invalidParameter(name, `must be ${all.join(' or ')}`)
       return found
+    }
+  }
+}
+
+const REVISION = /^[1-9]\d{0,14}$/
+
+/** Returns the number of a revision in a path. Fails with `NOT_FOUND` for what is none. */
+export function revisionIn(id: string): number {
+  if (!REVISION.test(id)) throw notFound('revision')
+  return Number(id)
+}
+
+/** A revision; undefined where the query has none. `zero`: 0 stands for the empty account. */
+export function revision(description: string, zero: boolean): Parameter<number | undefined> {
+  return {
+    description,
+    schema: { type: 'integer', minimum: zero ? 0 : 1 },
+    read(query, name) {
+      const value = query.get(name)
+      if (value === undefined || (zero && value === '0') || REVISION.test(value))
+        return value === undefined ? undefined : Number(value)
+      throw invalidParameter(name, 'must be a revision')
     }
   }
 }

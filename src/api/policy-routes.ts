@@ -1,26 +1,42 @@
-import { type Account, callOf, queryOf, serving } from './calls.js'
-import { type Router, route } from './routes.js'
+import { type Policies, POLICY_CHECK_SCHEMA, POLICY_TEST_SCHEMA } from '../control/policies.js'
+import { POLICY_CHECK, POLICY_LANGUAGE, POLICY_TEST } from '../control/policy-answers.js'
+import { defineRoute, type RouteGroup } from './define-route.js'
 
-/** What is wrong with a policy that serves nowhere yet. */
-export const POLICY_CHECK_PATH = '/policies/check'
-/** Runs tests on it. */
-export const POLICY_TEST_PATH = '/policies/test'
-/** What policies can say. */
-export const POLICY_LANGUAGE_PATH = '/policies/language'
+const checkPolicy = defineRoute({
+  method: 'POST',
+  path: '/policies/check',
+  id: 'policy_check',
+  summary: 'Checks a traffic policy as "sluice check" does. Nothing is written.',
+  body: { schema: POLICY_CHECK_SCHEMA },
+  answers: 'What is wrong, and what it warns of.',
+  answer: POLICY_CHECK,
+  run: ({ body, call }, policies: Policies) => policies.check(body, call)
+})
 
-/** Checks and tests policies before they serve, and tells editors what they can say. */
-export function addPolicies(router: Router, account: Account): void {
-  const { policies } = account
-  route(router, 'POST', POLICY_CHECK_PATH, { body: 'json' }, async (request, reply) => {
-    queryOf(request, [])
-    return serving(reply, account).send(await policies.check(request.body, callOf(request)))
-  })
-  route(router, 'POST', POLICY_TEST_PATH, { body: 'json' }, async (request, reply) => {
-    queryOf(request, [])
-    return serving(reply, account).send(await policies.test(request.body, callOf(request)))
-  })
-  route(router, 'GET', POLICY_LANGUAGE_PATH, {}, async (request, reply) => {
-    queryOf(request, [])
-    return serving(reply, account).send(policies.describe())
-  })
+const testPolicy = defineRoute({
+  method: 'POST',
+  path: '/policies/test',
+  id: 'policy_test',
+  summary: 'Runs tests on a traffic policy as "sluice test" does. Nothing is sent.',
+  body: { schema: POLICY_TEST_SCHEMA },
+  answers: 'What came of each case.',
+  answer: POLICY_TEST,
+  run: ({ body, call }, policies: Policies) => policies.test(body, call)
+})
+
+const readLanguage = defineRoute({
+  method: 'GET',
+  path: '/policies/language',
+  id: 'policy_language',
+  summary: 'What traffic policies can say, for editors.',
+  answers: 'The language.',
+  answer: POLICY_LANGUAGE,
+  run: (_asked, policies: Policies) => policies.describe()
+})
+
+/** Routes of policies before they serve. */
+export const policyRoutes: RouteGroup<Policies> = {
+  tag: 'Policies',
+  description: 'Traffic policies before they serve.',
+  routes: [checkPolicy, testPolicy, readLanguage]
 }

@@ -1,10 +1,4 @@
 import type { Socket } from 'node:net'
-import { addCertificates } from '../capabilities/certificates/routes.js'
-import { addEventRoutes } from '../capabilities/events/routes.js'
-import { addExplanations } from '../capabilities/explain/routes.js'
-import { addExchanges } from '../capabilities/recorder/routes.js'
-import { addShadows } from '../capabilities/shadow/routes.js'
-import { addSite } from '../capabilities/site-file/routes.js'
 import type { Principal } from '../control/calls.js'
 import type { ApiKeys } from '../control/operator-keys.js'
 import { CALLER_LIMITS } from '../lib/caller-limits.js'
@@ -14,29 +8,19 @@ import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, serving } from './calls.js'
 import { addDashboard } from './dashboard/dashboard.js'
-import { addGroup, type BoundGroup } from './define-route.js'
+import { addGroup, bindRoutes, type BoundGroup } from './define-route.js'
 import { addDocsPages, redirectToDocs } from './docs-pages.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { begin, type HeldConnections, HoldableConnections } from './held-connections.js'
-import { type Crowds, createListener } from './listener.js'
+import { createListener, type Crowds } from './listener.js'
 import { openApiDocument } from './openapi.js'
-import { addPolicies } from './policy-routes.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
 import { createRouter, type Router } from './routes.js'
-import {
-  addBackup,
-  addDescription,
-  addHealth,
-  addMetrics,
-  addProcesses,
-  addReadiness,
-  addRevisions,
-  addSessionCommands,
-  type Degradation,
-  type Readiness
-} from './service-routes.js'
+import { addDescription, addHealth, addMetrics, addReadiness, addRevisions, addSessionCommands, type Degradation, type Readiness } from './service-routes.js'
 import { addSessions, sessionCookies } from './session-routes.js'
 import { addTraffic } from './traffic-routes.js'
+import { policyRoutes } from './policy-routes.js'
+import { processRoutes } from './process-routes.js'
 
 /** What the API shows of the account. */
 interface AccountOptions {
@@ -139,32 +123,28 @@ const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, metrics: boolean): void {
   const { control, resources, groups = [], baseUrl, version, reasons, dashboard = true } = account
+  const all = [
+    bindRoutes(processRoutes, { configuration: control.configuration, baseUrl }),
+    bindRoutes(policyRoutes, control.policies),
+    ...groups
+  ]
   for (const resource of resources) {
     addResourceRoutes(router, resource, control)
     addModuleRoutes(router, resource, control)
     addPartRoutes(router, resource, control)
   }
   addNestedRoutes(router, resources, control, baseUrl)
-  addProcesses(router, control, baseUrl)
   addRevisions(router, control)
-  addBackup(router, control)
-  addSite(router, control)
-  addExplanations(router, control)
-  addExchanges(router, control)
-  for (const group of groups) addGroup(router, group, (reply) => serving(reply, control))
-  addPolicies(router, control)
+  for (const group of all) addGroup(router, group, (reply) => serving(reply, control))
   addTraffic(router, control)
-  addShadows(router, control, baseUrl)
   addSessionCommands(router, control)
-  addCertificates(router, control)
-  addEventRoutes(router, control)
   addDocsPages(router)
   if (dashboard) {
     addSessions(router, control)
     addDashboard(router)
   } else redirectToDocs(router)
   addDescription(router, () =>
-    openApiDocument(resources, { baseUrl: baseUrl(), version, groups, metrics, reasons, dashboard })
+    openApiDocument(resources, { baseUrl: baseUrl(), version, groups: all, metrics, reasons, dashboard })
   )
 }
 

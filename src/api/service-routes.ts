@@ -1,7 +1,5 @@
-import { Readable } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
-import { jsonPieces } from '../capabilities/transfer/exports.js'
-import type { Call, WorkerState } from '../control/calls.js'
+import type { Call } from '../control/calls.js'
 import type { SessionCommand } from '../control/cluster/live-sources.js'
 import { notFound } from '../control/errors.js'
 import { diffLines } from '../control/revision-text.js'
@@ -10,12 +8,10 @@ import { tunnelSession } from '../resources/live.js'
 import { fieldErrors } from '../schema/errors.js'
 import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, sendDryRun, writeMode } from './calls.js'
 import { ApiError } from './errors.js'
-import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
+import { type Handler, parameter, pathOf, route, type Router } from './routes.js'
 
 /** Where a revision is undone. */
 export const REVERT_PATH = '/revisions/{id}/revert'
-/** Where the account is as it was. */
-export const EXPORT_PATH = '/revisions/{id}/export'
 
 /** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {
@@ -63,52 +59,6 @@ export function addDescription(router: Router, document: () => object): void {
   })
 }
 
-/** What each process of the service serves. */
-export function addProcesses(router: Router, account: Account, baseUrl: () => string): void {
-  route(router, 'GET', '/processes', {}, async (request, reply) => {
-    callOf(request)
-    queryOf(request, [])
-    const processes = (await account.configuration.processes()).map(
-      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self, workers, numbers }) => {
-        return {
-          id,
-          applied_revision: appliedRevision,
-          last_error: lastError,
-          diverged_at: divergedAt,
-          seen_at: seenAt,
-          gone_since: goneSince,
-          self,
-          version: numbers?.version ?? null,
-          started_at: numbers?.startedAt ?? null,
-          connections: numbers?.connections ?? null,
-          event_loop_delay_ms: numbers?.loopDelay ?? null,
-          memory:
-            numbers === null
-              ? null
-              : { rss: numbers.memory.rss, heap_used: numbers.memory.heapUsed, external: numbers.memory.external },
-          workers: workers?.map(shownWorker) ?? null
-        }
-      }
-    )
-    return reply
-      .header('service-revision', String(account.configuration.revision))
-      .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })
-  })
-}
-
-function shownWorker({ worker, state, startedAt, connections, requests, loopDelay, memory }: WorkerState) {
-  return {
-    worker,
-    state,
-    started_at: startedAt,
-    connections,
-    requests,
-    event_loop_delay_ms: loopDelay,
-    memory:
-      memory === null ? null : { heap_used: memory.heapUsed, heap_limit: memory.heapLimit, external: memory.external }
-  }
-}
-
 export const COMMANDS: readonly SessionCommand[] = ['stop', 'restart', 'update']
 
 /** Commands to connected agents. They change no record, so they make no revision. */
@@ -152,7 +102,6 @@ export function addRevisions(router: Router, account: Account): void {
     one(account, (revision) => account.revisions.get(revision))
   )
   route(router, 'GET', '/revisions/{id}/diff', {}, diff(account))
-  route(router, 'GET', EXPORT_PATH, {}, exportAt(account))
   route(router, 'POST', REVERT_PATH, { body: 'optional' }, revert(account))
 }
 
@@ -182,19 +131,6 @@ function wantsText(accept = ''): boolean {
   const kinds = accept.toLowerCase().split(',')
   const named = kinds.filter((kind) => !/;\s*q=0(\.0*)?\s*$/.test(kind)).map((kind) => kind.split(';')[0]?.trim())
   return named.find((kind) => kind === 'text/plain' || kind === 'application/json' || kind === '*/*') === 'text/plain'
-}
-
-/** The account as it was at a revision, for administrators, without any write-only value. */
-function exportAt(account: Account): Handler {
-  return async (request, reply) => {
-    queryOf(request, [])
-    const serving = account.configuration.revision
-    const document = await account.exports.at(numberOf(request), callOf(request))
-    return reply
-      .header('service-revision', String(serving))
-      .type('application/json; charset=utf-8')
-      .send(Readable.from(jsonPieces(document), { objectMode: false }))
-  }
 }
 
 /** Undoes a revision as a write of its own. */
@@ -252,23 +188,4 @@ export interface Degradation {
   readonly reasons: readonly string[]
   /** How many revisions of the store are late here. */
   readonly revisionsBehind: number
-}
-
-/** What a backup is called until its user gives it a name. */
-const NAME = 'sluice-backup.db'
-export const BACKUP_TYPE = 'application/vnd.sqlite3'
-
-/** A consistent copy of the store for administrators, without any key: `sluice restore` takes it. */
-export function addBackup(router: Router, account: Account): void {
-  route(router, 'GET', '/backup', {}, async (request, reply) => {
-    queryOf(request, [])
-    const serving = account.configuration.revision
-    const { file, bytes } = await account.backups.make(callOf(request))
-    return reply
-      .header('service-revision', String(serving))
-      .header('content-length', String(bytes))
-      .header('content-disposition', `attachment; filename="${NAME}"`)
-      .type(BACKUP_TYPE)
-      .send(file.createReadStream())
-  })
 }

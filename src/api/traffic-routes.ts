@@ -43,7 +43,7 @@ function follow(account: Account): Handler {
     const stream = new EventStream()
     stream.stops(
       account.traffic.follow(
-        (second) => stream.give('second', second),
+        (second) => stream.give('second', second as object),
         () => stream.over()
       )
     )

@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { openClusterLimits } from '../capabilities/cluster-limits/open.js'
-import { openEvents } from '../capabilities/events/open-events.js'
+import { EVENTS, openEvents } from '../capabilities/events/open-events.js'
 import { runningLabs } from '../capabilities/explain/running-labs.js'
 import type { PolicyTesting } from '../control/policy-tests.js'
 import { policyTesting } from '../capabilities/policy-tests/stored-tests.js'
-import { openRecorder } from '../capabilities/recorder/running-recorder.js'
+import { EXCHANGE_SOURCE, openRecorder } from '../capabilities/recorder/running-recorder.js'
 import { SiteFiles, SiteReader } from '../capabilities/site-file/reading.js'
 import { SITE_PART } from '../capabilities/site-file/sites.js'
 import { CurrentCertificates, HandingOver } from '../capabilities/take-over/handing-over.js'
@@ -32,7 +32,7 @@ import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
 import { openApi } from './api.js'
-import { type Capability, openCapabilities } from './capability.js'
+import { type Capability, openCapabilities, OpenedParts } from './capability.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { ConfigurationRefused } from './errors.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
@@ -169,9 +169,11 @@ async function prepare(
   const siteReader = siteReaderOf(options, host, policies.services, testPolicy)
   const labs = runningLabs(options, foundation, policies.geo)
   const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
-  const opened = {
-    labs,
-    exchanges: source,
+  const opened = new OpenedParts()
+  opened.put(EXCHANGE_SOURCE, source)
+  opened.put(EVENTS, events.events)
+  const stage = {
+    opened,
     recorder,
     keys,
     seal,
@@ -184,7 +186,7 @@ async function prepare(
   }
   const threads = dataPlane.begin({ events: events.events, login: policies.login, cluster, recorder })
   telemetry.measures(() => threads?.count() ?? Promise.resolve())
-  const controlled = await openControlPlane(options, host, foundation, { ...opened, threads, storeCreated })
+  const controlled = await openControlPlane(options, host, foundation, { ...stage, threads, storeCreated })
   const { control } = controlled
   const { own } = control
   const { site_file } = options
@@ -204,7 +206,7 @@ async function prepare(
     testPolicy,
     threads
   })
-  return { ...controlled, foundation, agents, keys, unused, dataPlane, policies, events, threads, reload }
+  return { ...controlled, opened, foundation, agents, keys, unused, dataPlane, policies, events, threads, reload }
 }
 
 interface Start {
@@ -222,7 +224,7 @@ async function stages(
 ): Promise<Running> {
   const prepared = await prepare(options, host, lifecycle, live, counters)
   const { foundation, agents, keys, unused, dataPlane, policies, events, threads, reload } = prepared
-  const { control, store, appliedAt } = prepared
+  const { control, store, appliedAt, opened } = prepared
   const { clock, log, limiter, holder } = foundation
   const { own } = control
   await takePlace(host, foundation, counters)
@@ -237,6 +239,8 @@ async function stages(
     options,
     foundation,
     control,
+    policies,
+    opened,
     gather: async (of: { readonly limits: boolean }) => await threads?.count(of)
   }
   const groups = await openCapabilities(capabilities, kernel)

@@ -1,13 +1,43 @@
-import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
+import { bindRoutes, type BoundGroup, type RouteGroup } from '../api/define-route.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Options } from '../options/options.js'
 import type { Foundation } from './foundation.js'
+import type { OpenPolicyServices } from './server-services.js'
+
+/** Names something that a stage of the kernel opens and a capability uses. */
+export interface PartKey<T> {
+  readonly name: string
+  readonly '~type'?: T
+}
+
+/** Returns a key; its name is for messages alone. */
+export function partKey<T>(name: string): PartKey<T> {
+  return { name }
+}
+
+/** Parts of capabilities that stages of the kernel have opened. */
+export class OpenedParts {
+  readonly #parts = new Map<PartKey<unknown>, unknown>()
+
+  put<T>(key: PartKey<T>, part: T): void {
+    this.#parts.set(key, part)
+  }
+
+  /** Throws a RangeError when no stage has opened it. */
+  get<T>(key: PartKey<T>): T {
+    if (!this.#parts.has(key)) throw new RangeError(`no stage has opened ${key.name}`)
+    return this.#parts.get(key) as T
+  }
+}
 
 /** The open stages of the kernel that capabilities build on. */
 export interface Kernel {
   readonly options: Options
   readonly foundation: Foundation
   readonly control: ControlPlane
+  /** What policies use. */
+  readonly policies: OpenPolicyServices
+  readonly opened: OpenedParts
   /** Gathers the counts of the worker threads. */
   gather(of: { readonly limits: boolean }): Promise<void>
 }
@@ -17,26 +47,27 @@ interface Definition<S> {
   /** Opens the service once the kernel is open, before the API listens. Register what a stop must close with `foundation.lifecycle`. */
   open(kernel: Kernel): S | Promise<S>
   /** Routes of the management API over the service. */
-  readonly routes?: RouteGroup<S>
+  readonly routes?: RouteGroup<S> | readonly RouteGroup<S>[]
 }
 
 /** A capability of the server, with the type of its service hidden. */
 export interface Capability {
   readonly name: string
   /** For the description of the API. */
-  readonly routes: RouteGroup<never> | undefined
+  readonly routes: readonly RouteGroup<never>[]
   /** Opens it; resolves with its routes. */
   open(kernel: Kernel): Promise<readonly BoundGroup[]>
 }
 
 /** Defines a capability: everything about it stands in one folder, and `src/capabilities/registry.ts` has one line for it. */
-export function defineCapability<S>({ name, open, routes }: Definition<S>): Capability {
+export function defineCapability<S>({ name, open, routes = [] }: Definition<S>): Capability {
+  const groups = [routes].flat() as readonly RouteGroup<S>[]
   return {
     name,
-    routes,
+    routes: groups,
     async open(kernel) {
       const service = await open(kernel)
-      return routes === undefined ? [] : [bindRoutes(routes, service)]
+      return groups.map((group) => bindRoutes(group, service))
     }
   }
 }

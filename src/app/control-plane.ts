@@ -1,10 +1,8 @@
 import type { OpenEvents } from '../capabilities/events/open-events.js'
-import { explainRunning, type OpenRunningLab } from '../capabilities/explain/running-labs.js'
 import { changedDecisions } from '../capabilities/guard/running-changed-decisions.js'
 import { policyTestRuns } from '../capabilities/policy-tests/stored-tests.js'
 import type { ExchangeRecorder } from '../capabilities/recorder/exchange-recorder.js'
-import type { ExchangeSource } from '../capabilities/recorder/exchanges.js'
-import { RunningShadows } from '../capabilities/shadow/running-shadows.js'
+import { RUNNING_SHADOWS, RunningShadows } from '../capabilities/shadow/running-shadows.js'
 import type { SiteReading } from '../capabilities/site-file/declared/site-request.js'
 import type { Agents } from '../capabilities/tunnel/agents/agents.js'
 import type { TrafficThreads } from '../capabilities/workers/threads.js'
@@ -44,6 +42,7 @@ import { StartingStore, storeName } from './store-copy.js'
 import { openTraffic } from './traffic.js'
 import { refusalOfFolder } from '../lib/named-folders.js'
 import { ownNumbers } from './process-numbers.js'
+import type { OpenedParts } from './capability.js'
 
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
@@ -54,6 +53,8 @@ const REPORT_EVERY = 1_000
 type PolicyServicesStage = Awaited<ReturnType<typeof openPolicyServices>>
 
 interface ControlStage extends OpenEvents, PolicyServicesStage {
+  /** Takes what capabilities use. */
+  readonly opened: OpenedParts
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
   readonly siteReader: SiteReading
@@ -62,8 +63,6 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly testPolicy: PolicyTesting
   readonly dataPlane: DataPlane
   readonly agents: Agents
-  readonly labs: OpenRunningLab
-  readonly exchanges: ExchangeSource
   readonly recorder: ExchangeRecorder
   /** Those that carry traffic; undefined: this thread does. */
   readonly threads: TrafficThreads | undefined
@@ -99,7 +98,7 @@ export async function openControlPlane(
   stage: ControlStage
 ): Promise<OpenControlPlane> {
   const { clock, log, lifecycle, revisions } = foundation
-  const { seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
+  const { opened, seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
   const applied = { at: undefined as number | undefined }
   const warnOfLax = laxUpstreamWarnings(log)
   followRevisions(foundation, stage)
@@ -111,18 +110,14 @@ export async function openControlPlane(
     elsewhere: stage.threads !== undefined
   })
   lifecycle.opens({ shadows })
+  opened.put(RUNNING_SHADOWS, shadows)
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
     resources,
     seal,
     events,
     deliveryOf: events.deliveryOf,
     healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
-    testDestination: events.test,
-    explain: explainRunning(stage.labs, clock),
-    exchanges: stage.exchanges,
-    shadows,
     sessionLifetimes: { idle: options.api.session_idle, longest: options.api.session_longest },
-    lettersDropped: events.lettersDropped,
     clock,
     log,
     checkPolicy: policyCheck(services, actions),
@@ -166,7 +161,6 @@ export async function openControlPlane(
     regions: options.regions,
     requireReserved: options.require_reserved,
     linkLocalBackends: options.upstream_link_local,
-    backupFolder: options.data === IN_MEMORY ? undefined : options.data,
     ...(isShared(storeAddress(options)) ? { reportEvery: REPORT_EVERY } : {})
   }
   const message = 'the store went away while its records were read'

@@ -6,13 +6,13 @@ import { functionMeaning, variableMeaning } from '../expression/meanings/meaning
 import { actions } from '../features/registry.js'
 import { systemClock } from '../lib/clock.js'
 import { noGeo } from '../lib/geo.js'
-import type { Json } from '../lib/json.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { type Action, resultMeanings, resultsOf } from '../policy/action.js'
 import { policySchema } from '../policy/json-schema.js'
 import { judgePaths } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { policyProblems } from './policy-check.js'
+import type { PolicyLanguageView, PolicyTestView } from '../control/policy-answers.js'
 
 /** The variables and functions that expressions can name, and what each of them means. */
 export function languageCatalogue() {
@@ -36,7 +36,7 @@ export function policyLanguage(
   runTests: PolicyTestRun,
   listeners: () => { readonly takesIpv6: boolean; readonly takesLenientPaths: boolean }
 ): PolicyLanguage {
-  let described: Json | undefined
+  let described: PolicyLanguageView | undefined
   const problemsOf = policyProblems(services, actions, () => listeners().takesIpv6)
   return {
     *check(text, layer, limits) {
@@ -60,15 +60,15 @@ export function policyLanguage(
   }
 }
 
-function shown({ code, message, path, line, column, failed }: TestProblem): Json {
+function shown({ code, message, path, line, column, failed }: TestProblem): PolicyTestView['problems'][number] {
   const { what = null, expected = null, found = null } = failed ?? {}
   return { code, message, path, line, column, what, expected, found }
 }
 
-function describeLanguage(): Json {
+function describeLanguage(): PolicyLanguageView {
   const { variables, functions } = languageCatalogue()
   return {
-    schema: policySchema(actions) as Json,
+    schema: { ...policySchema(actions) },
     actions: actions.flatMap(actionShown),
     variables: variables.map(({ path, type, phases, optional = false, description }) => {
       return { path, type, phases: phases ?? 'all', optional, description }
@@ -80,7 +80,7 @@ function describeLanguage(): Json {
   }
 }
 
-function actionShown(action: Action): Json[] {
+function actionShown(action: Action): PolicyLanguageView['actions'] {
   if (action.availability === 'unsupported') return []
   const { type, summary, phases, terminates, configOptional } = action
   return [{ type, summary, phases, terminates, config_optional: configOptional }]

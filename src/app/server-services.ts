@@ -90,7 +90,7 @@ interface PolicyServicesParts {
  */
 const guestActions = confinedActions(actions, 'guest')
 
-interface OpenPolicyServices {
+export interface OpenPolicyServices {
   readonly services: PolicyServices
   readonly login: Login
   /** Of policies that agents send. */

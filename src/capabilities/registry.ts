@@ -12,6 +12,13 @@ interface Entry {
 
 /** All capabilities, one line each, in the order in which they open. */
 const REGISTRY: Readonly<Record<string, Entry>> = {
+  certificates: { server: async () => (await import('./certificates/capability.js')).certificates },
+  events: { server: async () => (await import('./events/capability.js')).events },
+  explain: { server: async () => (await import('./explain/capability.js')).explain },
+  recorder: { server: async () => (await import('./recorder/capability.js')).recorder },
+  shadow: { server: async () => (await import('./shadow/capability.js')).shadow },
+  'site-file': { server: async () => (await import('./site-file/capability.js')).siteFile },
+  transfer: { server: async () => (await import('./transfer/capability.js')).transfer },
   limits: {
     server: async () => (await import('./limits/capability.js')).limits,
     commands: () => [limitsCommand()]

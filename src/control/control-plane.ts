@@ -1,26 +1,13 @@
-import { tmpdir } from 'node:os'
-import { DeadLetterLists } from '../capabilities/events/dead-letters.js'
-import { Explanations } from '../capabilities/explain/explanations.js'
 import { GuardJudge } from '../capabilities/guard/guard-judge.js'
-import { Exchanges } from '../capabilities/recorder/exchanges.js'
-import { Rehearsal } from '../capabilities/shadow/shadow-changes.js'
-import { Shadows } from '../capabilities/shadow/shadows.js'
+import { Rehearsal, type Rehearse } from '../capabilities/shadow/shadow-changes.js'
 import { Sites } from '../capabilities/site-file/sites.js'
-import { Backups } from '../capabilities/transfer/backups.js'
-import { Exports } from '../capabilities/transfer/exports.js'
 import { atMost } from '../lib/concurrency.js'
 import { Access, Principals } from './access.js'
 import { OwnUnits } from './apply.js'
 import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { Endpoints } from './endpoints.js'
-import {
-  buildParts,
-  type ControlOptions,
-  type ControlParts,
-  type ServiceAccount,
-  type TestDestination
-} from './parts.js'
+import { buildParts, type ControlOptions, type ControlParts, type ServiceAccount } from './parts.js'
 import { Policies } from './policies.js'
 import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
@@ -40,22 +27,14 @@ export interface ControlPlane {
   readonly access: Access
   /** What serves. */
   readonly configuration: Configuration
-  /** Events that their destinations refused for good. */
-  readonly deadLetters: DeadLetterLists
+  /** Reads of records. */
+  readonly reads: Reads
   /** What was written, by whom and when. */
   readonly revisions: Revisions
   /** Undoes what was written. */
   readonly reverts: Reverts
-  /** Copies of the store. */
-  readonly backups: Backups
-  /** Documents of the account as it was. */
-  readonly exports: Exports
-  /** How requests would be decided. */
-  readonly explanations: Explanations
-  /** What is recorded of traffic. */
-  readonly exchanges: Exchanges
-  /** Candidates that run beside traffic. */
-  readonly shadows: Shadows
+  /** Returns what writes would make serve, without doing them. */
+  readonly rehearse: Rehearse
   /** Traffic in numbers and as a map. */
   readonly traffic: Traffic
   /** Policies before they serve. */
@@ -141,44 +120,20 @@ function forCallers(
   options: ControlOptions,
   sources: LiveSources,
   parts: ControlParts & { readonly site: Sites }
-): Pick<
-  ControlPlane,
-  | 'records'
-  | 'deadLetters'
-  | 'revisions'
-  | 'reverts'
-  | 'backups'
-  | 'exports'
-  | 'explanations'
-  | 'exchanges'
-  | 'shadows'
-  | 'policies'
-  | 'traffic'
-> {
-  const { testDestination = notDelivered, lettersDropped = async () => undefined, clock } = options
+): Pick<ControlPlane, 'records' | 'reads' | 'revisions' | 'reverts' | 'rehearse' | 'policies' | 'traffic'> {
+  const { clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
   const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
-  const operations = { ...parts, reads, test: testDestination, clock }
-  const { run: rehearse } = new Rehearsal({ ...operations, resources: options.resources })
+  const operations = { ...parts, reads, clock }
   return {
     records: new RecordOperations(operations),
-    deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
+    reads,
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, clock, baseUrl }),
-    backups: new Backups(store, options.backupFolder ?? tmpdir()),
-    exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
-    explanations: new Explanations(options.explain, () => options.holder.current()),
-    exchanges: new Exchanges(options.exchanges, baseUrl),
     traffic: new Traffic(options.trafficNumbers),
     policies: new Policies(options.policyLanguage),
-    shadows: new Shadows({ runner: options.shadows, rehearse })
+    rehearse: new Rehearsal({ ...operations, resources: options.resources }).run
   }
 }
-
-const notDelivered: TestDestination = async () => ({
-  delivered: false,
-  error: 'events are not delivered',
-  duration_ms: 0
-})

@@ -1,7 +1,4 @@
-import type { Explain } from '../capabilities/explain/explanations.js'
 import { type CountedTraffic, GuardedWrites } from '../capabilities/guard/guarded-writes.js'
-import type { ExchangeSource } from '../capabilities/recorder/exchanges.js'
-import type { ShadowRunner } from '../capabilities/shadow/shadow-runner.js'
 import type { SiteReading } from '../capabilities/site-file/declared/site-request.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
@@ -34,9 +31,6 @@ import { Catalogue, Records } from './records.js'
 import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { TrafficSource } from './traffic.js'
 import { Writer } from './writer.js'
-
-/** Sends a test event with this object to a destination; answers with the result. */
-export type TestDestination = (destination: string, object: Json) => Promise<Json>
 
 /** What the control plane is made of. */
 export interface ControlOptions {
@@ -94,15 +88,6 @@ export interface ControlOptions {
   readonly deliveryOf?: (destination: string) => Json | undefined
   /** What this process knows of the server of a backend. */
   readonly healthOf?: (backend: string) => Json | undefined
-  readonly testDestination?: TestDestination
-  /** Absent: requests are not explained. */
-  readonly explain?: Explain
-  /** Absent: nothing is recorded of traffic. */
-  readonly exchanges?: ExchangeSource
-  /** Absent: nothing runs beside traffic. */
-  readonly shadows?: ShadowRunner
-  /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
-  readonly lettersDropped?: () => Promise<void>
   /** What traffic is counted for guards of writes. Absent: guards are refused. */
   readonly traffic?: CountedTraffic
   /** What the comparison of policies says to guards. Absent: that condition is refused. */
@@ -115,8 +100,6 @@ export interface ControlOptions {
   readonly served?: (revision: number) => void
   /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
-  /** Where the copy of a backup lies until it is sent; absent: the system's folder for such files. */
-  readonly backupFolder?: string | undefined
   /** For one piece of long work beside traffic; absent: of the system's clock. */
   readonly slices?: () => Slices
   /** Milliseconds between reports to the other processes on the store; absent: there are none. */

@@ -1,10 +1,9 @@
-import type { DocumentLimits } from '../lib/caller-limits.js'
-import { CALLER_LIMITS, counted, type TestLimits } from '../lib/caller-limits.js'
-import type { Json } from '../lib/json.js'
+import { CALLER_LIMITS, counted, type DocumentLimits, type TestLimits } from '../lib/caller-limits.js'
 import { Slices, type Steps } from '../lib/slices.js'
 import type { Problem } from '../policy/problems.js'
 import type { Call } from './calls.js'
 import { membersOf, textOf, wordOf } from './request-body.js'
+import type { PolicyCheckView, PolicyLanguageView, PolicyTestView } from './policy-answers.js'
 
 /** What carries a policy: a route of an HTTPS edge, or a TCP edge. */
 const LAYERS = ['http', 'tcp'] as const
@@ -15,9 +14,13 @@ export interface PolicyLanguage {
   /** What is wrong with a document, and what it warns of, by the compiler that runs policies; in steps. */
   check(text: string, layer: Layer, limits?: DocumentLimits): Steps<readonly Problem[]>
   /** Actions, variables and functions, and the JSON Schema of documents. */
-  describe(): Json
+  describe(): PolicyLanguageView
   /** Runs tests on a policy that serves nowhere. */
-  test(policy: string, tests: string, limits?: TestLimits & { readonly documents: DocumentLimits }): Promise<Json>
+  test(
+    policy: string,
+    tests: string,
+    limits?: TestLimits & { readonly documents: DocumentLimits }
+  ): Promise<PolicyTestView>
 }
 
 const text = (description: string) => ({ type: 'string', description })
@@ -60,7 +63,7 @@ export class Policies {
   }
 
   /** Errors and warnings of a document with their places. */
-  async check(body: unknown, { principal }: Call): Promise<Json> {
+  async check(body: unknown, { principal }: Call): Promise<PolicyCheckView> {
     const { text: document, layer } = membersOf(body, '', Object.keys(POLICY_CHECK_SCHEMA.properties))
     const limits = principal.role === 'member' ? CALLER_LIMITS.member.documents : undefined
     const checking = this.#known.check(textOf(document, 'text'), wordOf(layer, 'layer', LAYERS, 'http'), limits)
@@ -74,12 +77,12 @@ export class Policies {
   }
 
   /** What a document can say. */
-  describe(): Json {
+  describe(): PolicyLanguageView {
     return this.#known.describe()
   }
 
   /** What comes of tests on a policy. */
-  async test(body: unknown, { principal, spend }: Call): Promise<Json> {
+  async test(body: unknown, { principal, spend }: Call): Promise<PolicyTestView> {
     const { text: document, tests } = membersOf(body, '', Object.keys(POLICY_TEST_SCHEMA.properties))
     const [policy, text] = [textOf(document, 'text'), textOf(tests, 'tests')]
     const { member } = CALLER_LIMITS

@@ -1,17 +1,8 @@
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
-import { eventDestination } from '../resources/event-destinations.js'
 import { credential } from '../resources/identities.js'
 import { tunnelSession } from '../resources/live.js'
-import {
-  entriesOf,
-  entryOf,
-  placeOf,
-  readAddition,
-  readReplacement,
-  uriOf,
-  withoutEntry
-} from '../resources/present.js'
+import { entriesOf, entryOf, placeOf, readAddition, readReplacement, uriOf, withoutEntry } from '../resources/present.js'
 import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -21,7 +12,7 @@ import type { Call, Done, ListRequest, Read, RecordPath, Shown, WriteMode, Writt
 import type { SessionCommand } from './cluster/live-sources.js'
 import { mustMatch, withIds } from './edits.js'
 import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
-import type { ControlParts, TestDestination } from './parts.js'
+import type { ControlParts } from './parts.js'
 import type { Reads } from './reads.js'
 import { withRenewal } from './renewal.js'
 import { mayCommand, mayOperate, mayTouch } from './rights.js'
@@ -39,7 +30,6 @@ export interface RecordOperationsParts extends Pick<ControlParts, 'edits' | 'ans
   readonly store: StoreReader
   readonly writer: Pick<Writer, 'write'>
   readonly reads: Reads
-  readonly test: TestDestination
   readonly clock: Clock
 }
 
@@ -240,16 +230,6 @@ export class RecordOperations {
     mayCommand(principal, tunnelSession, (opened?.body as { readonly owner_id?: string } | undefined)?.owner_id)
     const sent = await orUnavailable(this.#parts.agents.command(id, command))
     if (!sent) throw notFound(`tunnel_session ${id}`)
-  }
-
-  /**
-   * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `NOT_FOUND`, and
-   * with `FORBIDDEN` for callers who may not change it.
-   */
-  async testDestination(request: RecordPath, call: Call): Promise<Json> {
-    mayOperate(call.principal, eventDestination, 'update')
-    const { record, body } = await this.#parts.reads.one(eventDestination, request, call.principal)
-    return await this.#parts.test(record.id, body)
   }
 
   #reading(resource: Resource, call: Call, read: (current: ResourceRecord) => ReadBody): Edit {

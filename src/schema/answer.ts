@@ -6,6 +6,13 @@ export interface Shape<T> {
 /** Type of the values of a shape; `unknown` for a plain JSON Schema. */
 export type ValueOf<S> = S extends Shape<infer T> ? T : unknown
 
+/** The value of a shape while it is being made. */
+export type Draft<T> = T extends readonly (infer E)[]
+  ? Draft<E>[]
+  : T extends object
+    ? { -readonly [K in keyof T]: Draft<T[K]> }
+    : T
+
 type Members = Readonly<Record<string, object>>
 
 /** Builders for the answers of the API: each returns a JSON Schema (2020-12) and carries the type of its values. */
@@ -14,6 +21,7 @@ export const textOrNull: { readonly type: readonly ['string', 'null'] } & Shape<
   type: ['string', 'null']
 }
 export const integer: { readonly type: 'integer' } & Shape<number> = { type: 'integer' }
+export const number: { readonly type: 'number' } & Shape<number> = { type: 'number' }
 export const flag: { readonly type: 'boolean' } & Shape<boolean> = { type: 'boolean' }
 /** A whole number from zero. */
 export const count = { ...integer, minimum: 0 } as const
@@ -42,11 +50,24 @@ export function object<P extends Members, const O extends readonly (keyof P)[] =
 }
 
 /** An object with a name of its own, under which the API's description lists it. */
-export function titledObject<P extends Members>(
+export function titledObject<P extends Members, const O extends readonly (keyof P)[] = readonly []>(
   title: string,
-  properties: P
-): object & Shape<{ readonly [K in keyof P]: ValueOf<P[K]> }> {
-  return { type: 'object', title, properties, required: Object.keys(properties) } as never
+  properties: P,
+  optional?: O
+): ReturnType<typeof object<P, O>> {
+  return { type: 'object', title, ...object(properties, optional) } as never
+}
+
+/** An object whose members have names that are not known beforehand; without `values` they may be anything. */
+export function mapOf<S extends object = object>(
+  values?: S,
+  description?: string
+): object & Shape<Readonly<Record<string, ValueOf<S>>>> {
+  return {
+    type: 'object',
+    ...(values === undefined ? {} : { additionalProperties: values }),
+    ...(description === undefined ? {} : { description })
+  } as never
 }
 
 /** A value of this shape, or null. */

@@ -1,10 +1,10 @@
-import { open, stat } from 'node:fs/promises'
 import type { Account } from '../../src/api/calls.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
 import type { Json } from '../../src/lib/json.js'
 import { KEY } from './asking.js'
+import { Policies } from '../../src/control/policies.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
 
@@ -70,29 +70,6 @@ export class AccountDouble implements Account {
   updatePart = this.#partAnswer('updatePart', written)
   removePart = this.#partAnswer('removePart', done)
 
-  async testDestination() {
-    return { delivered: true, error: null, duration_ms: 1 }
-  }
-
-  readonly deadLetters = {
-    list: async (request: object) => {
-      this.#note('list', 'dead_letter', request)
-      return { dead_letters: [], uri: 'u', next_page_uri: null }
-    },
-    get: async (request: object) => {
-      this.#note('get', 'dead_letter', request)
-      return { id: 'dl_1' }
-    },
-    redeliver: async (request: object) => {
-      this.#note('redeliver', 'dead_letter', request)
-      return 1
-    },
-    drop: async (request: object) => {
-      this.#note('drop', 'dead_letter', request)
-      return 1
-    }
-  }
-
   async commandSession(id: string, command: string) {
     this.#note('commandSession', 'tunnel_session', { id, command })
   }
@@ -101,13 +78,6 @@ export class AccountDouble implements Account {
     revert: async (revision: number, mode: object) => {
       this.#note('revert', 'revision', { revision, ...mode })
       return { ...done, by: revision + 1, body: { reverts: { id: revision } } }
-    }
-  }
-
-  readonly exports = {
-    at: async (revision: number) => {
-      this.#note('at', 'export', { revision })
-      return { format: 'sluice-account/1' as const, version: '1.2.3', users: [], records: {} }
     }
   }
 
@@ -134,52 +104,6 @@ export class AccountDouble implements Account {
     }
   }
 
-  readonly explanations = {
-    explain: async (body: unknown) => {
-      this.#note('explain', 'explanation', { body })
-      return []
-    },
-    policy: (owner: string) => {
-      this.#note('policy', 'explanation', { owner })
-      return { owner, source: 's', digest: 'd', text: 't' }
-    }
-  }
-
-  readonly exchanges = {
-    list: async (criteria: object, page: object) => this.#noted('list', { criteria, page }),
-    get: async (id: string) => this.#noted('get', { id }),
-    archive: async (criteria: object, limit: number) => this.#noted('archive', { criteria, limit }),
-    clear: () => this.#note('clear', 'exchange', {}),
-    follow: (criteria: object) => {
-      this.#note('follow', 'exchange', { criteria })
-      return () => undefined
-    },
-    makeKey: (body: unknown) => this.#noted('makeKey', { body }),
-    replay: async (id: string, body: unknown) => this.#noted('replay', { id, body }),
-    compare: async (body: unknown) => this.#noted('compare', { body })
-  }
-
-  readonly limits = {
-    list: async (query: object) => this.#noted('list', { query }),
-    get: async (id: string) => this.#noted('get', { id }),
-    bucket: async (id: string, query: object) => this.#noted('bucket', { id, query }),
-    reset: async (id: string, query: object) => this.#noted('reset', { id, query }),
-    top: async (id: string, most: number) => this.#noted('top', { id, most })
-  }
-
-  readonly shadows = {
-    create: async (body: unknown) => {
-      this.#note('create', 'shadow', { body })
-      return { id: 'shd_1', shadow: { id: 'shd_1' } }
-    },
-    list: () => [],
-    get: (id: string) => {
-      this.#note('get', 'shadow', { id })
-      return { id }
-    },
-    remove: (id: string) => this.#note('remove', 'shadow', { id })
-  }
-
   readonly traffic = {
     day: (minutes: number, step: number) => this.#noted('day', { minutes, step }),
     history: (seconds: number) => this.#noted('history', { seconds }),
@@ -187,11 +111,7 @@ export class AccountDouble implements Account {
     map: () => this.#noted('map', {})
   }
 
-  readonly policies = {
-    check: async (body: unknown) => this.#noted('check', { body }),
-    describe: () => this.#noted('describe', {}),
-    test: async (body: unknown) => this.#noted('test', { body })
-  }
+  readonly policies = new Policies(undefined)
 
   readonly sessions = {
     name: 'sluice.dashboard.session.sl000000000000',
@@ -204,32 +124,6 @@ export class AccountDouble implements Account {
     watching: async (cookie: string) => (cookie === 'sealed' ? this.principal : undefined),
     end: async (cookie: string) => cookie === 'sealed',
     shown: ({ id }: Principal) => ({ principal: { id } })
-  }
-
-  readonly site = {
-    get: async () => {
-      this.#note('get', 'site_file', {})
-      return { body: { file: null, items: [] }, revision: 7 }
-    },
-    replace: async (body: unknown, mode: object) => {
-      this.#note('replace', 'site_file', { body, ...mode })
-      return { ...done, body: { file: 'sites.yaml' }, revision: 7, uri: 'http://api.test/site' }
-    },
-    remove: async (mode: object) => {
-      this.#note('remove', 'site_file', mode)
-      return { ...done, body: {}, revision: 7, uri: 'http://api.test/site' }
-    },
-    adopt: async () => {
-      this.#note('adopt', 'site_file', {})
-      return { file: '', files: [] }
-    }
-  }
-
-  readonly backups = {
-    make: async () => {
-      this.#note('make', 'backup', {})
-      return { file: await open('package.json'), bytes: (await stat('package.json')).size }
-    }
   }
 
   async processes() {

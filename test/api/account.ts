@@ -101,7 +101,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
 
 /** The routes of the capabilities, over services that answer nothing: this account has no traffic. */
 async function unansweredGroups(): Promise<BoundGroup[]> {
-  const groups = (await serverCapabilities()).flatMap(({ routes }) => (routes === undefined ? [] : [routes]))
+  const groups = (await serverCapabilities()).flatMap(({ routes }) => routes)
   return groups.map((group) => bindRoutes(group, undefined as never))
 }
 

@@ -1,29 +1,25 @@
-import type { Call, RecordPath } from '../../control/calls.js'
-import { notFound, orUnavailable } from '../../control/errors.js'
+import type { Call } from '../../control/calls.js'
+import { ControlError, controlErrors, notFound, orUnavailable } from '../../control/errors.js'
 import type { ControlParts } from '../../control/parts.js'
 import type { Reads } from '../../control/reads.js'
-import { mustHave } from '../../control/rights.js'
 import { type Json, timestampText } from '../../lib/json.js'
 import { eventDestination } from '../../resources/event-destinations.js'
 import type { DeadLetter } from '../../store/outbox.js'
+import { mayOperate } from '../../control/rights.js'
+import type { DeadLetterList, DeadLetterView, DeadLetterWithEvent, DestinationTest } from './answers.js'
+import type { Events } from './events.js'
 
-export interface DeadLetterListsParts {
-  readonly parts: Pick<ControlParts, 'store' | 'answers' | 'writer'>
+interface DeadLetterListsParts extends Pick<ControlParts, 'store' | 'writer'> {
   readonly reads: Reads
-  /** Must not reject. */
-  readonly lettersDropped: () => Promise<void>
-}
-
-/** One dead letter of the destination in the path; its id is `dl_` and its number. */
-interface LetterTarget extends RecordPath {
-  readonly letter: string
+  readonly baseUrl: () => string
+  readonly delivery: Pick<Events, 'lettersDropped' | 'test'>
 }
 
 const ID = /^dl_([1-9]\d{0,14})$/
 
 /**
  * The dead letters of event destinations: audit events that were refused for good. Everything fails with `NOT_FOUND` when
- * there is no such destination, and with `ADMIN_REQUIRED`: the events show records of all users.
+ * there is no such destination.
  */
 export class DeadLetterLists {
   readonly #parts: DeadLetterListsParts
@@ -32,72 +28,76 @@ export class DeadLetterLists {
     this.#parts = parts
   }
 
-  /** The number in the id of a dead letter; undefined when it is none. */
-  static numberOf(id: string): number | undefined {
-    const [, digits] = ID.exec(id) ?? []
-    return digits === undefined ? undefined : Number(digits)
-  }
-
-  /** One page, newest first. `before`: only those that came before the one of this number, which may be gone. */
-  async list(request: RecordPath & { limit: number; before?: number | undefined }, call: Call): Promise<Json> {
-    const { store } = this.#parts.parts
-    const destination = await this.#destination(request, call)
-    const { limit, before } = request
-    const page = { limit: limit + 1, ...(before === undefined ? {} : { before }) }
-    const letters = await orUnavailable(store.deadLetters.list(destination, page))
+  /** Returns one page, newest first. `before`: id of the letter before the page, which may be gone. Fails with `QUERY_INVALID`. */
+  async list(id: string, { limit, before }: LetterPage, call: Call): Promise<DeadLetterList> {
+    const last = before === undefined ? undefined : numberOf(before)
+    if (before !== undefined && last === undefined)
+      throw new ControlError(controlErrors.QUERY_INVALID, 'before_id must be the id of a dead letter.', {
+        field: 'before_id'
+      })
+    const destination = await this.#destination(id, call)
+    const page = { limit: limit + 1, ...(last === undefined ? {} : { before: last }) }
+    const letters = await orUnavailable(this.#parts.store.deadLetters.list(destination, page))
     const shown = letters.slice(0, limit)
     const uri = this.#uri(destination)
-    const last = letters.length > limit ? shown.at(-1) : undefined
-    const next_page_uri = last === undefined ? null : `${uri}?before_id=dl_${last.number}&limit=${limit}`
+    const end = letters.length > limit ? shown.at(-1) : undefined
+    const next_page_uri = end === undefined ? null : `${uri}?before_id=dl_${end.number}&limit=${limit}`
     return { dead_letters: shown.map((letter) => this.#present(destination, letter)), uri, next_page_uri }
   }
 
-  /** With its event; with the text of it when it is damaged. */
-  async get(request: LetterTarget, call: Call): Promise<Json> {
-    const destination = await this.#destination(request, call)
-    const number = DeadLetterLists.numberOf(request.letter)
-    const { deadLetters } = this.#parts.parts.store
-    const letter = number === undefined ? undefined : await orUnavailable(deadLetters.get(destination, number))
-    if (letter === undefined) throw notFound(`dead letter ${request.letter}`)
-    return { ...this.#present(destination, letter), event: readEvent(letter.body) }
+  /** Returns one with its event; with the text of it when it is damaged. */
+  async get(id: string, letter: string, call: Call): Promise<DeadLetterWithEvent> {
+    const destination = await this.#destination(id, call)
+    const number = numberOf(letter)
+    const { deadLetters } = this.#parts.store
+    const found = number === undefined ? undefined : await orUnavailable(deadLetters.get(destination, number))
+    if (found === undefined) throw notFound(`dead letter ${letter}`)
+    return { ...this.#present(destination, found), event: readEvent(found.body) }
   }
 
-  /** Gives one, or all, back to the outbox, behind what waits there; answers how many. */
-  async redeliver(request: RecordPath & Partial<LetterTarget>, call: Call): Promise<number> {
-    const destination = await this.#destination(request, call)
-    const number = numberIn(request)
-    const { value } = await this.#parts.parts.writer.write(call, {}, async (draft) => {
+  /** Gives one, or all, back to the outbox, behind what waits there; returns how many. */
+  async redeliver(id: string, letter: string | undefined, call: Call): Promise<number> {
+    const destination = await this.#destination(id, call)
+    const number = numberIn(letter)
+    const { value } = await this.#parts.writer.write(call, {}, async (draft) => {
       const redelivered = await draft.redeliver(destination, number)
-      if (redelivered === 0 && number !== undefined) throw notFound(`dead letter ${request.letter}`)
+      if (redelivered === 0 && number !== undefined) throw notFound(`dead letter ${letter}`)
       return redelivered
     })
-    await this.#parts.lettersDropped()
+    await this.#parts.delivery.lettersDropped()
     return value
   }
 
-  /** Drops one, or all; answers how many. */
-  async drop(request: RecordPath & Partial<LetterTarget>, call: Call): Promise<number> {
-    const destination = await this.#destination(request, call)
-    const number = numberIn(request)
-    const { deadLetters } = this.#parts.parts.store
-    const dropped = await orUnavailable(deadLetters.drop(destination, number))
-    if (dropped === 0 && number !== undefined) throw notFound(`dead letter ${request.letter}`)
-    await this.#parts.lettersDropped()
+  /** Drops one, or all; returns how many. */
+  async drop(id: string, letter: string | undefined, call: Call): Promise<number> {
+    const destination = await this.#destination(id, call)
+    const number = numberIn(letter)
+    const dropped = await orUnavailable(this.#parts.store.deadLetters.drop(destination, number))
+    if (dropped === 0 && number !== undefined) throw notFound(`dead letter ${letter}`)
+    await this.#parts.delivery.lettersDropped()
     return dropped
   }
 
-  /** Its id, once the caller may. */
-  async #destination({ path }: RecordPath, { principal }: Call): Promise<string> {
-    mustHave(principal, 'dead_letters')
-    const { record } = await this.#parts.reads.one(eventDestination, { path }, principal)
+  /**
+   * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `FORBIDDEN` for
+   * callers who may not change it.
+   */
+  async test(id: string, { principal }: Call): Promise<DestinationTest> {
+    mayOperate(principal, eventDestination, 'update')
+    const { record, body } = await this.#parts.reads.one(eventDestination, { path: { id } }, principal)
+    return await this.#parts.delivery.test(record.id, body)
+  }
+
+  async #destination(id: string, { principal }: Call): Promise<string> {
+    const { record } = await this.#parts.reads.one(eventDestination, { path: { id } }, principal)
     return record.id
   }
 
   #uri(destination: string): string {
-    return `${this.#parts.parts.answers.baseUrl}${eventDestination.path}/${destination}/dead_letters`
+    return `${this.#parts.baseUrl()}${eventDestination.path}/${destination}/dead_letters`
   }
 
-  #present(destination: string, letter: DeadLetter): Readonly<Record<string, Json>> {
+  #present(destination: string, letter: DeadLetter): DeadLetterView {
     const { number, at, eventId, eventType, eventTimestamp, attempts, reason, size } = letter
     return {
       id: `dl_${number}`,
@@ -113,10 +113,21 @@ export class DeadLetterLists {
   }
 }
 
+interface LetterPage {
+  readonly limit: number
+  readonly before?: string | undefined
+}
+
+/** The number in the id of a dead letter; undefined when it is none. */
+function numberOf(id: string): number | undefined {
+  const [, digits] = ID.exec(id) ?? []
+  return digits === undefined ? undefined : Number(digits)
+}
+
 /** Undefined: all are meant. Fails with `NOT_FOUND` for what is the id of no dead letter. */
-function numberIn({ letter }: Partial<LetterTarget>): number | undefined {
+function numberIn(letter: string | undefined): number | undefined {
   if (letter === undefined) return undefined
-  const number = DeadLetterLists.numberOf(letter)
+  const number = numberOf(letter)
   if (number === undefined) throw notFound(`dead letter ${letter}`)
   return number
 }

@@ -9,6 +9,10 @@ import type { Options } from '../../options/options.js'
 import { IN_MEMORY } from '../../options/values.js'
 import { EventFolders } from './destinations/folders.js'
 import { Events } from './events.js'
+import { partKey } from '../../app/capability.js'
+
+/** The events of this process, for the API. */
+export const EVENTS = partKey<Events>('events')
 
 export interface OpenEvents {
   readonly events: Events

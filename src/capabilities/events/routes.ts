@@ -1,86 +1,102 @@
-import type { FastifyRequest } from 'fastify'
-import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, serving } from '../../api/calls.js'
-import { type Handler, parameter, pathOf, type Router, route } from '../../api/routes.js'
-import { mustSayNothing } from '../../api/service-routes.js'
 import { eventDestination } from '../../resources/event-destinations.js'
-import { DeadLetterLists } from './dead-letters.js'
+import type { DeadLetterLists } from './dead-letters.js'
+import { defineRoute, type RouteGroup } from '../../api/define-route.js'
+import { PAGE } from '../../api/parameters.js'
+import { memberRights } from '../../control/rights.js'
+import { title } from '../../schema/json-schema.js'
+import { DEAD_LETTER_LIST, DEAD_LETTER_WITH_EVENT, DESTINATION_TEST, REDELIVERED } from './answers.js'
 
-export const TEST_PATH = `${eventDestination.path}/{id}/test`
-export const REDELIVER_PATH = `${eventDestination.path}/{id}/redeliver`
-export const LETTERS_PATH = `${eventDestination.path}/{id}/dead_letters`
-export const LETTER_PATH = `${LETTERS_PATH}/{letter_id}`
+const ID = `${eventDestination.name}_dead_letters`
 
-/** What is done with event destinations beside writing them. */
-export function addEventRoutes(router: Router, account: Account): void {
-  route(router, 'POST', TEST_PATH, { body: 'optional' }, test(account))
-  route(router, 'GET', LETTERS_PATH, {}, list(account))
-  route(router, 'GET', LETTER_PATH, {}, get(account))
-  route(router, 'POST', REDELIVER_PATH, { body: 'optional' }, redeliver(account))
-  route(router, 'POST', `${LETTER_PATH}/redeliver`, { body: 'optional' }, redeliver(account))
-  route(router, 'DELETE', LETTERS_PATH, {}, drop(account))
-  route(router, 'DELETE', LETTER_PATH, {}, drop(account))
-}
+const testDestination = defineRoute({
+  method: 'POST',
+  path: '/event_destinations/{id}/test',
+  id: `${eventDestination.name}_test`,
+  summary: 'Sends a test event and says what came of it.',
+  member: memberRights(eventDestination).update,
+  body: 'command',
+  answers: 'What came of it.',
+  answer: DESTINATION_TEST,
+  example: { delivered: false, error: 'the server answered 503', duration_ms: 12 },
+  run: ({ params, call }, letters: DeadLetterLists) => letters.test(params.id, call)
+})
 
-/** Sends a test event to a destination; what came of it is the answer, and nothing is written. */
-function test(account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    queryOf(request, [])
-    const path = pathOf(request)
-    mustSayNothing(request.body, parameter(path, 'id'))
-    return reply.send(await account.records.testDestination({ path }, call))
-  }
-}
+const listLetters = defineRoute({
+  method: 'GET',
+  path: '/event_destinations/{id}/dead_letters',
+  id: `${ID}_list`,
+  summary: 'Lists, newest first, the events that the destination refused for good.',
+  right: 'dead_letters',
+  query: PAGE,
+  answers: 'One page.',
+  answer: DEAD_LETTER_LIST,
+  run: ({ params, query, call }, letters: DeadLetterLists) =>
+    letters.list(params.id, { limit: query.limit, before: query.before_id }, call)
+})
 
-function list(account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    const query = queryOf(request, ['before_id', 'limit'])
-    const limit = readCount(query, 'limit', LIMIT)
-    const cursor = query.get('before_id')
-    const before = cursor === undefined ? undefined : DeadLetterLists.numberOf(cursor)
-    if (cursor !== undefined && before === undefined) {
-      throw invalidParameter('before_id', 'must be the id of a dead letter')
-    }
-    return serving(reply, account).send(await account.deadLetters.list({ ...target(request), limit, before }, call))
-  }
-}
+const readLetter = defineRoute({
+  method: 'GET',
+  path: '/event_destinations/{id}/dead_letters/{letter_id}',
+  id: `${ID}_get`,
+  summary: 'Reads one dead letter with its event.',
+  right: 'dead_letters',
+  answers: 'The dead letter.',
+  answer: DEAD_LETTER_WITH_EVENT,
+  run: ({ params, call }, letters: DeadLetterLists) => letters.get(params.id, params.letter_id, call)
+})
 
-function get(account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    queryOf(request, [])
-    const letter = parameter(pathOf(request), 'letter_id')
-    return serving(reply, account).send(await account.deadLetters.get({ ...target(request), letter }, call))
-  }
-}
+const redeliverAll = defineRoute({
+  method: 'POST',
+  path: '/event_destinations/{id}/redeliver',
+  id: `${ID}_redeliver_all`,
+  summary: 'Delivers all dead letters again, the oldest first.',
+  right: 'dead_letters',
+  body: 'command',
+  answers: 'How many.',
+  answer: REDELIVERED,
+  run: async ({ params, call }, letters: DeadLetterLists) => ({
+    redelivered: await letters.redeliver(params.id, undefined, call)
+  })
+})
 
-/** One, or all where the path names none. */
-function redeliver(account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    queryOf(request, [])
-    const { letter_id: letter, id = '' } = pathOf(request)
-    mustSayNothing(request.body, letter ?? id)
-    const redelivered = await account.deadLetters.redeliver({ ...target(request), ...named(letter) }, call)
-    return serving(reply, account).send({ redelivered })
-  }
-}
+const redeliverLetter = defineRoute({
+  method: 'POST',
+  path: '/event_destinations/{id}/dead_letters/{letter_id}/redeliver',
+  id: `${ID}_redeliver`,
+  summary: 'Delivers one dead letter again.',
+  right: 'dead_letters',
+  body: 'command',
+  answers: 'How many.',
+  answer: REDELIVERED,
+  run: async ({ params, call }, letters: DeadLetterLists) => ({
+    redelivered: await letters.redeliver(params.id, params.letter_id, call)
+  })
+})
 
-/** One, or all where the path names none. */
-function drop(account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    queryOf(request, [])
-    await account.deadLetters.drop({ ...target(request), ...named(pathOf(request).letter_id) }, call)
-    return serving(reply, account).code(204).send()
-  }
-}
+const dropAll = defineRoute({
+  method: 'DELETE',
+  path: '/event_destinations/{id}/dead_letters',
+  id: `${ID}_drop_all`,
+  summary: 'Drops all dead letters of the destination.',
+  right: 'dead_letters',
+  status: 204,
+  answers: 'They are gone.',
+  run: ({ params, call }, letters: DeadLetterLists) => letters.drop(params.id, undefined, call)
+})
 
-function target(request: FastifyRequest): { path: { id: string } } {
-  return { path: { id: parameter(pathOf(request), 'id') } }
-}
+const dropLetter = defineRoute({
+  method: 'DELETE',
+  path: '/event_destinations/{id}/dead_letters/{letter_id}',
+  id: `${ID}_drop`,
+  summary: 'Drops one dead letter.',
+  right: 'dead_letters',
+  status: 204,
+  answers: 'It is gone.',
+  run: ({ params, call }, letters: DeadLetterLists) => letters.drop(params.id, params.letter_id, call)
+})
 
-function named(letter: string | undefined): { letter?: string } {
-  return letter === undefined ? {} : { letter }
+/** Routes of event destinations beside those of their records. */
+export const eventRoutes: RouteGroup<DeadLetterLists> = {
+  tag: title(eventDestination.name),
+  routes: [testDestination, listLetters, readLetter, redeliverAll, redeliverLetter, dropAll, dropLetter]
 }

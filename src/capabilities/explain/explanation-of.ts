@@ -6,67 +6,17 @@ import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { isSensitive, REDACTED, redactUrl } from '../../telemetry/redaction.js'
-import type { ExplainedStep, ExplanationRecorder } from './explanation.js'
+import type { ExplanationRecorder } from './explanation.js'
+import type { Explanation } from './answers.js'
 
 /** Fields of a message: names and values by turns. */
 type Fields = readonly string[]
 
-/** The request as an upstream gets it. */
-export interface SentUpstream {
-  /** Id of the backend, or the name of the option that says it. */
-  readonly backend: string
-  readonly form: string
-  readonly method: string
-  readonly uri: string
-  readonly headers: Fields
-}
+/** The request as an upstream gets it; `backend`: its id, or the name of the option that says it. */
+export type SentUpstream = NonNullable<Explanation['upstream']>
 
 /** A route of the edge that did not take the request. */
-interface PassedRoute {
-  readonly id: string
-  readonly path: string
-  readonly match: 'exact' | 'prefix'
-  readonly why: string
-}
-
-/** How one exchange was decided, as JSON. Values that sound like secrets are `[redacted]`. */
-export interface Explanation {
-  /** RFC 3339, with milliseconds. */
-  readonly at: string
-  /** Of the configuration that decided. */
-  readonly revision: number
-  readonly request: {
-    readonly method: string
-    readonly url: string
-    readonly client_ip: string
-    readonly headers: Fields
-  }
-  readonly listener: string
-  /** Null: no edge claims the host, or the exchange ended before it was looked for. */
-  readonly edge: { readonly id: string; readonly host: string; readonly port: number } | null
-  /** Ports at which edges have the host, where none of them is served by the listener; else empty. */
-  readonly other_ports: readonly number[]
-  readonly route: { readonly id: string; readonly path: string; readonly match: 'exact' | 'prefix' } | null
-  readonly other_routes: readonly PassedRoute[]
-  readonly steps: readonly ExplainedStep[]
-  /** The policies that ran. `source`: where the text is, for people; `digest`: its SHA-256, hex. */
-  readonly policies: readonly { readonly owner: string; readonly source: string; readonly digest: string }[]
-  readonly decision: {
-    readonly outcome: 'forwarded' | 'answered' | 'closed'
-    /** 0: no answer. */
-    readonly status: number
-    /** Of the error, null without one. */
-    readonly code: string | null
-    /** Null: no rule ended the exchange. */
-    readonly by: { readonly phase: string; readonly rule: string; readonly action: string } | null
-  }
-  /** Null: nothing was forwarded. */
-  readonly upstream: SentUpstream | null
-  /** Null: no answer. */
-  readonly response: { readonly status: number; readonly headers: Fields; readonly body: string | null } | null
-  /** Records that were left out because there were too many. */
-  readonly omitted: number
-}
+type PassedRoute = Explanation['other_routes'][number]
 
 /** The decision in a few words, the same for all exchanges that are decided alike: `forwarded`, `429 rate-limit`, `closed`. */
 export function decisionText({ outcome, status, code, by }: Explanation['decision']): string {

@@ -1,13 +1,6 @@
 import { paint, type ReportStyle } from '../../cli/report.js'
 import { printable } from '../../lib/printable.js'
-import type {
-  ExplainedAction,
-  ExplainedExpression,
-  ExplainedPart,
-  ExplainedPhase,
-  ExplainedRule
-} from './explanation.js'
-import type { Explanation } from './explanation-of.js'
+import type { ExplainedAction, ExplainedExpression, ExplainedPart, ExplainedPhase, ExplainedRule, Explanation } from './answers.js'
 
 /** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {

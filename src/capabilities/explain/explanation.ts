@@ -1,88 +1,17 @@
-import type {
-  ActionOutcome,
-  Explainer,
-  ExpressionExplainer,
-  Placed,
-  RuleOutcome,
-  ValueOrigin
-} from '../../flow/explainer.js'
+import type { ActionOutcome, Explainer, ExpressionExplainer, Placed, RuleOutcome, ValueOrigin } from '../../flow/explainer.js'
 import type { Flow } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Verdict } from '../../flow/verdict.js'
 import type { Place } from '../../lib/positions.js'
-import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
+import { isSensitive, redact, REDACTED, redactUrl } from '../../telemetry/redaction.js'
+import type { Draft } from '../../schema/answer.js'
+import type { ExplainedExpression as ExplainedExpressionAnswer, StepDraft } from './answers.js'
 
-/** The value of a part of an expression. `offset` and `length` are UTF-16 units of the source. */
-export interface ExplainedPart {
-  readonly offset: number
-  readonly length: number
-  /** The last value, where the part is evaluated several times. Left out when there is none. */
-  value?: unknown
-  /** Why there is no value. */
-  missing?: string
-  /** How often a macro has evaluated it; left out: once. */
-  times?: number
-}
-
-/** One evaluation of an expression. */
-export interface ExplainedExpression {
-  readonly source: string
-  readonly place: Place | null
-  /** Left out when there is none. */
-  value?: unknown
-  missing?: string
-  /** By offset, the longer ones first. */
-  parts: ExplainedPart[]
-}
-
-/** One change of a value by an action. `null`: it was not there, or is not. */
-interface ExplainedEdit {
-  readonly of: string
-  readonly before: unknown
-  readonly after: unknown
-}
-
-/** One run of an action. */
-export interface ExplainedAction {
-  readonly type: string
-  readonly place: Place
-  outcome: ActionOutcome
-  reason?: string
-  /** What it published: `actions.service.<name>`. */
-  readonly published: Record<string, unknown>
-  readonly edits: ExplainedEdit[]
-  readonly expressions: ExplainedExpression[]
-}
-
-/** What became of a rule. */
-export interface ExplainedRule {
-  readonly name: string
-  readonly place: Place
-  outcome: RuleOutcome | 'not_reached'
-  reason?: string
-  readonly expressions: ExplainedExpression[]
-  readonly actions: ExplainedAction[]
-}
-
-/** The run of one phase of a policy. */
-export interface ExplainedPhase {
-  readonly phase: string
-  readonly owner: string
-  /** All of the phase, in their order. */
-  readonly rules: ExplainedRule[]
-}
-
-/** A step of a module. */
-export interface ExplainedStep {
-  readonly module: string
-  /** Id of the route or edge. */
-  readonly owner: string
-  readonly on: 'connect' | 'request' | 'response'
-  outcome: 'continued' | 'responded' | 'closed' | 'led_on' | 'not_judged'
-  /** Why it was not judged. */
-  readonly reason?: string
-  readonly phases: ExplainedPhase[]
-}
+type ExplainedExpression = Draft<ExplainedExpressionAnswer>
+type ExplainedPart = ExplainedExpression['parts'][number]
+type ExplainedPhase = StepDraft['phases'][number]
+type ExplainedRule = ExplainedPhase['rules'][number]
+type ExplainedAction = ExplainedRule['actions'][number]
 
 export interface ExplanationOptions {
   /** Shows what sounds like a secret too, where the one who asks has written it. Values of vaults are never shown. */
@@ -103,13 +32,13 @@ interface State {
 
 /** Takes down how one exchange is decided. What it holds is plain data, without anything that sounds like a secret. */
 export class ExplanationRecorder implements Explainer<Flow> {
-  readonly steps: ExplainedStep[] = []
+  readonly steps: StepDraft[] = []
   /** Records that were left out because there were too many. */
   omitted = 0
   readonly imagined: boolean
   readonly #reveal: boolean
   #records = 0
-  #step: ExplainedStep | undefined
+  #step: StepDraft | undefined
   #phase: ExplainedPhase | undefined
   #rule: ExplainedRule | undefined
   #ruleIndex = -1
@@ -121,7 +50,7 @@ export class ExplanationRecorder implements Explainer<Flow> {
     this.imagined = imagined
   }
 
-  step(module: string, owner: string, on: ExplainedStep['on']): void {
+  step(module: string, owner: string, on: StepDraft['on']): void {
     this.#phase = undefined
     this.#step = { module, owner, on, outcome: 'continued', phases: [] }
     if (this.#hasRoom()) this.steps.push(this.#step)

@@ -1,23 +1,13 @@
-import type { Call } from '../../control/calls.js'
-import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
+import { type CandidatePolicies, CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
 import { notFound } from '../../control/errors.js'
-import {
-  countOf,
-  fieldValuesOf,
-  membersOf,
-  methodOf,
-  refused,
-  textOf,
-  urlOf,
-  wordOf
-} from '../../control/request-body.js'
-import { mustHave } from '../../control/rights.js'
+import { countOf, fieldValuesOf, membersOf, methodOf, refused, textOf, urlOf, wordOf } from '../../control/request-body.js'
 import { parseAddress } from '../../lib/ip.js'
-import { isObject, type Json } from '../../lib/json.js'
+import { isObject } from '../../lib/json.js'
 import { hashOf } from '../../lib/seal.js'
 import { parseDuration } from '../../lib/units.js'
 import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
+import type { ExplainedPolicy, Explanation } from './answers.js'
 
 /** Imagined requests, and what is changed for them of the configuration that serves. */
 interface ExplainRequest {
@@ -41,7 +31,7 @@ interface ExplainRequest {
 }
 
 /** Explains requests by the configuration that serves, and changes nothing. Fails with a ControlError for a policy with errors. */
-export type Explain = (request: ExplainRequest) => Promise<Json>
+export type Explain = (request: ExplainRequest) => Promise<readonly Explanation[]>
 
 const MOST_REPEATS = 1_000
 const MOST_HEADERS = 1_000
@@ -87,29 +77,24 @@ const KEYS = Object.keys(EXPLAIN_SCHEMA.properties)
 
 /** Says how imagined requests would be decided. */
 export class Explanations {
-  readonly #explain: Explain | undefined
+  readonly #explain: Explain
   readonly #serving: () => Pick<Snapshot, 'policySource'>
 
-  /** Undefined: this process explains nothing. */
-  constructor(explain: Explain | undefined, serving: () => Pick<Snapshot, 'policySource'>) {
+  constructor(explain: Explain, serving: () => Pick<Snapshot, 'policySource'>) {
     this.#explain = explain
     this.#serving = serving
   }
 
-  /** The text of the policy that serves for an owner: the places in explanations are places in it. Fails with `NOT_FOUND`. */
-  policy(owner: string, { principal }: Call): Json {
-    mustHave(principal, 'explain')
+  /** Returns the policy that serves for an owner: the places in explanations are places in its text. Fails with `NOT_FOUND`. */
+  policy(owner: string): ExplainedPolicy {
     const found = this.#serving().policySource(policyKey(owner))
     if (found === undefined) throw notFound(`policy of ${owner}`)
     return { owner, source: found.source, digest: hashOf(found.text), text: found.text }
   }
 
-  /** One explanation for each request. Fails with a ControlError: `ADMIN_REQUIRED`, what is wrong with the body, or with a policy in it. */
-  async explain(body: unknown, { principal }: Call): Promise<Json> {
-    mustHave(principal, 'explain')
-    const request = readExplainRequest(body)
-    if (this.#explain === undefined) throw new TypeError('a process without a data plane explains nothing')
-    return await this.#explain(request)
+  /** Returns one explanation for each request. Fails with a ControlError for a wrong body, or a policy with errors in it. */
+  async explain(body: unknown): Promise<readonly Explanation[]> {
+    return await this.#explain(readExplainRequest(body))
   }
 }
 

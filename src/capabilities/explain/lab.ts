@@ -20,11 +20,12 @@ import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { TrafficEventSource } from '../../telemetry/event-fields.js'
 import type { Metrics } from '../../telemetry/metrics.js'
 import { ExplanationRecorder } from './explanation.js'
-import { type Explanation, explanationOf, type SentUpstream } from './explanation-of.js'
+import { explanationOf, type SentUpstream } from './explanation-of.js'
 import { imaginedConnection, imaginedEntry, imaginedHead, type ImaginedRequest } from './imagined-exchange.js'
 import { FAILURES } from '../../flow/error-codes.js'
 import type { FileServers } from '../../proxy/files/file-servers.js'
 import type { Dialer } from '../../transport/contract.js'
+import type { Explanation } from './answers.js'
 
 /** What stands in for the upstream: an answer, made anew for each request. */
 export interface UpstreamStub {

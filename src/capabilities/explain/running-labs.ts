@@ -5,7 +5,6 @@ import { actions } from '../../features/registry.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Geo } from '../../lib/geo.js'
 import { unpredictable } from '../../lib/id.js'
-import type { Json } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
 import type { Options } from '../../options/options.js'
 import { trustingProxies } from '../../proxy/client-address.js'
@@ -17,6 +16,7 @@ import { Lab } from './lab.js'
 import { labExpressions, labServices } from './running-lab.js'
 import { VirtualClock } from './virtual-clock.js'
 import { fileServers } from '../../app/data-plane.js'
+import type { Explanation } from './answers.js'
 
 /** What a lab of what serves is opened with. */
 interface RunningLabStart {
@@ -88,12 +88,12 @@ export function explainRunning(open: OpenRunningLab, running: Clock): Explain {
     const start = { at, instead, counters, upstreamStatus, reveal: false, random: unpredictable }
     const { lab, clock, snapshot, takeNotAsked } = await open(start)
     const slices = Slices.besideTraffic()
-    const explanations: Json[] = []
+    const explanations: Explanation[] = []
     for (let n = 0; n < repeat; n++) {
       if (n > 0) clock.advance(every)
       const explanation = await lab.ask({ ...asked, clientPort: 0, ...(body === undefined ? {} : { body }) })
       const shown = { ...explanation, not_asked: takeNotAsked() }
-      explanations.push(withoutTexts(shown, snapshot.read) as unknown as Json)
+      explanations.push(withoutTexts(shown, snapshot.read))
       if (slices.due) await slices.rest()
     }
     return explanations

@@ -1,5 +1,4 @@
-import type { ExplainedExpression } from '../explain/explanation.js'
-import type { Explanation } from '../explain/explanation-of.js'
+import type { ExplainedExpression, Explanation } from '../explain/answers.js'
 
 /** Something of a policy that its tests have not shown. */
 interface Uncovered {

@@ -4,10 +4,9 @@ import { ExitCode } from '../../cli/process.js'
 import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import type { Explanation } from '../explain/explanation-of.js'
 import { explanationText } from '../explain/explanation-text.js'
 import type { ExchangeCriteria } from './exchanges.js'
-import type { ExchangeSummary } from './recorded-exchange.js'
+import type { ExchangeList, ExchangeSummary, ExchangeView } from './answers.js'
 
 /** The criteria of the API that the command line takes. */
 const CRITERIA = [
@@ -34,8 +33,6 @@ export interface LogFlags extends AccessFlags, CriteriaFlags {
   readonly json?: boolean
   readonly har?: boolean
 }
-
-type Shown = ExchangeSummary & { readonly explanation: Explanation | null }
 
 /** The criteria of a command line as the API takes them. */
 export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
@@ -79,7 +76,7 @@ async function showOne(access: ApiAccess, id: string, { json }: LogFlags): Promi
     process.stdout.write(`${JSON.stringify(body)}\n`)
     return ExitCode.ok
   }
-  printExchange(body as unknown as Shown, styleFor(process.stdout, process.env))
+  printExchange(body as unknown as ExchangeView, styleFor(process.stdout, process.env))
   return ExitCode.ok
 }
 
@@ -94,7 +91,7 @@ async function list(access: ApiAccess, flags: LogFlags, limit: number): Promise<
     if (before !== undefined) query.set('before_id', before)
     const { status, body } = await askApi(access, `/exchanges?${query}`)
     if (status !== 200) return printApiError(body)
-    const page = body.exchanges as ExchangeSummary[]
+    const page = (body as unknown as ExchangeList).exchanges
     found.push(...page)
     before = body.next_page_uri === null ? undefined : page.at(-1)?.id
     if (before === undefined && found.length === 0) explainEmpty(body)
@@ -135,13 +132,13 @@ async function follow(access: ApiAccess, flags: LogFlags): Promise<number> {
   for await (const { event, data } of eventsIn(answer.body)) {
     if (event === 'dropped')
       process.stderr.write(`${String(data.count)} requests were not shown: the output was too slow\n`)
-    else if (event === 'exchange') printFollowed(data as unknown as Shown, flags, style)
+    else if (event === 'exchange') printFollowed(data as unknown as ExchangeView, flags, style)
     else if (event === 'over') process.stderr.write('the process is stopping\n')
   }
   return ExitCode.ok
 }
 
-function printFollowed(exchange: Shown, { json, explain }: LogFlags, style: ReportStyle): void {
+function printFollowed(exchange: ExchangeView, { json, explain }: LogFlags, style: ReportStyle): void {
   if (json === true) process.stdout.write(`${JSON.stringify(exchange)}\n`)
   else if (explain === true) printExchange(exchange, style)
   else process.stdout.write(`${lineOf(exchange, style)}\n`)
@@ -181,7 +178,7 @@ function lineOf(exchange: ExchangeSummary, { colors }: ReportStyle): string {
 }
 
 /** One exchange with its explanation, where it has one. */
-export function printExchange(exchange: Shown, style: ReportStyle): void {
+export function printExchange(exchange: ExchangeView, style: ReportStyle): void {
   process.stdout.write(`${lineOf(exchange, style)}\n`)
   const { explanation } = exchange
   const lines =

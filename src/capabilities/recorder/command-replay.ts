@@ -4,10 +4,8 @@ import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
 import type { Json } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import type { Explanation } from '../explain/explanation-of.js'
 import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './command-log.js'
-import type { Comparison } from './comparison.js'
-import type { ExchangeSummary } from './recorded-exchange.js'
+import type { Comparison, ExchangeView } from './answers.js'
 
 export interface ReplayFlags extends AccessFlags, CriteriaFlags {
   readonly request?: string
@@ -48,11 +46,7 @@ async function again(access: ApiAccess, id: string, flags: ReplayFlags): Promise
   const answer = await askApi(access, `/exchanges/${encodeURIComponent(id)}/replay`, { method: 'POST', body })
   if (answer.status !== 200) return printApiError(answer.body)
   if (flags.json === true) process.stdout.write(`${JSON.stringify(answer.body)}\n`)
-  else
-    printExchange(
-      answer.body as unknown as ExchangeSummary & { explanation: Explanation | null },
-      styleFor(process.stdout, process.env)
-    )
+  else printExchange(answer.body as unknown as ExchangeView, styleFor(process.stdout, process.env))
   return ExitCode.ok
 }
 
@@ -86,7 +80,7 @@ async function compare(access: ApiAccess, flags: ReplayFlags): Promise<number> {
   }
   const answer = await askApi(access, '/replay', { method: 'POST', body, deadline: COMPARED_WITHIN })
   if (answer.status !== 200) return printApiError(answer.body)
-  const compared = answer.body as unknown as Compared
+  const compared = answer.body as unknown as Comparison
   if (flags.json === true) process.stdout.write(`${JSON.stringify(compared)}\n`)
   else for (const line of comparedLines(compared)) process.stdout.write(`${printable(line)}\n`)
   return compared.changed > 0 ? DIFFERENT : ExitCode.ok
@@ -95,11 +89,7 @@ async function compare(access: ApiAccess, flags: ReplayFlags): Promise<number> {
 /** A hundred thousand exchanges beside traffic take their time. Milliseconds. */
 const COMPARED_WITHIN = 600_000
 
-type Compared = Comparison & {
-  readonly capacities?: readonly { readonly capacity: number; readonly refused: Comparison['refused']['old'] }[]
-}
-
-function comparedLines(compared: Compared): string[] {
+function comparedLines(compared: Comparison): string[] {
   const { exchanges, clients, from, to, same, changed, not_judged, matrix, refused, recorded, capacities } = compared
   if (exchanges === 0) return ['no recorded request matches; see sluice log']
   const lines = [

@@ -1,10 +1,12 @@
 import type { Slices } from '../../lib/slices.js'
 import { REDACTED, redactUrl } from '../../telemetry/redaction.js'
-import { decisionText, type Explanation } from '../explain/explanation-of.js'
+import { decisionText } from '../explain/explanation-of.js'
 import type { ImaginedRequest } from '../explain/imagined-exchange.js'
 import type { Repeated, RepeatedRequest, UpstreamStub } from '../explain/lab.js'
 import type { ArchivedExchange } from './har.js'
 import { bytesOf, connectionOf, type RecordedExchange, urlOf } from './recorded-exchange.js'
+import type { Explanation } from '../explain/answers.js'
+import type { Comparison, ComparisonExample, RefusalCounts } from './answers.js'
 
 /** An exchange that was, to be decided again. */
 export interface PastExchange {
@@ -104,57 +106,18 @@ function unknownIn(
   return undefined
 }
 
-interface Example {
-  readonly id: string | null
-  readonly at: string
-  readonly method: string
-  readonly url: string
-  readonly client_ip: string
-  readonly old_rule: string | null
-  readonly new_rule: string | null
-  /** Why one side does not judge it. */
-  readonly reason: string | null
-}
-
 interface Cell {
   readonly old: string
   readonly new: string
   count: number
   readonly clients: Set<string>
-  readonly examples: Example[]
+  readonly examples: ComparisonExample[]
 }
 
 /** How many exchanges, of how many clients. */
 interface Tally {
   exchanges: number
   readonly clients: Set<string>
-}
-
-/** Two sides over the same exchanges. */
-export interface Comparison {
-  readonly exchanges: number
-  readonly clients: number
-  /** RFC 3339; null: there are none. */
-  readonly from: string | null
-  readonly to: string | null
-  readonly same: number
-  readonly changed: number
-  readonly not_judged: number
-  readonly matrix: readonly {
-    readonly old: string
-    readonly new: string
-    readonly count: number
-    readonly clients: number
-    readonly examples: readonly Example[]
-  }[]
-  readonly refused: { readonly old: CountedTally; readonly new: CountedTally }
-  /** How the old side's decisions compare with those that were recorded. */
-  readonly recorded: { readonly same: number; readonly other: number }
-}
-
-interface CountedTally {
-  readonly exchanges: number
-  readonly clients: number
 }
 
 /**
@@ -210,7 +173,11 @@ export async function compare(
 }
 
 /** How often one side refuses, and whom. */
-export async function refusals(exchanges: readonly PastExchange[], side: Judge, slices: Slices): Promise<CountedTally> {
+export async function refusals(
+  exchanges: readonly PastExchange[],
+  side: Judge,
+  slices: Slices
+): Promise<RefusalCounts> {
   const refused = tally()
   for (const past of exchanges) {
     if ((await side(past)).isRefused) add(refused, past.request.clientAddress)
@@ -224,7 +191,7 @@ function kindOf(before: Judgement, after: Judgement): 'same' | 'changed' | 'not_
   return before.decision === after.decision ? 'same' : 'changed'
 }
 
-function exampleOf({ id, at, request }: PastExchange, before: Judgement, after: Judgement): Example {
+function exampleOf({ id, at, request }: PastExchange, before: Judgement, after: Judgement): ComparisonExample {
   return {
     id,
     at: new Date(at).toISOString(),
@@ -246,6 +213,6 @@ function add(to: Tally, client: string): void {
   to.clients.add(client)
 }
 
-function counted({ exchanges, clients }: Tally): CountedTally {
+function counted({ exchanges, clients }: Tally): RefusalCounts {
   return { exchanges, clients: clients.size }
 }

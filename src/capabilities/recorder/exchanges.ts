@@ -1,21 +1,9 @@
-import type { Call } from '../../control/calls.js'
-import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
+import { type CandidatePolicies, CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
-import {
-  countOf,
-  fieldValuesOf,
-  listOf,
-  membersOf,
-  methodOf,
-  nameOf,
-  refused,
-  textOf,
-  urlOf,
-  wordOf
-} from '../../control/request-body.js'
-import { mustHave } from '../../control/rights.js'
-import { isObject, type Json, timestampText } from '../../lib/json.js'
+import { countOf, fieldValuesOf, listOf, membersOf, methodOf, nameOf, refused, textOf, urlOf, wordOf } from '../../control/request-body.js'
+import { isObject, timestampText } from '../../lib/json.js'
 import { parseDuration } from '../../lib/units.js'
+import type { Archive, Comparison, ExchangeList, ExchangeSummary, ExchangeView, ExplainKey, RecorderState } from './answers.js'
 
 /** What exchanges are looked for by, as it was written. */
 export type ExchangeCriteria = Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string | undefined>>
@@ -48,7 +36,7 @@ export interface FollowOptions {
   /** Called for each exchange that is meant and not taken because of the rate. Does not throw. */
   readonly leftOut: () => void
   /** Called with each exchange that is meant: all that is known of it. Does not throw. */
-  readonly take: (exchange: Json) => void
+  readonly take: (exchange: ExchangeView) => void
   /** Called when nothing more comes, because the process stops. */
   readonly over: () => void
 }
@@ -80,17 +68,20 @@ export interface ComparisonRequest {
 /** The recorder of this process, as the API sees it. What fails, fails with a ControlError. */
 export interface ExchangeSource {
   /** What is recorded, and how much of it. */
-  state(): Json
+  state(): RecorderState
   /** One page, the newest first. `next`: the id to go on before; undefined: that was all. */
-  list(criteria: ExchangeCriteria, page: ExchangePage): Promise<{ exchanges: Json[]; next: string | undefined }>
-  get(id: string): Promise<Json | undefined>
-  archive(criteria: ExchangeCriteria, limit: number): Promise<Json>
+  list(
+    criteria: ExchangeCriteria,
+    page: ExchangePage
+  ): Promise<{ exchanges: ExchangeSummary[]; next: string | undefined }>
+  get(id: string): Promise<ExchangeView | undefined>
+  archive(criteria: ExchangeCriteria, limit: number): Promise<Archive>
   clear(): void
   follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing
   /** Undefined: there are too many. */
   makeKey(lasting: number): { readonly header: string; readonly key: string; readonly endsAt: number } | undefined
-  replay(id: string, edits: ReplayEdits): Promise<Json>
-  compare(request: ComparisonRequest): Promise<Json>
+  replay(id: string, edits: ReplayEdits): Promise<ExchangeView>
+  compare(request: ComparisonRequest): Promise<Comparison>
 }
 
 interface ExchangePage {
@@ -189,64 +180,61 @@ export const COMPARISON_SCHEMA = {
   additionalProperties: false
 } as const
 
-/** What is recorded of the exchanges of this process, for administrators: it shows what clients have sent. */
+/** The recorded exchanges of this process, for callers of the API. */
 export class Exchanges {
-  readonly #source: ExchangeSource | undefined
+  readonly #source: ExchangeSource
   readonly #baseUrl: () => string
 
-  /** Undefined: this process records nothing. */
-  constructor(source: ExchangeSource | undefined, baseUrl: () => string) {
+  constructor(source: ExchangeSource, baseUrl: () => string) {
     this.#source = source
     this.#baseUrl = baseUrl
   }
 
-  /** One page of what is recorded, the newest first, and what the recorder does. */
-  async list(criteria: ExchangeCriteria, page: ExchangePage, { principal }: Call): Promise<Json> {
-    const source = this.#of(principal)
-    const { exchanges, next } = await source.list(criteria, page)
+  /** Returns one page of exchanges, the newest first, with the state of the recorder. */
+  async list(criteria: ExchangeCriteria, page: ExchangePage): Promise<ExchangeList> {
+    const { exchanges, next } = await this.#source.list(criteria, page)
     const uri = `${this.#baseUrl()}/exchanges`
     const query = new URLSearchParams({ before_id: next ?? '', limit: String(page.limit) })
     for (const [name, value] of Object.entries(criteria)) if (value !== undefined) query.append(name, value)
-    return { exchanges, uri, next_page_uri: next === undefined ? null : `${uri}?${query}`, recorder: source.state() }
+    const next_page_uri = next === undefined ? null : `${uri}?${query}`
+    return { exchanges, uri, next_page_uri, recorder: this.#source.state() }
   }
 
   /** Fails with `NOT_FOUND` where the exchange is not recorded, or not any more. */
-  async get(id: string, { principal }: Call): Promise<Json> {
-    const found = await this.#of(principal).get(id)
+  async get(id: string): Promise<ExchangeView> {
+    const found = await this.#source.get(id)
     if (found === undefined) throw notFound(`exchange ${id}`)
     return found
   }
 
-  /** As an HTTP Archive. */
-  async archive(criteria: ExchangeCriteria, limit: number, { principal }: Call): Promise<Json> {
-    return await this.#of(principal).archive(criteria, limit)
+  /** Returns exchanges as an HTTP Archive. */
+  async archive(criteria: ExchangeCriteria, limit: number): Promise<Archive> {
+    return await this.#source.archive(criteria, limit)
   }
 
   /** Forgets what is recorded. */
-  clear({ principal }: Call): void {
-    this.#of(principal).clear()
+  clear(): void {
+    this.#source.clear()
   }
 
-  follow(criteria: ExchangeCriteria, options: FollowOptions, { principal }: Call): StopFollowing {
-    return this.#of(principal).follow(criteria, options)
+  follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing {
+    return this.#source.follow(criteria, options)
   }
 
-  /** A key for the header that asks for an explanation of a request of a client. */
-  makeKey(body: unknown, { principal }: Call): Json {
-    const source = this.#of(principal)
+  /** Makes a key for the header that asks for an explanation of a request of a client. */
+  makeKey(body: unknown): ExplainKey {
     const { lasts } = membersOf(body ?? {}, '', Object.keys(EXPLAIN_KEY_SCHEMA.properties))
-    const made = source.makeKey(lastingOf(lasts))
+    const made = this.#source.makeKey(lastingOf(lasts))
     if (made === undefined)
       throw new ControlError(controlErrors.TOO_MANY_KEYS, 'there are as many keys as there may be')
     const { header, key, endsAt } = made
     return { header, value: key, ends_at: timestampText(endsAt) }
   }
 
-  /** Sends a request again, and answers with the exchange that came of it. */
-  async replay(id: string, body: unknown, { principal }: Call): Promise<Json> {
-    const source = this.#of(principal)
+  /** Sends a request again, and returns the exchange that came of it. */
+  async replay(id: string, body: unknown): Promise<ExchangeView> {
     const { method, url, headers, body: content } = membersOf(body ?? {}, '', Object.keys(REPLAY_SCHEMA.properties))
-    return await source.replay(id, {
+    return await this.#source.replay(id, {
       method: method === undefined ? undefined : methodOf(method),
       url: url === undefined ? undefined : urlOf(url),
       headers: editsOf(headers),
@@ -254,11 +242,10 @@ export class Exchanges {
     })
   }
 
-  /** How other policies would have decided what is recorded. */
-  async compare(body: unknown, { principal }: Call): Promise<Json> {
-    const source = this.#of(principal)
+  /** Compares the decisions of other policies on what is recorded with those of what serves. */
+  async compare(body: unknown): Promise<Comparison> {
     const given = membersOf(body, '', Object.keys(COMPARISON_SCHEMA.properties))
-    return await source.compare({
+    return await this.#source.compare({
       criteria: criteriaOf(given.exchanges),
       limit: countOf(given.limit, 'limit', { least: 1, most: MOST_COMPARED, absent: 10_000 }),
       archive: given.archive,
@@ -267,12 +254,6 @@ export class Exchanges {
       counters: wordOf(given.counters, 'counters', ['running', 'empty'], 'empty'),
       examples: countOf(given.examples, 'examples', { least: 0, most: 100, absent: 3 })
     })
-  }
-
-  #of(principal: Call['principal']): ExchangeSource {
-    mustHave(principal, 'exchanges')
-    if (this.#source === undefined) throw new TypeError('a process without a data plane records nothing')
-    return this.#source
   }
 }
 

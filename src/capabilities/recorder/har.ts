@@ -3,9 +3,10 @@ import type { Slices } from '../../lib/slices.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import { redactedFields } from '../explain/explanation-of.js'
 import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
+import type { Archive, ExchangeView, ShownBody } from './answers.js'
 
 /** Exchanges as an HTTP Archive (HAR 1.2), redacted. `version`: of the program. What HAR has no place for is under `_sluice`. */
-export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, version: string): object {
+export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, version: string): Archive {
   return {
     log: {
       version: '1.2',
@@ -15,22 +16,9 @@ export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, v
   }
 }
 
-interface Body {
-  readonly bytes: number
-  readonly text?: string
-  readonly base64?: string
-}
-
-function entryOf(recorded: RecordedExchange, shown: object): object {
+function entryOf(recorded: RecordedExchange, shown: ExchangeView): object {
   const { at, request, response, durationMs, upstreamMs, bytesOut, connection } = recorded
-  const {
-    request: asked,
-    response: answered,
-    ...rest
-  } = shown as {
-    request: { body: Body | null }
-    response: { body: Body | null } | null
-  }
+  const { request: asked, response: answered, ...rest } = shown
   const url = redactUrl(urlOf(recorded))
   const wait = upstreamMs ?? durationMs
   return {
@@ -75,11 +63,11 @@ function pairsOf(fields: readonly string[]): object[] {
   return pairs
 }
 
-function postDataOf({ text, base64 }: Body, mimeType: string): object {
+function postDataOf({ text, base64 }: NonNullable<ShownBody>, mimeType: string): object {
   return text === undefined ? { mimeType, text: base64 ?? '', _encoding: 'base64' } : { mimeType, text }
 }
 
-function contentOf(body: Body | null, mimeType: string, size: number): object {
+function contentOf(body: NonNullable<ShownBody> | null, mimeType: string, size: number): object {
   if (body === null) return { size, mimeType }
   const { text, base64 = '', bytes } = body
   return text === undefined

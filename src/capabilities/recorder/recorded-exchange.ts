@@ -1,12 +1,14 @@
-import type { ConnectionFacts, RequestHead, Version } from '../../flow/exchange.js'
+import type { ConnectionFacts, RequestHead } from '../../flow/exchange.js'
 import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { type PathForm, RequestTarget } from '../../flow/target.js'
 import { canonicalAddress } from '../../lib/ip.js'
-import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
-import { decisionText, type Explanation, redactedFields, withoutTexts } from '../explain/explanation-of.js'
+import { isSensitive, redact, REDACTED, redactUrl } from '../../telemetry/redaction.js'
+import { decisionText, redactedFields, withoutTexts } from '../explain/explanation-of.js'
 import type { Aspect } from '../shadow/decision.js'
-import type { ShownDecision } from '../shadow/tally.js'
+import type { Explanation } from '../explain/answers.js'
+import type { ShownDecision } from '../shadow/answers.js'
+import type { ExchangeSummary, ExchangeView, ShownBody } from './answers.js'
 
 /** Bytes of a body that are kept, up to a limit. */
 export interface RecordedBody {
@@ -183,34 +185,6 @@ export function urlOf({ request, connection }: Pick<RecordedExchange, 'request' 
   return `${scheme}://${host}${target.startsWith('/') ? target : ''}`
 }
 
-/** One line about an exchange. */
-export interface ExchangeSummary {
-  readonly id: string
-  readonly uri: string
-  /** RFC 3339 */
-  readonly request_id: string | null
-  readonly trace_id: string | null
-  readonly at: string
-  readonly revision: number
-  readonly client_ip: string
-  readonly method: string
-  readonly url: string
-  readonly http_version: Version
-  readonly listener: string
-  readonly edge: string | null
-  readonly route: string | null
-  /** In a few words: `forwarded`, `429 rate-limit`. */
-  readonly decided: string
-  readonly decision: Explanation['decision']
-  readonly upstream: { readonly backend: string; readonly server: string | null } | null
-  readonly duration_ms: number
-  readonly upstream_ms: number | null
-  readonly bytes_in: number
-  readonly bytes_out: number
-  readonly explained: boolean
-  readonly replay_of: string | null
-}
-
 /** An exchange in one line. `baseUrl`: that of the API. */
 export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): ExchangeSummary {
   const { id, at, revision, client, request, entry, edge, route, decision, upstream } = recorded
@@ -241,7 +215,7 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
 }
 
 /** All of an exchange that may be shown: without what sounds like a secret, and without values of vaults. */
-export function shownExchange(recorded: RecordedExchange, baseUrl: string): object {
+export function shownExchange(recorded: RecordedExchange, baseUrl: string): ExchangeView {
   const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, shadow } = recorded
   const { tls } = connection
   const shown = {
@@ -281,7 +255,7 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): obje
 const TEXTS = /^(?:text\/|application\/(?:[a-z0-9.+-]*\+)?(?:json|xml)\b|application\/x-www-form-urlencoded)/i
 
 /** A body that was asked for: text where it is text. Fields of forms and JSON that sound like secrets are redacted. */
-function shownBody(body: RecordedBody | null, headers: HeaderList): object | null {
+function shownBody(body: RecordedBody | null, headers: HeaderList): ShownBody {
   if (body === null) return null
   const { bytes, whole } = body
   const type = fieldOf(headers, 'content-type')

@@ -6,7 +6,6 @@ import { refused } from '../../control/request-body.js'
 import type { ConnectionFacts, RequestHead } from '../../flow/exchange.js'
 import { HeaderFields } from '../../flow/headers.js'
 import { packageVersion } from '../../lib/files.js'
-import type { Json } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
 import type { Options } from '../../options/options.js'
 import type { PolicyServices } from '../../policy/services.js'
@@ -18,26 +17,18 @@ import { withCapacity } from '../policy-tests/mutants.js'
 import { compare, type Judge, judgementOf, type PastExchange, pastOf, pastOfArchive, refusals } from './comparison.js'
 import { type ExchangeCondition, exchangeFilter } from './exchange-conditions.js'
 import { ExchangeRecorder } from './exchange-recorder.js'
-import type {
-  ComparisonRequest,
-  ExchangeCriteria,
-  ExchangeSource,
-  FollowOptions,
-  ReplayEdits,
-  StopFollowing
-} from './exchanges.js'
+import type { ComparisonRequest, ExchangeCriteria, ExchangeSource, FollowOptions, ReplayEdits, StopFollowing } from './exchanges.js'
 import { EXPLAIN_HEADER } from './explain-keys.js'
 import { followerOf } from './followers.js'
 import { harOf, readHar, readHarLines } from './har.js'
-import {
-  bytesOf,
-  connectionOf,
-  exchangeSummary,
-  type RecordedExchange,
-  shownExchange,
-  urlOf
-} from './recorded-exchange.js'
+import { bytesOf, connectionOf, exchangeSummary, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
 import { recorderSettings } from './recorder-settings.js'
+import { partKey } from '../../app/capability.js'
+import type { Draft } from '../../schema/answer.js'
+import type { Archive, Comparison, ExchangeView, RecorderState } from './answers.js'
+
+/** The recorder of this process, for the API. */
+export const EXCHANGE_SOURCE = partKey<ExchangeSource>('recorder')
 
 interface RecorderStage {
   readonly dataPlane: DataPlane
@@ -84,7 +75,7 @@ class RecorderSource implements ExchangeSource {
     this.#parts = parts
   }
 
-  state(): Json {
+  state(): RecorderState {
     const { ring, settings, followers } = this.#parts.recorder
     return {
       exchanges: ring.count,
@@ -104,19 +95,19 @@ class RecorderSource implements ExchangeSource {
     const shown = found.slice(0, limit)
     const baseUrl = this.#parts.baseUrl()
     return {
-      exchanges: shown.map((recorded) => exchangeSummary(recorded, baseUrl) as unknown as Json),
+      exchanges: shown.map((recorded) => exchangeSummary(recorded, baseUrl)),
       next: found.length > limit ? shown.at(-1)?.id : undefined
     }
   }
 
-  async get(id: string): Promise<Json | undefined> {
+  async get(id: string): Promise<ExchangeView | undefined> {
     const recorded = await this.#recorded(id)
     return recorded === undefined ? undefined : this.#shown(recorded)
   }
 
-  async archive(criteria: ExchangeCriteria, limit: number): Promise<Json> {
+  async archive(criteria: ExchangeCriteria, limit: number): Promise<Archive> {
     const found = await this.#find(criteria, limit, undefined)
-    return harOf(found.reverse(), this.#parts.baseUrl(), packageVersion()) as Json
+    return harOf(found.reverse(), this.#parts.baseUrl(), packageVersion())
   }
 
   clear(): void {
@@ -136,13 +127,13 @@ class RecorderSource implements ExchangeSource {
     return made === undefined ? undefined : { header: EXPLAIN_HEADER, key: made.key, endsAt: made.endsAt }
   }
 
-  async replay(id: string, edits: ReplayEdits): Promise<Json> {
+  async replay(id: string, edits: ReplayEdits): Promise<ExchangeView> {
     const recorded = await this.#recorded(id)
     if (recorded === undefined) throw notFound(`exchange ${id}`)
     return this.#shown(await this.#parts.replayer.replay(recorded, edits))
   }
 
-  async compare(request: ComparisonRequest): Promise<Json> {
+  async compare(request: ComparisonRequest): Promise<Comparison> {
     const { criteria, limit, archive } = request
     if (archive !== undefined) {
       const past = await archived(archive)
@@ -161,8 +152,8 @@ class RecorderSource implements ExchangeSource {
     return recorder.ring.get(id)
   }
 
-  #shown(recorded: RecordedExchange): Json {
-    return shownExchange(recorded, this.#parts.baseUrl()) as Json
+  #shown(recorded: RecordedExchange): ExchangeView {
+    return shownExchange(recorded, this.#parts.baseUrl())
   }
 
   /** The newest first. */
@@ -310,22 +301,19 @@ class Comparer {
     this.#keys = keys
   }
 
-  async compare(past: readonly PastExchange[], request: ComparisonRequest): Promise<Json> {
+  async compare(past: readonly PastExchange[], request: ComparisonRequest): Promise<Comparison> {
     const { instead, capacities, counters, examples } = request
     const slices = Slices.besideTraffic()
     const at = past[0]?.at ?? 0
     const side = (policies: ComparisonRequest['instead']) => this.#side(policies, at, counters)
     const sides = await Promise.all([side(NOTHING_INSTEAD), side(instead)] as const)
     const compared = await compare(past, sides, { examples, slices })
-    const tried: Json[] = []
+    const tried: Draft<NonNullable<Comparison['capacities']>> = []
     for (const capacity of capacities?.values ?? []) {
       const changed = this.#withCapacity(instead, capacities?.rule, capacity)
-      tried.push({ capacity, refused: { ...(await refusals(past, await side(changed), slices)) } })
+      tried.push({ capacity, refused: await refusals(past, await side(changed), slices) })
     }
-    return {
-      ...(compared as unknown as { readonly [name: string]: Json }),
-      ...(capacities === undefined ? {} : { capacities: tried })
-    }
+    return { ...compared, ...(capacities === undefined ? {} : { capacities: tried }) }
   }
 
   async #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Promise<Judge> {

@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ApiAccess, askApi, openAccess, sendTo } from '../../cli/api-client.js'
+import { type ApiAccess, type ApiAnswer, askApi, openAccess, sendTo } from '../../cli/api-client.js'
 import { failureText } from '../../cli/failure.js'
 import { ExitCode } from '../../cli/process.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
+import type { ShadowView, ShownDecision } from './answers.js'
 
 export interface ShadowFlags {
   readonly route: string
@@ -16,8 +17,6 @@ export interface ShadowFlags {
   readonly insecureHttp?: boolean
   readonly json?: boolean
 }
-
-type Shown = Readonly<Record<string, unknown>>
 
 /** Between two looks at the counts. Milliseconds. */
 const LOOK_EVERY = 500
@@ -43,7 +42,7 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
     process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
     const { status, body: shadow } = await askApi(access, '/shadows', { method: 'POST', body })
     if (status !== 201) return fail(refusalText(file, shadow))
-    return await follow(access, shadow, flags, interrupted.signal)
+    return await follow(access, shadow as unknown as ShadowView, flags, interrupted.signal)
   } catch (error) {
     return fail(failureText(error))
   } finally {
@@ -52,8 +51,8 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
 }
 
 /** Looks at it until it has ended, or a signal ends it. */
-async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags, interrupted: AbortSignal): Promise<number> {
-  const path = `/shadows/${String(begun.id)}`
+async function follow(access: ApiAccess, begun: ShadowView, flags: ShadowFlags, interrupted: AbortSignal): Promise<number> {
+  const path = `/shadows/${begun.id}`
   const progress = new Progress()
   try {
     let shadow = begun
@@ -62,7 +61,7 @@ async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags, inter
       await sleep(LOOK_EVERY, undefined, { signal: interrupted }).catch(() => undefined)
       const { status, body } = await askApi(access, path)
       if (status !== 200) return fail('the shadow no longer exists: it was deleted, or the process was restarted')
-      shadow = body
+      shadow = body as unknown as ShadowView
     }
     progress.end()
     return report(shadow, flags)
@@ -90,50 +89,40 @@ class Progress {
   }
 }
 
-function report(shadow: Shown, { json }: ShadowFlags): number {
-  const counts = isObject(shadow.counts) ? shadow.counts : {}
+function report(shadow: ShadowView, { json }: ShadowFlags): number {
   if (json === true) process.stdout.write(`${JSON.stringify(shadow)}\n`)
   else for (const line of summary(shadow)) process.stdout.write(`${line}\n`)
-  if (Number(counts.changed) > 0) return DIFFERS
-  return Number(counts.judged) > 0 ? ExitCode.ok : TROUBLE
+  if (shadow.counts.changed > 0) return DIFFERS
+  return shadow.counts.judged > 0 ? ExitCode.ok : TROUBLE
 }
 
-function summary(shadow: Shown): string[] {
+function summary(shadow: ShadowView): string[] {
   const lines = [countsOf(shadow)]
-  const ended = shadow.ended_reason
-  if (typeof ended === 'string') lines.push(`ended: ${printable(ended)}`)
-  const reasons = Object.entries(isObject(shadow.not_judged) ? shadow.not_judged : {})
+  const { ended_reason: ended, matrix = [] } = shadow
+  if (ended !== null) lines.push(`ended: ${printable(ended)}`)
+  const reasons = Object.entries(shadow.not_judged)
   if (reasons.length > 0)
     lines.push(printable(`not judged: ${reasons.map(([reason, count]) => `${reason} ${count}`).join(', ')}`))
-  for (const cell of objects(shadow.matrix)) {
-    const differs = Array.isArray(cell.differs) ? cell.differs : []
+  for (const { differs, count, old, new: now, examples } of matrix) {
     if (differs.length === 0) continue
     const what = differs.includes('decision') ? '' : ` (${differs.join(' and ')})`
-    lines.push(`${cell.count}: ${decisionText(cell.old)} → ${decisionText(cell.new)}${what}`)
-    for (const { request } of objects(cell.examples)) {
-      if (isObject(request))
-        lines.push(printable(`    ${request.method} ${request.host}${request.path} from ${request.client_ip}`))
-    }
+    lines.push(`${count}: ${decisionText(old)} → ${decisionText(now)}${what}`)
+    for (const { request } of examples)
+      lines.push(printable(`    ${request.method} ${request.host}${request.path} from ${request.client_ip}`))
   }
   return lines
 }
 
-function countsOf({ counts }: Shown): string {
-  const { seen, judged, changed, not_judged, over_budget, dropped } = isObject(counts) ? counts : {}
+function countsOf({ counts }: ShadowView): string {
+  const { seen, judged, changed, not_judged, over_budget, dropped } = counts
   const text = `${seen} seen, ${judged} judged, ${changed} changed, ${not_judged} not judged`
-  return `${text}${Number(over_budget) > 0 ? `, ${over_budget} over budget` : ''}${Number(dropped) > 0 ? `, ${dropped} dropped` : ''}`
+  return `${text}${over_budget > 0 ? `, ${over_budget} over budget` : ''}${dropped > 0 ? `, ${dropped} dropped` : ''}`
 }
 
-function decisionText(decision: unknown): string {
-  if (!isObject(decision)) return ''
-  const { status, code, by } = decision
-  const rule = isObject(by) ? ` by ${by.rule}` : ''
-  const answer = [status, code].filter((part) => part !== null && part !== undefined).join(' ')
-  return printable(`${decision.decision}${answer === '' ? '' : ` ${answer}`}${rule}`)
-}
-
-function objects(value: unknown): Shown[] {
-  return (Array.isArray(value) ? value : []).filter(isObject)
+function decisionText({ decision, status, code, by }: ShownDecision): string {
+  const rule = by === null ? '' : ` by ${by.rule}`
+  const answer = [status, code].filter((part) => part !== null).join(' ')
+  return printable(`${decision}${answer === '' ? '' : ` ${answer}`}${rule}`)
 }
 
 /** `10%` or `0.1`. */
@@ -144,7 +133,7 @@ function shareOf(text: string): number | undefined {
 }
 
 /** What is wrong with a policy, at its place. */
-function refusalText(file: string, { msg, details }: Shown): string {
+function refusalText(file: string, { msg, details }: ApiAnswer['body']): string {
   const { line, column } = isObject(details) ? details : {}
   const place = line === undefined ? '' : `${file}:${line}:${column}: `
   return printable(`${place}${String(msg)}`)

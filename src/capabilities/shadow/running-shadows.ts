@@ -5,7 +5,7 @@ import { actions, modules } from '../../features/registry.js'
 import type { Flow } from '../../flow/flow.js'
 import type { Geo } from '../../lib/geo.js'
 import { newId } from '../../lib/id.js'
-import { type Json, timestampText } from '../../lib/json.js'
+import { timestampText } from '../../lib/json.js'
 import { formatDuration, toMicroseconds } from '../../lib/units.js'
 import type { Options } from '../../options/options.js'
 import { trustingProxies } from '../../proxy/client-address.js'
@@ -18,8 +18,9 @@ import { ComposedCandidate } from './shadow-candidate.js'
 import { ShadowLimits } from './shadow-limits.js'
 import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
 import { type ShadowParts, ShadowSnapshot } from './shadow-snapshot.js'
-import type { ShadowExample } from './tally.js'
 import { unknown } from './trial.js'
+import { partKey } from '../../app/capability.js'
+import type { ShadowExample, ShadowView } from './answers.js'
 
 /** Shadows that run at once, and ended ones that are kept. */
 const MOST_RUNNING = 4
@@ -59,8 +60,8 @@ interface RunningShadow {
 /** What is left of one that has ended: with its matrix and without. */
 interface EndedShadow {
   readonly id: string
-  readonly whole: Json
-  readonly short: Json
+  readonly whole: ShadowView
+  readonly short: ShadowView
 }
 
 /** When and why a shadow has ended. */
@@ -70,6 +71,9 @@ interface End {
 }
 
 const RUNNING: End = { at: null, reason: null }
+
+/** The shadows of this process, for the API. */
+export const RUNNING_SHADOWS = partKey<ShadowRunner>('shadows')
 
 /** The shadows of this process. */
 export class RunningShadows implements ShadowRunner {
@@ -92,10 +96,7 @@ export class RunningShadows implements ShadowRunner {
     this.#listeners.push(listener)
   }
 
-  async start(
-    wanted: ShadowCandidate,
-    settings: ShadowSettings
-  ): Promise<{ readonly id: string; readonly shadow: Json }> {
+  async start(wanted: ShadowCandidate, settings: ShadowSettings): Promise<ShadowView> {
     this.#mustBeHere()
     this.#mustHaveRoom()
     const { holder, log } = this.#parts
@@ -106,7 +107,7 @@ export class RunningShadows implements ShadowRunner {
     this.#mustHaveRoom()
     const shadow = this.#begin(candidate, settings, bench)
     log.info({ shadow: shadow.id, name: settings.name, share: settings.share }, 'a shadow runs beside traffic')
-    return { id: shadow.id, shadow: this.#present(shadow, RUNNING, true) }
+    return this.#present(shadow, RUNNING, true)
   }
 
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
@@ -122,13 +123,13 @@ export class RunningShadows implements ShadowRunner {
     }
   }
 
-  list(): readonly Json[] {
+  list(): readonly ShadowView[] {
     this.#follow()
     const running = [...this.#running.values()].reverse().map((shadow) => this.#present(shadow, RUNNING, false))
     return [...running, ...[...this.#ended.values()].reverse().map(({ short }) => short)]
   }
 
-  get(id: string): Json | undefined {
+  get(id: string): ShadowView | undefined {
     this.#follow()
     const shadow = this.#running.get(id)
     return shadow === undefined ? this.#ended.get(id)?.whole : this.#present(shadow, RUNNING, true)
@@ -275,7 +276,7 @@ export class RunningShadows implements ShadowRunner {
     if (oldest !== undefined && this.#ended.size > MOST_ENDED) this.#ended.delete(oldest)
   }
 
-  #present({ id, settings, candidate, run, createdAt, revision }: RunningShadow, end: End, whole: boolean): Json {
+  #present({ id, settings, candidate, run, createdAt, revision }: RunningShadow, end: End, whole: boolean): ShadowView {
     const { name, share, budget, duration, counters } = settings
     const { tally } = run
     return {

@@ -40,6 +40,9 @@ interface Target {
 
 const NOT_DONE: Done = { committed: 0, difference: { put: [], drop: [] } }
 
+/** Returns what writes would make serve. Fails with a ControlError, as the writes would. */
+export type Rehearse = (changes: readonly ShadowChange[], call: Call) => Promise<Rehearsed>
+
 /** Works out what writes would make serve, as one write does; nothing of it stays. */
 export class Rehearsal {
   readonly #parts: RehearsalParts
@@ -49,7 +52,7 @@ export class Rehearsal {
   }
 
   /** Fails with a ControlError, as the writes would; its field begins with the place of the write. */
-  readonly run = async (changes: readonly ShadowChange[], call: Call): Promise<Rehearsed> => {
+  readonly run: Rehearse = async (changes, call) => {
     return await this.#parts.writer.rehearse(call, async (draft) => {
       const records = this.#operations(draft)
       for (const change of changes) {

@@ -1,7 +1,7 @@
 import type { CandidatePolicies } from '../../control/candidate-policies.js'
 import type { Rehearsed } from '../../control/writer.js'
-import type { Json } from '../../lib/json.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
+import type { ShadowCounts, ShadowView } from './answers.js'
 
 /** How a shadow runs. Times are milliseconds. */
 export interface ShadowSettings {
@@ -26,17 +26,9 @@ export interface ShadowCandidate {
   readonly changes: Rehearsed | undefined
 }
 
-/** What a shadow has seen of exchanges so far. */
-interface BesideCounts {
-  /** Exchanges that it was to judge. */
-  readonly seen: number
-  readonly judged: number
-  readonly changed: number
-}
-
 /** A configuration that runs beside the one that serves, for what decides by its counts. */
 export interface Beside {
-  readonly counts: BesideCounts
+  readonly counts: Pick<ShadowCounts, 'seen' | 'judged' | 'changed'>
   end(): void
 }
 
@@ -48,10 +40,10 @@ export interface ShadowRunner {
    */
   beside(base: Snapshot, routes: ReadonlySet<string> | 'every', settings: ShadowSettings): Beside
   /** Fails with a ControlError for a policy with errors, a route that is not there, or when too many run. */
-  start(candidate: ShadowCandidate, settings: ShadowSettings): Promise<{ readonly id: string; readonly shadow: Json }>
+  start(candidate: ShadowCandidate, settings: ShadowSettings): Promise<ShadowView>
   /** The newest first, without examples. */
-  list(): readonly Json[]
-  get(id: string): Json | undefined
+  list(): readonly ShadowView[]
+  get(id: string): ShadowView | undefined
   /** Ends it and forgets what it has seen. False: there is none. */
   remove(id: string): boolean
 }

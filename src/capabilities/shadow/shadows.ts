@@ -2,12 +2,10 @@ import type { Call } from '../../control/calls.js'
 import { CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
 import { notFound } from '../../control/errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from '../../control/request-body.js'
-import { mustHave } from '../../control/rights.js'
-import type { Rehearsed } from '../../control/writer.js'
-import type { Json } from '../../lib/json.js'
 import { formatDuration, parseDuration } from '../../lib/units.js'
-import { type ShadowChange, shadowChange } from './shadow-changes.js'
+import { type Rehearse, type ShadowChange, shadowChange } from './shadow-changes.js'
 import type { ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
+import type { ShadowList, ShadowView } from './answers.js'
 
 const text = (description: string) => ({ type: 'string', description })
 const MOST_DURATION = 7 * 24 * 3_600_000
@@ -66,13 +64,13 @@ export const SHADOW_SCHEMA = {
 const KEYS = Object.keys(SHADOW_SCHEMA.properties)
 
 interface ShadowsParts {
-  /** Undefined: this process carries no traffic. */
-  readonly runner: ShadowRunner | undefined
+  readonly runner: ShadowRunner
   /** What these writes would make serve. Fails with a ControlError, as the writes would. */
-  readonly rehearse: (changes: readonly ShadowChange[], call: Call) => Promise<Rehearsed>
+  readonly rehearse: Rehearse
+  readonly baseUrl: () => string
 }
 
-/** Candidates that run beside traffic of this process, for administrators. They are kept in its memory and end with it. */
+/** Candidates that run beside traffic of this process. They are kept in its memory and end with it. */
 export class Shadows {
   readonly #parts: ShadowsParts
 
@@ -80,38 +78,30 @@ export class Shadows {
     this.#parts = parts
   }
 
-  /** Fails with `ADMIN_REQUIRED`, `SHADOWS_FULL`, what is wrong with the body, a policy in it, or a write. */
-  async create(body: unknown, call: Call): Promise<{ readonly id: string; readonly shadow: Json }> {
-    mustHave(call.principal, 'shadow')
+  /** Starts a candidate. Fails with `SHADOWS_FULL`, or with the error of the body, of a policy in it, or of a write. */
+  async create(body: unknown, call: Call): Promise<ShadowView> {
     const { instead, writes, settings } = readShadowRequest(body)
-    const changes = writes.length === 0 ? undefined : await this.#parts.rehearse(writes, call)
-    return await this.#runner.start({ instead, changes }, settings)
+    const { runner, rehearse } = this.#parts
+    const changes = writes.length === 0 ? undefined : await rehearse(writes, call)
+    return await runner.start({ instead, changes }, settings)
   }
 
-  /** The newest first, without examples. Fails with `ADMIN_REQUIRED`. */
-  list({ principal }: Call): readonly Json[] {
-    mustHave(principal, 'shadow')
-    return this.#runner.list()
+  /** Lists the candidates, the newest first, without their matrix. */
+  list(): ShadowList {
+    const { runner, baseUrl } = this.#parts
+    return { shadows: runner.list(), uri: `${baseUrl()}/shadows`, next_page_uri: null }
   }
 
-  /** Fails with `ADMIN_REQUIRED` or `NOT_FOUND`. */
-  get(id: string, { principal }: Call): Json {
-    mustHave(principal, 'shadow')
-    const shadow = this.#runner.get(id)
+  /** Fails with `NOT_FOUND`. */
+  get(id: string): ShadowView {
+    const shadow = this.#parts.runner.get(id)
     if (shadow === undefined) throw notFound('shadow')
     return shadow
   }
 
-  /** Fails with `ADMIN_REQUIRED` or `NOT_FOUND`. */
-  remove(id: string, { principal }: Call): void {
-    mustHave(principal, 'shadow')
-    if (!this.#runner.remove(id)) throw notFound('shadow')
-  }
-
-  get #runner(): ShadowRunner {
-    const { runner } = this.#parts
-    if (runner === undefined) throw new TypeError('a process without a data plane runs no shadows')
-    return runner
+  /** Fails with `NOT_FOUND`. */
+  remove(id: string): void {
+    if (!this.#parts.runner.remove(id)) throw notFound('shadow')
   }
 }
 

@@ -1,64 +1,13 @@
-import type { Json } from '../../lib/json.js'
-import type { Explanation } from '../explain/explanation-of.js'
-import { type Aspect, type DecisionWord, type Outcome, wordOf } from './decision.js'
-
-/** One side of a cell: what was decided, and by what of a policy. */
-export interface ShownDecision {
-  readonly decision: DecisionWord
-  /** Null: no answer, or that of an upstream. */
-  readonly status: number | null
-  readonly code: string | null
-  /** Null: no rule ended the exchange. */
-  readonly by: { readonly phase: string; readonly rule: string; readonly action: string } | null
-}
-
-/** An exchange on which a candidate decides otherwise. What sounds like a secret is redacted. */
-export interface ShadowExample {
-  /** RFC 3339, with milliseconds. */
-  readonly at: string
-  readonly request: {
-    readonly method: string
-    readonly host: string
-    readonly path: string
-    readonly client_ip: string
-  }
-  /** Id of the route that took it. */
-  readonly route: string | null
-  readonly old: ShownDecision
-  readonly new: ShownDecision
-  readonly differs: readonly Aspect[]
-  /** How the candidate decides; null: there was no room for it. */
-  readonly explanation: Explanation | null
-}
+import { type Aspect, type Outcome, wordOf } from './decision.js'
+import type { ShadowCell, ShadowCounts, ShadowExample, ShownDecision } from './answers.js'
 
 /** How often both decided so. */
-interface Cell {
-  readonly old: ShownDecision
-  readonly new: ShownDecision
-  readonly differs: readonly Aspect[]
-  count: number
-  readonly examples: ShadowExample[]
-}
+type Cell = Omit<ShadowCell, 'count' | 'examples'> & { count: number; readonly examples: ShadowExample[] }
 
 /** Cells of one matrix; what is beyond is counted together. */
 const MOST_CELLS = 200
 /** Characters of all explanations that are kept. */
 const MOST_EXPLAINED = 4 * 1024 * 1024
-
-/** What a shadow has seen. */
-export interface ShadowCounts {
-  /** Exchanges that it was to judge. */
-  readonly seen: number
-  readonly judged: number
-  readonly same: number
-  readonly changed: number
-  readonly not_judged: number
-  readonly over_budget: number
-  /** There was no room for them. */
-  readonly dropped: number
-  /** They are under way. */
-  readonly waiting: number
-}
 
 /** Counts what a candidate decides beside what is decided. */
 export class Tally {
@@ -131,10 +80,10 @@ export class Tally {
   }
 
   /** The matrix, what happens most first, differences before the rest. */
-  cells(): Json[] {
+  cells(): ShadowCell[] {
     const cells = [...this.#cells.values()]
     cells.sort((a, b) => Number(b.differs.length > 0) - Number(a.differs.length > 0) || b.count - a.count)
-    return cells.map((cell) => ({ ...cell, examples: [...cell.examples] }) as unknown as Json)
+    return cells.map((cell) => ({ ...cell, examples: [...cell.examples] }))
   }
 
   #cell(old: Outcome, candidate: Outcome, differs: readonly Aspect[]): Cell | undefined {

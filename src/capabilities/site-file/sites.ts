@@ -9,7 +9,7 @@ import type { RecordedChange } from '../../control/revision-note.js'
 import { mustHave } from '../../control/rights.js'
 import type { Draft } from '../../control/transaction.js'
 import type { Clock } from '../../lib/clock.js'
-import { type Json, timestampText } from '../../lib/json.js'
+import { timestampText } from '../../lib/json.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { StoredRecord } from '../../store/records.js'
@@ -22,6 +22,8 @@ import { currentSite, type SiteFile, type SiteFileRead, siteOf } from './declare
 import { readSiteRequest, type RemovedRecord, type SiteBundle, type SiteReading } from './declared/site-request.js'
 import { siteHistory } from './declared/site-history.js'
 import { reasons, together, warningsOf } from './declared/site-warnings.js'
+import type { SiteFileView, SiteFileWritten } from './answers.js'
+import type { Adoption } from './declared/adoption-form.js'
 
 interface SitesParts
   extends Pick<ControlParts, 'store' | 'records' | 'catalogue' | 'writer' | 'answers' | 'declared' | 'edits'> {
@@ -34,12 +36,14 @@ interface SitesParts
 
 /** A site file as the API shows it, with the ETag; null: it comes from no write. */
 export interface ShownSite {
-  readonly body: Json
+  readonly body: SiteFileView
   readonly revision: number
 }
 
 /** What a write of the site file did, or would do. */
-export interface WrittenSite extends ShownSite, Done {
+export interface WrittenSite extends Done {
+  readonly body: SiteFileWritten
+  readonly revision: number
   readonly uri: string
 }
 
@@ -76,19 +80,17 @@ export class Sites {
     this.#parts = parts
   }
 
-  /** What is declared. Fails with `ADMIN_REQUIRED`. */
-  async get({ principal }: Call): Promise<ShownSite> {
-    mustHave(principal, 'site_file')
+  /** Returns the file that is declared. */
+  get(): ShownSite {
     const { declared } = this.#parts
     return { body: this.#shown(declared.current), revision: declared.current?.revision ?? 0 }
   }
 
   /**
-   * Makes the file of the body what the account declares, in one write: all of it or nothing. Fails with `ADMIN_REQUIRED`,
+   * Makes the file of the body what the account declares, in one write: all of it or nothing. Fails with
    * `SITE_FILE_REFUSED`, `SITE_FILE_STARTED`, `PRECONDITION_FAILED`, or as any write does.
    */
   async replace(body: unknown, mode: WriteMode, call: Call): Promise<WrittenSite> {
-    mustHave(call.principal, 'site_file')
     const { remove, ...bundle } = readSiteRequest(body)
     if (mode.dryRun !== true) this.#mustDecide()
     const { declared, clock } = this.#parts
@@ -111,7 +113,6 @@ export class Sites {
 
   /** Takes the applied file away, with everything that it declares. Fails with `NOT_FOUND` when there is none, and as `replace`. */
   async remove(mode: WriteMode, call: Call): Promise<WrittenSite> {
-    mustHave(call.principal, 'site_file')
     const changes = await siteDifferences(this.#started ? undefined : currentSite(this.#parts.declared), undefined)
     const done = await this.#write(undefined, { remove: [], changes }, mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
@@ -156,12 +157,11 @@ export class Sites {
     return { number: 0, changes: [], ...made, done }
   }
 
-  /** What the API has made, as a site file. Fails with `ADMIN_REQUIRED`. */
-  async adopt({ principal }: Call): Promise<Json> {
-    mustHave(principal, 'site_file')
+  /** Returns the records of the API as a site file. */
+  async adopt(): Promise<Adoption> {
     const { store, records, resources, reading } = this.#parts
     const edgesOnHttp = reading?.edgesOnHttp ?? 'serve'
-    return { ...(await orUnavailable(adoptionOf(store, { records, resources, edgesOnHttp }))) }
+    return await orUnavailable(adoptionOf(store, { records, resources, edgesOnHttp }))
   }
 
   /** The applied file as it belongs to the process from its start on; undefined: there is none, or a start has named another. */
@@ -328,7 +328,7 @@ export class Sites {
     await draft.noted({ ...recorded, secrets: things.secrets }, 'site_file', object)
   }
 
-  #shown(set: DeclaredSet | undefined): { [key: string]: Json } {
+  #shown(set: DeclaredSet | undefined): SiteFileView {
     const { revision, since, source } = set ?? {}
     const site = siteOf(set)
     const origin = set === undefined ? null : revision === undefined ? 'start' : 'apply'

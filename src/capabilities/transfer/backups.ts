@@ -1,8 +1,6 @@
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Call } from '../../control/calls.js'
 import { ControlError, controlErrors, orUnavailable } from '../../control/errors.js'
-import { mustHave } from '../../control/rights.js'
 import { Mutex } from '../../lib/concurrency.js'
 import { partialFor } from '../../lib/files.js'
 import { StoreError } from '../../store/errors.js'
@@ -26,9 +24,8 @@ export class Backups {
     this.#folder = folder
   }
 
-  /** Fails with a ControlError: `ADMIN_REQUIRED`, `BACKUP_UNSUPPORTED` on PostgreSQL, `UNAVAILABLE`. */
-  async make({ principal }: Call): Promise<Backup> {
-    mustHave(principal, 'backup')
+  /** Fails with a ControlError: `BACKUP_UNSUPPORTED` on PostgreSQL, `UNAVAILABLE`. */
+  async make(): Promise<Backup> {
     return await orUnavailable(this.#mutex.run(() => this.#make())).catch((error: unknown) => {
       if (!(error instanceof StoreError) || error.code !== 'STORE_NO_COPY') throw error
       const message =

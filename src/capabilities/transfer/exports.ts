@@ -1,7 +1,5 @@
-import type { Call } from '../../control/calls.js'
 import { orUnavailable } from '../../control/errors.js'
 import type { Records } from '../../control/records.js'
-import { mustHave } from '../../control/rights.js'
 import type { Clock } from '../../lib/clock.js'
 import { packageVersion } from '../../lib/files.js'
 import type { Resource } from '../../resources/resource.js'
@@ -24,9 +22,8 @@ export class Exports {
     this.#parts = parts
   }
 
-  /** The account as it was at a revision. Fails as `exportAccount` does, and with `ADMIN_REQUIRED`. */
-  async at(revision: number, { principal }: Call): Promise<AccountDocument> {
-    mustHave(principal, 'transfer')
+  /** The account as it was at a revision. Fails as `exportAccount` does. */
+  async at(revision: number): Promise<AccountDocument> {
     const { store, clock, ...options } = this.#parts
     return await orUnavailable(exportAccount(store, clock, { ...options, version: packageVersion(), at: revision }))
   }

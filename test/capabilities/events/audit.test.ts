@@ -167,7 +167,7 @@ t.test('what nobody subscribed to is not stored; a deleted destination takes its
 })
 
 t.test('the destination says how it goes; a test says what is wrong and hurries', async (t) => {
-  const { account, hook, events } = await stand(t)
+  const { account, hook, events, letters } = await stand(t)
   let broken = true
   const sink = await receiver(t, (_request, response) => response.writeHead(broken ? 500 : 204).end())
   const id = await hook(sink.url, ['vault_created.v0'])
@@ -177,12 +177,12 @@ t.test('the destination says how it goes; a test says what is wrong and hurries'
   await account.create('vault', { name: 'b' })
   await sink.requests(3)
   t.match(await state(), { state: 'failing', last_error: 'the receiver answered 500', delivered: 0 })
-  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), {
+  t.match(await letters.test(id, account.call()), {
     delivered: false,
     error: 'the receiver answered 500'
   })
   broken = false
-  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), {
+  t.match(await letters.test(id, account.call()), {
     delivered: true,
     error: null
   })
@@ -194,7 +194,7 @@ t.test('the destination says how it goes; a test says what is wrong and hurries'
   await account.create('vault', { name: 'c' })
   await sink.until(() => sink.taken.length === 4)
   t.match(await state(), { state: 'ok', failures: 0, last_error: 'the receiver answered 500', last_success_at: /Z$/ })
-  await t.rejects(account.control.records.testDestination({ path: { id: 'ed_no' } }, account.call()), {
+  await t.rejects(letters.test('ed_no', account.call()), {
     code: 'NOT_FOUND'
   })
   t.ok([...events.counts()].some(([which, { delivered }]) => which === id && delivered >= 2))

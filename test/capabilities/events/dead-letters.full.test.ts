@@ -41,9 +41,8 @@ interface Letter {
   readonly reason: string
 }
 
-async function letters({ account }: Stand, id: string): Promise<Letter[]> {
-  const list = await account.control.deadLetters.list({ path: { id }, limit: 100 }, account.call())
-  return (list as unknown as { dead_letters: Letter[] }).dead_letters
+async function letters(one: Stand, id: string): Promise<readonly Letter[]> {
+  return (await one.letters.list(id, { limit: 100 }, one.account.call())).dead_letters as readonly Letter[]
 }
 
 async function delivery({ account }: Stand, id: string): Promise<Record<string, unknown>> {
@@ -83,7 +82,6 @@ t.test(
 
 t.test('the refused one goes to the list, the others arrive in order; mended, it is delivered again', async (t) => {
   const one = await stand(t, { refusals: SOON })
-  const { control } = one.account
   const sink = await receiver(t, refusing(422, 'bad'))
   const id = await one.hook(sink.url, [TYPE])
   await vaults(one, 'a', 'b', 'bad', 'c', 'd')
@@ -98,10 +96,10 @@ t.test('the refused one goes to the list, the others arrive in order; mended, it
   const told = one.log.texts.filter((line) => line.includes('dead letter'))
   t.equal(told.length, 1, 'one line')
   for (const part of [id, letter?.event_id ?? '?', '422']) t.match(told[0], part)
-  const shown = await control.deadLetters.get({ path: { id }, letter: 'dl_1' }, one.account.call())
+  const shown = await one.letters.get(id, 'dl_1', one.account.call())
   t.match(shown, { id: 'dl_1', event: { event_id: letter?.event_id, object: { name: 'bad' } } })
   sink.answering = refusing(422)
-  t.equal(await control.deadLetters.redeliver({ path: { id }, letter: 'dl_1' }, one.account.call()), 1)
+  t.equal(await one.letters.redeliver(id, 'dl_1', one.account.call()), 1)
   await sink.until(() => sink.taken.length === 5)
   t.same(names(sink.taken).at(-1), 'bad')
   t.equal(sink.taken.at(-1)?.event_id, letter?.event_id, 'it is the same event')
@@ -134,7 +132,7 @@ for (const status of [403, 500]) {
     await vaults(one, 'bad', 'a')
     await sink.requests(6)
     t.same(await letters(one, id), [])
-    t.match(await account.control.records.testDestination({ path: { id } }, account.call()), { delivered: true })
+    t.match(await one.letters.test(id, account.call()), { delivered: true })
     await sink.until(() => names(sink.taken).includes('a'))
     t.match(await letters(one, id), [{ reason: `the receiver answered ${status}` }])
   })
@@ -147,7 +145,7 @@ t.test('credentials that are refused are no fault of an event, whatever else was
   const id = await one.hook(sink.url, [TYPE])
   await vaults(one, 'bad', 'a')
   await sink.requests(4)
-  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), { delivered: true })
+  t.match(await one.letters.test(id, account.call()), { delivered: true })
   const seen = sink.all.length
   await sink.requests(seen + 6)
   t.same(await letters(one, id), [])
@@ -169,7 +167,7 @@ t.test('what a process leaves in the list is there for the next one', async (t) 
     t.match(await delivery(two, id), { delivered: 1, dead_letters: 2 })
     sink.answering = refusing(413)
     const call = two.account.call()
-    t.equal(await two.account.control.deadLetters.redeliver({ path: { id } }, call), 2)
+    t.equal(await two.letters.redeliver(id, undefined, call), 2)
     await sink.until(() => sink.taken.length === 3)
     t.same(names(sink.taken), ['a', 'bad', 'worse'], 'the oldest first')
     t.equal((await two.account.store.history({ limit: 1 }))[0]?.operationId, call.operationId)
@@ -178,7 +176,7 @@ t.test('what a process leaves in the list is there for the next one', async (t) 
 
 t.test('the list is bounded, can be emptied and goes with its destination', async (t) => {
   const one = await stand(t, { refusals: SOON, letterBounds: { letters: 2, bytes: 1_000_000 } })
-  const { control, store } = one.account
+  const { store } = one.account
   const sink = await receiver(t, refusing(400, 'b1', 'b2', 'b3', 'b4'))
   const id = await one.hook(sink.url, [TYPE])
   await vaults(one, 'b1', 'b2', 'b3', 'b4', 'a')
@@ -186,11 +184,11 @@ t.test('the list is bounded, can be emptied and goes with its destination', asyn
   t.match(await letters(one, id), [{ id: 'dl_4' }, { id: 'dl_3' }])
   t.match(await delivery(one, id), { dead_letters: 2, dead_letters_dropped: 2 })
   const call = one.account.call()
-  t.equal(await control.deadLetters.drop({ path: { id }, letter: 'dl_4' }, call), 1)
-  await t.rejects(control.deadLetters.drop({ path: { id }, letter: 'dl_4' }, call), { code: 'NOT_FOUND' })
-  await t.rejects(control.deadLetters.redeliver({ path: { id }, letter: 'dl_4' }, call), { code: 'NOT_FOUND' })
-  await t.rejects(control.deadLetters.get({ path: { id }, letter: 'x' }, call), { code: 'NOT_FOUND' })
-  await t.rejects(control.deadLetters.list({ path: { id: 'ed_no' }, limit: 1 }, call), { code: 'NOT_FOUND' })
+  t.equal(await one.letters.drop(id, 'dl_4', call), 1)
+  await t.rejects(one.letters.drop(id, 'dl_4', call), { code: 'NOT_FOUND' })
+  await t.rejects(one.letters.redeliver(id, 'dl_4', call), { code: 'NOT_FOUND' })
+  await t.rejects(one.letters.get(id, 'x', call), { code: 'NOT_FOUND' })
+  await t.rejects(one.letters.list('ed_no', { limit: 1 }, call), { code: 'NOT_FOUND' })
   t.match(await delivery(one, id), { dead_letters: 1, dead_letters_dropped: 2 })
   await one.account.remove('event_subscription', { id: await subscription(one) })
   await one.account.remove('event_destination', { id })
@@ -220,7 +218,7 @@ t.test('what the store holds of an event and is none holds up nothing', async (t
   t.same(names(sink.taken), ['a', 'b'])
   const [letter] = await letters(one, id)
   t.match(letter, { event_id: null, event_type: null, attempts: 0, reason: /damaged/ })
-  const get = one.account.control.deadLetters.get({ path: { id }, letter: letter?.id ?? '' }, one.account.call())
+  const get = one.letters.get(id, letter?.id ?? '', one.account.call())
   t.match(await get, { event: '{"event_id": "ev_' })
 })
 
@@ -268,7 +266,7 @@ t.test('two processes on one database: each letter once, seen by both, given bac
   sink.answering = refusing(422)
   const [lease] = await one.account.store.outbox.leases()
   const other = lease?.holder === 'one' ? two : one
-  t.equal(await other.account.control.deadLetters.redeliver({ path: { id } }, other.account.call()), 2)
+  t.equal(await other.letters.redeliver(id, undefined, other.account.call()), 2)
   await sink.until(() => sink.taken.length === 5)
   t.same(names(sink.taken), ['a', 'b', 'c', 'bad', 'worse'])
   for (const each of [one, two]) await until(async () => (await delivery(each, id)).dead_letters === 0)

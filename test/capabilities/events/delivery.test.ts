@@ -92,7 +92,7 @@ t.test('a destination that nothing is sent to says so, and nothing is kept for i
   t.equal(await one.account.store.outbox.count(id), 0)
   const { delivery } = await one.account.get('event_destination', { id })
   t.match(delivery, { state: 'unsupported', reason: /assumes no roles.*auth\.creds/ })
-  const tested = await one.account.control.records.testDestination({ path: { id } }, one.account.call())
+  const tested = await one.letters.test(id, one.account.call())
   t.match(tested, { delivered: false, error: String })
 })
 
@@ -105,7 +105,7 @@ t.test('a destination at AWS with a key is delivered to, and what does not get t
   await one.account.create('event_subscription', { sources: [{ type: TYPE }], destination_ids: [id] })
   await vaults(one, 0, 1)
   t.equal(await one.account.store.outbox.count(id), 1)
-  const tested = await one.account.control.records.testDestination({ path: { id } }, one.account.call())
+  const tested = await one.letters.test(id, one.account.call())
   t.match(tested, { delivered: false, error: /^NAME_UNRESOLVED/ })
   t.notMatch(JSON.stringify([answer, await one.account.get('event_destination', { id }), one.log]), secret)
 })

@@ -7,6 +7,7 @@ import { Sealer, sealKey } from '../../../src/lib/seal.js'
 import type { Store } from '../../../src/store/store.js'
 import { type Account, BASE, open, type Setup } from '../../control/account.js'
 import { Lines, type Test } from '../../store/opened.js'
+import { DeadLetterLists } from '../../../src/capabilities/events/dead-letters.js'
 
 /** One for all, so that two processes can share a store. */
 const SEAL_KEY = sealKey(randomBytes(32))
@@ -15,6 +16,7 @@ const PATIENCE = 900
 export interface Stand {
   readonly account: Account
   readonly events: Events
+  readonly letters: DeadLetterLists
   readonly log: Lines
   /** Ends it as a crash would, as far as others can tell: nothing is given back. */
   stop(): Promise<void>
@@ -54,8 +56,6 @@ export async function stand(t: Test, options: StandSetup = {}): Promise<Stand> {
     events,
     served: events.served,
     deliveryOf: events.deliveryOf,
-    testDestination: events.test,
-    lettersDropped: events.lettersDropped,
     wrap: (store: Store) => {
       attached = events.attach(store)
       return store
@@ -73,6 +73,12 @@ export async function stand(t: Test, options: StandSetup = {}): Promise<Stand> {
   return {
     account,
     events,
+    letters: new DeadLetterLists({
+      ...account.control.serviceAccount,
+      reads: account.control.reads,
+      baseUrl: () => BASE,
+      delivery: events
+    }),
     log,
     stop,
     async hook(url, types, secret) {

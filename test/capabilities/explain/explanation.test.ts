@@ -1,7 +1,6 @@
 import t from 'tap'
-import type { ExplainedExpression, ExplainedRule } from '../../../src/capabilities/explain/explanation.js'
-import type { Explanation } from '../../../src/capabilities/explain/explanation-of.js'
 import { PolicyBench } from '../../../src/capabilities/explain/running-lab.js'
+import type { ExplainedExpression, ExplainedRule, Explanation } from '../../../src/capabilities/explain/answers.js'
 
 interface Asking {
   readonly path?: string
