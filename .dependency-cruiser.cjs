@@ -22,7 +22,7 @@ const HOUSE = {
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
   api: ['control', 'resources', 'schema', 'lib'],
-  options: ['schema', 'lib'],
+  options: ['schema', 'lib']
 }
 
 /** The composition root; above it are only the commands. */

@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { argument } from './argument.js'
+import { fileRows } from './files.js'
 import { halfLoad } from './half-load.js'
 import { http2Rows, http2Scenarios } from './http2.js'
 import { idleConnections } from './idle.js'
@@ -10,7 +11,6 @@ import { cpuSeconds, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { severalThreads } from './several-threads.js'
 import { median, table } from './table.js'
-import { fileRows } from './files.js'
 
 /**
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in

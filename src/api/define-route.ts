@@ -1,14 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Call, WriteMode } from '../control/calls.js'
 import { type ACCOUNT_RIGHTS, type Extent, mustHave } from '../control/rights.js'
+import { isObject } from '../lib/json.js'
 import type { Shape, ValueOf } from '../schema/answer.js'
 import { callOf, queryOf, writeMode } from './calls.js'
 import { EVENT_STREAM_TYPE, type EventStream } from './event-stream.js'
-import { answer, binary, operation, parametersOf, type Paths, plain } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, plain } from './openapi-parts.js'
 import type { Parameters, ParameterValues } from './parameters.js'
-import { type Method, pathOf, route, type RouteConfig, type Router } from './routes.js'
+import { type Method, pathOf, type RouteConfig, type Router, route } from './routes.js'
 import { mustSayNothing } from './service-routes.js'
-import { isObject } from '../lib/json.js'
 
 /** Names in braces in a path. */
 type Placeholders<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`

@@ -4,10 +4,10 @@ import { tunnelSession } from '../resources/live.js'
 import { listOf, object, orNull, ref, text, textOrNull, time, titledObject } from '../schema/answer.js'
 import { title } from '../schema/json-schema.js'
 import { describeGroup, type RouteGroup } from './define-route.js'
-import { answer, operation, parametersOf, type Paths, plain, withWarnings } from './openapi-parts.js'
+import { answer, operation, type Paths, parametersOf, plain, withWarnings } from './openapi-parts.js'
 import { describeSessions } from './openapi-sessions.js'
 import { describeTraffic } from './openapi-traffic.js'
-import { COMMANDS, METRICS_TYPE, type Readiness, REVERT_PATH } from './service-routes.js'
+import { COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
 const count = { type: 'integer', minimum: 0 } as const
 

@@ -1,13 +1,25 @@
+import { withPlace } from '../capabilities/site-file/answers.js'
 import { type NamedReference, namedReferences } from '../control/edits.js'
 import { isWarnedOf } from '../control/record-rules.js'
 import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { ref } from '../schema/answer.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
-import { answer, DRY_RUN_SCHEMA, ERROR_SCHEMA, operation, type Operations, PARAMETERS, parametersOf, type Paths, rightsText, WARNING_SCHEMA, withWarnings } from './openapi-parts.js'
+import {
+  answer,
+  DRY_RUN_SCHEMA,
+  ERROR_SCHEMA,
+  type Operations,
+  operation,
+  PARAMETERS,
+  type Paths,
+  parametersOf,
+  rightsText,
+  WARNING_SCHEMA,
+  withWarnings
+} from './openapi-parts.js'
 import { describeService, type Supervision } from './openapi-service.js'
 import { nestedLists } from './resource-routes.js'
-import { withPlace } from '../capabilities/site-file/answers.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]

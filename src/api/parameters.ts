@@ -1,6 +1,6 @@
+import { notFound } from '../control/errors.js'
 import { text } from '../schema/answer.js'
 import { invalidParameter, LIMIT, readCount, readSwitch } from './calls.js'
-import { notFound } from '../control/errors.js'
 
 /** One parameter of a query: how it is described and how it is read. */
 export interface Parameter<T> {

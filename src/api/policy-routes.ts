@@ -1,4 +1,4 @@
-import { type Policies, POLICY_CHECK_SCHEMA, POLICY_TEST_SCHEMA } from '../control/policies.js'
+import { POLICY_CHECK_SCHEMA, POLICY_TEST_SCHEMA, type Policies } from '../control/policies.js'
 import { POLICY_CHECK, POLICY_LANGUAGE, POLICY_TEST } from '../control/policy-answers.js'
 import { defineRoute, type RouteGroup } from './define-route.js'
 

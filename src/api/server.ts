@@ -8,19 +8,28 @@ import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, serving } from './calls.js'
 import { addDashboard } from './dashboard/dashboard.js'
-import { addGroup, bindRoutes, type BoundGroup } from './define-route.js'
+import { addGroup, type BoundGroup, bindRoutes } from './define-route.js'
 import { addDocsPages, redirectToDocs } from './docs-pages.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { begin, type HeldConnections, HoldableConnections } from './held-connections.js'
-import { createListener, type Crowds } from './listener.js'
+import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
-import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
-import { createRouter, type Router } from './routes.js'
-import { addDescription, addHealth, addMetrics, addReadiness, addRevisions, addSessionCommands, type Degradation, type Readiness } from './service-routes.js'
-import { addSessions, sessionCookies } from './session-routes.js'
-import { addTraffic } from './traffic-routes.js'
 import { policyRoutes } from './policy-routes.js'
 import { processRoutes } from './process-routes.js'
+import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
+import { createRouter, type Router } from './routes.js'
+import {
+  addDescription,
+  addHealth,
+  addMetrics,
+  addReadiness,
+  addRevisions,
+  addSessionCommands,
+  type Degradation,
+  type Readiness
+} from './service-routes.js'
+import { addSessions, sessionCookies } from './session-routes.js'
+import { addTraffic } from './traffic-routes.js'
 
 /** What the API shows of the account. */
 interface AccountOptions {

@@ -8,7 +8,7 @@ import { tunnelSession } from '../resources/live.js'
 import { fieldErrors } from '../schema/errors.js'
 import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, sendDryRun, writeMode } from './calls.js'
 import { ApiError } from './errors.js'
-import { type Handler, parameter, pathOf, route, type Router } from './routes.js'
+import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 
 /** Where a revision is undone. */
 export const REVERT_PATH = '/revisions/{id}/revert'

@@ -1,4 +1,4 @@
-import { bindRoutes, type BoundGroup, type RouteGroup } from '../api/define-route.js'
+import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Options } from '../options/options.js'
 import type { Foundation } from './foundation.js'

@@ -2,6 +2,7 @@ import { apiErrors } from '../api/errors.js'
 import { certificateOptionErrors } from '../capabilities/certificates/service.js'
 import { eventFileErrors } from '../capabilities/events/destinations/local.js'
 import { guardErrors } from '../capabilities/guard/errors.js'
+import { importErrors } from '../capabilities/import/errors.js'
 import { exchangeFileErrors } from '../capabilities/recorder/exchange-file.js'
 import { recorderErrors } from '../capabilities/recorder/recorder-settings.js'
 import { siteErrors } from '../capabilities/site-file/declared/site-codes.js'
@@ -35,10 +36,20 @@ import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
 import { Metrics } from '../telemetry/metrics.js'
-import { observeAgents, observeDeliveries, observeHealth, observeLog, observeNames, observeRestrictions, observeSpans, observeStore, observeUpstreamNames, observeUpstreams } from '../telemetry/observed-metrics.js'
+import {
+  observeAgents,
+  observeDeliveries,
+  observeHealth,
+  observeLog,
+  observeNames,
+  observeRestrictions,
+  observeSpans,
+  observeStore,
+  observeUpstreamNames,
+  observeUpstreams
+} from '../telemetry/observed-metrics.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
-import { importErrors } from '../capabilities/import/errors.js'
 
 /** Error codes that a reader meets in the same place. No code stands twice in one group. */
 export interface ErrorGroup {

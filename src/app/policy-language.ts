@@ -1,6 +1,7 @@
-import type { TestProblem } from '../control/policy-tests.js'
 import type { PolicyTestRun } from '../capabilities/policy-tests/stored-tests.js'
 import type { PolicyLanguage } from '../control/policies.js'
+import type { PolicyLanguageView, PolicyTestView } from '../control/policy-answers.js'
+import type { TestProblem } from '../control/policy-tests.js'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { functionMeaning, variableMeaning } from '../expression/meanings/meaning.js'
 import { actions } from '../features/registry.js'
@@ -12,7 +13,6 @@ import { policySchema } from '../policy/json-schema.js'
 import { judgePaths } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { policyProblems } from './policy-check.js'
-import type { PolicyLanguageView, PolicyTestView } from '../control/policy-answers.js'
 
 /** The variables and functions that expressions can name, and what each of them means. */
 export function languageCatalogue() {

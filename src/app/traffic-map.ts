@@ -1,10 +1,19 @@
 import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
+import { appendTo } from '../lib/lists.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
-import type { EdgeUnit, HostPort, ListenerUnit, ModuleConfigs, RouteUnit, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type {
+  EdgeUnit,
+  HostPort,
+  ListenerUnit,
+  ModuleConfigs,
+  RouteUnit,
+  TcpEdgeUnit,
+  Unit,
+  UpstreamUnit
+} from '../runtime/plan.js'
 import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
-import { appendTo } from '../lib/lists.js'
 
 /** Edges beyond which a map is no map. */
 const MOST_EDGES = 2_000

@@ -1,11 +1,11 @@
 import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
 import type { TrafficSource } from '../control/traffic.js'
 import { type Json, timestampText } from '../lib/json.js'
+import { TrafficDay, type TrafficMinutes } from '../telemetry/traffic-day.js'
 import { TrafficHistory, type TrafficSecond, type TrafficSummary } from '../telemetry/traffic-history.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import { trafficMap } from './traffic-map.js'
-import { TrafficDay, type TrafficMinutes } from '../telemetry/traffic-day.js'
 
 const SECOND = 1_000
 /** Minutes that are compared with as many of an hour and of a day before. */

@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { readFile, stat, statfs } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
+import { dataFolderProblem } from '../app/data-folder.js'
 import { CountersOfLimits } from '../app/kept-counters.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
@@ -11,7 +12,6 @@ import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY, type ListenAddress } from '../options/values.js'
 import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
-import { dataFolderProblem } from '../app/data-folder.js'
 
 const MIB = 2 ** 20
 /** Below the first a store soon cannot grow; below the second there is time to act. */

@@ -7,7 +7,13 @@ import { pino } from 'pino'
 import { start } from '../app/app.js'
 import { importErrors } from '../capabilities/import/errors.js'
 import type { ImportedConfig, ImportedListener, Statement } from '../capabilities/import/model.js'
-import { formatProof, proofFailed, proofJson, type ProofServers, proveRequests } from '../capabilities/import/proof/prove.js'
+import {
+  formatProof,
+  type ProofServers,
+  proofFailed,
+  proofJson,
+  proveRequests
+} from '../capabilities/import/proof/prove.js'
 import { Recorder } from '../capabilities/import/proof/recorder.js'
 import { deriveRequests, type ProofRequest, readRequests } from '../capabilities/import/proof/requests.js'
 import { writeSiteFile } from '../capabilities/import/site-file.js'

@@ -5,8 +5,8 @@ import { writeSiteFile } from '../capabilities/import/site-file.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { printableLines } from '../lib/printable.js'
 import { failureText } from './failure.js'
-import { ExitCode } from './process.js'
 import type { ImportFlags } from './import-flags.js'
+import { ExitCode } from './process.js'
 
 /** Exit code of statements that have no counterpart, or of a failed proof. */
 const NOT_ALL_HERE = 1

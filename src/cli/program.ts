@@ -2,15 +2,32 @@ import { Command, CommanderError } from 'commander'
 import { logCommand, replayCommand } from '../capabilities/recorder/command.js'
 import { capabilityCommands } from '../capabilities/registry.js'
 import { shadowCommand } from '../capabilities/shadow/command.js'
-import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from '../capabilities/site-file/command.js'
+import {
+  adoptCommand,
+  applyCommand,
+  diffCommand,
+  planCommand,
+  revertCommand
+} from '../capabilities/site-file/command.js'
 import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
-import { agentCommand, certificatesCommand, checkCommand, doctorCommand, domainsCommand, exportCommand, importCommand, schemaCommand, sealCommand, startCommand } from './commands.js'
+import {
+  agentCommand,
+  certificatesCommand,
+  checkCommand,
+  doctorCommand,
+  domainsCommand,
+  exportCommand,
+  importCommand,
+  schemaCommand,
+  sealCommand,
+  startCommand
+} from './commands.js'
 import { failureText } from './failure.js'
 import { hashPasswordCommand } from './hash-password-command.js'
-import { endWithOutput, ExitCode, goOnWithoutErrors, guardTerminal } from './process.js'
-import { testCommand, tryCommand } from './workbench-commands.js'
 import { importFormatCommand } from './import-commands.js'
+import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
+import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:

@@ -253,8 +253,7 @@ function expressions(): string[] {
     const where = phases === undefined ? 'everywhere' : WHERE[phases]
     return [code(signature), where, description, `${code(example)} is ${code(value)}`]
   })
-  const intro =
-    'Expressions are CEL (https://cel.dev). Reading an absent variable is an error; test it with `has()`.'
+  const intro = 'Expressions are CEL (https://cel.dev). Reading an absent variable is an error; test it with `has()`.'
   const unique = [...new Map(forms.map((form) => [form[0], form])).values()].sort(([a = ''], [b = '']) =>
     a < b ? -1 : 1
   )
@@ -277,8 +276,7 @@ function rootOf(path: string): string {
 }
 
 function resourcesPage(): string[] {
-  const intro =
-    'Objects of the management API. A field can be set at creation only, at any time, or is read-only.'
+  const intro = 'Objects of the management API. A field can be set at creation only, at any time, or is read-only.'
   return [intro, '', ...resources.flatMap(resourceLines)]
 }
 
@@ -319,8 +317,7 @@ function metrics(): string[] {
 }
 
 function events(): string[] {
-  const intro =
-    'Types for event subscriptions. An event of a changed record contains the record as the API returns it.'
+  const intro = 'Types for event subscriptions. An event of a changed record contains the record as the API returns it.'
   const lines = [...TRAFFIC_FIELDS].flatMap(([type, fields]) => [
     `## Fields of ${type}`,
     '',

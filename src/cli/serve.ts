@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { type Running, start, type Started } from '../app/app.js'
+import { type Running, type Started, start } from '../app/app.js'
 import { serverCapabilities } from '../capabilities/registry.js'
 import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
 import { Predecessor } from '../capabilities/take-over/predecessor.js'
@@ -16,13 +16,13 @@ import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import { type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
 import { announce } from './greeting.js'
+import { writeLocalKey } from './local-key.js'
 import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.js'
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
 import { wantedThreads } from './workers.js'
-import { writeLocalKey } from './local-key.js'
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a site when no upstream, options file or site file is named. */

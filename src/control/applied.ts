@@ -2,6 +2,7 @@ import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import type { Slices } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
+import { recordText } from '../resources/resource.js'
 import type { PlannedRecord } from '../resources/units.js'
 import { pieces } from '../store/queries.js'
 import type { RecordKey, StoredRecord } from '../store/records.js'
@@ -10,7 +11,6 @@ import type { Principals } from './access.js'
 import { type Live, readyWhatCompiles, type Units } from './apply.js'
 import { everyRecord, type Records } from './records.js'
 import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './units.js'
-import { recordText } from '../resources/resource.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)

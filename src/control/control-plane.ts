@@ -67,7 +67,13 @@ export async function openControl(
     await writer.alone(() => applied.load(store))
     const follower = new Follower({ latest, store, writer, applied, reports, log })
     reports.soon()
-    const configuration = new Configuration({ latest, holder, workers: options.workers, itself: options.itself, ...parts })
+    const configuration = new Configuration({
+      latest,
+      holder,
+      workers: options.workers,
+      itself: options.itself,
+      ...parts
+    })
     const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
     const site = new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log })
     const callers = forCallers(options, sources, { ...parts, site })

@@ -1,3 +1,4 @@
+import { bracketed } from '../lib/host.js'
 import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { reservedDomain } from '../resources/domains.js'
@@ -12,9 +13,16 @@ import type { StoredRecord } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources, LiveTunnel } from './cluster/live-sources.js'
-import { comparePlaces, comparePositions, endpointId, type EndpointPlace, placeOfAddress, placeOfId, placeOfTunnel } from './cluster/publisher.js'
+import {
+  comparePlaces,
+  comparePositions,
+  type EndpointPlace,
+  endpointId,
+  placeOfAddress,
+  placeOfId,
+  placeOfTunnel
+} from './cluster/publisher.js'
 import { keeperOfHost } from './record-rules.js'
-import { bracketed } from '../lib/host.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'

@@ -2,8 +2,8 @@ import { CALLER_LIMITS, counted, type DocumentLimits, type TestLimits } from '..
 import { Slices, type Steps } from '../lib/slices.js'
 import type { Problem } from '../policy/problems.js'
 import type { Call } from './calls.js'
-import { membersOf, textOf, wordOf } from './request-body.js'
 import type { PolicyCheckView, PolicyLanguageView, PolicyTestView } from './policy-answers.js'
+import { membersOf, textOf, wordOf } from './request-body.js'
 
 /** What carries a policy: a route of an HTTPS edge, or a TCP edge. */
 const LAYERS = ['http', 'tcp'] as const

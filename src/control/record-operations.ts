@@ -2,7 +2,15 @@ import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import { credential } from '../resources/identities.js'
 import { tunnelSession } from '../resources/live.js'
-import { entriesOf, entryOf, placeOf, readAddition, readReplacement, uriOf, withoutEntry } from '../resources/present.js'
+import {
+  entriesOf,
+  entryOf,
+  placeOf,
+  readAddition,
+  readReplacement,
+  uriOf,
+  withoutEntry
+} from '../resources/present.js'
 import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'

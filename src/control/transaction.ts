@@ -1,6 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
-import { claimsOf, type EventNoun, eventType, linksOf, newLinks, recordText, type Resource } from '../resources/resource.js'
+import {
+  claimsOf,
+  type EventNoun,
+  eventType,
+  linksOf,
+  newLinks,
+  type Resource,
+  recordText
+} from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { Link, ResourceRecord } from '../schema/field.js'
 import { ClaimConflict } from '../store/errors.js'
@@ -12,7 +20,13 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
-import { hostsMustBeReserved, matchesMustBePossible, mustCarryBytes, mustNotBeLinkLocal, mustNotServe } from './record-rules.js'
+import {
+  hostsMustBeReserved,
+  matchesMustBePossible,
+  mustCarryBytes,
+  mustNotBeLinkLocal,
+  mustNotServe
+} from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'

@@ -4,12 +4,12 @@ import { Passes, type Steps } from '../lib/slices.js'
 import { failoverBackends, httpResponseBackends, tunnelGroups, weightedBackends } from '../resources/backends.js'
 import { certificateAuthorities, reservedDomains, tlsCertificates } from '../resources/domains.js'
 import { httpsEdges, httpsRoutes, tcpEdges } from '../resources/edges.js'
+import { fileBackends } from '../resources/file-backend.js'
 import { ipPolicies, ipRestrictions, ipRules } from '../resources/ip-policies.js'
 import { staticBackends } from '../resources/static-backend.js'
 import { type PlannedKind, type PlannedRecord, secretName } from '../resources/units.js'
-import { vaults, vaultSecrets } from '../resources/vaults.js'
+import { vaultSecrets, vaults } from '../resources/vaults.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
-import { fileBackends } from '../resources/file-backend.js'
 
 /** Every kind of record that means something for traffic. */
 const plannedKinds: readonly PlannedKind[] = [

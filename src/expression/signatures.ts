@@ -1,7 +1,7 @@
 import type { Flow } from '../flow/flow.js'
+import { appendTo } from '../lib/lists.js'
 import type { CelEngine, StaticType } from './cel-parser.js'
 import { isNumber, typeOf } from './values.js'
-import { appendTo } from '../lib/lists.js'
 
 /** A parameter type: `any` for `dyn` and type parameters. */
 interface TypeSpec {

@@ -7,6 +7,7 @@ import { circuitBreaker } from './circuit-breaker/feature.js'
 import { compression } from './compression/feature.js'
 import type { Feature, RouteModule } from './contract.js'
 import { cors } from './cors.js'
+import { errorPages } from './error-pages.js'
 import { forwardInternal } from './forward-internal.js'
 import { grpcWeb } from './grpc-web.js'
 import { headers } from './headers.js'
@@ -23,7 +24,6 @@ import { userAgentFilter } from './user-agent-filter.js'
 import { variables } from './variables.js'
 import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
-import { errorPages } from './error-pages.js'
 
 /** Every feature, one line each. Fields of modules stand in routes and TCP edges in this order. */
 export const features: readonly Feature[] = [

@@ -6,7 +6,18 @@ import { didYouMean } from '../lib/suggest.js'
 import { formatDuration, formatSize, parseDuration } from '../lib/units.js'
 import { checkScalar } from '../schema/constraints.js'
 import { FORMS, SOCKET_URL } from '../schema/formats.js'
-import { CLOSED, IN_MEMORY, kindOf, ok, type OptionKind, type OptionSchema, readAddress, type Reading, readListener, refuse } from './values.js'
+import {
+  CLOSED,
+  IN_MEMORY,
+  kindOf,
+  type OptionKind,
+  type OptionSchema,
+  ok,
+  type Reading,
+  readAddress,
+  readListener,
+  refuse
+} from './values.js'
 
 type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
 

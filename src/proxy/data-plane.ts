@@ -24,9 +24,9 @@ import { TcpConnections, TcpListener, type TcpListenerParts } from './tcp-listen
 import { OwnTerminationPlaces, TcpTermination, type TerminationPlaces } from './tcp-termination.js'
 import type { TicketKeys } from './ticket-keys.js'
 import { type DevelopmentIdentity, ListenerTls, TlsContexts } from './tls.js'
+import { TlsPassthroughs } from './tls-passthrough.js'
 import type { Upstreams, UpstreamTimeouts } from './upstreams.js'
 import type { Via } from './via.js'
-import { TlsPassthroughs } from './tls-passthrough.js'
 
 /** What listeners and pipelines are made of. */
 export interface TrafficParts {

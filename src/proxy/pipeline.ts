@@ -1,4 +1,4 @@
-import { type FailureAnswer, FAILURES, flowErrors, requestErrors } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
@@ -11,13 +11,21 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
+import { ownAnswer } from './error-body.js'
 import { countExchange } from './exchange-rates.js'
 import { type Forwarded, type Forwards, refusedWith, release } from './forwarder.js'
 import type { Observers, RequestTracer } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { addFields, discard, failureResponse, localResponse, nameTo, responseOf, send, splice } from './response.js'
-import { type InternalPlace, lead, NO_HOPS, requestSteps, responseSteps, routeIn, type RoutePlace } from './route-steps.js'
-import { ownAnswer } from './error-body.js'
+import {
+  type InternalPlace,
+  lead,
+  NO_HOPS,
+  type RoutePlace,
+  requestSteps,
+  responseSteps,
+  routeIn
+} from './route-steps.js'
 
 /** What a pipeline is made of, and where it reports to. */
 export interface PipelineParts {

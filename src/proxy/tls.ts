@@ -12,7 +12,7 @@ import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { ListenerTlsTable, TlsEntry, TlsPassthrough } from '../transport/contract.js'
-import { serverContext, type ServerContextOptions } from '../transport/tls/terminate.js'
+import { type ServerContextOptions, serverContext } from '../transport/tls/terminate.js'
 import type { TicketKeys } from './ticket-keys.js'
 
 /** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */

@@ -1,19 +1,19 @@
-import { type FailureAnswer, FAILURES, requestErrors } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { Flow } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { SharedRecord } from '../lib/shared-records.js'
 import type { Steps } from '../lib/slices.js'
+import type { FileUpstream, ResponseUpstream } from '../runtime/answering-upstreams.js'
 import type { AddressUpstream, Balance, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../runtime/plan.js'
 import type { Dialer, UpstreamKeys } from '../transport/contract.js'
 import { Balancer, type Share, WeightedChoice } from './balance.js'
+import type { FileServers } from './files/file-servers.js'
 import type { Member } from './named-servers.js'
 import { RetryBudget } from './retries.js'
 import { Server } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 import { backendOf, UnitServers, type UnitServersParts } from './unit-servers.js'
-import type { FileUpstream, ResponseUpstream } from '../runtime/answering-upstreams.js'
-import type { FileServers } from './files/file-servers.js'
 
 /** Time-outs of exchanges with servers, in milliseconds. */
 export interface UpstreamTimeouts {

@@ -1,15 +1,15 @@
 import Type from 'typebox'
 import { upstreamKey } from '../runtime/plan.js'
 import { computed, described, integer, map, number, text } from '../schema/fields.js'
-import { refuseUnwritable, type RuleView } from '../schema/objects.js'
+import { type RuleView, refuseUnwritable } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import * as values from '../schema/values.js'
 import { balanceFields, balanceOf, balanceRules } from './balance.js'
+import { fileBackend } from './file-backend.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { stateFields, staticBackend } from './static-backend.js'
 import { planned } from './units.js'
-import { fileBackend } from './file-backend.js'
 
 const MAX_LABELS = 20
 const STATES = 'What the process that answers knows of each of its tunnels.'

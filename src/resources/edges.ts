@@ -1,6 +1,15 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
-import { type EdgeTls, type Hsts, type ModuleConfigs, policyKey, type PolicyUnit, type SecretReference, type Unit, upstreamKey } from '../runtime/plan.js'
+import {
+  type EdgeTls,
+  type Hsts,
+  type ModuleConfigs,
+  type PolicyUnit,
+  policyKey,
+  type SecretReference,
+  type Unit,
+  upstreamKey
+} from '../runtime/plan.js'
 import { defineField, type Field } from '../schema/field.js'
 import { choice, computed, constant, described, flag, integer, text, texts } from '../schema/fields.js'
 import { FORMS, refusalOfTcpHost } from '../schema/formats.js'
@@ -11,7 +20,7 @@ import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
-import { authorityKey, planned, type PlannedRecord, secretAt, splitHostport } from './units.js'
+import { authorityKey, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
 
 /** What routes must know of their edge, which knows them in full. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const

@@ -4,6 +4,7 @@ import { agentIngress, reservedDomain } from './domains.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from './edges.js'
 import { eventDestination } from './event-destinations.js'
 import { eventSubscription } from './event-subscriptions.js'
+import { fileBackend } from './file-backend.js'
 import { apiKey, botUser, credential } from './identities.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from './ip-policies.js'
 import { endpoint, tunnel, tunnelSession } from './live.js'
@@ -11,7 +12,6 @@ import type { Resource } from './resource.js'
 import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from './ssh.js'
 import { staticBackend } from './static-backend.js'
 import { vault, vaultSecret } from './vaults.js'
-import { fileBackend } from './file-backend.js'
 
 /** Every resource. What refers to another stands after it, so that records can be made in this order. */
 export const resources: readonly Resource[] = [

@@ -1,10 +1,10 @@
 import { isIP } from 'node:net'
 import { isInternal } from '../flow/flow.js'
 import { normalPath } from '../flow/target.js'
-import { formatAuthority, type Formed, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
+import { compilePathPattern, readCacheControl } from '../lib/cache-control.js'
+import { type Formed, formatAuthority, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
-import { compilePathPattern, readCacheControl } from '../lib/cache-control.js'
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
 const HEADER_VALUE = /^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/

@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
+import { appendTo } from '../lib/lists.js'
 import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
 import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
-import { appendTo } from '../lib/lists.js'
 
 /** Few enough that building such a statement holds up no loop. */
 export const ROWS_PER_STATEMENT = 250

@@ -6,7 +6,7 @@ import { type Body, type Outgoing, sniOf } from '../flow/exchange.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import { canonicalAddress } from '../lib/ip.js'
 import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
-import { isSensitive, redact, REDACTED, redactUrl, shownQuery } from './redaction.js'
+import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
 
 function field<R>(type: EventFieldType, description: string, read: (record: R) => unknown): EventField<R> {
   return { type, description, read }

@@ -2,12 +2,22 @@ import type { X509Certificate } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import type { AbortSignalLike, Body, BytePipe, ConnectionFacts, Exchange, Failure, Outgoing, RequestHead, ResponseHead } from '../flow/exchange.js'
+import type {
+  AbortSignalLike,
+  Body,
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Outgoing,
+  RequestHead,
+  ResponseHead
+} from '../flow/exchange.js'
 import type { Crowding } from '../lib/client-limits.js'
-import type { DescriptorShares } from '../lib/descriptor-shares.js'
-import type { WindowBudget } from './http2/receive-window.js'
 import type { Revoked } from '../lib/crl.js'
+import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import type { SocketFacts } from './connection-facts.js'
+import type { WindowBudget } from './http2/receive-window.js'
 
 /**
  * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an

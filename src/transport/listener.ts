@@ -3,15 +3,25 @@ import type { ConnectionFacts } from '../flow/exchange.js'
 import type { Crowding } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
+import { Arrival, Carried } from './arrivals.js'
 import { bind, EarlySockets } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
-import type { AdoptingListener, Handler, HandshakeDetail, HandshakeFailure, ListenLimits, ListenOptions, Place, SharedPortHandler, TlsPassthrough } from './contract.js'
+import type {
+  AdoptingListener,
+  Handler,
+  HandshakeDetail,
+  HandshakeFailure,
+  ListenLimits,
+  ListenOptions,
+  Place,
+  SharedPortHandler,
+  TlsPassthrough
+} from './contract.js'
 import type { PipeHost } from './join.js'
 import { ignore, keepAlive } from './pipes.js'
 import { ListenerPlaces, turnAway } from './places.js'
 import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
-import { Arrival, Carried } from './arrivals.js'
 import { terminateOrPass } from './tls/terminate.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */

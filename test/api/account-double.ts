@@ -2,9 +2,9 @@ import type { Account } from '../../src/api/calls.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
+import { Policies } from '../../src/control/policies.js'
 import type { Json } from '../../src/lib/json.js'
 import { KEY } from './asking.js'
-import { Policies } from '../../src/control/policies.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
 

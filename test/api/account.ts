@@ -72,7 +72,9 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
       endedSessions: new EndedSessions(clock),
-      ...(traffic ? { trafficNumbers: { day: () => ({}), history: () => ({}), follow: () => () => undefined, map: () => ({}) } } : {}),
+      ...(traffic
+        ? { trafficNumbers: { day: () => ({}), history: () => ({}), follow: () => () => undefined, map: () => ({}) } }
+        : {}),
       baseUrl,
       zone: 'sluice.localhost',
       regions: ['global'],

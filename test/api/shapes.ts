@@ -1,7 +1,7 @@
 import Schema from 'typebox/schema'
-import { serverCapabilities } from '../../src/capabilities/registry.js'
 import { policyRoutes } from '../../src/api/policy-routes.js'
 import { processRoutes } from '../../src/api/process-routes.js'
+import { serverCapabilities } from '../../src/capabilities/registry.js'
 
 /** The answers that routes declare, by method and path. */
 const declared = [...(await serverCapabilities()).flatMap(({ routes }) => routes), processRoutes, policyRoutes]

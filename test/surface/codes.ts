@@ -4,7 +4,7 @@ import type { ErrorRow } from '../../src/lib/errors.js'
 const CODE = /^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$|^[A-Z][A-Z0-9]{2,}$/
 /** Words of the system, of libraries and of protocols: they come from elsewhere and are compared with or written. */
 const FOREIGN = [
-  /^E[A-Z]{3,12}$|^EAI_AGAIN$/,
+  /^E[A-Z]{2,12}$|^EAI_AGAIN$/,
   /^(ERR|FST|HPE|SQLITE|OAUTH|SLUICE|TLS_(AES|CHACHA20)|UNABLE|SELF)_/,
   /^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE|HTTP)$/,
   /^(RS|PS|ES|HS|S)\d{3}$|^(RSA|OKP|ECDSA|PLAIN|NFKC|UTC|TRUE|FALSE)$/,
@@ -14,7 +14,7 @@ const FOREIGN = [
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/,
   // What node and OpenSSL say of certificates, and the alerts of TLS.
-  /^(CERT|INVALID_CA|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)(_|$)/,
+  /^(CERT|INVALID_CA|INVALID_PURPOSE|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)(_|$)/,
   /^(PROTOCOL_VERSION|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED|UNSUPPORTED_CERTIFICATE|NO_CERTIFICATE|BAD_CERTIFICATE)$/,
   /^CERTIFICATE_(REQUIRED|REVOKED|UNKNOWN)$/
 ]

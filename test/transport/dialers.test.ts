@@ -5,13 +5,13 @@ import { createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { BytePipe, ConnectionFacts } from '../../src/flow/exchange.js'
 import { DescriptorShares } from '../../src/lib/descriptor-shares.js'
-import { type Dialer, DialError } from '../../src/transport/contract.js'
+import { DialError, type Dialer } from '../../src/transport/contract.js'
 import { AbortList } from '../../src/transport/deadlines.js'
 import { tcpDialer, tlsDialer } from '../../src/transport/dialers.js'
+import { handshakeFailure } from '../../src/transport/tls/peer.js'
 import { fixture } from '../helpers/files.js'
 import { until } from '../helpers/until.js'
 import { RawUpstream } from '../helpers/upstream.js'
-import { handshakeFailure } from '../../src/transport/tls/peer.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const client = {} as ConnectionFacts

@@ -1,9 +1,9 @@
 import { sendWritten } from '../../api/calls.js'
-import { agentIngress, reservedDomain } from '../../resources/domains.js'
-import type { Resource } from '../../resources/resource.js'
 import { type DefinedRoute, defineRoute, type RouteGroup } from '../../api/define-route.js'
 import type { RecordOperations } from '../../control/record-operations.js'
 import { memberRights } from '../../control/rights.js'
+import { agentIngress, reservedDomain } from '../../resources/domains.js'
+import type { Resource } from '../../resources/resource.js'
 import { ref } from '../../schema/answer.js'
 import { title } from '../../schema/json-schema.js'
 

@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { partKey } from '../../app/capability.js'
 import type { Foundation } from '../../app/foundation.js'
 import { namesOptions, outboundRules } from '../../app/server-services.js'
 import { ThreadedOutbound } from '../../lib/http-client/threaded.js'
@@ -9,7 +10,6 @@ import type { Options } from '../../options/options.js'
 import { IN_MEMORY } from '../../options/values.js'
 import { EventFolders } from './destinations/folders.js'
 import { Events } from './events.js'
-import { partKey } from '../../app/capability.js'
 
 /** The events of this process, for the API. */
 export const EVENTS = partKey<Events>('events')

@@ -1,10 +1,10 @@
-import { eventDestination } from '../../resources/event-destinations.js'
-import type { DeadLetterLists } from './dead-letters.js'
 import { defineRoute, type RouteGroup } from '../../api/define-route.js'
 import { PAGE } from '../../api/parameters.js'
 import { memberRights } from '../../control/rights.js'
+import { eventDestination } from '../../resources/event-destinations.js'
 import { title } from '../../schema/json-schema.js'
 import { DEAD_LETTER_LIST, DEAD_LETTER_WITH_EVENT, DESTINATION_TEST, REDELIVERED } from './answers.js'
+import type { DeadLetterLists } from './dead-letters.js'
 
 const ID = `${eventDestination.name}_dead_letters`
 

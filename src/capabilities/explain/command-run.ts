@@ -5,10 +5,10 @@ import { openGeo } from '../../lib/geo.js'
 import { parseAddress } from '../../lib/ip.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { parseDuration } from '../../lib/units.js'
+import type { Explanation } from './answers.js'
 import { explanationText } from './explanation-text.js'
 import type { ImaginedRequest } from './imagined-exchange.js'
 import { PolicyBench } from './running-lab.js'
-import type { Explanation } from './answers.js'
 
 export interface TryFlags {
   readonly request: string

@@ -6,8 +6,8 @@ import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { isSensitive, REDACTED, redactUrl } from '../../telemetry/redaction.js'
-import type { ExplanationRecorder } from './explanation.js'
 import type { Explanation } from './answers.js'
+import type { ExplanationRecorder } from './explanation.js'
 
 /** Fields of a message: names and values by turns. */
 type Fields = readonly string[]

@@ -1,6 +1,13 @@
 import { paint, type ReportStyle } from '../../cli/report.js'
 import { printable } from '../../lib/printable.js'
-import type { ExplainedAction, ExplainedExpression, ExplainedPart, ExplainedPhase, ExplainedRule, Explanation } from './answers.js'
+import type {
+  ExplainedAction,
+  ExplainedExpression,
+  ExplainedPart,
+  ExplainedPhase,
+  ExplainedRule,
+  Explanation
+} from './answers.js'
 
 /** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {

@@ -1,10 +1,17 @@
-import type { ActionOutcome, Explainer, ExpressionExplainer, Placed, RuleOutcome, ValueOrigin } from '../../flow/explainer.js'
+import type {
+  ActionOutcome,
+  Explainer,
+  ExpressionExplainer,
+  Placed,
+  RuleOutcome,
+  ValueOrigin
+} from '../../flow/explainer.js'
 import type { Flow } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Verdict } from '../../flow/verdict.js'
 import type { Place } from '../../lib/positions.js'
-import { isSensitive, redact, REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import type { Draft } from '../../schema/answer.js'
+import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
 import type { ExplainedExpression as ExplainedExpressionAnswer, StepDraft } from './answers.js'
 
 type ExplainedExpression = Draft<ExplainedExpressionAnswer>

@@ -1,6 +1,15 @@
-import { type CandidatePolicies, CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
+import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
 import { notFound } from '../../control/errors.js'
-import { countOf, fieldValuesOf, membersOf, methodOf, refused, textOf, urlOf, wordOf } from '../../control/request-body.js'
+import {
+  countOf,
+  fieldValuesOf,
+  membersOf,
+  methodOf,
+  refused,
+  textOf,
+  urlOf,
+  wordOf
+} from '../../control/request-body.js'
 import { parseAddress } from '../../lib/ip.js'
 import { isObject } from '../../lib/json.js'
 import { hashOf } from '../../lib/seal.js'

@@ -1,3 +1,4 @@
+import { fileServers } from '../../app/data-plane.js'
 import type { Foundation } from '../../app/foundation.js'
 import type { CandidatePolicies } from '../../control/candidate-policies.js'
 import { ControlError, controlErrors, refusedPolicy } from '../../control/errors.js'
@@ -9,14 +10,13 @@ import { Slices } from '../../lib/slices.js'
 import type { Options } from '../../options/options.js'
 import { trustingProxies } from '../../proxy/client-address.js'
 import { Metrics } from '../../telemetry/metrics.js'
+import type { Explanation } from './answers.js'
 import { CandidateSnapshot } from './candidate-snapshot.js'
 import { withoutTexts } from './explanation-of.js'
 import type { Explain } from './explanations.js'
 import { Lab } from './lab.js'
 import { labExpressions, labServices } from './running-lab.js'
 import { VirtualClock } from './virtual-clock.js'
-import { fileServers } from '../../app/data-plane.js'
-import type { Explanation } from './answers.js'
 
 /** What a lab of what serves is opened with. */
 interface RunningLabStart {

@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import { compileRegex } from '../../lib/regex.js'
 import { REDACTED } from '../../telemetry/redaction.js'
+import type { ExplainedAction, Explanation } from '../explain/answers.js'
 import { decisionText } from '../explain/explanation-of.js'
 import type { Lab, UpstreamStub } from '../explain/lab.js'
 import type { VirtualClock } from '../explain/virtual-clock.js'
 import type { OutsideStub, ReadCase, TestStep } from './test-file.js'
 import type { Expectation } from './test-schema.js'
-import type { ExplainedAction, Explanation } from '../explain/answers.js'
 
 /** Something that was expected and did not come about. */
 export interface Failure {

@@ -5,8 +5,8 @@ import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import { explanationText } from '../explain/explanation-text.js'
-import type { ExchangeCriteria } from './exchanges.js'
 import type { ExchangeList, ExchangeSummary, ExchangeView } from './answers.js'
+import type { ExchangeCriteria } from './exchanges.js'
 
 /** The criteria of the API that the command line takes. */
 const CRITERIA = [

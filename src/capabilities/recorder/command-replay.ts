@@ -4,8 +4,8 @@ import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
 import type { Json } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './command-log.js'
 import type { Comparison, ExchangeView } from './answers.js'
+import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './command-log.js'
 
 export interface ReplayFlags extends AccessFlags, CriteriaFlags {
   readonly request?: string

@@ -1,12 +1,12 @@
 import type { Slices } from '../../lib/slices.js'
 import { REDACTED, redactUrl } from '../../telemetry/redaction.js'
+import type { Explanation } from '../explain/answers.js'
 import { decisionText } from '../explain/explanation-of.js'
 import type { ImaginedRequest } from '../explain/imagined-exchange.js'
 import type { Repeated, RepeatedRequest, UpstreamStub } from '../explain/lab.js'
+import type { Comparison, ComparisonExample, RefusalCounts } from './answers.js'
 import type { ArchivedExchange } from './har.js'
 import { bytesOf, connectionOf, type RecordedExchange, urlOf } from './recorded-exchange.js'
-import type { Explanation } from '../explain/answers.js'
-import type { Comparison, ComparisonExample, RefusalCounts } from './answers.js'
 
 /** An exchange that was, to be decided again. */
 export interface PastExchange {

@@ -1,9 +1,28 @@
-import { type CandidatePolicies, CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
+import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
-import { countOf, fieldValuesOf, listOf, membersOf, methodOf, nameOf, refused, textOf, urlOf, wordOf } from '../../control/request-body.js'
+import {
+  countOf,
+  fieldValuesOf,
+  listOf,
+  membersOf,
+  methodOf,
+  nameOf,
+  refused,
+  textOf,
+  urlOf,
+  wordOf
+} from '../../control/request-body.js'
 import { isObject, timestampText } from '../../lib/json.js'
 import { parseDuration } from '../../lib/units.js'
-import type { Archive, Comparison, ExchangeList, ExchangeSummary, ExchangeView, ExplainKey, RecorderState } from './answers.js'
+import type {
+  Archive,
+  Comparison,
+  ExchangeList,
+  ExchangeSummary,
+  ExchangeView,
+  ExplainKey,
+  RecorderState
+} from './answers.js'
 
 /** What exchanges are looked for by, as it was written. */
 export type ExchangeCriteria = Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string | undefined>>

@@ -2,8 +2,8 @@ import { isObject } from '../../lib/json.js'
 import type { Slices } from '../../lib/slices.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import { redactedFields } from '../explain/explanation-of.js'
-import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
 import type { Archive, ExchangeView, ShownBody } from './answers.js'
+import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
 
 /** Exchanges as an HTTP Archive (HAR 1.2), redacted. `version`: of the program. What HAR has no place for is under `_sluice`. */
 export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, version: string): Archive {

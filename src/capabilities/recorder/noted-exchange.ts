@@ -9,11 +9,11 @@ import { upstreamKey } from '../../runtime/plan.js'
 import { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { redact } from '../../telemetry/redaction.js'
+import type { Explanation } from '../explain/answers.js'
 import type { ExplanationRecorder } from '../explain/explanation.js'
 import { explanationOf, type SentUpstream, withoutTexts } from '../explain/explanation-of.js'
 import { EXPLAIN_HEADER } from './explain-keys.js'
-import { base64, type RecordedBody, recordedConnection, type RecordedExchange, urlOf } from './recorded-exchange.js'
-import type { Explanation } from '../explain/answers.js'
+import { base64, type RecordedBody, type RecordedExchange, recordedConnection, urlOf } from './recorded-exchange.js'
 
 /** What is taken down of an exchange while it goes on. */
 export interface Noted {

@@ -3,11 +3,11 @@ import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { type PathForm, RequestTarget } from '../../flow/target.js'
 import { canonicalAddress } from '../../lib/ip.js'
-import { isSensitive, redact, REDACTED, redactUrl } from '../../telemetry/redaction.js'
-import { decisionText, redactedFields, withoutTexts } from '../explain/explanation-of.js'
-import type { Aspect } from '../shadow/decision.js'
+import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
+import { decisionText, redactedFields, withoutTexts } from '../explain/explanation-of.js'
 import type { ShownDecision } from '../shadow/answers.js'
+import type { Aspect } from '../shadow/decision.js'
 import type { ExchangeSummary, ExchangeView, ShownBody } from './answers.js'
 
 /** Bytes of a body that are kept, up to a limit. */

@@ -1,8 +1,15 @@
-import { EventStream } from '../../api/event-stream.js'
-import { COMPARISON_SCHEMA, EXCHANGE_CRITERIA, type ExchangeCriteria, type Exchanges, EXPLAIN_KEY_SCHEMA, REPLAY_SCHEMA } from './exchanges.js'
 import { defineRoute, defineStream, type RouteGroup } from '../../api/define-route.js'
+import { EventStream } from '../../api/event-stream.js'
 import { flag, PAGE, type Parameter, someText, wholeNumber } from '../../api/parameters.js'
 import { ARCHIVE, COMPARISON, EXCHANGE, EXCHANGE_LIST, EXPLAIN_KEY } from './answers.js'
+import {
+  COMPARISON_SCHEMA,
+  EXCHANGE_CRITERIA,
+  EXPLAIN_KEY_SCHEMA,
+  type ExchangeCriteria,
+  type Exchanges,
+  REPLAY_SCHEMA
+} from './exchanges.js'
 
 const HAR_TYPE = 'application/har+json; charset=utf-8'
 /** Bytes of a body with an archive in it. */

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { partKey } from '../../app/capability.js'
 import type { DataPlane } from '../../app/data-plane.js'
 import type { Foundation } from '../../app/foundation.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
@@ -11,21 +12,34 @@ import type { Options } from '../../options/options.js'
 import type { PolicyServices } from '../../policy/services.js'
 import type { Traffic } from '../../proxy/data-plane.js'
 import { InternalExchange } from '../../proxy/internal-exchange.js'
+import type { Draft } from '../../schema/answer.js'
 import { imaginedHead } from '../explain/imagined-exchange.js'
 import type { OpenRunningLab } from '../explain/running-labs.js'
 import { withCapacity } from '../policy-tests/mutants.js'
+import type { Archive, Comparison, ExchangeView, RecorderState } from './answers.js'
 import { compare, type Judge, judgementOf, type PastExchange, pastOf, pastOfArchive, refusals } from './comparison.js'
 import { type ExchangeCondition, exchangeFilter } from './exchange-conditions.js'
 import { ExchangeRecorder } from './exchange-recorder.js'
-import type { ComparisonRequest, ExchangeCriteria, ExchangeSource, FollowOptions, ReplayEdits, StopFollowing } from './exchanges.js'
+import type {
+  ComparisonRequest,
+  ExchangeCriteria,
+  ExchangeSource,
+  FollowOptions,
+  ReplayEdits,
+  StopFollowing
+} from './exchanges.js'
 import { EXPLAIN_HEADER } from './explain-keys.js'
 import { followerOf } from './followers.js'
 import { harOf, readHar, readHarLines } from './har.js'
-import { bytesOf, connectionOf, exchangeSummary, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
+import {
+  bytesOf,
+  connectionOf,
+  exchangeSummary,
+  type RecordedExchange,
+  shownExchange,
+  urlOf
+} from './recorded-exchange.js'
 import { recorderSettings } from './recorder-settings.js'
-import { partKey } from '../../app/capability.js'
-import type { Draft } from '../../schema/answer.js'
-import type { Archive, Comparison, ExchangeView, RecorderState } from './answers.js'
 
 /** The recorder of this process, for the API. */
 export const EXCHANGE_SOURCE = partKey<ExchangeSource>('recorder')

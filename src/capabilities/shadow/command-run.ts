@@ -51,7 +51,12 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
 }
 
 /** Looks at it until it has ended, or a signal ends it. */
-async function follow(access: ApiAccess, begun: ShadowView, flags: ShadowFlags, interrupted: AbortSignal): Promise<number> {
+async function follow(
+  access: ApiAccess,
+  begun: ShadowView,
+  flags: ShadowFlags,
+  interrupted: AbortSignal
+): Promise<number> {
   const path = `/shadows/${begun.id}`
   const progress = new Progress()
   try {

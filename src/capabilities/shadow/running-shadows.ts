@@ -1,3 +1,4 @@
+import { partKey } from '../../app/capability.js'
 import type { Foundation } from '../../app/foundation.js'
 import { ControlError, controlErrors } from '../../control/errors.js'
 import { limitedAt } from '../../features/rate-limit/feature.js'
@@ -12,6 +13,7 @@ import { trustingProxies } from '../../proxy/client-address.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import { labExpressions, labServices } from '../explain/running-lab.js'
 import type { ExchangeRecorder } from '../recorder/exchange-recorder.js'
+import type { ShadowExample, ShadowView } from './answers.js'
 import { Judge } from './judge.js'
 import { type Candidate, ShadowRun } from './shadow.js'
 import { ComposedCandidate } from './shadow-candidate.js'
@@ -19,8 +21,6 @@ import { ShadowLimits } from './shadow-limits.js'
 import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
 import { type ShadowParts, ShadowSnapshot } from './shadow-snapshot.js'
 import { unknown } from './trial.js'
-import { partKey } from '../../app/capability.js'
-import type { ShadowExample, ShadowView } from './answers.js'
 
 /** Shadows that run at once, and ended ones that are kept. */
 const MOST_RUNNING = 4

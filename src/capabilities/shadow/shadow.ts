@@ -9,15 +9,15 @@ import { routeOf } from '../../proxy/route-steps.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { redactUrl } from '../../telemetry/redaction.js'
+import type { Explanation } from '../explain/answers.js'
 import { ExplanationRecorder } from '../explain/explanation.js'
 import { explanationOf, withoutTexts } from '../explain/explanation-of.js'
+import type { ShadowExample } from './answers.js'
 import { differencesOf, type Outcome, type Unknown, wordOf } from './decision.js'
 import type { Judge } from './judge.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
 import { shownDecision, Tally } from './tally.js'
 import { LiveExchange, Trial, unknown } from './trial.js'
-import type { Explanation } from '../explain/answers.js'
-import type { ShadowExample } from './answers.js'
 
 /** Exchanges that are under way at once, and bytes of their heads: what is beyond is dropped. */
 const MOST_WAITING = 10_000

@@ -3,9 +3,9 @@ import { CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policie
 import { notFound } from '../../control/errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from '../../control/request-body.js'
 import { formatDuration, parseDuration } from '../../lib/units.js'
+import type { ShadowList, ShadowView } from './answers.js'
 import { type Rehearse, type ShadowChange, shadowChange } from './shadow-changes.js'
 import type { ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
-import type { ShadowList, ShadowView } from './answers.js'
 
 const text = (description: string) => ({ type: 'string', description })
 const MOST_DURATION = 7 * 24 * 3_600_000

@@ -1,5 +1,5 @@
-import { type Aspect, type Outcome, wordOf } from './decision.js'
 import type { ShadowCell, ShadowCounts, ShadowExample, ShownDecision } from './answers.js'
+import { type Aspect, type Outcome, wordOf } from './decision.js'
 
 /** How often both decided so. */
 type Cell = Omit<ShadowCell, 'count' | 'examples'> & { count: number; readonly examples: ShadowExample[] }

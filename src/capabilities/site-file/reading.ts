@@ -6,6 +6,7 @@ import type { Clock } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import { timestampText } from '../../lib/json.js'
+import { refusalOfFolder } from '../../lib/named-folders.js'
 import { Slices } from '../../lib/slices.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { opensListen } from '../../options/catalogue.js'
@@ -13,11 +14,17 @@ import type { Options } from '../../options/options.js'
 import { readListener } from '../../options/values.js'
 import type { UnitProblems } from '../../policy/problems.js'
 import { siteErrors } from './declared/site-codes.js'
-import { newVersionKey, readSiteFile, type SiteChanges, siteChanges, type SiteFile, type SiteFileRead } from './declared/site-file.js'
+import {
+  newVersionKey,
+  readSiteFile,
+  type SiteChanges,
+  type SiteFile,
+  type SiteFileRead,
+  siteChanges
+} from './declared/site-file.js'
 import type { PolicyProblems, SiteFileInput } from './declared/site-input.js'
 import { SiteMemory } from './declared/site-memory.js'
 import type { SiteBundle, SiteReading } from './declared/site-request.js'
-import { refusalOfFolder } from '../../lib/named-folders.js'
 
 export interface SiteFileHost {
   readonly clock: Clock

@@ -1,4 +1,6 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
@@ -13,14 +15,32 @@ import { newId } from '../../lib/id.js'
 import { printable } from '../../lib/printable.js'
 import { fileReason } from '../../lib/system-errors.js'
 import { resources } from '../../resources/registry.js'
-import type { Store } from '../../store/store.js'
-import { type AccountText, accountText, explained, type Located, openPlace, readAccountText, sealerOf, type StoreFlags, storePlace, type StorePlace, transferOptions } from './command-account.js'
-import { type AccountDocument, type ImportOptions, ImportRefused, newPassphraseKey, openPassphraseKey, readAccountDocument, transferErrors } from './document.js'
-import { exportAccount } from './export.js'
-import { importAccount, type ImportDifference, type RecordDifference } from './import.js'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { backUpSqlite } from '../../store/sqlite-backup.js'
+import type { Store } from '../../store/store.js'
+import {
+  type AccountText,
+  accountText,
+  explained,
+  type Located,
+  openPlace,
+  readAccountText,
+  type StoreFlags,
+  type StorePlace,
+  sealerOf,
+  storePlace,
+  transferOptions
+} from './command-account.js'
+import {
+  type AccountDocument,
+  type ImportOptions,
+  ImportRefused,
+  newPassphraseKey,
+  openPassphraseKey,
+  readAccountDocument,
+  transferErrors
+} from './document.js'
+import { exportAccount } from './export.js'
+import { type ImportDifference, importAccount, type RecordDifference } from './import.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']

@@ -1,4 +1,5 @@
 import { randomBytes, scrypt } from 'node:crypto'
+import type { PolicyTesting } from '../../control/policy-tests.js'
 import type { Records } from '../../control/records.js'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, defineErrors } from '../../lib/errors.js'
@@ -7,7 +8,6 @@ import { Sealer, sealKey } from '../../lib/seal.js'
 import { atOnce } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import type { PolicyCheck } from '../../schema/field.js'
-import type { PolicyTesting } from '../../control/policy-tests.js'
 import { END_MISSING, type EndMark, endMarkOf, endMarkProblem } from './end-mark.js'
 
 /** Codes of documents that are exported and imported. */

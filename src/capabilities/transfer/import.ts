@@ -1,5 +1,6 @@
 import { USER, USER_NAMES } from '../../control/access.js'
 import { ControlError } from '../../control/errors.js'
+import { mustPassTests, TESTS_FIELD } from '../../control/policy-tests.js'
 import { everyRecord } from '../../control/records.js'
 import { newId } from '../../lib/id.js'
 import { isObject } from '../../lib/json.js'
@@ -7,7 +8,6 @@ import { Slices } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreTransaction } from '../../store/store.js'
-import { mustPassTests, TESTS_FIELD } from '../../control/policy-tests.js'
 import {
   type AccountDocument,
   type ImportOptions,

@@ -200,7 +200,10 @@ export class ProcessReports {
     return this.#signs.lastHeartbeatAt(id) ?? this.#parts.clock.wall()
   }
 
-  #state({ seenAt, divergedAt, ...report }: ProcessReport, goneSince: number | null): Omit<ProcessState, 'workers' | 'numbers'> {
+  #state(
+    { seenAt, divergedAt, ...report }: ProcessReport,
+    goneSince: number | null
+  ): Omit<ProcessState, 'workers' | 'numbers'> {
     return {
       ...report,
       divergedAt: divergedAt === null ? null : timestampText(divergedAt),

@@ -1,9 +1,9 @@
+import { appendTo } from '../../lib/lists.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_LIST, MAX_TEXT, typeOf } from '../values.js'
-import { bounded, BoundedText, checkLength, failed, weighing } from './bounds.js'
+import { BoundedText, bounded, checkLength, failed, weighing } from './bounds.js'
 import { formDecode, percentDecode, percentEncode } from './strings.js'
-import { appendTo } from '../../lib/lists.js'
 
 /**
  * Names and values of a query in their order, or undefined when it is malformed: an escape that is none, bytes that are

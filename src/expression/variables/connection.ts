@@ -1,12 +1,12 @@
+import { sniOf } from '../../flow/exchange.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Geo, Place } from '../../lib/geo.js'
 import { formatAuthority } from '../../lib/host.js'
 import { canonicalAddress } from '../../lib/ip.js'
 import type { UserAgents } from '../../lib/user-agent.js'
-import { type Certificate, type Name, NAME_ATTRIBUTES, parseCertificate } from './certificate.js'
+import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
 import { ofInteger, type VariableDefinition } from './definition.js'
-import { derive, type Derived, requestOf } from './message.js'
-import { sniOf } from '../../flow/exchange.js'
+import { type Derived, derive, requestOf } from './message.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
 function serverAddress({ connection }: Flow): string {

@@ -1,8 +1,8 @@
 import { type Flow, type FlowRequest, type FlowResponse, type FlowSlot, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
+import { appendTo } from '../../lib/lists.js'
 import { Duration } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
-import { appendTo } from '../../lib/lists.js'
 
 const NO_REQUEST = new EvaluationError('failed', 'there is no request')
 const NO_RESPONSE = new EvaluationError('failed', 'there is no response')

@@ -3,14 +3,14 @@ import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
 import { formFieldsCalled } from '../../lib/form-fields.js'
-import { jsonMembers, JsonValue } from '../../lib/json-members.js'
+import { JsonValue, jsonMembers } from '../../lib/json-members.js'
+import { appendTo } from '../../lib/lists.js'
 import { Passes, Slices, type Steps } from '../../lib/slices.js'
 import { isUtf8Throughout } from '../../lib/utf8-text.js'
 import type { Scope } from '../../policy/action.js'
 import { type ClaimRules, claimsProblem, type JwtConfig } from './config.js'
 import { type JwtProblem, MAX_DEPTH, type Token } from './token.js'
 import type { TokenVerifier, Verified } from './verifier.js'
-import { appendTo } from '../../lib/lists.js'
 
 /** The text of a token, or why there is none. */
 type Found = { readonly text: string } | { readonly problem: JwtProblem }

@@ -1,9 +1,9 @@
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors, messageOf } from '../../lib/errors.js'
 import { parseExactJson } from '../../lib/exact-json.js'
+import { isObject } from '../../lib/json.js'
 import { kidText } from './jwks.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
-import { isObject } from '../../lib/json.js'
 
 /** Deepest nesting; claims need a handful. */
 export const MAX_DEPTH = 64

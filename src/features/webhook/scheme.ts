@@ -2,8 +2,8 @@ import { createHash, createHmac, createSecretKey, type KeyObject, timingSafeEqua
 import type { HeaderFields } from '../../flow/headers.js'
 import { defineErrors } from '../../lib/errors.js'
 import { formFields } from '../../lib/form-fields.js'
-import { Slices, type Steps } from '../../lib/slices.js'
 import { appendTo } from '../../lib/lists.js'
+import { Slices, type Steps } from '../../lib/slices.js'
 
 /** What a scheme sees of a request. */
 export interface WebhookRequest {

@@ -8,12 +8,12 @@ import { awaitsAnswer, isAbandoned, LINGER, OVERTIME, silenceAllowed, WriteWatch
 import { bareAnswer } from '../http1/serialise.js'
 import type { Http2Protocol } from '../http2/connection.js'
 import { PrefaceWatch } from '../http2/preface.js'
+import { endIdle } from '../idle-end.js'
 import type { Served, ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
-import { parserOf, readHead, RequestLine } from './request-head.js'
+import { parserOf, RequestLine, readHead } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
-import { endIdle } from '../idle-end.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
 const HELD_LIMIT = 65_536

@@ -5,6 +5,7 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { awaitsAnswer, isAbandoned, LINGER, OVERTIME, silenceAllowed, WriteWatch } from '../deadlines.js'
+import { endIdle } from '../idle-end.js'
 import type { Served, ServingHost } from '../listener.js'
 import type { MalformedMessage } from '../message-scanner.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
@@ -14,7 +15,6 @@ import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
 import { countsBelow, READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
-import { endIdle } from '../idle-end.js'
 
 /** What of an early-answered request is read and thrown away before the connection is given up instead. */
 const DISCARD_LIMIT = 65_536

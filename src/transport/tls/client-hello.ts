@@ -1,7 +1,14 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { fitsDns } from '../../lib/host.js'
-import type { ClientHello, HandshakeFailure, ListenerTlsTable, SharedPortHandler, TlsEntry, TlsPassthrough } from '../contract.js'
+import type {
+  ClientHello,
+  HandshakeFailure,
+  ListenerTlsTable,
+  SharedPortHandler,
+  TlsEntry,
+  TlsPassthrough
+} from '../contract.js'
 import { readAhead } from '../pipes.js'
 
 /** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */

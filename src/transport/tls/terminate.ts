@@ -3,7 +3,14 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type DetailedPeerCertificate, type SecureContext, TLSSocket } from 'node:tls'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { codeOf } from '../../lib/errors.js'
-import type { HandshakeDetail, HandshakeFailure, ListenerTlsTable, TlsEntry, TlsPassthrough, TlsTable } from '../contract.js'
+import type {
+  HandshakeDetail,
+  HandshakeFailure,
+  ListenerTlsTable,
+  TlsEntry,
+  TlsPassthrough,
+  TlsTable
+} from '../contract.js'
 import { ignore, readAhead, resetBelow } from '../pipes.js'
 import { HelloReader } from './client-hello.js'
 import { clientRefusal, revocationRefusal } from './client-refusal.js'

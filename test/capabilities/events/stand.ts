@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
+import { DeadLetterLists } from '../../../src/capabilities/events/dead-letters.js'
 import { Events, type EventsOptions } from '../../../src/capabilities/events/events.js'
 import { type Clock, systemClock } from '../../../src/lib/clock.js'
 import { createOutbound } from '../../../src/lib/http-client/outbound.js'
@@ -7,7 +8,6 @@ import { Sealer, sealKey } from '../../../src/lib/seal.js'
 import type { Store } from '../../../src/store/store.js'
 import { type Account, BASE, open, type Setup } from '../../control/account.js'
 import { Lines, type Test } from '../../store/opened.js'
-import { DeadLetterLists } from '../../../src/capabilities/events/dead-letters.js'
 
 /** One for all, so that two processes can share a store. */
 const SEAL_KEY = sealKey(randomBytes(32))

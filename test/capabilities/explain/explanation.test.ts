@@ -1,6 +1,6 @@
 import t from 'tap'
-import { PolicyBench } from '../../../src/capabilities/explain/running-lab.js'
 import type { ExplainedExpression, ExplainedRule, Explanation } from '../../../src/capabilities/explain/answers.js'
+import { PolicyBench } from '../../../src/capabilities/explain/running-lab.js'
 
 interface Asking {
   readonly path?: string

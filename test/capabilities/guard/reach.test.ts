@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import t from 'tap'
-import type { ChangedDecisions } from '../../../src/control/changed-decisions.js'
 import { readGuard } from '../../../src/capabilities/guard/conditions.js'
+import type { ChangedDecisions } from '../../../src/control/changed-decisions.js'
 import type { EndedGuard } from '../../../src/control/guard-note.js'
 import { TrafficRates } from '../../../src/telemetry/traffic-rates.js'
 import { DENY as DENY_TEXT, open } from '../../control/account.js'

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import { checkFile } from '../../../src/cli/check-files.js'
 import type { ImportedConfig, Statement, Verdict } from '../../../src/capabilities/import/model.js'
 import { readNginx } from '../../../src/capabilities/import/nginx/read.js'
 import { writeSiteFile } from '../../../src/capabilities/import/site-file.js'
+import { checkFile } from '../../../src/cli/check-files.js'
 
 /** What an import of some files gives. */
 export interface Imported {

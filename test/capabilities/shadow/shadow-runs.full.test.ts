@@ -1,11 +1,11 @@
 import t, { type Test } from 'tap'
 import { ChallengeTable } from '../../../src/capabilities/certificates/challenges.js'
+import type { ShadowExample } from '../../../src/capabilities/shadow/answers.js'
 import { RunningShadows } from '../../../src/capabilities/shadow/running-shadows.js'
 import type { ShadowSettings } from '../../../src/capabilities/shadow/shadow-runner.js'
 import { noGeo } from '../../../src/lib/geo.js'
 import { localResponse } from '../../../src/proxy/response.js'
 import { pipelineWith, SILENT } from '../../helpers/pipeline.js'
-import type { ShadowExample } from '../../../src/capabilities/shadow/answers.js'
 
 const nothing = () => undefined
 const SETTINGS: ShadowSettings = {

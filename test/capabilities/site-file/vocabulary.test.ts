@@ -1,12 +1,17 @@
 import t from 'tap'
 import { siteFileSchema } from '../../../src/capabilities/site-file/declared/schema.js'
-import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../src/resources/backends.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../src/resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../src/resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../src/resources/edges.js'
+import { fileBackend } from '../../../src/resources/file-backend.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../src/resources/ip-policies.js'
 import { staticBackend } from '../../../src/resources/static-backend.js'
 import { vault, vaultSecret } from '../../../src/resources/vaults.js'
-import { fileBackend } from '../../../src/resources/file-backend.js'
 
 /** What traffic is made of in the API. */
 const RESOURCES = [

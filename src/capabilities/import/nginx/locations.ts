@@ -1,6 +1,6 @@
+import { toRe2 } from '../cel.js'
 import type { RouteTest } from '../model.js'
 import type { Directive } from './syntax.js'
-import { toRe2 } from '../cel.js'
 
 type Modifier = '' | '=' | '^~' | '~' | '~*'
 

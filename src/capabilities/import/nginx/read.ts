@@ -1,4 +1,14 @@
-import { close, EXACT, type HostPort, type ImportedConfig, type ImportedHost, type ImportSources, notHere, type RouteAction, type SourcePosition } from '../model.js'
+import {
+  close,
+  EXACT,
+  type HostPort,
+  type ImportedConfig,
+  type ImportedHost,
+  type ImportSources,
+  notHere,
+  type RouteAction,
+  type SourcePosition
+} from '../model.js'
 import { Ledger } from '../report.js'
 import { usualVerdict } from './directives.js'
 import { folderOf, IncludeReader } from './include.js'

@@ -1,13 +1,30 @@
 import { toRe2 } from '../cel.js'
-import { close, EXACT, type ImportedRoute, notHere, type RouteAction, type RouteTarget, type RouteTest, type Verdict } from '../model.js'
-import { accessChecks, bodyLimit, compression, contentTypeOf, errorPages, requestHeaders, responseHeaders } from './answers.js'
+import {
+  close,
+  EXACT,
+  type ImportedRoute,
+  notHere,
+  type RouteAction,
+  type RouteTarget,
+  type RouteTest,
+  type Verdict
+} from '../model.js'
+import {
+  accessChecks,
+  bodyLimit,
+  compression,
+  contentTypeOf,
+  errorPages,
+  requestHeaders,
+  responseHeaders
+} from './answers.js'
 import type { Level } from './level.js'
 import { convertTests, isRegex, type Location, type LocationEntry, locationsOf, orderLocations } from './locations.js'
-import { readReturn, readRewrite, type Rewrite } from './rewrites.js'
+import { type Rewrite, readReturn, readRewrite } from './rewrites.js'
+import { slashRedirects } from './slash-redirects.js'
 import type { Directive } from './syntax.js'
 import { type Reading, readTarget } from './targets.js'
 import type { Variables } from './variables.js'
-import { slashRedirects } from './slash-redirects.js'
 
 /** Routes of a server block, and what it does before a location is chosen. */
 export interface ServerRoutes {

@@ -1,22 +1,43 @@
 import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { isObject, type Json } from '../../../lib/json.js'
-import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
+import { fileBackend } from '../../../resources/file-backend.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { requestForm } from '../../transfer/export.js'
-import { type Adoption, balanceIn, type Data, endsWithSlash, filesIn, type Found, hostOf, isUsual, type LeftOut, type NeededSecret, type OnHttp, setAt, slug, switchedOn, withNames } from './adoption-form.js'
+import {
+  type Adoption,
+  balanceIn,
+  type Data,
+  endsWithSlash,
+  type Found,
+  filesIn,
+  hostOf,
+  isUsual,
+  type LeftOut,
+  type NeededSecret,
+  type OnHttp,
+  setAt,
+  slug,
+  switchedOn,
+  withNames
+} from './adoption-form.js'
+import { TCP_MODULES } from './carriers.js'
 import { declaredId } from './declaration.js'
 import { serverUrl } from './server-url.js'
 import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import type { RemovedRecord } from './site-request.js'
 import { ROUTE_MODULES } from './sites.js'
-import { TCP_MODULES } from './carriers.js'
-import { fileBackend } from '../../../resources/file-backend.js'
 
 /** Writes records of the API as a site file. */
 export class Adopter {
@@ -231,7 +252,9 @@ export class Adopter {
       add(one, { labels: one.record.body.labels as Json, ...balanceIn(fields) })
     }
     for (const one of this.#all(weightedBackend)) {
-      const shares = Object.entries(one.record.body.backends as Data).map(([id, weight]) => [named(id), weight] as const)
+      const shares = Object.entries(one.record.body.backends as Data).map(
+        ([id, weight]) => [named(id), weight] as const
+      )
       const { fields } = requestForm(weightedBackend, one.record)
       const settings = SHARE_SETTINGS.filter((key) => (fields[key] ?? 0) !== 0).map((key) => [key, fields[key] as Json])
       add(one, { backends: Object.fromEntries(shares), ...balanceIn(fields), ...Object.fromEntries(settings) })

@@ -1,9 +1,9 @@
 import { isObject, type Json } from '../../../lib/json.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { BALANCE_SETTINGS } from './backends.js'
+import { FILE_SETTINGS } from './files.js'
 import type { RemovedRecord } from './site-request.js'
 import { NAMED_LISTS } from './values.js'
-import { FILE_SETTINGS } from './files.js'
 
 /** What a site file says, as data. */
 export type Data = { [key: string]: Json }

@@ -1,7 +1,13 @@
 import { everyRecord, type Records } from '../../../control/records.js'
-import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { fileBackend } from '../../../resources/file-backend.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
@@ -10,7 +16,6 @@ import type { StoreReader } from '../../../store/store.js'
 import { Adopter } from './adopter.js'
 import type { Adoption, Found, OnHttp } from './adoption-form.js'
 import type { RemovedRecord } from './site-request.js'
-import { fileBackend } from '../../../resources/file-backend.js'
 
 interface AdoptionParts {
   readonly records: Records

@@ -1,11 +1,17 @@
 import type { Coded } from '../../../lib/errors.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../../policy/tree.js'
-import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../../resources/backends.js'
+import {
+  failoverBackend,
+  httpResponseBackend,
+  tunnelGroupBackend,
+  weightedBackend
+} from '../../../resources/backends.js'
 import { staticBackend } from '../../../resources/static-backend.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { readClientCertificate } from './access.js'
 import type { Declaration } from './declaration.js'
+import { FILE_SETTINGS, isFolderPath, readFiles } from './files.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
@@ -13,7 +19,6 @@ import { type DeclaredServer, readServer, SERVER_SETTINGS, SHARE_SETTINGS } from
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
-import { FILE_SETTINGS, isFolderPath, readFiles } from './files.js'
 
 /** How one of several is chosen, as the API has them. */
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']

@@ -20,14 +20,21 @@ import { createNames } from './names.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
 import type { SiteFileInput } from './site-input.js'
 import { findSiteLines, type SiteLines } from './site-lines.js'
-import { type DeclaredListener, lengthOf, readListeners, reportUnserved, takesLenientPaths, warnOfLoops } from './site-listeners.js'
+import {
+  type DeclaredListener,
+  lengthOf,
+  readListeners,
+  reportUnserved,
+  takesLenientPaths,
+  warnOfLoops
+} from './site-listeners.js'
 import type { PartUnits } from './site-memory.js'
 import type { ImportedText } from './site-text.js'
 import { unitsOf } from './site-units.js'
 import { readSites, type SitePolicy } from './sites.js'
+import { readTcp } from './tcp-edges.js'
 import { Values } from './values.js'
 import { Variables } from './variables.js'
-import { readTcp } from './tcp-edges.js'
 
 /** Keys of a site file. */
 const SITE_FILE_KEYS = [

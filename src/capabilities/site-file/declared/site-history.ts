@@ -1,5 +1,5 @@
-import type { Json } from '../../../lib/json.js'
 import type { RecordedChange } from '../../../control/revision-note.js'
+import type { Json } from '../../../lib/json.js'
 import type { SiteDifference } from './differences.js'
 
 /** Number of things of one site file whose differences the history keeps; each reader of a page of it reads them. */

@@ -3,8 +3,8 @@ import type { Clock } from '../../../lib/clock.js'
 import type { Slices, Steps } from '../../../lib/slices.js'
 import { judgePaths, type Problem } from '../../../policy/problems.js'
 import type { HostPort } from '../../../runtime/plan.js'
-import type { SiteMemory } from './site-memory.js'
 import type { FileCheck } from '../../../schema/field.js'
+import type { SiteMemory } from './site-memory.js'
 
 /** Everything that is wrong, or doubtful, with a policy document in the layer where it will run; in steps. */
 export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => Steps<readonly Problem[]>

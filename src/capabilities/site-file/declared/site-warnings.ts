@@ -1,5 +1,5 @@
-import type { UnitProblems } from '../../../policy/problems.js'
 import type { PolicyWarning } from '../../../control/calls.js'
+import type { UnitProblems } from '../../../policy/problems.js'
 
 /** Joins the warnings of the file with those of the write, such as names that nothing has; each is listed once. */
 export function together(one: readonly PolicyWarning[], other: readonly PolicyWarning[]): readonly PolicyWarning[] {

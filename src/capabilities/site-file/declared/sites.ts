@@ -6,16 +6,25 @@ import { httpsEdge, httpsEdgeRoute, PREFIX_STAR } from '../../../resources/edges
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
 import { readCertificate } from './access.js'
+import {
+  ABOUT,
+  backendAlone,
+  modulesBody,
+  modulesOf,
+  NO_FIELDS,
+  policyFields,
+  policyOf,
+  type Reader
+} from './carriers.js'
 import { declaredId } from './declaration.js'
 import type { CertificateChoice, CertificateHost } from './declared-part.js'
+import { FILES, withFiles } from './files.js'
 import { locator } from './locator.js'
+import { policyOfFields, ROUTE_FIELDS, SITE_ROUTE_FIELDS } from './route-fields.js'
 import type { PolicyCarrier } from './site-input.js'
 import { lacks } from './synonyms.js'
-import { inFileWords, RENAMED } from './values.js'
-import { ABOUT, backendAlone, modulesBody, modulesOf, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
 import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
-import { FILES, withFiles } from './files.js'
-import { policyOfFields, ROUTE_FIELDS, SITE_ROUTE_FIELDS } from './route-fields.js'
+import { inFileWords, RENAMED } from './values.js'
 
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)

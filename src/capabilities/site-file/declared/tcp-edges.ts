@@ -1,8 +1,8 @@
+import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry } from '../../../policy/tree.js'
 import { PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { fieldErrors } from '../../../schema/errors.js'
-import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import {
   ABOUT,
   backendAlone,

@@ -4,7 +4,7 @@ import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { isIP, type Socket } from 'node:net'
 import { arch, hostname, platform } from 'node:os'
-import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { Clock } from '../../../lib/clock.js'
 import { DeadlineTimer } from '../../../lib/deadline-timer.js'
 import { CodedError, codeOf, defineErrors } from '../../../lib/errors.js'
@@ -14,7 +14,14 @@ import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { CALL } from '../server/tunnel.js'
-import { type AgentTunnel, forwardVisitor, PIPE_CHECKS, rawTarget, readVisitor, type ServerAddress } from './visitors.js'
+import {
+  type AgentTunnel,
+  forwardVisitor,
+  PIPE_CHECKS,
+  rawTarget,
+  readVisitor,
+  type ServerAddress
+} from './visitors.js'
 
 /** Why an agent is not connected. */
 export const agentErrors = defineErrors({

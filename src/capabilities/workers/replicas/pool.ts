@@ -1,8 +1,8 @@
 import { setImmediate as turnOfLoop } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import { Backoff } from '../../../lib/concurrency.js'
-import type { Snapshot } from '../../../runtime/snapshot.js'
 import type { PreparedReplicas, Replicas, ReplicatedChange, UnpreparedReplicas } from '../../../runtime/replicas.js'
+import type { Snapshot } from '../../../runtime/snapshot.js'
 import { ReplicaThread } from './replica-thread.js'
 
 /** How long a thread may take, without a sign that it is at work: for a preparation, and until it is ended. Milliseconds. */
