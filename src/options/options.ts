@@ -382,10 +382,7 @@ export const optionsSchema = Type.Object(
     }),
     workers,
     worker,
-    metrics: option.switched({
-      description: 'Serve Prometheus metrics at GET /metrics of the API listener.',
-      default: 'on'
-    })
+    metrics: option.switched({ description: 'Serve Prometheus metrics at GET /metrics of the API.', default: 'on' })
   },
   {
     additionalProperties: false,

@@ -37,6 +37,7 @@ t.test('without anything the defaults hold', async (t) => {
     cache: true,
     edges_on_http: 'serve',
     error_bodies: true,
+    file_folders: [],
     hsts: { max_age: 0, include_subdomains: false, preload: false },
     listen: { host: '127.0.0.1', port: 8080, preset: true },
     listeners: [],

@@ -49,7 +49,6 @@ interface Listing {
 /** Which limits are listed, and in what order. */
 interface LimitQuery {
   readonly limit: number
-  /** Id of the limit before the page. */
   readonly before: string | undefined
   /** Text to find in a limit, in any case. */
   readonly text: string | undefined

@@ -124,17 +124,20 @@ t.test('the command asks the API of a running Sluice and a real resolver', async
   }
   t.match(await run(['APP.example.com.']), {
     code: 0,
-    lines: ['app.example.com: the DNS is right', '  right  app.example.com CNAME']
+    lines: ['app.example.com: DNS records are correct', '  right  app.example.com CNAME']
   })
   const every = await run([])
   t.equal(every.code, 1)
   t.match(
     every.lines.join('\n'),
-    /b\.example\.com: the DNS is not right yet\n {2}WRONG {2}b\.example\.com CNAME\n.*must say/
+    /b\.example\.com: DNS records are not correct yet\n {2}WRONG {2}b\.example\.com CNAME\n.*must say/
   )
   const json = await run(['b.example.com'], { json: true })
   t.match(JSON.parse(json.lines[0] ?? ''), { domain: 'b.example.com', type: 'CNAME', ok: false, says: 'nothing' })
-  t.match(await run(['c.example.com']), { code: 1, errors: [/c\.example\.com is no reserved domain/] })
+  t.match(await run(['c.example.com']), {
+    code: 1,
+    errors: [/c\.example\.com is neither a reserved domain nor an agent ingress/]
+  })
   t.match(await run([], { key: '' }), { code: 2, errors: [/SLUICE_API_KEY/] })
   t.match(await run([], { key: 'a-wrong-key-0123456789' }), { code: 1, errors: [/does not accept the key/] })
   t.match(await run([], { api: 'ftp://x' }), { code: 2 })
@@ -161,7 +164,7 @@ t.test('sluice certificates: what is issued, requested, waiting and failed', asy
   await until(async () => (await states()).join() === 'issued')
   t.match(await run(), {
     code: 0,
-    lines: [/^app\.example\.com: issued, is renewed at 20/, '1 issued']
+    lines: [/^app\.example\.com: issued, renewal at 20/, '1 issued']
   })
   await create(sluice, '/reserved_domains', { domain: 'busy.example.com', ...policy })
   await until(async () => (await states()).join() === 'failed,issued')
@@ -171,7 +174,7 @@ t.test('sluice certificates: what is issued, requested, waiting and failed', asy
   t.equal(code, 1)
   const all = lines.join('\n')
   t.match(all, /^busy\.example\.com: INTERNAL_ERROR, next attempt at 20\S+Z: .*rateLimited \(429\)$/m)
-  t.match(all, /^late\.example\.com: waits, its turn comes at about 20\S+Z: .*allows 2 orders in three hours\.$/m)
+  t.match(all, /^late\.example\.com: waiting, to be requested at about 20\S+Z: .*allows 2 orders in three hours\.$/m)
   t.match(all, /^1 issued, 1 waiting, 1 failed$/m)
   t.match(await run({ key: '' }), { code: 2, errors: [/SLUICE_API_KEY/] })
   t.match(await run({ api: 'http://127.0.0.1:1' }), { code: 1, errors: [/cannot be reached/] })

@@ -146,7 +146,7 @@ t.test('refusals are said in words, with an exit code', async (t) => {
     const code = await runAgent({ ...flags, ...changed }, environment, out)
     return `${code} ${out.text.split('\n').at(-2)}`
   }
-  t.equal(await attempt({ token: 'bad' }), '1 the server does not take this agent: this token is not known here')
+  t.equal(await attempt({ token: 'bad' }), '1 the server rejected this agent: this token is not known here')
   t.equal(await attempt({}, {}), '2 the token is missing: set SLUICE_TOKEN, or give --token')
   t.match(await attempt({ ca: undefined }), /^1 .*the authority of the server is not trusted; name its certificate/)
   t.match(await attempt({ serverName: 'other.example' }), /^1 .*the certificate is for another name/)

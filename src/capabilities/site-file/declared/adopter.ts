@@ -44,7 +44,6 @@ export class Adopter {
   readonly left: LeftOut[] = []
   readonly #found: ReadonlyMap<string, readonly Found[]>
   readonly #edgesOnHttp: OnHttp
-  /** Files of the certificates, by their ids. */
   readonly #clientFiles = new Map<string, Data>()
   readonly #files: { name: string; text: string }[] = []
   readonly #secrets: NeededSecret[] = []
@@ -397,6 +396,5 @@ export class Adopter {
   }
 }
 const WITHOUT_USE = 'stays in the API: it has no address or no backend'
-/** Does it take connections of TLS listeners? */
 const isPassed = ({ record }: Found) => record.body.tls === PASSTHROUGH
 const isLed = ({ record: { body } }: Found) => isObject(body.backend) && body.backend.enabled !== false

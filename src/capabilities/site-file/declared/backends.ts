@@ -349,12 +349,8 @@ class BackendReader {
     const [key = ''] = field.split(/[.[]/)
     const entry = this.#fields.get(key)
     if (entry === undefined) return undefined
-    return locator(
-      entry.value,
-      [...this.#path, key],
-      entry.keySpan,
-      TLS_RENAMED
-    )(field.slice(key.length).replace(/^\./, ''))
+    const read = locator(entry.value, [...this.#path, key], entry.keySpan, TLS_RENAMED)
+    return read(field.slice(key.length).replace(/^\./, ''))
   }
 
   async #add(
@@ -386,12 +382,8 @@ class BackendReader {
     const known = listed(BALANCES)
     const unbuilt = PLANNED_BALANCES.includes(word)
     const message = unbuilt ? `${word} is not built in this version; write ${known}` : `must be ${known}`
-    this.#error(
-      given.value.span,
-      unbuilt ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID,
-      `balance: ${message}`,
-      'balance'
-    )
+    const error = unbuilt ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID
+    this.#error(given.value.span, error, `balance: ${message}`, 'balance')
     return 'weighted'
   }
 
