@@ -1,8 +1,9 @@
-import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
+import { bindRoutes, type BoundGroup, type RouteGroup } from '../api/define-route.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Options } from '../options/options.js'
 import type { Foundation } from './foundation.js'
 import type { OpenPolicyServices } from './server-services.js'
+import type { ErrorTable } from '../lib/errors.js'
 
 /** Names something that a stage of the kernel opens and a capability uses. */
 export interface PartKey<T> {
@@ -42,12 +43,31 @@ export interface Kernel {
   gather(of: { readonly limits: boolean }): Promise<void>
 }
 
+/** Titles of the groups of error codes in the reference, by the place where a reader meets the codes. */
+export type ErrorGroupTitle =
+  | 'Traffic'
+  | 'Requests that Sluice makes itself'
+  | 'Management API'
+  | 'Policy documents'
+  | 'Warnings of policy documents'
+  | 'Site files'
+  | 'Certificates and keys'
+  | 'Certificates that are requested'
+  | 'Start and store'
+  | 'Agents'
+  | 'Commands'
+
+/** Error tables of a capability, by the group of the reference that lists them. */
+export type CapabilityErrors = Readonly<Partial<Record<ErrorGroupTitle, readonly ErrorTable[]>>>
+
 interface Definition<S> {
   readonly name: string
   /** Opens the service once the kernel is open, before the API listens. Register what a stop must close with `foundation.lifecycle`. */
   open(kernel: Kernel): S | Promise<S>
   /** Routes of the management API over the service. */
   readonly routes?: RouteGroup<S> | readonly RouteGroup<S>[]
+  /** Error codes of its own, for the reference. */
+  readonly errors?: CapabilityErrors
 }
 
 /** A capability of the server, with the type of its service hidden. */
@@ -55,16 +75,19 @@ export interface Capability {
   readonly name: string
   /** For the description of the API. */
   readonly routes: readonly RouteGroup<never>[]
+  /** For the reference of error codes. */
+  readonly errors: CapabilityErrors
   /** Opens it; resolves with its routes. */
   open(kernel: Kernel): Promise<readonly BoundGroup[]>
 }
 
 /** Defines a capability: everything about it stands in one folder, and `src/capabilities/registry.ts` has one line for it. */
-export function defineCapability<S>({ name, open, routes = [] }: Definition<S>): Capability {
+export function defineCapability<S>({ name, open, routes = [], errors = {} }: Definition<S>): Capability {
   const groups = [routes].flat() as readonly RouteGroup<S>[]
   return {
     name,
     routes: groups,
+    errors,
     async open(kernel) {
       const service = await open(kernel)
       return groups.map((group) => bindRoutes(group, service))

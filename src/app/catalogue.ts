@@ -1,16 +1,4 @@
 import { apiErrors } from '../api/errors.js'
-import { certificateOptionErrors } from '../capabilities/certificates/service.js'
-import { eventFileErrors } from '../capabilities/events/destinations/local.js'
-import { guardErrors } from '../capabilities/guard/errors.js'
-import { importErrors } from '../capabilities/import/errors.js'
-import { exchangeFileErrors } from '../capabilities/recorder/exchange-file.js'
-import { recorderErrors } from '../capabilities/recorder/recorder-settings.js'
-import { siteErrors } from '../capabilities/site-file/declared/site-codes.js'
-import { applyErrors } from '../capabilities/site-file/declared/site-errors.js'
-import { transferErrors } from '../capabilities/transfer/document.js'
-import { agentAuthorityErrors, agentListenerErrors } from '../capabilities/tunnel/agents/listener-identity.js'
-import { agentErrors } from '../capabilities/tunnel/client/connection.js'
-import { streamErrors } from '../capabilities/tunnel/protocol/stream-errors.js'
 import { controlErrors } from '../control/errors.js'
 import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
@@ -36,24 +24,15 @@ import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
 import { Metrics } from '../telemetry/metrics.js'
-import {
-  observeAgents,
-  observeDeliveries,
-  observeHealth,
-  observeLog,
-  observeNames,
-  observeRestrictions,
-  observeSpans,
-  observeStore,
-  observeUpstreamNames,
-  observeUpstreams
-} from '../telemetry/observed-metrics.js'
+import { observeAgents, observeDeliveries, observeHealth, observeLog, observeNames, observeRestrictions, observeSpans, observeStore, observeUpstreamNames, observeUpstreams } from '../telemetry/observed-metrics.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
+import { capabilityErrors } from '../capabilities/registry.js'
+import type { ErrorGroupTitle } from './capability.js'
 
 /** Error codes that a reader meets in the same place. No code stands twice in one group. */
 export interface ErrorGroup {
-  readonly title: string
+  readonly title: ErrorGroupTitle
   /** Where a reader meets the codes, for the reference documentation. */
   readonly where: string
   readonly tables: readonly ErrorTable[]
@@ -62,8 +41,8 @@ export interface ErrorGroup {
 const ofFeatures = features.flatMap(({ errors = [] }) => errors)
 const inDocuments = features.flatMap(({ problems = [] }) => problems)
 
-/** Every error code of Sluice. */
-export const errorGroups: readonly ErrorGroup[] = [
+/** The groups in their order, with the error tables of the kernel. */
+const GROUPS: readonly ErrorGroup[] = [
   {
     title: 'Traffic',
     where:
@@ -74,13 +53,13 @@ export const errorGroups: readonly ErrorGroup[] = [
     title: 'Requests that Sluice makes itself',
     where:
       'In `error.code` of the results of the action `http-request`, in the state of event destinations and in the log.',
-    tables: [outboundErrors, redirectErrors, eventFileErrors]
+    tables: [outboundErrors, redirectErrors]
   },
   {
     title: 'Management API',
     where:
       'In `error_code` of an answer of the API, after `ERR_SLUICE_`. Problems of a policy document stand there as `ERR_SLUICE_POLICY_` and a code of the next group, with the status 400.',
-    tables: [apiErrors, controlErrors, guardErrors, applyErrors, fieldErrors]
+    tables: [apiErrors, controlErrors, fieldErrors]
   },
   {
     title: 'Policy documents',
@@ -97,7 +76,7 @@ export const errorGroups: readonly ErrorGroup[] = [
     title: 'Site files',
     where:
       'In the output of `sluice check`, at start and in the log when a changed file is refused, beside the codes of fields of the management API and of policy documents.',
-    tables: [siteErrors]
+    tables: []
   },
   {
     title: 'Certificates and keys',
@@ -116,32 +95,35 @@ export const errorGroups: readonly ErrorGroup[] = [
       startErrors,
       fileErrors,
       optionErrors,
-      certificateOptionErrors,
       operatorKeyErrors,
       sealErrors,
       sealKeyErrors,
       storeErrors,
       copyErrors,
       portErrors,
-      agentListenerErrors,
-      agentAuthorityErrors,
       loginStartErrors,
-      recorderErrors,
-      exchangeFileErrors,
       providerErrors
     ]
   },
   {
     title: 'Agents',
     where: 'In the output and the log of an agent, and in the log of the server.',
-    tables: [agentErrors, streamErrors]
+    tables: []
   },
   {
     title: 'Commands',
     where: 'In the output of `sluice import` and of the other commands.',
-    tables: [commandErrors, importErrors, transferErrors, treeErrors]
+    tables: [commandErrors, treeErrors]
   }
 ]
+
+/** Returns every error code of Sluice: the tables of the kernel and of all capabilities. */
+export async function errorGroups(): Promise<readonly ErrorGroup[]> {
+  const ofCapabilities = await capabilityErrors()
+  return GROUPS.map(({ title, where, tables }) => {
+    return { title, where, tables: [...tables, ...ofCapabilities.flatMap((errors) => errors[title] ?? [])] }
+  })
+}
 
 /** One metric as `/metrics` names it. */
 export interface MetricEntry {

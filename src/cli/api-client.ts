@@ -3,6 +3,8 @@ import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
 import { systemReason } from '../lib/system-errors.js'
 import { readLocalKey } from './local-key.js'
+import { printable } from '../lib/printable.js'
+import { ExitCode } from './process.js'
 
 const DEADLINE = 30_000
 
@@ -51,6 +53,22 @@ export function openAccess({ api, insecureHttp }: AccessFlags, environment: Node
   return typeof access !== 'string' && isExposed(access) && insecureHttp !== true
     ? 'the key would cross the network in clear text: use https://, or --insecure-http'
     : access
+}
+
+/** As `openAccess`; if it fails, prints the reason with a hint at the help of `command` and returns the exit code. */
+export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
+  const access = openAccess(flags, process.env)
+  if (typeof access !== 'string') return access
+  process.stderr.write(`error: ${access}\n(sluice ${command} --help lists the flags)\n`)
+  return ExitCode.usage
+}
+
+/** Prints an error of the API with its problems. Returns the exit code. */
+export function printApiError(body: Readonly<Record<string, unknown>>): number {
+  process.stderr.write(`error: ${printable(String(body.msg))}\n`)
+  for (const problem of Array.isArray(body.problems) ? body.problems : [])
+    if (isObject(problem)) process.stderr.write(`  ${printable(Object.values(problem).join(' '))}\n`)
+  return ExitCode.failure
 }
 
 /** Returns true if what is sent to the API crosses a network in clear text. */

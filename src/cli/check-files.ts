@@ -1,23 +1,16 @@
-import { readdir, readFile } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { policyProblems } from '../app/policy-check.js'
 import { offline, policyServices } from '../app/services.js'
-import { policyTesting } from '../capabilities/policy-tests/stored-tests.js'
-import { looksLikeSiteFile, newVersionKey, readSiteFile } from '../capabilities/site-file/declared/site-file.js'
-import { SITE_FILE } from '../control/declared-records.js'
 import { actions } from '../features/registry.js'
-import { systemClock } from '../lib/clock.js'
 import { SourceText } from '../lib/positions.js'
-import { Slices } from '../lib/slices.js'
 import { fileReason } from '../lib/system-errors.js'
-import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
 import { judgePaths, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { HostPort } from '../runtime/plan.js'
 import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
+import { documentKinds } from '../capabilities/registry.js'
+import type { Checked } from './documents.js'
 
 export interface CheckOptions {
   readonly json: boolean
@@ -55,15 +48,7 @@ export async function checkFile(file: string, environment: CheckOptions['environ
   return await checkDocument(file, { input: process.stdin, services: policyServices(offline(actions)), environment })
 }
 
-interface Checked {
-  readonly findings: readonly Finding[]
-  /** Absolute paths of the files that a site file names. */
-  readonly named: readonly string[]
-  /** Where a site file without errors listens. */
-  readonly listeners?: readonly HostPort[]
-}
-
-/** The findings of one document; of a site file those of the policies that it names stand behind its own. */
+/** Checks one document: of a kind that a capability knows, or a policy. */
 async function checkDocument(file: string, { input, services, environment }: Checking): Promise<Checked> {
   let bytes: Uint8Array
   try {
@@ -78,7 +63,10 @@ async function checkDocument(file: string, { input, services, environment }: Che
     if (!(error instanceof TypeError)) throw error
     return { findings: [unreadable(file, 'it is no UTF-8 text')], named: [] }
   }
-  if (looksLikeSiteFile(text)) return await checkSite(file, text, { services, environment })
+  for (const load of documentKinds().values()) {
+    const kind = await load()
+    if (kind.matches(text)) return await kind.check({ file, text, services, environment })
+  }
   const source = new SourceText(text)
   const { problems } = compilePolicy(text, {
     owner: file,
@@ -90,37 +78,6 @@ async function checkDocument(file: string, { input, services, environment }: Che
   // The strict form is the default.
   const judged = judgePaths(problems, true)
   return { findings: [{ file, problems: judged, line: (number) => source.line(number) }], named: [] }
-}
-
-async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Checked> {
-  const {
-    problems,
-    files,
-    file: site
-  } = await readSiteFile({
-    source: file,
-    folder: file === '-' ? process.cwd() : dirname(resolve(file)),
-    text,
-    environment: parts.environment,
-    readFile: (path) => readFile(path, 'utf8'),
-    listFolder: (path) => readdir(path),
-    policyProblems: policyProblems(parts.services, actions, () => true),
-    testPolicy: policyTesting({ slices: () => new Slices() }),
-    readListener,
-    opened: new Map(),
-    clock: systemClock,
-    versionKey: newVersionKey(),
-    zone: 'localhost',
-    refuseExpired: true,
-    policed: new Set()
-  })
-  const own = problems.some(({ key }) => key === SITE_FILE) ? [] : [{ source: file, text, problems: [] }]
-  const findings = [...own, ...problems].map((one) => {
-    const source = new SourceText(one.text)
-    return { file: one.source, problems: one.problems, line: (number: number) => source.line(number) }
-  })
-  const listeners = site?.listeners.map(({ unit: { host, port } }) => ({ host, port })) ?? []
-  return { findings, named: files, listeners }
 }
 
 function unreadable(file: string, reason: string): Finding {

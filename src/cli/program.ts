@@ -1,99 +1,12 @@
 import { Command, CommanderError } from 'commander'
-import { logCommand, replayCommand } from '../capabilities/recorder/command.js'
 import { capabilityCommands } from '../capabilities/registry.js'
-import { shadowCommand } from '../capabilities/shadow/command.js'
-import {
-  adoptCommand,
-  applyCommand,
-  diffCommand,
-  planCommand,
-  revertCommand
-} from '../capabilities/site-file/command.js'
 import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
-import {
-  agentCommand,
-  certificatesCommand,
-  checkCommand,
-  doctorCommand,
-  domainsCommand,
-  exportCommand,
-  importCommand,
-  schemaCommand,
-  sealCommand,
-  startCommand
-} from './commands.js'
+import { checkCommand, doctorCommand, schemaCommand, startCommand } from './commands.js'
 import { failureText } from './failure.js'
 import { hashPasswordCommand } from './hash-password-command.js'
-import { importFormatCommand } from './import-commands.js'
-import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
-import { testCommand, tryCommand } from './workbench-commands.js'
-
-const BACKUP_EXAMPLES = `
-Examples:
-  sluice backup /backups/sluice.db
-  sluice backup --data /var/lib/sluice --with-keys --overwrite /backups/sluice.db
-
-The backup is a SQLite file with a consistent copy of the store. Sluice keeps running meanwhile. The file appears only when it is
-complete, with mode 0600; "sluice restore" checks it and puts it in place. Secrets in it stay encrypted: keep the sealing key
-elsewhere, or include it with --with-keys and protect the file like a key. For PostgreSQL use pg_dump.`
-
-interface BackupFlags {
-  readonly data?: string
-  readonly store?: string
-  readonly config?: string
-  readonly withKeys?: boolean
-  readonly overwrite?: boolean
-}
-
-/** `sluice backup`: a consistent copy of the store, beside a process that runs. */
-function backupCommand(): Command {
-  return new Command('backup')
-    .description('back up the store (SQLite) while Sluice runs')
-    .argument('<file>', 'output file')
-    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
-    .option('--store <address>', 'store: a SQLite file (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names data folder and store')
-    .option('--with-keys', 'include the sealing key, the hashes of API keys and the CA of agents')
-    .option('--overwrite', 'replace an existing file')
-    .addHelpText('after', BACKUP_EXAMPLES)
-    .action(async (file: string, { withKeys, overwrite, ...flags }: BackupFlags) => {
-      const { backUp } = await import('../capabilities/transfer/command-backup.js')
-      process.exitCode = await backUp(file, flags, { withKeys: withKeys === true, overwrite: overwrite === true })
-    })
-}
-
-const RESTORE_EXAMPLES = `
-Examples:
-  sluice restore /backups/sluice.db
-  sluice restore --data /var/lib/sluice --overwrite /backups/sluice.db
-
-Stop the process on the data folder first. The backup is checked before anything changes, and an existing store is replaced only
-with --overwrite. A backup made --with-keys restores the keys too; otherwise put seal.key into the folder yourself, or set
-SLUICE_SEAL_KEY.`
-
-interface RestoreFlags {
-  readonly data?: string
-  readonly store?: string
-  readonly config?: string
-  readonly overwrite?: boolean
-}
-
-/** `sluice restore`: puts a backup in the place of the store. */
-function restoreCommand(): Command {
-  return new Command('restore')
-    .description('restore a backup of the store')
-    .argument('<file>', 'backup from "sluice backup" or GET /backup')
-    .option('--data <folder>', 'data folder with the store and its key (default: ./data, or as in the options)')
-    .option('--store <address>', 'store: a SQLite file (default: <data>/sluice.db)')
-    .option('--config <file>', 'options file that names data folder and store')
-    .option('--overwrite', 'replace an existing store, and existing keys if the backup has keys')
-    .addHelpText('after', RESTORE_EXAMPLES)
-    .action(async (file: string, { overwrite, ...flags }: RestoreFlags) => {
-      const { restore } = await import('../capabilities/transfer/command-backup.js')
-      process.exitCode = await restore(file, flags, overwrite === true)
-    })
-}
+import { endWithOutput, ExitCode, goOnWithoutErrors, guardTerminal } from './process.js'
+import { keepsRunning } from './flags.js'
 
 const EXAMPLES = `
 Examples:
@@ -123,14 +36,6 @@ export async function runProgram(words: readonly string[]): Promise<number> {
   }
 }
 
-/** `sluice import`: an account's export, or the configuration of another server by the word behind it. */
-function importCommands(): Command {
-  return importCommand().addCommand(importFormatCommand('nginx', 'nginx'))
-}
-
-/** They go on when nothing reads what they print. */
-const LASTING = ['start', 'agent']
-
 /** All commands with their flags; nothing of their work is loaded. */
 export function createProgram(): Command {
   const program = new Command('sluice')
@@ -142,27 +47,16 @@ export function createProgram(): Command {
     startCommand(),
     doctorCommand(),
     checkCommand(),
-    tryCommand(),
-    testCommand(),
-    logCommand(),
-    replayCommand(),
-    shadowCommand(),
-    ...capabilityCommands(),
-    planCommand(),
-    applyCommand(),
-    adoptCommand(),
-    diffCommand(),
-    revertCommand(),
+    ...capabilityCommands('traffic'),
+    ...capabilityCommands('configuration'),
     schemaCommand(),
     apiKeyCommand(),
     hashPasswordCommand(),
-    domainsCommand(),
-    certificatesCommand()
+    ...capabilityCommands('setup')
   ]
-  commands.push(agentCommand(), exportCommand(), importCommands(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   program.hook('preAction', (_program, command) => {
-    if (!LASTING.includes(command.name())) endWithOutput(process.stdout)
+    if (!keepsRunning(command)) endWithOutput(process.stdout)
   })
   return inherit(program)
 }

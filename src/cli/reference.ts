@@ -11,10 +11,10 @@ import { EVENT_TYPES, eventMeaning, type Resource } from '../resources/resource.
 import type { Schema } from '../schema/schema.js'
 import { TRAFFIC_FIELDS } from '../telemetry/event-fields.js'
 
-/** The pages of `docs/reference`, text by name of file. Made from what the code declares; the same at each call. */
-export function referencePages(): ReadonlyMap<string, string> {
+/** Returns the pages of `docs/reference`, made from the declarations of the code: text by name of file, the same at each call. */
+export async function referencePages(): Promise<ReadonlyMap<string, string>> {
   return new Map([
-    ['errors.md', page('Error codes', errors())],
+    ['errors.md', page('Error codes', await errors())],
     ['options.md', page('Options', options())],
     ['actions.md', page('Actions', actionsPage())],
     ['modules.md', page('Modules', modulesPage())],
@@ -48,9 +48,9 @@ function codes(texts: readonly string[]): string {
   return texts.map(code).join(', ')
 }
 
-function errors(): string[] {
+async function errors(): Promise<string[]> {
   const lines = ['Use these codes in programs; messages are for people and may change.', '']
-  for (const { title, where, tables } of errorGroups) {
+  for (const { title, where, tables } of await errorGroups()) {
     const rows = tables.flatMap(Object.values<ErrorRow>).sort((a, b) => (a.code < b.code ? -1 : 1))
     const answered = rows.some(({ status }) => status !== undefined)
     lines.push(`## ${title}`, '', where, '')

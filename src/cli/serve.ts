@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { type Running, type Started, start } from '../app/app.js'
+import { type Running, start, type Started } from '../app/app.js'
 import { serverCapabilities } from '../capabilities/registry.js'
 import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
 import { Predecessor } from '../capabilities/take-over/predecessor.js'
@@ -22,7 +22,7 @@ import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.j
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
-import { wantedThreads } from './workers.js'
+import { wantedThreads } from '../capabilities/workers/wanted-threads.js'
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a site when no upstream, options file or site file is named. */
@@ -129,7 +129,10 @@ async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessL
     log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
   // Reloading looks at the files before the first read of them, so that no change falls between.
   const manager = new ServiceManager(process.env, log)
-  const wrong = (await successor?.problems(options, process.env)) ?? []
+  const wrong =
+    successor === undefined
+      ? []
+      : await successor.problems(options, process.env, (await import('./check-files.js')).checkFile)
   if (wrong.length > 0) return failed(wrong, successor)
   const reloading = await Reloading.prepare(input, loaded, log, manager)
   let running: Running | NodeJS.Signals | Error

@@ -59,7 +59,7 @@ t.test(
       const command = TRY.exec(shown)?.[1] ?? ''
       const { stdout } = await run('bash', ['-c', command])
       t.match(stdout, /^HTTP\/\S+ 200 [\s\S]*your service$/, command)
-      t.match(shown, /API key {2}sluice_\S+ {2}\(shown at each start until it is used, and in data\/api\.key\)/)
+      t.match(shown, /API key {2}sluice_\S+ {2}\(printed at each start until it is used, and in data\/api\.key\)/)
       await stop()
     }
   }

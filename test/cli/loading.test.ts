@@ -23,19 +23,30 @@ t.test('a start loads nothing of PostgreSQL', async (t) => {
   t.notOk(all.has('pg'))
 })
 
-const COMMANDS = [
-  'capabilities/limits/command-run',
-  'capabilities/recorder/command-log',
-  'capabilities/recorder/command-replay',
-  'capabilities/shadow/command-run',
-  'capabilities/guard/command-guard',
-  'capabilities/tunnel/command-run',
-  'cli/diff',
-  'cli/revert'
+t.test('the flags of all commands are read without the work of any of them', async (t) => {
+  const all = loaded('cli/program.js')
+  t.ok(all.has('capabilities/transfer/command.js'))
+  t.same(
+    [...all].filter((name) => /^(?:app|control|store|api)\/|\/(?:capability|command-[^/]*)\.js$/.test(name)),
+    []
+  )
+})
+
+const OF_THE_API = [
+  'certificates/command-verify',
+  'guard/command-guard',
+  'guard/command-revert',
+  'limits/command-run',
+  'recorder/command-log',
+  'recorder/command-replay',
+  'shadow/command-run',
+  'site-file/command-diff',
+  'tunnel/command-run'
 ]
-for (const name of COMMANDS)
+
+for (const name of OF_THE_API)
   t.test(`what ${name} loads is a small part of the server`, async (t) => {
-    const all = loaded(`${name}.js`)
+    const all = loaded(`capabilities/${name}.js`)
     t.ok(all.size > 10, `${all.size} modules were found`)
     for (const heavy of ['fastify', 'kysely', 'libsql', 'app/app.js', 'resources/registry.js', 'features/registry.js'])
       t.notOk(all.has(heavy), heavy)

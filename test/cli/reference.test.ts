@@ -4,7 +4,7 @@ import { metricEntries } from '../../src/app/catalogue.js'
 import { referencePages } from '../../src/cli/reference.js'
 import { projectFile } from '../helpers/files.js'
 
-const pages = referencePages()
+const pages = await referencePages()
 
 t.test('the committed reference is what the code yields; npm run docs writes it', async (t) => {
   t.same((await readdir(projectFile('docs/reference'))).sort(), [...pages.keys()].sort())

@@ -25,7 +25,7 @@ export function isCode(text: string): boolean {
 }
 
 /** Every row of every table; a code that readers meet in several places has several. */
-export const errorRows: readonly ErrorRow[] = errorGroups.flatMap(({ tables }) =>
+export const errorRows: readonly ErrorRow[] = (await errorGroups()).flatMap(({ tables }) =>
   tables.flatMap(Object.values<ErrorRow>)
 )
 

@@ -61,7 +61,7 @@ t.test('every row says what has happened and what to do', async (t) => {
 })
 
 t.test('no code stands twice where readers meet it, or has two statuses in two places', async (t) => {
-  for (const { title, tables } of errorGroups) {
+  for (const { title, tables } of await errorGroups()) {
     const codes = tables.flatMap((table) => Object.keys(table))
     t.same(
       codes.filter((code, index) => codes.indexOf(code) !== index),

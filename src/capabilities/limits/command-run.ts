@@ -1,8 +1,7 @@
-import { type AccessFlags, type ApiAccess, type ApiAnswer, askApi } from '../../cli/api-client.js'
+import { type AccessFlags, accessFor, type ApiAccess, type ApiAnswer, askApi, printApiError } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import { accessFor, printApiError } from '../recorder/command-log.js'
 import type { LimitBucketView, LimitSummary, RefusedKeys } from './answers.js'
 
 export interface LimitFlags extends AccessFlags {

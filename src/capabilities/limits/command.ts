@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import { API_URL } from '../site-file/command.js'
 import type { BucketFlags, LimitFlags } from './command-run.js'
+import { API_URL } from '../../cli/flags.js'
 
 const LIMIT_EXAMPLES = `
 Examples:

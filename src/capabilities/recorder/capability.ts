@@ -2,10 +2,13 @@ import { defineCapability } from '../../app/capability.js'
 import { Exchanges } from './exchanges.js'
 import { exchangeRoutes } from './routes.js'
 import { EXCHANGE_SOURCE } from './running-recorder.js'
+import { exchangeFileErrors } from './exchange-file.js'
+import { recorderErrors } from './recorder-settings.js'
 
 /** Shows what is recorded of traffic, and repeats it. */
 export const recorder = defineCapability({
   name: 'recorder',
   routes: exchangeRoutes,
+  errors: { 'Start and store': [recorderErrors, exchangeFileErrors] },
   open: ({ foundation: { publicUrl }, opened }) => new Exchanges(opened.get(EXCHANGE_SOURCE), publicUrl.read)
 })

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { type AccessFlags, type ApiAccess, askApi, openAccess, sendTo } from '../../cli/api-client.js'
+import { type AccessFlags, accessFor, type ApiAccess, askApi, printApiError, sendTo } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'
@@ -37,22 +37,6 @@ export interface LogFlags extends AccessFlags, CriteriaFlags {
 /** The criteria of a command line as the API takes them. */
 export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
   return Object.fromEntries(CRITERIA.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])))
-}
-
-/** The access that the flags name, or the exit code after the refusal was printed. `command`: for the hint. */
-export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
-  const access = openAccess(flags, process.env)
-  if (typeof access !== 'string') return access
-  process.stderr.write(`error: ${access}\n(sluice ${command} --help lists the flags)\n`)
-  return ExitCode.usage
-}
-
-/** Prints what an error of the API says. Answers the exit code. */
-export function printApiError(body: Readonly<Record<string, unknown>>): number {
-  process.stderr.write(`error: ${printable(String(body.msg))}\n`)
-  for (const problem of Array.isArray(body.problems) ? body.problems : [])
-    if (isObject(problem)) process.stderr.write(`  ${printable(Object.values(problem).join(' '))}\n`)
-  return ExitCode.failure
 }
 
 /** Shows exchanges that a running process has recorded, or one of them, or all as they end. Resolves with the exit code. */

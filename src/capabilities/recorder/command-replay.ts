@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import { type AccessFlags, type ApiAccess, askApi } from '../../cli/api-client.js'
+import { type AccessFlags, accessFor, type ApiAccess, askApi, printApiError } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
 import type { Json } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import type { Comparison, ExchangeView } from './answers.js'
-import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './command-log.js'
+import { type CriteriaFlags, criteriaOf, printExchange } from './command-log.js'
 
 export interface ReplayFlags extends AccessFlags, CriteriaFlags {
   readonly request?: string

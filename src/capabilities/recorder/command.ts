@@ -1,8 +1,7 @@
 import { Command } from 'commander'
-import { collect } from '../../cli/commands.js'
-import { API_URL } from '../site-file/command.js'
 import type { LogFlags } from './command-log.js'
 import type { ReplayFlags } from './command-replay.js'
+import { API_URL, collect } from '../../cli/flags.js'
 
 const LOG_EXAMPLES = `
 Examples:

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import type { ShadowFlags } from './command-run.js'
+import { API_URL } from '../../cli/flags.js'
 
 const SHADOW_EXAMPLES = `
 Examples:
@@ -32,7 +33,7 @@ export function shadowCommand(): Command {
       'initial counters of rate limits: running (a copy of the current ones) or empty',
       'running'
     )
-    .option('--api <url>', 'URL of the management API', 'http://127.0.0.1:4040')
+    .option('--api <url>', 'URL of the management API', API_URL)
     .option('--insecure-http', 'allow http:// to another machine (sends the API key in clear text)')
     .option('--json', 'print the final response of the API as JSON')
     .addHelpText('after', SHADOW_EXAMPLES)

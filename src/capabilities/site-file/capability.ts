@@ -1,9 +1,12 @@
 import { defineCapability } from '../../app/capability.js'
 import { siteRoutes } from './routes.js'
+import { siteErrors } from './declared/site-codes.js'
+import { applyErrors } from './declared/site-errors.js'
 
 /** Declares sites by a file. */
 export const siteFile = defineCapability({
   name: 'site-file',
   routes: siteRoutes,
+  errors: { 'Management API': [applyErrors], 'Site files': [siteErrors] },
   open: ({ control }) => control.site
 })

@@ -13,8 +13,8 @@ import { makeFolder, replaceFile } from '../../lib/files.js'
 import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { Store } from '../../store/store.js'
-import { explained, openPlace, type StoreFlags, sealerOf, storePlace } from '../transfer/command-account.js'
 import type { Adoption, LeftOut, NeededSecret } from './declared/adoption-form.js'
+import { explained, openPlace, sealerOf, type StoreFlags, storePlace } from '../../cli/store-place.js'
 
 export interface AdoptFlags extends StoreFlags {
   readonly api: string

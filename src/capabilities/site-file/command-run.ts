@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { commandErrors } from '../../app/errors.js'
-import { type ApiAccess, type ApiAnswer, apiAccess, askApi, isExposed, unusable } from '../../cli/api-client.js'
+import { type ApiAccess, apiAccess, type ApiAnswer, askApi, isExposed, unusable } from '../../cli/api-client.js'
 import { failureText } from '../../cli/failure.js'
 import { ExitCode } from '../../cli/process.js'
 import { printProblems } from '../../cli/report.js'
@@ -14,12 +14,12 @@ import { fileReason } from '../../lib/system-errors.js'
 import { readListener } from '../../options/values.js'
 import type { Problem, UnitProblems } from '../../policy/problems.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from '../guard/command-guard.js'
-import { confirmed } from '../transfer/command-run.js'
 import type { SiteDifference } from './declared/differences.js'
 import { newVersionKey, readSiteFile } from './declared/site-file.js'
 import { uncheckedPolicies } from './declared/site-input.js'
 import type { BundledFile, RemovedRecord, SiteBundle } from './declared/site-request.js'
 import { shownPath } from './reading.js'
+import { confirmed } from '../../cli/confirm.js'
 
 /** What the commands on the site file of a running process share. */
 interface SiteFlags {

@@ -1,14 +1,9 @@
 import { Command } from 'commander'
-import type { DiffFlags } from '../../cli/diff.js'
-import type { RevertFlags } from '../../cli/revert.js'
 import type { AdoptFlags } from './command-adopt.js'
 import type { ApplyFlags } from './command-run.js'
-
-export const API_URL = 'http://127.0.0.1:4040'
-
-const GUARD =
-  'roll back automatically if traffic gets worse: bake=30s, error-rate=+2%, refusal-rate=+5%, min-requests=50'
-const WAIT = 'wait for the result of the guard'
+import { API_URL } from '../../cli/flags.js'
+import { withGuard } from '../guard/command.js'
+import type { DiffFlags } from './command-diff.js'
 
 const PLAN_EXAMPLES = `
 Examples:
@@ -54,14 +49,14 @@ waits for the result. Exit code 0: applied, or nothing to change; 1: refused, or
 
 /** `sluice apply`: makes a running process serve a site file. */
 export function applyCommand(): Command {
-  return new Command('apply')
-    .description('apply a site file to a running process')
-    .argument('<site-file>', 'site file to apply')
-    .option('--api <url>', 'URL of the management API', API_URL)
-    .option('--yes', 'do not ask for confirmation')
-    .option('--adopt <file>', 'remove the records in this records.json of "sluice adopt" in the same step')
-    .option('--guard <conditions>', GUARD)
-    .option('--wait', WAIT)
+  return withGuard(
+    new Command('apply')
+      .description('apply a site file to a running process')
+      .argument('<site-file>', 'site file to apply')
+      .option('--api <url>', 'URL of the management API', API_URL)
+      .option('--yes', 'do not ask for confirmation')
+      .option('--adopt <file>', 'remove the records in this records.json of "sluice adopt" in the same step')
+  )
     .option('--insecure-http', 'allow http:// to another machine (sends keys and secrets in clear text)')
     .option('--json', 'print one JSON object: {"file", "different", "changes", "removed", "warnings"}')
     .addHelpText('after', APPLY_EXAMPLES)
@@ -102,37 +97,6 @@ export function adoptCommand(): Command {
     })
 }
 
-const REVERT_EXAMPLES = `
-Examples:
-  export SLUICE_API_KEY=…
-  sluice revert 42 --dry-run
-  sluice revert 42
-  sluice revert 42 --guard 'bake=1m, error-rate=+2%' --wait
-
-Restores the records that a revision changed, with their ids. The revert is a new revision and can be reverted, too. It is refused
-if a later revision changed the same fields, or if a secret would have to come back: the history has no secrets.
-GET /revisions lists revisions, "sluice diff 42" shows one. With --guard the process undoes the revert if a condition breaks.
-Exit code 0: done; 1: refused, or the guard broke; 2: the command line is wrong.`
-
-/** `sluice revert`: undoes a revision of a running process. */
-export function revertCommand(): Command {
-  return new Command('revert')
-    .description('undo one configuration change (revision)')
-    .argument('<revision>', 'number of the revision')
-    .option('--api <url>', 'URL of the management API', API_URL)
-    .option('--dry-run', 'show the changes without making them')
-    .option('--force', 'revert even if you lose access to the API')
-    .option('--guard <conditions>', GUARD)
-    .option('--wait', WAIT)
-    .option('--insecure-http', 'allow http:// to another machine (sends the API key in clear text)')
-    .option('--json', 'print the response of the API as JSON')
-    .addHelpText('after', REVERT_EXAMPLES)
-    .action(async (revision: string, flags: RevertFlags) => {
-      const { revert } = await import('../../cli/revert.js')
-      process.exitCode = await revert(revision, flags)
-    })
-}
-
 const DIFF_EXAMPLES = `
 Examples:
   export SLUICE_API_KEY=…
@@ -156,7 +120,7 @@ export function diffCommand(): Command {
     .option('--json', 'print the response of the API as JSON')
     .addHelpText('after', DIFF_EXAMPLES)
     .action(async (revision: string, flags: DiffFlags) => {
-      const { diff } = await import('../../cli/diff.js')
+      const { diff } = await import('./command-diff.js')
       process.exitCode = await diff(revision, flags)
     })
 }

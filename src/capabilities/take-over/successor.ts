@@ -1,7 +1,6 @@
 import { closeSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer, Socket } from 'node:net'
 import type { Admissions, Host } from '../../app/foundation.js'
-import { checkFile } from '../../cli/check-files.js'
 import { formatFinding, styleFor } from '../../cli/report.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
@@ -13,6 +12,7 @@ import type { FromHolder, HandedTunnels } from '../workers/sockets/handed-tunnel
 import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
 import type { Rehearsed } from './rehearsal.js'
 import { LIMIT_FORMS } from './succession.js'
+import type { CheckFile } from '../../cli/documents.js'
 
 /** How long the predecessor may take to answer, then it is taken for hung. Milliseconds. */
 const ANSWER = 20_000
@@ -64,15 +64,15 @@ export class Successor {
   }
 
   /**
-   * Finds what is wrong with the files that the options name, and with ports that are not inherited. The lines to print; empty: nothing is.
+   * Checks the files that the options name with `check`, and the ports that are not inherited. Returns the problems, as lines to print.
    */
-  async problems(options: Options, environment: NodeJS.ProcessEnv): Promise<readonly string[]> {
+  async problems(options: Options, environment: NodeJS.ProcessEnv, check: CheckFile): Promise<readonly string[]> {
     const style = styleFor(process.stderr, environment)
     const lines: string[] = []
     let named = 0
     for (const file of [options.policy, options.site_file]) {
       if (file === undefined) continue
-      const { findings, listeners = [] } = await checkFile(file, environment)
+      const { findings, listeners = [] } = await check(file, environment)
       named += listeners.length
       for (const finding of findings) {
         if (finding.problems.some(({ severity }) => severity === 'error')) lines.push(...formatFinding(finding, style))

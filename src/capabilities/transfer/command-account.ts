@@ -1,33 +1,21 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { stringify } from 'yaml'
 import { policyCheck } from '../../app/policy-check.js'
-import { namesOptions } from '../../app/server-services.js'
 import { offline, policyServices } from '../../app/services.js'
-import { failureText } from '../../cli/failure.js'
-import { ExitCode } from '../../cli/process.js'
 import { Records } from '../../control/records.js'
-import { openSealer, settleSealKey, storedSeal } from '../../control/seal-key.js'
 import { actions } from '../../features/registry.js'
 import { systemClock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
 import { packageVersion } from '../../lib/files.js'
-import { createNames } from '../../lib/names/names.js'
 import { type Place, SourceText } from '../../lib/positions.js'
 import type { Sealer } from '../../lib/seal.js'
 import { Slices } from '../../lib/slices.js'
-import { formatOptionProblem, isShared, mustNotBeLost, optionErrors, storeAddress } from '../../options/catalogue.js'
-import { type LoadInput, loadOptions } from '../../options/load.js'
-import type { Options } from '../../options/options.js'
-import { IN_MEMORY } from '../../options/values.js'
 import { dataOf, nodeAt, type TreeLimits, type TreeNode } from '../../policy/tree.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import { resources } from '../../resources/registry.js'
-import { openStore } from '../../store/open-store.js'
-import type { Store } from '../../store/store.js'
 import { policyTesting } from '../policy-tests/stored-tests.js'
 import type { AccountDocument, ImportOptions, TransferProblem } from './document.js'
+import type { StorePlace } from '../../cli/store-place.js'
 
 /** Characters of records that are read together: a tree of all of them takes fifty times the memory of their text. */
 const PIECE = 1_000_000
@@ -154,76 +142,6 @@ function treeData(text: string, limits: TreeLimits): unknown {
   return root === undefined || problems.length > 0 ? undefined : dataOf(root)
 }
 
-/** The flags of the commands that work on a store themselves. */
-export interface StoreFlags {
-  readonly data?: string
-  readonly store?: string
-  readonly config?: string
-}
-
-/** Where a store is and what belongs to it. */
-export interface StorePlace {
-  readonly options: Options
-  /** As `openStore` takes it. */
-  readonly address: string
-  /** Folder of the sealing key; undefined: only the environment has one. */
-  readonly folder: string | undefined
-  /** Can only one process have it open? */
-  readonly isFile: boolean
-}
-
-/** The place that flags, environment and options file name; undefined after the problems were printed. */
-export async function storePlace({ data, store, config }: StoreFlags): Promise<StorePlace | undefined> {
-  const flags: LoadInput['flags'] = [
-    ...(data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }]),
-    ...(store === undefined ? [] : [{ flag: '--store', option: 'store', text: store }])
-  ]
-  const named = config === undefined ? {} : { config }
-  const loaded = await loadOptions({ flags, environment: process.env, folder: process.cwd(), ...named })
-  if (!loaded.ok) {
-    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
-    return undefined
-  }
-  const { options } = loaded
-  const folder = options.data === IN_MEMORY ? undefined : options.data
-  const address = storeAddress(options)
-  if (address === IN_MEMORY) {
-    console.error('only its own process can open a store in memory; name a folder with --data or a store with --store')
-    return undefined
-  }
-  return { options, address, folder, isFile: !isShared(address) }
-}
-
-const storeLog = {
-  info: () => undefined,
-  warn: (fields: object, message: string) => console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
-}
-
-/** Fails with a CodedError `STORE_ABSENT` for a file that is not there. */
-export function mustBeThere({ address, isFile }: StorePlace): void {
-  if (!isFile || existsSync(address)) return
-  throw new CodedError(optionErrors.STORE_ABSENT, `there is no store ${address}; name its folder with --data`)
-}
-
-/** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */
-export async function openPlace(place: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
-  if (make) mustNotBeLost(place.address, place.folder)
-  else mustBeThere(place)
-  const lookup = createNames(namesOptions(place.options), systemClock).forSockets
-  return await openStore(place.address, { log: storeLog, clock: systemClock, lookup, onRevision: () => undefined })
-}
-
-/**
- * The sealer of a store that is open, as a process that starts there has it; from then on the store is written under its key.
- * Closes the store when it fails with a CodedError: there is no key, or another one than the store's.
- */
-export async function sealerOf({ folder }: StorePlace, store: Store): Promise<Sealer> {
-  const given = process.env.SLUICE_SEAL_KEY || undefined
-  const seal = await openSealer({ given, folder, lasting: true, stored: () => storedSeal(store) })
-  await settleSealKey(store, seal, { folder, lost: false, log: storeLog })
-  return seal
-}
-
 /** What exports and imports need to know of the program. */
 export function transferOptions(
   { options }: StorePlace,
@@ -240,12 +158,6 @@ export function transferOptions(
     random: (bytes) => randomBytes(bytes),
     version: packageVersion()
   }
-}
-
-/** Prints an error that a user can cause and returns the exit code; throws a fault of the program. */
-export function explained(error: unknown, what: string): number {
-  console.error(`${what}: ${failureText(error)}`)
-  return ExitCode.failure
 }
 
 /** Far more than the largest account, and few enough that no file fills the memory. */

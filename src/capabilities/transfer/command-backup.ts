@@ -10,16 +10,9 @@ import { parseSealKey } from '../../lib/seal.js'
 import { COPY_FILE } from '../../options/catalogue.js'
 import { setCopyAside } from '../../store/copy/copy-file.js'
 import { storeErrors } from '../../store/errors.js'
-import {
-  type BackupFacts,
-  type BackupFile,
-  backUpSqlite,
-  checkBackup,
-  restoreSqlite,
-  whileUnused
-} from '../../store/sqlite-backup.js'
+import { type BackupFacts, type BackupFile, backUpSqlite, checkBackup, restoreSqlite, whileUnused } from '../../store/sqlite-backup.js'
 import { realFile } from '../../store/sqlite-file.js'
-import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from './command-account.js'
+import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 const SEAL_KEY = 'seal.key'
 /** What a data folder holds beside its database that a process cannot make again. */

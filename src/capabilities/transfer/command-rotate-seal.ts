@@ -6,8 +6,8 @@ import { sealKeyErrors } from '../../control/seal-key.js'
 import { systemClock } from '../../lib/clock.js'
 import { CodedError } from '../../lib/errors.js'
 import type { Store } from '../../store/store.js'
-import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from './command-account.js'
 import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from './reseal.js'
+import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 /** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
 const SILENT = 8_000

@@ -1,7 +1,6 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
 import { commandErrors } from '../../app/errors.js'
@@ -17,30 +16,12 @@ import { fileReason } from '../../lib/system-errors.js'
 import { resources } from '../../resources/registry.js'
 import { backUpSqlite } from '../../store/sqlite-backup.js'
 import type { Store } from '../../store/store.js'
-import {
-  type AccountText,
-  accountText,
-  explained,
-  type Located,
-  openPlace,
-  readAccountText,
-  type StoreFlags,
-  type StorePlace,
-  sealerOf,
-  storePlace,
-  transferOptions
-} from './command-account.js'
-import {
-  type AccountDocument,
-  type ImportOptions,
-  ImportRefused,
-  newPassphraseKey,
-  openPassphraseKey,
-  readAccountDocument,
-  transferErrors
-} from './document.js'
+import { type AccountText, accountText, type Located, readAccountText, transferOptions } from './command-account.js'
+import { type AccountDocument, type ImportOptions, ImportRefused, newPassphraseKey, openPassphraseKey, readAccountDocument, transferErrors } from './document.js'
 import { exportAccount } from './export.js'
-import { type ImportDifference, importAccount, type RecordDifference } from './import.js'
+import { importAccount, type ImportDifference, type RecordDifference } from './import.js'
+import { confirmed } from '../../cli/confirm.js'
+import { explained, openPlace, sealerOf, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']
@@ -64,17 +45,6 @@ async function passphrase({ again }: { readonly again: boolean }): Promise<strin
     throw new CodedError(transferErrors.PASSPHRASE_WRONG, 'the two passphrases differ')
   }
   return first
-}
-
-/** Asks the user at the terminal for yes or no; undefined when input is no terminal. */
-export async function confirmed(question: string): Promise<boolean | undefined> {
-  if (!process.stdin.isTTY) return undefined
-  const reader = createInterface({ input: process.stdin, output: process.stderr })
-  try {
-    return /^y(es)?$/i.test((await reader.question(`${question} [y/N] `)).trim())
-  } finally {
-    reader.close()
-  }
 }
 
 /** One line without echo. */

@@ -109,6 +109,6 @@ t.test('a site file that breaks gives way to the one before it', async (t) => {
   })
   t.match(await ask(`/revisions/${id}/revert`, { method: 'POST' }), {
     status: 409,
-    json: { error_code: 'ERR_SLUICE_REVERT_IMPOSSIBLE', msg: /kept for a write with a guard/ }
+    json: { error_code: 'ERR_SLUICE_REVERT_CONFLICT', msg: /another site file has been applied since/ }
   })
 })

@@ -65,7 +65,7 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
 
 t.test('exchanges are followed on the terminal, with explanations', async (t) => {
   const { folder, api, traffic, run } = await stand(t)
-  t.match(await run('log'), { code: 0, err: /nothing is recorded: set recorder.where/ })
+  t.match(await run('log'), { code: 0, err: /no recorded requests: set recorder\.where/ })
   const words = ['log', '--follow', '--explain', '--where', 'res.status_code == 403', '--api', api]
   const following = new SluiceProcess(t, words, { cwd: folder, env: { SLUICE_API_KEY: KEY } })
   const shown: string[] = []

@@ -4,24 +4,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { pino } from 'pino'
-import { start } from '../app/app.js'
-import { importErrors } from '../capabilities/import/errors.js'
-import type { ImportedConfig, ImportedListener, Statement } from '../capabilities/import/model.js'
-import {
-  formatProof,
-  type ProofServers,
-  proofFailed,
-  proofJson,
-  proveRequests
-} from '../capabilities/import/proof/prove.js'
-import { Recorder } from '../capabilities/import/proof/recorder.js'
-import { deriveRequests, type ProofRequest, readRequests } from '../capabilities/import/proof/requests.js'
-import { writeSiteFile } from '../capabilities/import/site-file.js'
-import { systemClock } from '../lib/clock.js'
-import { CodedError } from '../lib/errors.js'
-import { formatOptionProblem } from '../options/catalogue.js'
-import { loadOptions } from '../options/load.js'
-import type { ImportFlags } from './import-flags.js'
+import { start } from '../../app/app.js'
+import { systemClock } from '../../lib/clock.js'
+import { CodedError } from '../../lib/errors.js'
+import { formatOptionProblem } from '../../options/catalogue.js'
+import { loadOptions } from '../../options/load.js'
+import type { ImportFlags } from './command-flags.js'
+import { importErrors } from './errors.js'
+import type { ImportedConfig, ImportedListener, Statement } from './model.js'
+import { formatProof, type ProofServers, proofFailed, proofJson, proveRequests } from './proof/prove.js'
+import { Recorder } from './proof/recorder.js'
+import { deriveRequests, type ProofRequest, readRequests } from './proof/requests.js'
+import { writeSiteFile } from './site-file.js'
 
 /** What a proof has shown. */
 export interface Proof {

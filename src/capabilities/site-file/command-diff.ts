@@ -1,8 +1,8 @@
-import { type DiffLineKind, diffLines } from '../control/revision-text.js'
-import { printable } from '../lib/printable.js'
-import { askApi, openAccess } from './api-client.js'
-import { ExitCode } from './process.js'
-import { styleFor } from './report.js'
+import { askApi, openAccess } from '../../cli/api-client.js'
+import { ExitCode } from '../../cli/process.js'
+import { styleFor } from '../../cli/report.js'
+import { type DiffLineKind, diffLines } from '../../control/revision-text.js'
+import { printable } from '../../lib/printable.js'
 
 export interface DiffFlags {
   readonly api: string

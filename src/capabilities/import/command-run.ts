@@ -1,12 +1,12 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises'
-import { FORMATS } from '../capabilities/import/readers.js'
-import { countVerdicts, formatTable, reportJson } from '../capabilities/import/report.js'
-import { writeSiteFile } from '../capabilities/import/site-file.js'
-import { CodedError, codeOf } from '../lib/errors.js'
-import { printableLines } from '../lib/printable.js'
-import { failureText } from './failure.js'
-import type { ImportFlags } from './import-flags.js'
-import { ExitCode } from './process.js'
+import { failureText } from '../../cli/failure.js'
+import { ExitCode } from '../../cli/process.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
+import { printableLines } from '../../lib/printable.js'
+import type { ImportFlags } from './command-flags.js'
+import { FORMATS } from './readers.js'
+import { countVerdicts, formatTable, reportJson } from './report.js'
+import { writeSiteFile } from './site-file.js'
 
 /** Exit code of statements that have no counterpart, or of a failed proof. */
 const NOT_ALL_HERE = 1
@@ -33,7 +33,7 @@ export async function importSite(format: string, files: readonly string[], flags
       flags.output === undefined ? (line: string) => console.error(line) : (line: string) => console.log(line)
     if (flags.output === undefined && !json) process.stdout.write(text)
     const proof =
-      flags.prove === true ? await (await import('./import-proof.js')).prove(config, statements, flags) : undefined
+      flags.prove === true ? await (await import('./command-prove.js')).prove(config, statements, flags) : undefined
     if (json)
       console.log(
         JSON.stringify(

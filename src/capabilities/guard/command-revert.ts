@@ -1,8 +1,8 @@
-import { guardEnd, guardHeader, revisionOf, wrongGuard } from '../capabilities/guard/command-guard.js'
-import { isObject } from '../lib/json.js'
-import { printable } from '../lib/printable.js'
-import { askApi, openAccess } from './api-client.js'
-import { ExitCode } from './process.js'
+import { askApi, openAccess } from '../../cli/api-client.js'
+import { ExitCode } from '../../cli/process.js'
+import { isObject } from '../../lib/json.js'
+import { printable } from '../../lib/printable.js'
+import { guardEnd, guardHeader, revisionOf, wrongGuard } from './command-guard.js'
 
 export interface RevertFlags {
   readonly api: string

@@ -1,14 +1,14 @@
-import type { Host } from '../app/foundation.js'
-import { MOST_SERVING } from '../capabilities/workers/threads.js'
-import { withoutThreads } from '../capabilities/workers/without-threads.js'
-import { processorsOfProcess } from '../lib/processors.js'
-import type { Options } from '../options/options.js'
-import type { ProcessLog } from './log.js'
+import type { Host } from '../../app/foundation.js'
+import type { ProcessLog } from '../../cli/log.js'
+import { processorsOfProcess } from '../../lib/processors.js'
+import type { Options } from '../../options/options.js'
+import { MOST_SERVING } from './threads.js'
+import { withoutThreads } from './without-threads.js'
 
-/** Releases of Node from this one on give sockets to other threads. */
+/** First major version of Node that passes sockets to other threads. */
 const GIVES_SOCKETS = 24
 
-/** The threads that carry traffic, as the option `workers` wants them; undefined: none do. The log says why there are none where some are wanted. */
+/** Returns the worker threads that the option `workers` asks for; undefined if one thread carries all traffic; logs the reason if that is not what the option says. */
 export async function wantedThreads(options: Options, { logger, output, lines }: ProcessLog): Promise<Host['threads']> {
   const { workers } = options
   if (workers === 0) return undefined

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import type { ImportFlags } from './import-flags.js'
+import type { ImportFlags } from './command-flags.js'
 
 const EXAMPLES = `
 Examples:
@@ -25,9 +25,9 @@ Exit code 0: all is exact or close; 1: something is not here, or a statement cal
 cannot be read, or the command line is wrong.`
 
 /** `sluice import nginx`: makes a site file of the configuration of another server. */
-export function importFormatCommand(format: string, title: string): Command {
-  return new Command(format)
-    .description(`make a site file of files of ${title}, with a verdict for each statement and a proof`)
+export function importNginxCommand(): Command {
+  return new Command('nginx')
+    .description('make a site file of files of nginx, with a verdict for each statement and a proof')
     .argument('<file...>', 'its configuration files')
     .option('-o, --output <file>', 'the site file to write (default: standard output)')
     .option('--overwrite', 'replace the output file if it exists')
@@ -40,7 +40,7 @@ export function importFormatCommand(format: string, title: string): Command {
     .option('--record-ports <ports>', 'ports of the recorders, with --upstreams record')
     .addHelpText('after', EXAMPLES)
     .action(async (files: readonly string[], flags: ImportFlags) => {
-      const { importSite } = await import('./import-site.js')
-      process.exitCode = await importSite(format, files, flags)
+      const { importSite } = await import('./command-run.js')
+      process.exitCode = await importSite('nginx', files, flags)
     })
 }
