@@ -14,7 +14,7 @@ import type { ErrorRow } from '../lib/errors.js'
 import { canonicalAddress } from '../lib/ip.js'
 import { ApiError, apiErrors } from './errors.js'
 
-/** The query of a request as it came: `text` is what stands behind the question mark. */
+/** Raw query of a request: `text` is the part after the question mark. */
 export interface RawQuery {
   readonly text: string
 }
@@ -27,7 +27,7 @@ export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_L
 
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
-/** Of an expression, and of a key of a bucket. */
+/** Maximum length of an expression, and of a bucket's key (characters). */
 const MAX_LONG_VALUE = 4_096
 const LONG_VALUES: readonly string[] = ['where', 'key', 'values']
 
@@ -57,7 +57,7 @@ function readQuery(text: string, known: readonly string[]): ReadonlyMap<string, 
   return found
 }
 
-/** A switch: absent is false. Throws an ApiError `QUERY_INVALID`. */
+/** Reads a switch. @default false. Throws an ApiError `QUERY_INVALID`. */
 export function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
   const value = query.get(name)
   if (value === undefined || value === 'false') return false
@@ -101,16 +101,16 @@ function entityTag(revision: number): string {
 }
 
 /**
- * Revisions that `If-Match` (RFC 9110 13.1.1) accepts; undefined: any. Tags compare strongly, so a weak one names no
- * revision. Throws an ApiError `PRECONDITION_INVALID`.
+ * Returns the revisions that `If-Match` (RFC 9110 13.1.1) accepts; undefined for any. Tags compare strongly, so a weak one
+ * names no revision. Throws an ApiError `PRECONDITION_INVALID`.
  */
 function readIfMatch(header: string | undefined): readonly number[] | undefined {
   return header === undefined ? undefined : revisionsOf(header, STRONG, 'If-Match')
 }
 
 /**
- * Whether the client has a revision already, by `If-None-Match` (RFC 9110 13.1.2), which compares weakly.
- * Throws an ApiError `PRECONDITION_INVALID`.
+ * Returns a check whether the client has a revision, by `If-None-Match` (RFC 9110 13.1.2), which compares weakly. Throws an
+ * ApiError `PRECONDITION_INVALID`.
  */
 function readIfNoneMatch(header: string | undefined): (revision: number) => boolean {
   if (header === undefined) return () => false
@@ -148,12 +148,12 @@ export function addressOf({ socket }: FastifyRequest): string | undefined {
   return socket.remoteAddress === undefined ? undefined : canonicalAddress(socket.remoteAddress)
 }
 
-/** The query of a request; throws an ApiError for what is not in `known`. */
+/** Returns the query of a request; throws an ApiError for parameters other than `known`. */
 export function queryOf(request: FastifyRequest, known: readonly string[]): ReadonlyMap<string, string> {
   return readQuery((request.query as RawQuery).text, known)
 }
 
-/** How a write shall be done, from the query, `If-Match` and `guard`. */
+/** Reads the options of a write from the query, `If-Match` and `guard`. */
 export function writeMode(request: FastifyRequest): WriteMode {
   const query = queryOf(request, ['dry_run', 'force'])
   const { guard } = request.headers
@@ -166,7 +166,7 @@ export function writeMode(request: FastifyRequest): WriteMode {
   }
 }
 
-/** Answers with what was read, or that the client has it already. `serving`: the revision that serves; undefined: the answer names it. */
+/** Sends the read object, or 304 if the client has it already. `serving`: the running revision; undefined if the response names it. */
 export function sendRead(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -180,17 +180,17 @@ export function sendRead(
   return revision !== null && live !== true && known(revision) ? reply.code(304).send() : reply.send(body)
 }
 
-/** An answer of what serves now. */
+/** Adds the running revision to a response. */
 export function serving(reply: FastifyReply, { configuration }: Pick<Account, 'configuration'>): FastifyReply {
   return reply.header('service-revision', String(configuration.revision))
 }
 
-/** Answers with a record and its version. */
+/** Sends a record and its version. */
 function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number }, serving: number): FastifyReply {
   return reply.header('etag', entityTag(shown.revision)).header('service-revision', String(serving)).send(shown.body)
 }
 
-/** Answers with what was written, or with what a dry run would have. */
+/** Sends the written record, or the result of a dry run. */
 export function sendWritten(
   reply: FastifyReply,
   written: Omit<Written, 'record' | 'body'> & { readonly body: unknown },
@@ -204,13 +204,13 @@ export function sendWritten(
   return sendShown(reply.code(status), { body: shown, revision: written.revision }, written.committed)
 }
 
-/** Answers that something is gone, or would be. */
+/** Sends the response to a deletion, or to its dry run. */
 export function sendDone(reply: FastifyReply, done: Done, { dryRun }: WriteMode): FastifyReply {
   if (dryRun === true) return sendDryRun(reply, done, 204, null)
   return reply.code(204).header('service-revision', String(done.committed)).send()
 }
 
-/** The answer of a write that did everything but its commit. */
+/** Sends the result of a dry run. */
 export function sendDryRun(
   reply: FastifyReply,
   { committed, difference, warnings = [] }: Done,
@@ -228,7 +228,7 @@ export function sendDryRun(
   })
 }
 
-/** What the API asks of the control plane. */
+/** Operations of the control plane that the API needs. */
 export interface Account {
   readonly records: Pick<RecordOperations, keyof RecordOperations>
   readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits' | 'keepsOut'>

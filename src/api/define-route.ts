@@ -19,10 +19,10 @@ type Placeholders<P extends string> = P extends `${string}{${infer Name}}${infer
 export interface Asked<P extends string = string, Q extends Parameters = Parameters> {
   readonly params: Readonly<Record<Placeholders<P>, string>>
   readonly query: ParameterValues<Q>
-  /** As it came; the service checks it. */
+  /** Parsed but unchecked body; the service validates it. */
   readonly body: unknown
   readonly call: Call
-  /** Of a route with `write`. */
+  /** Options of a route with `write`. */
   readonly mode: WriteMode
 }
 
@@ -45,21 +45,21 @@ interface Definition<P extends string, Q extends Parameters, A, S, R = ValueOf<A
   readonly body?: { readonly schema: object; readonly optional?: true; readonly limit?: number } | 'command'
   /** @default 200 */
   readonly status?: 200 | 201 | 202 | 204
-  /** One sentence about the answer. */
+  /** One sentence about the response. */
   readonly answers: string
-  /** Shape of the answer. @default no body, for 204 */
+  /** Shape of the response. @default no body, for 204 */
   readonly answer?: A
-  /** The answer has the version of a record. */
+  /** True if the response has the version of a record. */
   readonly etag?: true
-  /** Type of an answer that is no JSON object of the API. */
+  /** Type of a response that is no JSON object of the API. */
   readonly media?: string
   readonly example?: ValueOf<A>
   run(asked: Asked<P, Q>, service: S): Promise<R> | R
-  /** Sends the result. @default the result as JSON, with the revision that serves; with 201 also where it is */
+  /** Sends the result. @default the result as JSON, with the running revision; with 201 also its location */
   send?(reply: FastifyReply, result: R, asked: Asked<P, Q>, request: FastifyRequest): unknown
 }
 
-/** A result that is no answer must be sent by the route itself. */
+/** A result that does not match the response's shape must be sent by the route itself. */
 type Sent<R, A> = [ValueOf<A>] extends [undefined]
   ? unknown
   : [R] extends [ValueOf<A>]
@@ -73,7 +73,7 @@ export interface DefinedRoute<S> {
   readonly config: RouteConfig
   /** Parameters of the query by their names among the components of the description. */
   readonly parameters: Readonly<Record<string, object>>
-  /** Shapes of the body and of the answer. */
+  /** Shapes of the body and of the response. */
   readonly shapes: readonly unknown[]
   describe(tag: string): object
   handle(request: FastifyRequest, reply: FastifyReply, service: S): Promise<unknown>
@@ -87,7 +87,7 @@ export interface RouteGroup<S> {
   readonly routes: readonly DefinedRoute<S>[]
 }
 
-/** A group with the service that answers it. */
+/** A group with its service. */
 export interface BoundGroup extends RouteGroup<never> {
   handle(index: number, request: FastifyRequest, reply: FastifyReply): Promise<unknown>
 }
@@ -126,7 +126,7 @@ export function defineRoute<
   }
 }
 
-/** A route that answers with server-sent events (HTML 9.2). */
+/** Defines a route that responds with server-sent events (HTML 9.2). */
 export function defineStream<const P extends string, S, Q extends Parameters = Record<never, never>>(
   definition: Omit<Definition<P, Q, Shape<string>, S>, 'method' | 'answer' | 'run' | 'send' | 'media'> & {
     /** Opens the stream; a HEAD request opens none. */
@@ -147,7 +147,7 @@ export function defineStream<const P extends string, S, Q extends Parameters = R
       const asked = read(request, definition)
       if (definition.right !== undefined) mustHave(asked.call.principal, definition.right)
       reply.header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
-      // The stream of an answer without a body would never end.
+      // A response without a body would never end the stream.
       return reply.send(request.method === 'HEAD' ? undefined : definition.open(asked, service))
     }
   }
@@ -195,7 +195,7 @@ function describe<P extends string, Q extends Parameters, A, S, R>(
   })
 }
 
-/** Ties a group to the service that answers its routes. */
+/** Binds a group to the service of its routes. */
 export function bindRoutes<S>(group: RouteGroup<S>, service: S): BoundGroup {
   return {
     ...group,
@@ -207,20 +207,23 @@ export function bindRoutes<S>(group: RouteGroup<S>, service: S): BoundGroup {
   }
 }
 
-/** Adds the routes of a group to the listener. `serving` adds the revision that serves to an answer. */
+/** Adds the routes of a group to the listener. `serving` adds the running revision to a response. */
 export function addGroup(router: Router, group: BoundGroup, serving: (reply: FastifyReply) => FastifyReply): void {
   for (const [index, { method, path, config }] of group.routes.entries())
     route(router, method, path, config, (request, reply) => group.handle(index, request, serving(reply)))
 }
 
-/** What the description of the API is built of. */
+/** Components of the API's description. */
 export interface Components {
   readonly paths: Paths
   readonly schemas: Record<string, object>
   readonly parameters: Record<string, object>
 }
 
-/** Describes the routes of a group, and lists each schema with a title as a component. Returns the tag, where it is new. Throws a RangeError for two parameters of one name. */
+/**
+ * Describes the routes of a group, and adds each schema with a title as a component. Returns the tag if it is new. Throws a RangeError for two
+ * different parameters of one name.
+ */
 export function describeGroup({ tag, description, routes }: RouteGroup<never>, into: Components): readonly object[] {
   for (const { method, path, parameters, shapes, describe: described } of routes) {
     const item = into.paths[path] ?? { ...parametersOf(path) }

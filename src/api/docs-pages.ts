@@ -8,7 +8,7 @@ import { type Router, route } from './routes.js'
 /** Path of the page; everything that it loads lies below. */
 const PAGE = '/docs'
 
-/** The files of the installed package that the page loads, and nothing else of it. */
+/** Files of the installed package that the page loads; its other files are not served. */
 const ASSETS = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-32x32.png']
 
 /** The page's own styles are set by its scripts. */
@@ -64,7 +64,7 @@ export function addDocsPages(router: Router): void {
   }
 }
 
-/** What a browser at the root of the listener gets where there is no dashboard. */
+/** Redirects the root of the listener to the documentation if there is no dashboard. */
 export function redirectToDocs(router: Router): void {
   route(router, 'GET', '/', { open: true, entrance: 'dashboard' }, async (request, reply) => {
     queryOf(request, [])

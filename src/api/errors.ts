@@ -128,7 +128,7 @@ export type ShownProblem = Readonly<Record<string, string>>
 /** Status of a refusal that is no row of a table of the API: a problem of a policy document. */
 const BAD_REQUEST = 400
 
-/** An answer of the API that is an error. `word` is stable; `details` holds strings only and no secret. */
+/** An error response of the API. `word` is stable; `details` contains strings only and no secret. */
 export class ApiError extends Error {
   readonly status: number
   readonly word: string
@@ -154,10 +154,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Sends the one form of all errors; `details.operation_id` is the id that the answer's `Service-Operation-Id` has too. */
+/** Sends an error in the common form; `details.operation_id` equals the response's `Service-Operation-Id`. */
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   const { request } = reply
-  // What is left of the body would be read to its end, or stand where the next request is expected.
+  // Otherwise the rest of the body would be read to its end, or parsed as the next request.
   if (!request.raw.complete) reply.header('connection', 'close')
   reply.code(error.status).header('service-operation-id', request.id).headers(error.headers)
   return isForPeople(request)
@@ -170,7 +170,7 @@ function isForPeople({ found, headers }: FastifyRequest): boolean {
   return found?.config.entrance === 'dashboard' && headers.accept?.includes('text/html') === true
 }
 
-/** Messages are ours and hold nothing of the request, so there is nothing to escape. */
+/** Builds an error page. Its messages contain no data of the request, so escaping is not needed. */
 function errorPage({ status, word, message }: ApiError, operationId: string): string {
   return `<!doctype html>
 <html lang="en">
@@ -180,7 +180,7 @@ function errorPage({ status, word, message }: ApiError, operationId: string): st
 `
 }
 
-/** The body as text, for answers that no handler gives. */
+/** Returns the body as text, for responses outside of handlers. */
 export function errorBody({ status, word, message, details, problems }: ApiError, operationId: string): string {
   return JSON.stringify({
     error_code: `ERR_SLUICE_${word}`,
@@ -191,7 +191,7 @@ export function errorBody({ status, word, message, details, problems }: ApiError
   })
 }
 
-/** What was refused, in the words of this API. Undefined: a fault of ours. */
+/** Converts an error into an error of the API; undefined for an internal error. */
 export function apiErrorOf(error: unknown): ApiError | undefined {
   if (error instanceof ApiError) return error
   if (error instanceof ControlError) return refusal(error)
@@ -213,13 +213,13 @@ function asShown({ field, code, message, details }: Problem): ShownProblem {
   return { error_code: `ERR_SLUICE_${code}`, msg: message, ...(field === '' ? {} : { field }), ...details }
 }
 
-/** With its place when it is one in a policy document. */
+/** Formats a problem, with its position in a policy document. */
 function shown({ field, message, details }: Problem): string {
   const place = details?.line === undefined ? '' : `line ${details.line}, column ${details.column}: `
   return field === '' ? `${place}${message}` : `${field} ${place}${message}`
 }
 
-/** What the framework refused, in our words. */
+/** Converts an error of the framework. */
 function frameworkError(code: string | undefined, status: number | undefined): ApiError | undefined {
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
@@ -245,7 +245,7 @@ export function bodyTooLarge(): ApiError {
   return new ApiError(apiErrors.BODY_TOO_LARGE, 'The body is larger than its path allows.')
 }
 
-/** There is nothing at this path. */
+/** Returns the error for an unknown path. */
 export function nothingThere(): ApiError {
   return new ApiError(controlErrors.NOT_FOUND, 'There is nothing under this path.')
 }

@@ -1,22 +1,22 @@
 import { Readable } from 'node:stream'
 
-/** Type of answers that are streams of events. */
+/** Content type of event streams. */
 export const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8'
 /** Bytes that may wait for a reader of a stream; further events are dropped and counted. */
 const WAITING = 1024 * 1024
 /** Events that follow one another closer than this go in one write, so that busy streams wake their readers seldom. Milliseconds. */
 const GATHER = 100
-/** How often something is sent when nothing happens, so that both sides see that the other lives. Milliseconds. */
+/** Interval of heartbeats, which detect a broken connection on both sides (ms). */
 const HEARTBEAT = 15_000
 /** Heartbeats that a reader may let wait. */
 const MOST_STUCK = 4
 
-/** Server-sent events (HTML 9.2) for one reader. What it does not take in time costs events, which are counted, and no memory beyond a bound. */
+/** Server-sent events (HTML 9.2) for one reader. A slow reader misses events, which are counted; memory is bounded. */
 export class EventStream extends Readable {
   readonly #timer: NodeJS.Timeout
   #stop: (() => void) | undefined
   #dropped = 0
-  /** What is gathered for the next write; undefined: there was none for a while, so that an event goes at once. */
+  /** Batched events for the next write; undefined after an idle time, so that an event is sent immediately. */
   #gathered: { text: string; readonly timer: NodeJS.Timeout } | undefined
   /** Heartbeats at which something still waited. */
   #stuck = 0
@@ -28,7 +28,7 @@ export class EventStream extends Readable {
     this.#timer.unref()
   }
 
-  /** Called when the reader has gone. */
+  /** Called when the reader has disconnected. */
   stops(stop: () => void): void {
     this.#stop = stop
   }
@@ -58,7 +58,7 @@ export class EventStream extends Readable {
     this.#gathered = { text: '', timer }
   }
 
-  /** Writes what is gathered. Was there anything? */
+  /** Writes the batched events. Returns false if there were none. */
   #flush(): boolean {
     const { text, timer } = this.#gathered ?? { text: '', timer: undefined }
     clearTimeout(timer)
@@ -76,7 +76,7 @@ export class EventStream extends Readable {
     this.push(null)
   }
 
-  /** A reader that takes nothing for a while is given up. */
+  /** Sends a heartbeat, or disconnects a reader that does not read. */
   #beat(): void {
     this.#stuck = this.readableLength > 0 ? this.#stuck + 1 : 0
     if (this.#stuck < MOST_STUCK) this.push(':\n\n')
@@ -84,7 +84,7 @@ export class EventStream extends Readable {
   }
 
   override _read(): void {
-    // What happens is pushed as it happens.
+    // Events are pushed when they occur.
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {

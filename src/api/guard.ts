@@ -21,7 +21,7 @@ declare module 'fastify' {
     principal: Principal | undefined
     /** Milliseconds until the session of the caller ends; undefined where an API key was sent. */
     sessionRemaining: number | undefined
-    /** Counts work for the caller, as bytes; undefined: it has no budget. */
+    /** Charges work to the caller's budget, in bytes; undefined without a budget. */
     spend: ((bytes: number) => void) | undefined
   }
 }
@@ -34,7 +34,7 @@ interface GuardParts {
   readonly cors: Cors | undefined
   readonly routes: Routes
   readonly callers: CallerCheck
-  /** Absent: no cookie counts. */
+  /** Session cookies; undefined if they are not accepted. */
   readonly sessions: SessionCookies | undefined
   readonly rates: RequestRates | undefined
   /** Work that members may still ask for. */
@@ -42,8 +42,8 @@ interface GuardParts {
 }
 
 /**
- * What is checked before a body is read, in this order: name, size, path and method, address, key, rate, version, form
- * of the body. A foreign page learns nothing, not even which paths exist; an address that is refused learns nothing of keys.
+ * Installs the checks before a body is read, in this order: name, size, path and method, address, key, rate, version, form
+ * of the body. A foreign page learns nothing, not even which paths exist; a rejected address learns nothing about keys.
  */
 export function guard(server: FastifyInstance, parts: GuardParts): void {
   server.decorateRequest('principal', undefined)
@@ -118,7 +118,7 @@ async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: Fa
 
 const READING: readonly string[] = ['GET', 'HEAD']
 
-/** Counts a request before its body is read, whose bytes are counted then. Fails with `WORK_LIMITED`. */
+/** Charges a request before its body is read; the bytes of the body are charged later. Fails with `WORK_LIMITED`. */
 function checkWork(work: WorkBudget, { id }: Principal, request: FastifyRequest): void {
   const wait = work.wait(id)
   if (wait > 0) {
@@ -129,7 +129,7 @@ function checkWork(work: WorkBudget, { id }: Principal, request: FastifyRequest)
   request.spend = (bytes) => work.spend(id, bytes)
 }
 
-/** Returns the caller that the credentials of a request stand for now; undefined or an error when it may no longer come in. */
+/** Returns the current caller for the credentials of a request; undefined or an error if access is no longer allowed. */
 async function callerNow({ callers, sessions }: GuardParts, request: FastifyRequest): Promise<Principal | undefined> {
   const address = addressOf(request)
   if (callers.keepsOut(address, 'api')) return undefined
@@ -150,9 +150,9 @@ async function callerOf(parts: GuardParts, request: FastifyRequest, reply: Fasti
 }
 
 /**
- * A session counts for the pages of this origin alone: a cookie is sent by pages of other ports of the host too. Browsers say
- * where a request comes from (Fetch Metadata, `Sec-Fetch-Site`), older ones by `Origin`; what says nothing is no browser that a
- * foreign page could use, for such a page cannot set the version header that each call needs.
+ * Accepts a session only for pages of this origin: pages of other ports of the host also send the cookie. Browsers report
+ * the origin of a request (Fetch Metadata, `Sec-Fetch-Site`), older ones by `Origin`; a request without both comes from no
+ * browser that a foreign page could use, because such a page cannot set the version header that each call needs.
  */
 function checkSameOrigin({ headers }: FastifyRequest): void {
   const site = headers['sec-fetch-site']
@@ -197,7 +197,7 @@ function keyIn(authorization: string): string | undefined {
 
 const VERSION = '2'
 
-/** `ngrok-version` is what existing clients of this API send. */
+/** Checks the version header. Existing clients of this API send `ngrok-version`. */
 function checkVersion({ headers }: FastifyRequest): void {
   const given = [headers['service-version'], headers['ngrok-version']].filter((version) => version !== undefined)
   if (given.length === 0) {
@@ -267,7 +267,7 @@ function bare(name: string): string {
   return name.replace(/^\[|\]$/g, '')
 }
 
-/** Seconds for which a browser remembers the answer to a preflight. */
+/** Time for which a browser caches the response to a preflight (seconds). */
 const MAX_AGE = 600
 
 /** Response headers that a page may read. */
@@ -289,7 +289,7 @@ export class Cors {
     return origin !== undefined && this.#origins.has(origin)
   }
 
-  /** Lets the page read the answer. */
+  /** Allows the page to read the response. */
   allow(request: FastifyRequest, reply: FastifyReply): void {
     reply.header('vary', 'origin')
     const { origin } = request.headers
@@ -313,7 +313,7 @@ export class Cors {
   }
 }
 
-/** How many requests of one principal the API takes in a window that rolls. */
+/** Maximum number of requests of one principal in a rolling window. */
 export interface RequestRate {
   readonly requests: number
   /** Milliseconds. */
@@ -321,8 +321,8 @@ export interface RequestRate {
 }
 
 /**
- * Counts requests exactly: no window of this length ever holds more than the limit, and a refused request does not count.
- * One for each principal, so that one client cannot use up what another has.
+ * Limits requests exactly: no window of this length exceeds the limit, and rejected requests do not count. Each principal
+ * has its own limit.
  */
 export class RequestRates {
   readonly #rate: RequestRate
@@ -334,7 +334,7 @@ export class RequestRates {
     this.#clock = clock
   }
 
-  /** Undefined when the request may go on, else the whole seconds until the next one may. */
+  /** Counts a request. Returns undefined if it is allowed, otherwise the whole seconds until the next one is. */
   take(principal: string): number | undefined {
     const now = this.#clock.monotonic()
     this.#forget(now)
@@ -350,7 +350,7 @@ export class RequestRates {
     return undefined
   }
 
-  /** Principals that have asked nothing for a window have all their requests again, so there is nothing to know of them. */
+  /** Forgets principals without requests in the last window, who have their full rate again. */
   #forget(now: number): void {
     if (this.#rings.size < MANY) return
     for (const [principal, { times, next }] of this.#rings) {

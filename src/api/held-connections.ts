@@ -2,7 +2,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How long requests that are under way may take until they have an answer, and how often that is looked at. Milliseconds. */
+/** Maximum time for running requests to get a response, and the interval of checking for it (ms). */
 const ANSWERS = { longest: 1_500, every: 5 }
 /** Connections that may wait; more are closed. */
 const MOST = 4_096
@@ -22,7 +22,7 @@ type Pausing = Server & { pauseOnConnect: boolean }
 export class HoldableConnections {
   readonly #server: Pausing
   readonly #underWay = new Set<ServerResponse>()
-  /** Those that have had an answer and are not used. */
+  /** Connections without a running request after their first response. */
   readonly #idle = new Set<Socket>()
   #holding = false
   #given = false
@@ -36,8 +36,8 @@ export class HoldableConnections {
   }
 
   /**
-   * From now on new connections wait. Those that idle end, as a server's do that stops; what is under way is answered, with a wish that the
-   * connection ends. Resolves when all that is under way has begun to answer, or after a moment.
+   * Queues new connections, closes idle ones, and asks clients with running requests to close their connections after the
+   * response. Resolves when all running requests have begun to respond, or after a short time.
    */
   async hold(): Promise<HeldConnections> {
     const server = this.#server
@@ -81,7 +81,7 @@ export class HoldableConnections {
     return this.#given
   }
 
-  /** Does a request wait for the beginning of its answer? Streams have begun theirs. */
+  /** Does a request wait for the start of its response? Streams have started theirs. */
   get #isAsked(): boolean {
     for (const response of this.#underWay) if (!response.headersSent) return true
     return false

@@ -13,6 +13,7 @@ import { ApiError, apiErrorOf, apiErrors, errorBody, sendError } from './errors.
 const MAX_DEPTH = 64
 /** Most values in a body: a megabyte of empty lists would keep the process busy for a tenth of a second. */
 const MAX_VALUES = 20_000
+/** Pattern of an unpaired surrogate. */
 const HALF_PAIR = /\p{Surrogate}/u
 
 /** Does the request announce a body? */
@@ -39,15 +40,15 @@ export function contentRefusal(headers: IncomingHttpHeaders): ApiError | undefin
 }
 
 /**
- * Reads a body as JSON (RFC 8259), strictly: UTF-8 only, no key twice in an object, no number beyond the range of a
- * double, no half of a surrogate pair, no `__proto__`, bounded depth and number of values. Throws an ApiError
- * `BODY_UNREADABLE` or `BODY_INVALID`, which repeats nothing of the body.
+ * Parses a body as strict JSON (RFC 8259): UTF-8 only, no duplicate keys, no number beyond the range of a double, no
+ * unpaired surrogate, no `__proto__`, limited depth and number of values. Throws an ApiError `BODY_UNREADABLE` or
+ * `BODY_INVALID`, which repeats nothing of the body.
  */
 function readJson(bytes: Uint8Array): unknown {
   const text = decode(bytes)
   const colons = scan(text)
   const value = parse(text)
-  // One colon outside of strings stands for one member, so a surplus is a key that came twice and was overwritten.
+  // Each colon outside of strings belongs to one member, so a surplus means a duplicate key that was overwritten.
   if (colons !== checkedMembers(value)) throw invalid('an object has the same key twice')
   return value
 }
@@ -80,7 +81,7 @@ const COLON = 0x3a
 const OPENING = [0x5b, 0x7b]
 const CLOSING = [0x5d, 0x7d]
 
-/** Colons outside of strings. Refuses what is too deep or too much before anything is built from it. */
+/** Counts colons outside of strings. Rejects a text that is nested too deeply or has too many values, before parsing. */
 function scan(text: string): number {
   let colons = 0
   let values = 1
@@ -99,7 +100,7 @@ function scan(text: string): number {
   return colons
 }
 
-/** Place of the quote that ends the string which begins at `start`; the end of the text when there is none. */
+/** Returns the position of the quote that ends the string starting at `start`; the end of the text without one. */
 function endOfString(text: string, start: number): number {
   for (let at = text.indexOf('"', start + 1); at !== -1; at = text.indexOf('"', at + 1)) {
     let backslashes = 0
@@ -109,7 +110,7 @@ function endOfString(text: string, start: number): number {
   return text.length
 }
 
-/** Members of all objects within `value`, whose depth is bounded. */
+/** Counts the members of all objects within `value`, whose depth is bounded. */
 function checkedMembers(value: unknown): number {
   if (typeof value === 'string') checkText(value)
   if (typeof value === 'number' && !Number.isFinite(value)) throw invalid('a number is too large')
@@ -135,7 +136,7 @@ function checkText(text: string): void {
 /** Largest body of a request, bytes. */
 export const BODY_LIMIT = 1024 * 1024
 
-/** How many connections there may be at a time. */
+/** Limits of concurrent connections. */
 export interface Crowds {
   readonly connections: number
   readonly ofAddress: AddressCounts
@@ -153,8 +154,9 @@ interface ListenerOptions {
 }
 
 const REQUEST_TIMEOUT = 30_000
-/** How late a time-out may be seen, as a share of itself. */
+/** Number of timeout checks in the time of a timeout, which limits their delay. */
 const TIMEOUT_STEPS = 4
+/** Maximum length of a path parameter (characters). */
 const MAX_PARAMETER = 100
 
 /** The HTTP server: bodies as strict JSON, every refusal in the one form of errors, queries left as they came. */
@@ -170,7 +172,7 @@ export function createListener({
     genReqId: () => newId('op', clock.wall()),
     requestIdHeader: false,
     forceCloseConnections: 'idle',
-    // Its own 503 has another form than all errors here; what still arrives is answered and its connection closed.
+    // Its own 503 has a different form than other errors; late requests are answered, and their connections closed.
     return503OnClosing: false,
     requestTimeout,
     http: {
@@ -186,7 +188,7 @@ export function createListener({
     clientErrorHandler: (error, socket) => answerBytes(error, socket, newId('op', clock.wall()))
   })
   server.removeAllContentTypeParsers()
-  // The form of the body has been judged by its headers before it is read.
+  // The headers were checked for the form of the body before it is read.
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
     request.spend?.(bytes.length)
     return hasBody(request.headers) ? readJson(bytes) : undefined
@@ -216,7 +218,7 @@ function limitConnections(server: Server, crowds: Crowds): void {
   })
 }
 
-/** What is said and answered here is read by the resources' own fields; the compilers for schemas are not even loaded. */
+/** Rejects schemas of Fastify: resources validate their own fields, and the schema compilers are not even loaded. */
 function noSchemas(): never {
   throw new RangeError('no route of this API has a schema of Fastify')
 }
@@ -231,7 +233,7 @@ function answerError(error: unknown, reply: FastifyReply, fault: ListenerOptions
   )
 }
 
-/** Answers bytes that never became a request, or not in time. */
+/** Responds to bytes that are no valid or no complete request. */
 function answerBytes(error: NodeJS.ErrnoException, socket: Socket, id: string): void {
   if (!socket.writable || codeOf(error) === 'ECONNRESET') {
     socket.destroy()

@@ -4,7 +4,7 @@ import type { Principal } from '../control/calls.js'
 import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import { ApiError, apiErrors } from './errors.js'
 
-/** Interval at which callers of open answers are authenticated again, in milliseconds: a right that was taken back ends within a second. */
+/** Interval at which callers of open streams are authenticated again (ms): revoked rights end within a second. */
 const ASKED_EVERY = 250
 /** Seconds after which a caller with too many streams may try again: one of them may have ended by then. */
 const ROOM_AFTER = 5
@@ -16,9 +16,9 @@ interface OpenAnswer {
 }
 
 /**
- * Answers that are streams, as long as they are being sent. Each is cut as soon as its caller is another one, or none: the key was
- * revoked or deleted, its owner switched off or given another role, the session signed out or too old, or the address excluded. The
- * callers are authenticated again at an interval, which finds a change of every process on the store and of the file of keys.
+ * Open streaming responses. Each is cut once its caller changes or is rejected: the key was revoked or deleted, its owner
+ * deactivated or given another role, the session signed out or expired, or the address blocked. The callers are
+ * authenticated again at an interval, which detects changes by every process on the store and in the file of keys.
  */
 export class OpenAnswers {
   readonly #ask: (request: FastifyRequest) => Promise<Principal | undefined>
@@ -26,12 +26,12 @@ export class OpenAnswers {
   #timer: NodeJS.Timeout | undefined
   #asking = false
 
-  /** `ask`: who the caller of a request is now; undefined, or a rejection: none that may come in. */
+  /** `ask` returns the current caller of a request; undefined, or a rejection, if access is no longer allowed. */
   constructor(ask: (request: FastifyRequest) => Promise<Principal | undefined>) {
     this.#ask = ask
   }
 
-  /** Watches every answer of `server` that is a stream and has a caller. */
+  /** Watches every streaming response of `server` with a caller. */
   watch(server: FastifyInstance): void {
     server.addHook('onSend', async (request, reply, payload) => {
       const { principal } = request
@@ -57,7 +57,7 @@ export class OpenAnswers {
   #add(answer: OpenAnswer): void {
     const { id, role } = answer.principal
     this.#open.add(answer)
-    // Requests that came at once have passed `mustHaveRoom` together.
+    // Concurrent requests may have passed `mustHaveRoom` together.
     if (this.#count(id) > CALLER_LIMITS[role].streams) answer.reply.raw.destroy()
     this.#timer ??= setInterval(() => void this.#askAll(), ASKED_EVERY).unref()
     answer.reply.raw.once('close', () => {

@@ -2,7 +2,7 @@ import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../contro
 import type { Resource } from '../resources/resource.js'
 import { ref, text } from '../schema/answer.js'
 
-/** What the descriptions of all operations share. */
+/** Common parts of the descriptions of all operations. */
 export type Operations = Record<string, object>
 
 export type Paths = Record<string, Operations>
@@ -10,7 +10,7 @@ export type Paths = Record<string, Operations>
 interface OperationParts {
   /** Names among the components. */
   readonly parameters?: readonly string[]
-  /** Which records a member may do this to; all of them unless named. */
+  /** Records to which a member may apply the operation. @default all of them */
   readonly member?: Extent
   /** The right that a member needs, in place of `member`. */
   readonly right?: keyof typeof ACCOUNT_RIGHTS
@@ -47,7 +47,7 @@ export function operation(id: string, tag: string, description: string, parts: O
   }
 }
 
-/** An answer; without a schema it has no body. */
+/** Describes a response; without a schema it has no body. */
 export function answer(
   description: string,
   schema?: object,
@@ -58,13 +58,13 @@ export function answer(
   return { description, headers: named, ...(schema === undefined ? {} : { content: json(schema, example) }) }
 }
 
-/** An answer that is a file of this type. */
+/** Describes a response with a file of this type. */
 export function binary(description: string, type: string): object {
   const content = { [type]: { schema: { type: 'string', format: 'binary' } } }
   return { ...answer(description), content }
 }
 
-/** An answer that shows no revision. */
+/** Describes a response without a revision. */
 export function plain(description: string, schema: object, type = 'application/json'): object {
   return { description, content: { [type]: { schema } } }
 }
@@ -108,7 +108,7 @@ export const PARAMETERS = {
   service_version: {
     name: 'service-version',
     in: 'header',
-    // A required parameter would stand in every call of a generated client, which can set the field once for all of them.
+    // A required parameter would be in every call of a generated client, which can set the field once for all of them.
     description: 'Version of this API. Every request needs it; a client sets it once for all of its calls.',
     schema: { type: 'string', enum: ['2'], default: '2' }
   },
@@ -226,7 +226,7 @@ export const DRY_RUN_SCHEMA = {
   required: ['dry_run', 'status_code', 'body', 'difference', 'routes']
 } as const
 
-/** The schema of an answer that may have warnings when it answers a write. */
+/** Adds warnings to the schema of a response to a write. */
 export function withWarnings(schema: object): object {
   const { properties, ...rest } = schema as { readonly properties: object }
   const description =
@@ -236,7 +236,7 @@ export function withWarnings(schema: object): object {
 
 const COLUMNS: readonly Right[] = ['read', 'create', 'update', 'delete', 'secrets', 'command']
 
-/** The table of rights, in Markdown, for people who read the description of the API. */
+/** Returns the table of rights in Markdown, for the description of the API. */
 export function rightsText(resources: readonly Resource[]): string {
   const rows = resources.map((resource) => {
     const rights = memberRights(resource)

@@ -136,20 +136,20 @@ const SCHEMAS = {
   })
 }
 
-/** An answer that is also there as lines for people. */
+/** Describes a response that is also available as text lines. */
 function withText(described: object & { readonly content?: object }): object {
   return { ...described, content: { ...described.content, 'text/plain': { schema: text } } }
 }
 
-/** What supervisors of the process may ask. */
+/** Routes for supervisors of the process. */
 export interface Supervision {
-  /** Routes that are defined with their answers. */
+  /** Routes that are defined with their responses. */
   readonly groups?: readonly RouteGroup<never>[]
-  /** Is there a /metrics? */
+  /** Is /metrics served? */
   readonly metrics: boolean
-  /** Is the dashboard served? Absent: yes. */
+  /** Is the dashboard served? @default true */
   readonly dashboard?: boolean
-  /** Why a process may be degraded; absent: not known here. */
+  /** Reasons of a degraded state. @default not documented */
   readonly reasons?: readonly { readonly name: string; readonly means: string }[] | undefined
 }
 
@@ -221,7 +221,7 @@ export function describeService(
   ]
 }
 
-/** What /healthz and /readyz answer, by whether traffic should come here. */
+/** Returns the schema of the responses of /healthz and /readyz. */
 function statusOf(...words: readonly (Readiness | 'ok')[]): object {
   return { ...text, enum: words }
 }

@@ -18,7 +18,7 @@ const SESSION = titledObject('Session', {
   }
 })
 
-/** Adds signing in and out; answers its tag. */
+/** Adds signing in and out; returns its tag. */
 export function describeSessions(paths: Paths, schemas: Record<string, object>): object {
   Object.assign(schemas, { Session: SESSION, SessionRequest: SESSION_SCHEMA })
   const shown = (description: string) => plain(description, ref('Session'))

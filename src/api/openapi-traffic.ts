@@ -145,7 +145,7 @@ const MAP = {
   title: 'TrafficMap'
 }
 
-/** Adds traffic in numbers and as a map; answers its tag. */
+/** Adds traffic statistics and map; returns its tag. */
 export function describeTraffic(paths: Paths, schemas: Record<string, object>): object {
   Object.assign(schemas, {
     TrafficSecond: SECOND,

@@ -24,7 +24,7 @@ import { nestedLists } from './resource-routes.js'
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]
 
-/** What the document says of the program that serves it. */
+/** Facts about the program in the document. */
 interface Product extends Supervision {
   /** Scheme, host and port of the API as clients see it. */
   readonly baseUrl: string

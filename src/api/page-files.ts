@@ -1,7 +1,10 @@
 import { basename, dirname } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
-/** What a page may load: nothing comes from elsewhere and nothing goes there. `scripts`: sources of scripts besides its own files. */
+/**
+ * Returns the content security policy of a page: it may load only its own files, and send no data elsewhere. `scripts`: further sources of
+ * scripts.
+ */
 export function pagePolicy(...scripts: readonly string[]): string {
   return [
     "default-src 'none'",
@@ -15,14 +18,14 @@ export function pagePolicy(...scripts: readonly string[]): string {
   ].join('; ')
 }
 
-/** The answer is a part of a page with this policy. */
+/** Adds the security headers of a page with this policy. */
 export function secured(reply: FastifyReply, policy: string): FastifyReply {
   return reply.header('content-security-policy', policy).header('referrer-policy', 'no-referrer')
 }
 
 /**
- * Answers with a file that comes with the program, as conditions and ranges of the request ask (RFC 9110 13, 14). `file`: its path;
- * `maxAge`: how long browsers keep it, milliseconds or a text such as `1h`. Fails with an error that has its status when a condition does not hold.
+ * Sends a file of the program, with conditions and ranges of the request (RFC 9110 13, 14). `file`: its path; `maxAge`: cache time of browsers,
+ * milliseconds or a text such as `1h`. Fails with an error that has its status if a condition is not met.
  */
 export async function sendShipped(
   request: FastifyRequest,

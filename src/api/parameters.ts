@@ -2,7 +2,7 @@ import { notFound } from '../control/errors.js'
 import { text } from '../schema/answer.js'
 import { invalidParameter, LIMIT, readCount, readSwitch } from './calls.js'
 
-/** One parameter of a query: how it is described and how it is read. */
+/** One parameter of a query, with its description and its parser. */
 export interface Parameter<T> {
   readonly schema: object
   readonly description: string
@@ -38,7 +38,7 @@ export function wholeNumber({ least = LIMIT.least, most, absent, description, co
   }
 }
 
-/** Text as it is given; undefined where the query has none. */
+/** Unchecked text; undefined if missing. */
 export function anyText(description: string): Parameter<string | undefined> {
   return { description, schema: text, read: (query, name) => query.get(name) }
 }
@@ -61,7 +61,7 @@ export function flag(description: string): Parameter<boolean> {
   return { description, schema: { type: 'boolean', default: false }, read: readSwitch }
 }
 
-/** One of some words; `absent` where the query has none. */
+/** One of several words; `absent` if missing. */
 export function choice<const W extends readonly string[]>(
   all: W,
   absent: W[number],
@@ -80,13 +80,13 @@ export function choice<const W extends readonly string[]>(
 
 const REVISION = /^[1-9]\d{0,14}$/
 
-/** Returns the number of a revision in a path. Fails with `NOT_FOUND` for what is none. */
+/** Returns the revision in a path. Fails with `NOT_FOUND` if it is invalid. */
 export function revisionIn(id: string): number {
   if (!REVISION.test(id)) throw notFound('revision')
   return Number(id)
 }
 
-/** A revision; undefined where the query has none. `zero`: 0 stands for the empty account. */
+/** A revision; undefined if missing. `zero`: allow 0, the empty account. */
 export function revision(description: string, zero: boolean): Parameter<number | undefined> {
   return {
     description,

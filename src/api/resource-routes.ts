@@ -17,7 +17,7 @@ import { type Handler, parameter, pathOf, type Router, route } from './routes.js
 
 const ID = /^[A-Za-z0-9_]{1,100}$/
 
-/** The operations of a resource, whichever it is. */
+/** Adds the routes of a resource. */
 export function addResourceRoutes(router: Router, resource: Resource, account: Account): void {
   const { records } = account
   const { path } = resource
@@ -42,7 +42,7 @@ export function addResourceRoutes(router: Router, resource: Resource, account: A
   }
 }
 
-/** Which page of a list the query asks for. Throws an ApiError. */
+/** Reads the requested page of a list. Throws an ApiError. */
 function readPage(request: FastifyRequest): { readonly limit: number; readonly beforeId: string | undefined } {
   const query = queryOf(request, ['before_id', 'limit'])
   const limit = readCount(query, 'limit', LIMIT)
@@ -65,7 +65,7 @@ function listRecords(resource: Resource, account: Account): Handler {
 
 type Asked = RecordPath & WriteMode
 
-/** Answers with what the caller may read of a resource, and the revision that served then. */
+/** Sends the parts of a resource that the caller may read, and the running revision at that time. */
 function reading(
   resource: Resource,
   account: Account,
@@ -80,7 +80,7 @@ function reading(
   }
 }
 
-/** Does what the caller may do with a resource, and answers with the record. */
+/** Writes a record, if the caller may, and sends it. */
 function writing(
   resource: Resource,
   operation: 'create' | 'update',
@@ -96,7 +96,7 @@ function writing(
   }
 }
 
-/** Removes what the caller may remove. */
+/** Deletes a record or a part of it, if the caller may. */
 function removing(
   resource: Resource,
   operation: 'update' | 'delete',
@@ -142,7 +142,7 @@ interface Nested {
 
 const NESTED: readonly Nested[] = [{ parent: 'vault', child: 'vault_secret', field: 'vault', name: 'secrets' }]
 
-/** The nested lists whose resources are both there. */
+/** Returns the nested lists whose parent and child resources both exist. */
 export function nestedLists(resources: readonly Resource[]): { parent: Resource; child: Resource; nested: Nested }[] {
   return NESTED.flatMap((nested) => {
     const parent = resources.find(({ name }) => name === nested.parent)
@@ -187,7 +187,7 @@ function listNested(
   }
 }
 
-/** Sub-paths of the lists inside a record whose entries have URLs of their own. */
+/** Adds sub-paths for the lists within a record whose entries have their own URLs. */
 export function addPartRoutes(router: Router, resource: Resource, account: Account): void {
   const { records } = account
   for (const part of resource.parts) {

@@ -4,24 +4,24 @@ import { nothingThere } from './errors.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What answers the request; undefined where nothing has its path and method. */
+    /** Matched route; undefined if no route has its path and method. */
     found: Found | undefined
   }
 }
 
-/** What one method of a path asks of a request before its body is read. */
+/** Requirements of one method of a path, checked before a body is read. */
 export interface RouteConfig {
   /** Answered without a key. */
   readonly open?: boolean
   /** Answered without a version header. */
   readonly unversioned?: boolean
-  /** What the request must or may bring; unless named it must bring no body. */
+  /** Required or optional body. @default a body is rejected */
   readonly body?: 'json' | 'optional'
-  /** Bytes of its body; absent: `BODY_LIMIT`. */
+  /** Maximum bytes of its body. @default `BODY_LIMIT` */
   readonly limit?: number
-  /** Its answer is a stream of events, of which a caller may have some open at once. */
+  /** True if the response is an event stream; their number is limited for each caller. */
   readonly stream?: boolean
-  /** Which IP restriction guards it although it is open: that of pages for people. */
+  /** IP restriction of an open route: that of the dashboard's pages. */
   readonly entrance?: 'dashboard'
 }
 
@@ -39,12 +39,12 @@ interface Route {
   readonly names: readonly string[]
 }
 
-/** A route, and what the path of a request has for its parameters. */
+/** A matched route, with the values of its path parameters. */
 export interface Found extends Route {
   readonly values: PathValues
 }
 
-/** A path, and those that go on from it. */
+/** A path in the tree of routes, and its continuations. */
 class Place {
   readonly routes = new Map<string, Route>()
   readonly literal = new Map<string, Place>()
@@ -52,8 +52,8 @@ class Place {
 }
 
 /**
- * The paths of the API and their methods. Fastify has one route for all of them: it makes a context and a tree of compiled functions for each, and
- * hundreds of them were a fifth of a start. What a path has beside the method of a request must be known here as well, for 405 and for preflights.
+ * The paths of the API and their methods. Fastify has one route for all of them: it creates a context and compiled functions for each route,
+ * which for hundreds of routes took a fifth of the start. The other methods of a path must be known here as well, for 405 and for preflights.
  */
 export class Routes {
   readonly #root = new Place()
@@ -81,7 +81,7 @@ export class Routes {
     place.routes.set(method, { config, handler, names })
   }
 
-  /** What answers `method` at the path of `url`; a path that is written out wins over one with parameters. */
+  /** Returns the route for `method` and the path of `url`; a literal path wins over one with parameters. */
   find(method: string, url: string): Found | undefined {
     const wanted = method === 'HEAD' ? 'GET' : method
     for (const { place, values } of placesAt(this.#root, segmentsOf(url))) {
@@ -92,7 +92,7 @@ export class Routes {
     return undefined
   }
 
-  /** Methods of every path that `url` can mean, sorted; empty when there is none. */
+  /** Returns the methods of every path that matches `url`, sorted; empty if there is none. */
   methodsOf(url: string): readonly string[] {
     const found = new Set<string>()
     for (const { place } of placesAt(this.#root, segmentsOf(url))) {
@@ -103,7 +103,7 @@ export class Routes {
   }
 }
 
-/** Every place that `segments` lead to, with what stands where it has parameters. */
+/** Yields every place that matches `segments`, with the values of its parameters. */
 function* placesAt(
   place: Place,
   segments: readonly string[],
@@ -119,7 +119,7 @@ function* placesAt(
   if (segment !== '' && place.parameter !== undefined) yield* placesAt(place.parameter, rest, [...values, segment])
 }
 
-/** The decoded segments of the path of a request target (RFC 9112 3.2); none where it is not percent-encoded UTF-8. */
+/** Returns the decoded segments of the path of a request target (RFC 9112 3.2); empty if it is not percent-encoded UTF-8. */
 function segmentsOf(url: string): readonly string[] {
   const path = url.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '')
   try {
@@ -129,13 +129,13 @@ function segmentsOf(url: string): readonly string[] {
   }
 }
 
-/** Where routes are added. */
+/** Registry of routes. */
 export interface Router {
   readonly server: FastifyInstance
   readonly routes: Routes
 }
 
-/** A router whose routes `server` serves: what they found is in `request.found` before any hook runs. */
+/** Creates a router whose routes `server` serves: the match is in `request.found` before any hook runs. */
 export function createRouter(server: FastifyInstance): Router {
   const routes = new Routes()
   server.decorateRequest('found', undefined)
@@ -146,7 +146,7 @@ export function createRouter(server: FastifyInstance): Router {
   return { server, routes }
 }
 
-/** The guard has refused what found nothing. */
+/** Runs the matched route; the guard has rejected requests without one. */
 async function serve(request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   if (request.found === undefined) throw nothingThere()
   return request.found.handler(request, reply)
@@ -161,14 +161,17 @@ export function route(
   handler: Handler
 ): void {
   routes.add(method, path, config, handler)
-  // Fastify counts what comes of a body, up to a bound for each route of its own.
+  // Fastify limits the bytes of a body by route.
   const url = path.replace(/\{(\w+)\}/g, ':$1')
   if (config.limit !== undefined) server.route({ method, url, bodyLimit: config.limit, handler: serve })
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/
 
-/** Parameters of the path. Ids are letters, digits and few signs; anything else names nothing. Throws an ApiError `NOT_FOUND`. */
+/**
+ * Returns the parameters of the path. Ids have letters, digits and few punctuation marks; other values name nothing. Throws an ApiError
+ * `NOT_FOUND`.
+ */
 export function pathOf({ found }: FastifyRequest): PathValues {
   const values = found?.values ?? {}
   if (!Object.values(values).every((value) => NAME.test(value))) throw nothingThere()

@@ -31,7 +31,7 @@ import {
 import { addSessions, sessionCookies } from './session-routes.js'
 import { addTraffic } from './traffic-routes.js'
 
-/** What the API shows of the account. */
+/** The account that the API serves. */
 interface AccountOptions {
   readonly control: Account
   /** Every resource, `registry.ts` in production. */
@@ -40,35 +40,35 @@ interface AccountOptions {
   readonly groups?: readonly BoundGroup[]
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string
-  /** Is the dashboard served, and may people sign in? Absent: yes. */
+  /** Is the dashboard served, with sign-in? @default true */
   readonly dashboard?: boolean
-  /** Why a process may be degraded, for the description; absent: it does not say. */
+  /** Reasons of a degraded state, for the description. @default not documented */
   readonly reasons?: readonly { readonly name: string; readonly means: string }[]
 }
 
 export interface ApiOptions {
-  /** Keys of the operator; with an account it is the account that knows all keys. */
+  /** Keys of the operator; unused with an account, which knows all keys. */
   readonly keys: ApiKeys
   /** Names beside the loopback ones under which clients reach the API; hosts without ports. */
   readonly hosts: readonly string[]
   readonly clock: Clock
-  /** Asked for each GET /healthz and /readyz. */
+  /** Called for each GET /healthz and /readyz. */
   readiness(): Readiness
-  /** Asked for each GET /readyz; absent: nothing is ever wrong. */
+  /** Returns the state for each GET /readyz. @default never degraded */
   degradation?: (() => Degradation) | undefined
-  /** The metrics in the text format of Prometheus; absent: there is no /metrics. */
+  /** Returns the metrics in the text format of Prometheus. @default /metrics is not served */
   metrics?: (() => Promise<string>) | undefined
-  /** Absent: there are only /healthz, /readyz and /metrics. */
+  /** The account. @default only /healthz, /readyz and /metrics are served */
   readonly account?: AccountOptions | undefined
-  /** Of each principal; absent: no limit. */
+  /** Rate of each principal. @default no limit */
   readonly rate?: RequestRate | undefined
-  /** Origins whose pages may use the API; absent or empty: only its own names. */
+  /** Further origins whose pages may use the API. @default none */
   readonly corsOrigins?: readonly string[] | undefined
   /** Milliseconds for a whole request to arrive; beyond: 408. */
   readonly requestTimeout?: number | undefined
-  /** Absent: any number of connections. */
+  /** Limits of connections. @default no limit */
   readonly crowds?: Crowds | undefined
   /** Faults of ours; `error` may hold anything but a secret of a client. */
   fault(error: unknown, operationId: string): void
@@ -84,7 +84,7 @@ export interface ApiServer {
   hold(): Promise<HeldConnections>
   /** Serves a connection that another process has accepted and not read. */
   take(socket: Socket): void
-  /** Answers what is under way and closes. */
+  /** Finishes running requests and closes. */
   close(): Promise<void>
 }
 
@@ -125,7 +125,7 @@ export function createApi(options: ApiOptions): ApiServer {
   }
 }
 
-/** How long what is under way may take once another process serves. Milliseconds. */
+/** Maximum time for running requests once another process serves (ms). */
 const LAST_ANSWERS = 250
 
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
@@ -159,7 +159,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }
 
-/** Without an account there are no users and no restrictions: a caller with a key of the operator is the operator. */
+/** Returns the caller check without an account, and so without users and restrictions: a caller with a key of the operator is the operator. */
 function operatorOnly(keys: ApiKeys): CallerCheck {
   return {
     authenticate: async (key) => ((await keys.accepts(key)) ? OPERATOR : undefined),

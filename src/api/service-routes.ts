@@ -10,7 +10,7 @@ import { type Account, callOf, invalidParameter, LIMIT, queryOf, readCount, send
 import { ApiError } from './errors.js'
 import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
 
-/** Where a revision is undone. */
+/** Path of reverting a revision. */
 export const REVERT_PATH = '/revisions/{id}/revert'
 
 /** For supervisors: does the process live and serve? No key. */
@@ -24,7 +24,7 @@ export function addHealth(router: Router, readiness: () => Readiness): void {
   })
 }
 
-/** Whether traffic should come here, and what is not as it should be; no key, so only words that say nothing of the account. */
+/** Adds the readiness check, with the reasons of a degraded state. It needs no key, so its words reveal nothing about the account. */
 export function addReadiness(router: Router, readiness: () => Readiness, degradation: () => Degradation): void {
   route(router, 'GET', '/readyz', { open: true }, async (_request, reply) => {
     const status = readiness()
@@ -43,14 +43,14 @@ function serves(status: Readiness): boolean {
 /** The text format of Prometheus. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-/** The metrics in the text format of Prometheus, whose scrapers send a key but no version. */
+/** Adds the metrics in the text format of Prometheus, whose scrapers send a key but no version. */
 export function addMetrics(router: Router, metrics: () => Promise<string>): void {
   route(router, 'GET', '/metrics', { unversioned: true }, async (_request, reply) =>
     reply.type(METRICS_TYPE).send(await metrics())
   )
 }
 
-/** The description of the API; it says nothing of this account, and tools fetch it without a key. */
+/** Adds the description of the API; it reveals nothing about the account, and tools fetch it without a key. */
 export function addDescription(router: Router, document: () => object): void {
   let text: string | undefined
   route(router, 'GET', '/openapi.json', { open: true }, async (_request, reply) => {
@@ -105,7 +105,7 @@ export function addRevisions(router: Router, account: Account): void {
   route(router, 'POST', REVERT_PATH, { body: 'optional' }, revert(account))
 }
 
-/** What a revision changed, or how two differ; as lines for people to clients that want text and no JSON. */
+/** Returns the changes of a revision, or the differences of two; as text for clients that accept text but no JSON. */
 function diff(account: Account): Handler {
   return async (request, reply) => {
     const { principal } = callOf(request)
@@ -133,7 +133,7 @@ function wantsText(accept = ''): boolean {
   return named.find((kind) => kind === 'text/plain' || kind === 'application/json' || kind === '*/*') === 'text/plain'
 }
 
-/** Undoes a revision as a write of its own. */
+/** Reverts a revision in a new write. */
 function revert(account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
@@ -177,15 +177,15 @@ function numberOf(request: FastifyRequest): number {
 }
 
 /**
- * Whether the process can carry traffic. /healthz and /readyz answer 200 when it is `ready` or `degraded` (it serves, but
- * something is not as it should be), else 503.
+ * Readiness of the process. /healthz and /readyz respond with 200 if it is `ready` or `degraded` (it serves, with problems),
+ * otherwise with 503.
  */
 export type Readiness = 'starting' | 'ready' | 'degraded' | 'draining'
 
 /** Why a process that serves is degraded. */
 export interface Degradation {
-  /** Short words of a closed set, in the order of their list; none: it is not. */
+  /** Reasons from a closed set of words, in their order; empty if not degraded. */
   readonly reasons: readonly string[]
-  /** How many revisions of the store are late here. */
+  /** Number of revisions of the store that are not applied yet. */
   readonly revisionsBehind: number
 }

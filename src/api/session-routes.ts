@@ -11,11 +11,11 @@ export const SESSION_PATH = '/session'
 /** Sessions by the cookies of requests. */
 export interface SessionCookies {
   /**
-   * The session of a request, and its cookie anew where that is due; undefined: it carries none. Fails with `SESSION_ENDED`, and
-   * with `FORBIDDEN` when the owner of its key is not active.
+   * Returns the session of a request, and renews its cookie if due; undefined without a session. Fails with `SESSION_ENDED`,
+   * and with `FORBIDDEN` if the owner of its key is inactive.
    */
   resume(request: FastifyRequest, reply: FastifyReply): Promise<Session | undefined>
-  /** The caller of an answer that is still being sent, by its session; undefined: the session has ended. Rejects when the store does not answer. */
+  /** Returns the caller of a streaming response by its session; undefined if the session has ended. Rejects if the store is unavailable. */
   watching(request: FastifyRequest): Promise<Principal | undefined>
 }
 
@@ -44,8 +44,8 @@ export function sessionCookies({ sessions }: Pick<Account, 'sessions'>): Session
 }
 
 /**
- * The first cookie that `read` finds something for: a browser may send an old one before the good one, of another path or from before
- * the pages were served over TLS. Fails with the first failure when there is none.
+ * Returns the result of the first cookie that `read` accepts: a browser may send an old one first, of another path or from
+ * before TLS was used. Fails with the first failure if none is accepted.
  */
 async function firstOf<T>(
   cookies: readonly SessionCookie[],
@@ -71,7 +71,7 @@ function takeBack(reply: FastifyReply, cookies: readonly SessionCookie[], good?:
   for (const name of names) reply.header('set-cookie', cookieText(name, '', 0))
 }
 
-/** Signing in and out, and who is signed in. */
+/** Adds signing in and out, and the current session. */
 export function addSessions(router: Router, { sessions }: Pick<Account, 'sessions'>): void {
   route(
     router,
@@ -111,7 +111,7 @@ interface SessionCookie {
   readonly value: string
 }
 
-/** Session cookies of a request that are looked at; a browser has one, or two when its scheme has changed. */
+/** Maximum number of checked session cookies; a browser has one, or two after a change of scheme. */
 const MOST_COOKIES = 4
 
 function cookiesOf({ headers }: FastifyRequest, name: string): readonly SessionCookie[] {
@@ -126,7 +126,7 @@ function cookiesOf({ headers }: FastifyRequest, name: string): readonly SessionC
   return cookies
 }
 
-/** `lasting`: milliseconds; 0: it is over. */
+/** Builds a cookie. `lasting`: milliseconds; 0 deletes it. */
 function cookieText(name: string, value: string, lasting: number): string {
   const secure = name.startsWith(OVER_TLS) ? '; Secure' : ''
   return `${name}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${Math.floor(lasting / 1000)}${secure}`

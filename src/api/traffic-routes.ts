@@ -8,7 +8,7 @@ export const TRAFFIC_PATH = '/traffic'
 export const TRAFFIC_DAY_PATH = `${TRAFFIC_PATH}/day`
 /** Each second as it ends. */
 export const TRAFFIC_STREAM_PATH = `${TRAFFIC_PATH}/stream`
-/** What serves, from listeners to backends. */
+/** Path of the map of the running configuration. */
 export const MAP_PATH = '/map'
 
 const SECONDS = { ...LIMIT, most: 600, absent: 120 }
@@ -38,7 +38,7 @@ function follow(account: Account): Handler {
   return async (request, reply) => {
     queryOf(request, [])
     serving(reply, account).header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
-    // The stream of an answer without a body would never end.
+    // A response without a body would never end the stream.
     if (request.method === 'HEAD') return reply.send()
     const stream = new EventStream()
     stream.stops(

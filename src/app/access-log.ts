@@ -26,16 +26,16 @@ type Written = Pick<
   | 'access_log_syslog'
 > & { readonly log: Pick<Options['log'], 'buffer'> }
 
-/** Where the lines about exchanges and connections go. */
+/** Output of the access log's lines about exchanges and connections. */
 export interface AccessLogOutput {
   readonly lines: LineWriter
-  /** Undefined: there is no access log. */
+  /** Sampling; undefined without an access log. */
   readonly sample: AccessSample | undefined
   /** Compiles the condition of the options. Throws a CodedError `ACCESS_LOG`. */
   choose(options: Pick<Written, 'access_log_where'>, expressions: Expressions): void
   /** Takes whole lines that another thread has made. */
   take(lines: readonly string[]): void
-  /** Writes what still waits, and closes. */
+  /** Writes the queued lines, and closes. */
   close(): Promise<void>
 }
 
@@ -47,8 +47,8 @@ interface Place {
 }
 
 /**
- * Opens the access log that the options ask for. Standard output takes its JSON lines through `log`, whose level does not silence
- * them. Throws a CodedError `ACCESS_LOG`: a file that cannot be opened, or a field that there is not.
+ * Opens the configured access log. Its JSON lines on standard output pass through `log`, independent of its level. Throws a
+ * CodedError `ACCESS_LOG` for a file that cannot be opened, or an unknown field.
  */
 export function openAccessLog(options: Written, log: Logger, output: LineOutput | undefined): AccessLogOutput {
   const place = options.access_log ? placeOf(options, log) : undefined
@@ -63,8 +63,8 @@ export function openAccessLog(options: Written, log: Logger, output: LineOutput 
 }
 
 /**
- * The access log of a thread that carries traffic: `put` takes its lines to the thread that writes them; JSON for standard output goes with
- * the log. Throws a CodedError `ACCESS_LOG`: a field that there is not.
+ * Creates the access log of a worker: `put` passes its lines to the main thread; JSON for standard output is added to the
+ * log. Throws a CodedError `ACCESS_LOG` for an unknown field.
  */
 export function threadAccessLog(
   options: Written,
@@ -74,7 +74,7 @@ export function threadAccessLog(
   return accessLogTo({ write: put }, options, log)
 }
 
-/** An access log whose lines go to `place`; JSON lines of standard output go through `log`. */
+/** Creates an access log with output to `place`; JSON lines on standard output pass through `log`. */
 function accessLogTo(
   place: Pick<Place, 'write'>,
   options: Written,
@@ -114,7 +114,7 @@ function fieldsOf({ access_log_fields: written }: Written): readonly string[] | 
   throw wrong(`access_log_fields: there is no field "${unknown}"; give some of ${ACCESS_FIELDS.join(', ')}`)
 }
 
-/** What cannot be evaluated of an exchange, such as the status of one without an answer, does not keep it out. */
+/** Compiles the condition; an exchange for which it cannot be evaluated, such as one without a response status, is logged. */
 function condition(source: string, expressions: Expressions): (flow: Flow) => boolean {
   const compiled = expressions.expression(source, 'on_http_response')
   if (!compiled.ok) throw wrong(`access_log_where: ${compiled.problems[0]?.message}; correct the expression`)
@@ -144,7 +144,7 @@ function formatted(place: Pick<Place, 'write'>, { combined, names }: Form): Line
   }
 }
 
-/** The place that the options name; undefined: standard output. */
+/** Returns the configured place; undefined for standard output. */
 function placeOf(
   { access_log_file: file, access_log_syslog: syslog, log: { buffer } }: Written,
   log: Logger
@@ -153,11 +153,12 @@ function placeOf(
   return syslog === undefined ? undefined : new Syslog(syslog, log)
 }
 
-/** How long the last lines may take. Milliseconds. */
+/** Maximum time for writing the last lines (ms). */
 const LAST_LINES = 1_000
+/** Mode of a new log file. */
 const OWNER_AND_GROUP = 0o640
 
-/** A file that is opened anew on SIGUSR1, under the same name: what rotates it has renamed the old one. */
+/** A file that is reopened under the same name on SIGUSR1, after its rotation. */
 class LogFile implements Place {
   readonly #path: string
   readonly #bytes: number
@@ -236,7 +237,7 @@ class Syslog implements Place {
       if (!reported) log.warn({ err: error }, 'the access log cannot reach its syslog server')
       reported = true
     })
-    // What does not arrive is lost, and no reason to wait.
+    // Lost datagrams must not block.
     this.#socket.connect(port, host)
     this.#socket.unref()
   }

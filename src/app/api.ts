@@ -71,7 +71,7 @@ export async function openApi(
   return { api: server, address }
 }
 
-/** All metrics, with what every thread has counted so far. */
+/** Returns all metrics, with the current counts of every thread. */
 async function scrape({ metrics }: Foundation, threads: TrafficThreads | undefined): Promise<string> {
   await threads?.count()
   return await metrics.registry.metrics()

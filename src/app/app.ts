@@ -48,17 +48,17 @@ import { type Drained, Lifecycle } from './stop.js'
 import { besideTraffic, openTraffic } from './traffic-stage.js'
 import { beginUpkeep } from './upkeep.js'
 
-/** What a start has opened: addresses, revision and what the user should know. */
+/** Result of a start: addresses, revision, and information for the user. */
 export interface Started {
   readonly traffic: { readonly host: string; readonly port: number; readonly tls?: boolean }
   /** Every listener that is open; the first of them may be another one than `traffic`. */
   readonly listeners: readonly OpenListener[]
-  /** A request that the first site answers. Absent: no listener serves a site. */
+  /** A request to the first site. Undefined if no listener serves a site. */
   readonly site?: SiteRequest
   /** Number of worker threads that carry traffic; 0: the main thread carries it. */
   readonly threads: number
   readonly api: { readonly host: string; readonly port: number }
-  /** Where agents connect, and the file of the authority that they must trust; absent: nowhere. */
+  /** Address for agents, and the file of the authority that they must trust; undefined for none. */
   readonly agents?: AgentsAddress
   readonly revision: number
   readonly warnings: readonly UnitProblems[]
@@ -72,13 +72,13 @@ export interface Started {
 export interface Running {
   readonly started: Started
   readonly reload: ApplyFiles
-  /** Lets go of what only one process may have, and takes it back or gives it for good; see `HandingOver`. */
+  /** Releases resources of which only one process may have, and takes them back or gives them away; see `HandingOver`. */
   readonly handingOver: Pick<HandingOver, 'release' | 'takeBack' | 'give'>
-  /** What of the store could not be applied, or null. */
+  /** Returns the stored records that could not be applied, or null. */
   lastError(): string | null
   /** Serves a connection to the API that another process has accepted and not read. */
   takeConnection(socket: Socket): void
-  /** What a process that takes the place of this one goes on with. */
+  /** State handed to the successor process. */
   state(): HandedState
   /** See `Lifecycle.stop`. */
   stop(): Promise<Drained>
@@ -86,14 +86,14 @@ export interface Running {
 
 /**
  * Starts an app: first snapshot (of the store and of the files), then traffic, then the API. Rejects with
- * `ConfigurationRefused`, with a CodedError (`FILE_UNREADABLE`, `API_KEY_INVALID`, `STORE_LOCKED`, …), with the system's error
- * of a bind, or with the reason of `host.signal`; nothing stays open then. Each app is complete in itself; two in one process
+ * `ConfigurationRefused`, with a CodedError (`FILE_UNREADABLE`, `API_KEY_INVALID`, `STORE_LOCKED`, …), with the system's
+ * error of a bind, or with the reason of `host.signal`; everything is closed then. Apps are independent; two in one process
  * share nothing.
  */
 export async function start(options: Options, host: Host, capabilities: readonly Capability[] = []): Promise<Running> {
   host.signal?.throwIfAborted()
   const counters = CountersOfLimits.find(options)
-  // A process that another one hands over to goes on with its clock.
+  // A successor process continues with the clock of its predecessor.
   const clock = host.predecessor === undefined ? (counters?.clock(host.clock) ?? host.clock) : host.clock
   const live = liveOptions(options, clock)
   live.limits.descriptors.allow((await openFilesAllowed()) ?? Number.POSITIVE_INFINITY)
@@ -112,8 +112,8 @@ export async function start(options: Options, host: Host, capabilities: readonly
 }
 
 /**
- * Does what a start does until ports are opened, and ends it again: nothing is opened to the outside. Resolves with what of the store could
- * not be applied, or null; rejects as `start` does. `options` name a store that nothing else has.
+ * Runs a start up to the opening of ports, and stops it again. Resolves with the stored records that could not be applied,
+ * or null; rejects as `start` does. `options` name a store that no other process uses.
  */
 export async function rehearse(options: Options, host: Host): Promise<string | null> {
   const live = liveOptions(options, host.clock)
@@ -127,7 +127,7 @@ export async function rehearse(options: Options, host: Host): Promise<string | n
   }
 }
 
-/** The composition root until ports are opened: each stage takes what stages before it return. */
+/** Opens all stages until ports are opened: each stage uses the results of earlier ones. */
 async function prepare(
   options: Options,
   host: Host,
@@ -247,7 +247,7 @@ async function stages(
   const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)
-  // Last, so that agents that connect at once cause events: subscriptions are followed by now.
+  // Opened last, because agents that connect immediately cause events: subscriptions are followed by now.
   const listening = await openAgents(options, foundation, { agents, store: store.store, own })
   void host.predecessor?.gone.then(() => expectLast(agents, own, log))
   const plain = servedPlainly(holder.current())
@@ -285,7 +285,7 @@ async function stages(
   }
 }
 
-/** Where traffic is accepted, for people: at the listener of the option `listen`, else at the first one, rather without TLS. */
+/** Returns the address of traffic, for display: that of the option `listen`, otherwise the first listener, preferably without TLS. */
 function trafficAddress(
   ports: Pick<ProcessPorts, 'listener'>,
   listeners: readonly OpenListener[]
@@ -295,7 +295,7 @@ function trafficAddress(
   return listeners.find(({ tls }) => !tls) ?? listeners[0]
 }
 
-/** What a reload applies counts from now on, in every thread. */
+/** Applies reloaded options in every thread. */
 function takeOptions(options: Options, live: LiveOptions, threads: TrafficThreads | undefined): void {
   live.take(options)
   threads?.take(options)
@@ -327,7 +327,7 @@ interface OperatorKeys {
   readonly keys: ApiKeys
   /** The API key that was made because there was none. */
   readonly unused: string | undefined
-  /** The sealer of the store's secrets; what is wrong with its key rejects. */
+  /** Returns the sealer of the store's secrets; rejects if its key is invalid. */
   sealer(): Promise<Sealer>
   /** Writes a new sealing key to the data folder. Call it once the store exists. */
   storeCreated(): Promise<void>

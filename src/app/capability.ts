@@ -36,7 +36,7 @@ export interface Kernel {
   readonly options: Options
   readonly foundation: Foundation
   readonly control: ControlPlane
-  /** What policies use. */
+  /** Services of policies. */
   readonly policies: OpenPolicyServices
   readonly opened: OpenedParts
   /** Gathers the counts of the worker threads. */
@@ -62,7 +62,7 @@ export type CapabilityErrors = Readonly<Partial<Record<ErrorGroupTitle, readonly
 
 interface Definition<S> {
   readonly name: string
-  /** Opens the service once the kernel is open, before the API listens. Register what a stop must close with `foundation.lifecycle`. */
+  /** Opens the service once the kernel is open, before the API listens. Register resources to close with `foundation.lifecycle`. */
   open(kernel: Kernel): S | Promise<S>
   /** Routes of the management API over the service. */
   readonly routes?: RouteGroup<S> | readonly RouteGroup<S>[]
@@ -81,7 +81,7 @@ export interface Capability {
   open(kernel: Kernel): Promise<readonly BoundGroup[]>
 }
 
-/** Defines a capability: everything about it stands in one folder, and `src/capabilities/registry.ts` has one line for it. */
+/** Defines a capability: all its code is in one folder, and `src/capabilities/registry.ts` has one line for it. */
 export function defineCapability<S>({ name, open, routes = [], errors = {} }: Definition<S>): Capability {
   const groups = [routes].flat() as readonly RouteGroup<S>[]
   return {

@@ -30,10 +30,10 @@ import { offline, policyServices } from './services.js'
 import { capabilityErrors } from '../capabilities/registry.js'
 import type { ErrorGroupTitle } from './capability.js'
 
-/** Error codes that a reader meets in the same place. No code stands twice in one group. */
+/** Error codes that occur in the same place. Codes are unique within a group. */
 export interface ErrorGroup {
   readonly title: ErrorGroupTitle
-  /** Where a reader meets the codes, for the reference documentation. */
+  /** Place where the codes occur, for the reference documentation. */
   readonly where: string
   readonly tables: readonly ErrorTable[]
 }
@@ -133,7 +133,7 @@ export interface MetricEntry {
   readonly labels: readonly string[]
 }
 
-/** Every metric, sorted by name. They are registered as a server registers them; nothing is measured. */
+/** Returns every metric, sorted by name. They are registered as by a server, but not measured. */
 export function metricEntries(): readonly MetricEntry[] {
   const unread = (): never => {
     throw new TypeError('metrics that are only listed are not read')

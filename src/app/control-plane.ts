@@ -46,14 +46,15 @@ import { openTraffic } from './traffic.js'
 
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
+/** Kinds of records that the delivery of events follows. */
 const FOLLOWED_BY_EVENTS = [eventDestination.name, eventSubscription.name]
-/** How often a process reports to the others on its store which revision it has applied. Milliseconds. */
+/** Interval of a process's reports about its applied revision to other processes on its store (ms). */
 const REPORT_EVERY = 1_000
 
 type PolicyServicesStage = Awaited<ReturnType<typeof openPolicyServices>>
 
 interface ControlStage extends OpenEvents, PolicyServicesStage {
-  /** Takes what capabilities use. */
+  /** Receives the resources that capabilities open. */
   readonly opened: OpenedParts
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
@@ -64,23 +65,20 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly dataPlane: DataPlane
   readonly agents: Agents
   readonly recorder: ExchangeRecorder
-  /** Those that carry traffic; undefined: this thread does. */
+  /** The workers; undefined if this thread carries traffic. */
   readonly threads: TrafficThreads | undefined
 }
 
 export interface OpenControlPlane {
   readonly control: ControlPlane
   readonly store: StartingStore
-  /** Wall time at which the last configuration began to serve; undefined: none does. */
+  /** Wall time of the last change of the running configuration; undefined before the first. */
   readonly appliedAt: () => number | undefined
-  /** The store is back after another process had it: what that has written is followed. */
+  /** Follows the changes of another process after the store was taken back. */
   readonly isBack: () => Promise<void>
 }
 
-/**
- * Does a step of the start that needs the store, again and again until it answers; `message` says what waits, for the log.
- * Ends when the start is ended.
- */
+/** Retries a step of the start until the store responds; `message` describes the wait in the log. Stops with the start. */
 export async function untilStoreAnswers<T>(
   options: Options,
   { log, lifecycle }: Pick<Foundation, 'log' | 'lifecycle'>,
@@ -90,7 +88,7 @@ export async function untilStoreAnswers<T>(
   return await untilAnswered(step, { name: storeName(options), message, log, signal: lifecycle.signal })
 }
 
-/** Opens the store, or its copy while it does not answer, and what serves and writes its records. */
+/** Opens the store, or its copy while the store is unavailable, and the control plane. */
 export async function openControlPlane(
   options: Options,
   host: Host,
@@ -197,7 +195,7 @@ function guardReports({ metrics, bus, publicUrl }: Foundation): (end: EndedGuard
   }
 }
 
-/** What follows each revision that serves, in this order. */
+/** Registers the followers of each served revision, in this order. */
 function followRevisions({ revisions }: Foundation, { agents, events }: ControlStage): void {
   revisions.add({
     served: () => agents.written(),
@@ -209,7 +207,7 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
   })
 }
 
-/** What this process knows of the server of a backend, or of its tunnels, as the API shows it. */
+/** Returns this process's health state of a backend's server or tunnels, as the API shows it. */
 function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
   const unit = tables.upstreams.get(upstreamKey(backend))
   const known = upstreams.servers.stateOf(unit)
@@ -225,11 +223,11 @@ function shown({ state, reason, since }: ServerState | NameState) {
 
 interface StoreStage extends Pick<ControlStage, 'seal' | 'events' | 'login' | 'storeCreated'> {
   readonly latest: LatestRevision
-  /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
+  /** Error of the last attempt to read the opened store; undefined if there was none. */
   readonly lost: unknown
 }
 
-/** The store, or its copy while it does not answer, with what follows it attached. Fails as `reachStore` does. */
+/** Opens the store, or its copy while the store is unavailable, with its followers. Fails as `reachStore` does. */
 async function openStartingStore(
   options: Options,
   host: Host,
@@ -272,8 +270,8 @@ interface Delivering extends Pick<ControlStage, 'events'> {
 }
 
 /**
- * Delivers events once the store itself is there: what waits for delivery is not in a copy. Resolves when the delivery has
- * begun, or at once when the process has started from its copy.
+ * Starts event delivery once the real store is reachable: a copy has no undelivered events. Resolves when the delivery has
+ * started, or immediately if the process has started from its copy.
  */
 export async function deliverOnceThere({ lifecycle }: Foundation, { store, events, ended }: Delivering): Promise<void> {
   const begin = async () => {

@@ -13,13 +13,13 @@ const LASTING: readonly string[] = ['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'ELOO
 
 /** Reason why a folder cannot be written. */
 export interface FolderProblem {
-  /** Message, and behind a semicolon what to do. */
+  /** Message and, after a semicolon, advice. */
   readonly text: string
   /** False where waiting may help, as on a full disk. */
   readonly lasting: boolean
 }
 
-/** Returns why the data folder cannot be written, or undefined if it can. An absent folder is not made. */
+/** Returns the reason why the data folder is not writable, or undefined if it is. A missing folder is not created. */
 export async function dataFolderProblem(data: string): Promise<FolderProblem | undefined> {
   const found = await stat(data).catch((error: unknown) => codeOf(error) ?? 'EIO')
   if (found === 'ENOENT') return await parentProblem(data)

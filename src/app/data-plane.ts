@@ -33,44 +33,44 @@ import type { TrafficFoundation } from './traffic-foundation.js'
 
 type OfOptions = 'region' | 'limits' | 'timeouts' | 'forwarding' | 'via' | 'errorBodies' | 'tcp' | 'reserved'
 
-/** What carries traffic: the client side and the upstream side. */
+/** Engines for the client side and the upstream side. */
 const ENGINES = {
   'http-proxy': { front: nodeServerTransport, back: httpProxyBack },
   codec: { front: codecServerTransport, back: codecBack }
 } as const
 
-/** What shares a listener with TLS, and at which address. */
+/** Handler on a shared TLS listener, with its address. */
 export type SharedListener = NonNullable<TrafficParts['beside']>
 
-/** What the data plane is given beside its foundation. What must be one for the process comes from outside of it. */
+/** Dependencies of the data plane beside its foundation. State that is shared in the process comes from the caller. */
 interface DataPlaneParts {
-  /** Live tunnels of agents; absent: there are none. */
+  /** Live tunnels of agents. @default none */
   readonly tunnels?: TunnelGroups
-  /** Called with what went through, and with servers that go down or come back. */
+  /** Receives events of traffic, and of servers that go down or come back. */
   readonly events: EventSink & { publish(type: typeof DOWN | typeof UP, object: Json): void }
   /** See `TrafficParts`. */
   readonly challenge: TrafficParts['challenge']
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: DevelopmentIdentity
-  /** Where the lines of the access log go. */
+  /** Output of the access log. */
   readonly accessLog: Pick<AccessLogOutput, 'lines' | 'sample'>
-  /** Sockets that the process was started with; absent: this thread opens none. */
+  /** Sockets inherited by the process. @default this thread has none */
   readonly inherited?: InheritedSockets
   /** 32 bytes each: see `StickyCookies`. */
   readonly stickyKeys: readonly Uint8Array[]
   readonly ticketKeys: TicketKeys
-  /** Makes traces; absent: there are none. */
+  /** Creates traces. @default none */
   readonly tracer?: RequestTracer
-  /** Shares a listener with TLS; absent: none is shared. */
+  /** Shares a TLS listener. @default none is shared */
   readonly beside?: SharedListener
-  /** Where connections come from, and what counts handshakes; absent: this thread accepts them. */
+  /** Source of connections, and limits of handshakes. @default this thread accepts connections */
   readonly sockets?: (transport: SocketTransport) => TrafficParts['sockets']
   readonly terminations?: TrafficParts['terminations']
-  /** This is one of so many threads, and how servers do is found out in another one; absent: it is alone. */
+  /** Number of workers, and the servers' state determined by the main thread. @default there is one thread */
   readonly learnt?: { readonly checks: ServerChecks; readonly judge: OutageJudge; readonly threads: number }
-  /** Learns what this thread finds out of servers. */
+  /** Receives health changes that this thread detects. */
   readonly health?: ServerHealth
-  /** Where retry budgets are kept that threads have together; absent: in this one. */
+  /** Shared retry budgets of all threads. @default those of this thread */
   readonly budgetRecord?: ConstructorParameters<typeof Upstreams>[0]['budgetRecord']
 }
 
@@ -80,13 +80,13 @@ export interface ServerHealth {
   decided(check: string, found: Found | undefined): void
 }
 
-/** What carries traffic, and nothing yet: its ports open with the configuration. */
+/** The data plane, without open ports: they open with the configuration. */
 export interface DataPlane {
   readonly traffic: Traffic
   readonly upstreams: Upstreams
   /** The upstream side. */
   readonly clientTransport: ClientTransport
-  /** Gives up what traffic no longer needs, beside it. */
+  /** Releases resources that traffic no longer needs, beside traffic. */
   settling(snapshot: Snapshot): Steps<void>
   /** Asks no server any more. */
   close(): void
@@ -175,7 +175,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
 
 type FileOptions = Pick<Options, 'data' | 'store' | 'policy' | 'site_file' | 'file_folders'>
 
-/** Serves folders of files. Nothing of the product itself is sent, whatever folder holds it. */
+/** Creates the servers of file folders. The product's own files are never served. */
 export function fileServers(
   { data, store, policy, site_file, file_folders: folders }: FileOptions,
   clock: Clock,
@@ -190,7 +190,7 @@ export function fileServers(
   })
 }
 
-/** Listens on what the process was started with, where that stands for the place. */
+/** Returns a transport that uses inherited sockets for their addresses. */
 function takingOver(transport: ServerTransport, inherited: InheritedSockets): ServerTransport {
   return { listen: (at, ...how) => transport.listen('fd' in at ? at : inherited.at(at), ...how) }
 }
@@ -207,7 +207,7 @@ const LINES = {
   traffic: 'an upstream is down: requests to it fail'
 }
 
-/** One line and one event for each server that goes down or comes back. */
+/** Logs and publishes an event for each server that goes down or comes back. */
 function serverChanges(log: Logger, events: DataPlaneParts['events']): (change: ServerChange) => void {
   return ({ backend, server, state: { state, reason, since }, by }) => {
     const fields = { backend, upstream: server, reason, by }
@@ -220,7 +220,7 @@ function serverChanges(log: Logger, events: DataPlaneParts['events']): (change: 
   }
 }
 
-/** One line when a name of servers resolves no more, when its last addresses are given up, and when it resolves again. */
+/** Logs when a server name no longer resolves, when its last addresses are dropped, and when it resolves again. */
 function nameChanges(log: Logger): (change: NameChange) => void {
   let failing: ReadonlySet<string> = new Set()
   return ({ backend, name, state: { state, reason } }) => {
@@ -238,13 +238,13 @@ function nameChanges(log: Logger): (change: NameChange) => void {
   }
 }
 
-/** No server is asked any more. */
+/** Stops health checks and closes connections to servers. */
 function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks): void {
   checks.stop()
   clientTransport.close()
 }
 
-/** What the options say of traffic. */
+/** Returns the options of traffic. */
 function trafficOptions(
   options: Options,
   { trusted, live, processId }: TrafficFoundation
@@ -268,7 +268,7 @@ function trafficOptions(
   }
 }
 
-/** What the certificate of development is good for. */
+/** Returns the names in the development certificate. */
 function developmentNames(zone: string): string[] {
   return ['localhost', '*.localhost', zone, `*.${zone}`, '127.0.0.1', '::1']
 }

@@ -22,21 +22,21 @@ import type { Metrics } from '../telemetry/metrics.js'
 import { ConfigurationRefused, startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
 
-/** What came of applying the files, with what is said of the site file. */
+/** Result of applying the files, with the changes of the site file. */
 export type AppliedFiles = Applied & {
-  /** What is added, changed and removed of a site file; absent without one. */
+  /** Changes of the site file; undefined without one. */
   readonly sites?: SiteChanges
   /** Absolute paths of the files that a site file names. */
   readonly named: readonly string[]
 }
 
 /**
- * Reads the files that the options name and applies them together with those options that a reload applies (`RELOADED`); what is wrong changes nothing. Rejects
- * when a file cannot be read; of a site file and what it names that is a problem among the others.
+ * Reads the files that the options name, and applies them together with reloadable options (`RELOADED`); errors change
+ * nothing. Rejects if a file is unreadable; for a site file and the files that it names, that is a reported problem.
  */
 export type ApplyFiles = (options: Options) => Promise<AppliedFiles>
 
-/** What files are applied with. */
+/** Dependencies of applying files. */
 interface FilesParts {
   readonly own: OwnUnits
   readonly metrics: Metrics
@@ -116,7 +116,7 @@ export function filesOf(
   }
 }
 
-/** What is wrong with the tests of the policy, or with the policy by them. */
+/** Returns the problems of the policy's tests, or of the policy under its tests. */
 async function testsOf({ policy_tests: path }: Options, policy: string, test: PolicyTesting): Promise<UnitProblems[]> {
   if (path === undefined) return []
   const tests = await readOptionFile(path, 'policy_tests')

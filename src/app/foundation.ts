@@ -22,61 +22,61 @@ import { createTrafficFoundation, type TrafficFoundation } from './traffic-found
 /** Admissions of limits, four numbers each: both halves of the bucket's hash, the seconds of its window, and the cost. */
 export type Admissions = readonly number[]
 
-/** The counters of limits of a process: what `LimiterTable.pieces` gave, in one piece, or a file that `handOver` has written. */
+/** Counters of limits of a process: the concatenated `LimiterTable.pieces`, or a file of `handOver`. */
 export type HandedLimits = { readonly table: Uint8Array } | { readonly file: string }
 
-/** What the process around an app gives it. */
+/** Environment of an app. */
 export interface Host {
   readonly log: Logger
-  /** Where the log's lines go. Absent: to a log that is not on standard output. */
+  /** Output of the log's lines. Undefined if the log is not on standard output. */
   readonly output?: LineOutput
   readonly clock: Clock
   /** The administrator's key of the environment, if there is one. */
   readonly apiKey: string | undefined
   /** The sealing key of the environment, if there is one. */
   readonly sealKey: string | undefined
-  /** Sockets that the process was started with; absent: there are none. */
+  /** Sockets inherited by the process. @default none */
   readonly sockets?: InheritedSockets
-  /** Where a site file finds secrets; absent: nowhere. */
+  /** Variables for secrets of a site file. @default none */
   readonly environment?: Readonly<Record<string, string | undefined>>
   /** The sealing key of the store is lost: the one that is here, or a new one, takes its place. */
   readonly newSealKey?: boolean
-  /** A store that is not there is to be made, although its sealing key is there. */
+  /** Create a missing store, even if its sealing key exists. */
   readonly newStore?: boolean
-  /** Threads that carry traffic, and where what they write goes; absent: the thread of the app carries it. */
+  /** Number of workers, and their output. @default the main thread carries traffic */
   readonly threads?: {
     readonly size: number
   } & ThreadOutput
-  /** The process whose place this one takes: its clock is `clock`. Absent: there was none. */
+  /** The predecessor process; its clock is `clock`. @default none */
   readonly predecessor?: {
-    /** Of the table of limits: 16 bytes. */
+    /** Secret of the table of limits: 16 bytes. */
     readonly limiterSecret: Uint8Array
-    /** Of session tickets: 48 bytes. */
+    /** Keys of session tickets: 48 bytes. */
     readonly ticketKeys: Uint8Array
     /** Those that agents have opened there. */
     readonly endpoints: readonly HandedEndpoint[]
-    /** What it says of the tunnels of its agents goes to `follower` from now on; the answer sends to it. */
+    /** Passes messages about the tunnels of the predecessor's agents to `follower`; the returned function sends messages to it. */
     tunnels(follower: Pick<HandedTunnels, 'receive' | 'lost'>): (message: FromServing) => void
     /** Resolves when it has ended. */
     readonly gone: Promise<void>
-    /** Called once, right before ports are opened. Undefined: they cannot be had. */
+    /** Returns the counters. Called once, right before ports are opened. Undefined if unavailable. */
     limits(): Promise<HandedLimits | undefined>
-    /** Calls `count` with what that process has admitted since it gave `limits`, and with what it admits until its end. */
+    /** Calls `count` with the predecessor's admissions since `limits`, until its end. */
     admitted(count: (admissions: Admissions) => void): void
   }
-  /** Nothing is opened to the outside: the start only shows what would come of it. */
+  /** Open nothing to the outside: the start only shows its result. */
   readonly rehearsal?: boolean
-  /** Ends a start that is not done yet; `Running.stop` ends what runs. */
+  /** Aborts a start; `Running.stop` stops a running process. */
   readonly signal?: AbortSignal
 }
 
 type TrafficEventQueue = Events['traffic']
 
-/** Where traffic and agents report what happens. Wants nothing until the delivery of events is open. */
+/** Events of traffic and agents, which are dropped until their delivery has started. */
 class EventBus {
   #queue: TrafficEventQueue | undefined
 
-  /** From now on the queue decides what is wanted and takes it. */
+  /** Connects the queue, which decides the wanted types. */
   connect(queue: TrafficEventQueue): void {
     this.#queue = queue
   }
@@ -107,7 +107,7 @@ class PublicUrl {
   readonly read = (): string => this.#text
 }
 
-/** What follows the revisions that serve. */
+/** Follower of served revisions. */
 interface RevisionFollower {
   /** A revision serves here, from any process. Must not throw. */
   served?(): void
@@ -119,7 +119,7 @@ interface RevisionFollower {
 class RevisionFollowers {
   readonly #followers: RevisionFollower[] = []
 
-  /** Answers what ends it. */
+  /** Adds a follower. Returns a function that removes it. */
   add(follower: RevisionFollower): () => void {
     this.#followers.push(follower)
     return () => {
@@ -137,7 +137,7 @@ class RevisionFollowers {
   }
 }
 
-/** What every later stage builds on. Nothing in it is open to the outside. */
+/** Common foundation of all later stages. Nothing in it is open to the outside. */
 export interface Foundation extends TrafficFoundation, Pick<Host, 'output'> {
   readonly lifecycle: Lifecycle
   readonly sockets: InheritedSockets

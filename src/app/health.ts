@@ -19,7 +19,7 @@ interface ProcessHealthParts {
   readonly loop: LoopDelay
   /** Learn how many descriptors the system allows. */
   readonly shares: DescriptorShares
-  /** Wall time at which the last configuration began to serve; undefined: none does. */
+  /** Wall time of the last change of the running configuration; undefined before the first. */
   readonly appliedAt: () => number | undefined
   /** Everything that the process itself does not know. */
   readonly sources: Omit<HealthSources, 'storeTrouble' | 'descriptors'>
@@ -27,10 +27,10 @@ interface ProcessHealthParts {
 
 /** Milliseconds between looks. */
 const EVERY = 1_000
-/** Part of the descriptors of clients below which they are no longer full: use that swings around its limit is one line. */
+/** Share of the descriptors of clients below which they no longer count as exhausted, so that fluctuation around the limit is logged once. */
 const FREED = 0.95
 
-/** How this process is: what /readyz, the metrics and the log say of it. */
+/** Health of this process, for /readyz, the metrics and the log. */
 export class ProcessHealth {
   readonly #parts: ProcessHealthParts
   readonly #descriptors = new Descriptors()
@@ -73,12 +73,12 @@ export class ProcessHealth {
     this.#timer = setInterval(() => this.#look(), EVERY).unref()
   }
 
-  /** `phase` while nothing is wrong: a process that serves and is not as it should be is degraded. */
+  /** Returns `phase`, or `degraded` for a ready process with problems. */
   readiness(phase: Readiness): Readiness {
     return phase === 'ready' && this.#health.look().length > 0 ? 'degraded' : phase
   }
 
-  /** What is wrong now. */
+  /** Returns the current problems. */
   degradation(): Degradation {
     return { reasons: this.#health.look(), revisionsBehind: this.#parts.sources.revisionsBehind() }
   }
@@ -110,7 +110,7 @@ interface HealthStage {
   readonly threads: { readonly missing: number } | undefined
 }
 
-/** The health of a process whose control plane and certificates are open. */
+/** Opens the health of a process whose control plane and certificates are open. */
 export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
   const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway, live } = foundation
   const { control, certificates, appliedAt, threads } = stage

@@ -14,8 +14,9 @@ import { IN_MEMORY } from '../options/values.js'
 
 /** The folder of counters in the data folder, and their file in it. */
 const FOLDER = 'limits'
+/** File of the counters. */
 const FILE = 'counters'
-/** What a file is called that cannot be used. */
+/** New name of an unusable file. */
 const REFUSED = 'counters.refused'
 
 interface CountersParts {
@@ -24,10 +25,10 @@ interface CountersParts {
   readonly log: Logger
 }
 
-/** What is written of a table while its process serves. */
+/** Saves a table while its process serves. */
 export type KeepingCounters = Pick<Checkpoints, 'checkpoint' | 'pause' | 'resume' | 'close'>
 
-/** What limits have counted, in the data folder: read when a process begins, written while it serves. */
+/** Counters of limits in the data folder: loaded at start, saved while the process serves. */
 export class CountersOfLimits {
   readonly #path: string
   readonly #interval: number
@@ -41,7 +42,7 @@ export class CountersOfLimits {
     this.#interval = interval
   }
 
-  /** Undefined: the options keep nothing. Only the beginning of the file is read. */
+  /** Returns undefined if the options disable saving. Reads only the beginning of the file. */
   static find({ data, limiter }: Pick<Options, 'data' | 'limiter'>): CountersOfLimits | undefined {
     if (data === IN_MEMORY || limiter.checkpoint === 0) return undefined
     const counters = new CountersOfLimits(join(data, FOLDER, FILE), limiter.checkpoint)
@@ -53,7 +54,7 @@ export class CountersOfLimits {
     return counters
   }
 
-  /** What is wrong with the file of the data folder, in words; undefined: nothing is, or there is none. It is only read. */
+  /** Returns the problem of the counters' file, as text; undefined if it is valid or missing. The file is only read. */
   static problem({ data }: Pick<Options, 'data'>): { readonly file: string; readonly reason: string } | undefined {
     const file = join(data, FOLDER, FILE)
     let kept: KeptCounters | undefined
@@ -68,17 +69,17 @@ export class CountersOfLimits {
     }
   }
 
-  /** What hashes in the file begin with; undefined: there is none that can be used. */
+  /** Secret of the file's hashes; undefined without a usable file. */
   get secret(): Uint8Array | undefined {
     return this.#kept?.head.secret
   }
 
-  /** A clock that goes on with the one of the file, if there is one. */
+  /** Returns a clock that continues that of the file, if there is one. */
   clock(clock: Clock): Clock {
     return this.#kept === undefined ? clock : clockThatReads(clock, resumedTime(this.#kept.mark, clock.wall()))
   }
 
-  /** Fills a table that is empty; nothing has been decided with it. A file with anything wrong in it is not taken, and the log says so. */
+  /** Fills an empty table before any decision. A damaged file is rejected and logged. */
   async fill({ table, log }: Omit<CountersParts, 'clock'>): Promise<void> {
     const kept = this.#kept
     try {
@@ -95,18 +96,18 @@ export class CountersOfLimits {
     }
   }
 
-  /** What was found is not needed, or not any more. */
+  /** Closes the file, which is not needed or no longer valid. */
   ignore(): void {
     this.#kept?.close()
   }
 
-  /** Begins to write what the table counts. */
+  /** Starts saving the table's counters. */
   async keep({ table, clock, log }: CountersParts): Promise<KeepingCounters> {
     const parts = { table, clock, path: this.#path, interval: this.#interval, report: reports(log, this.#path) }
     return new Checkpoints(parts, await this.#goOn(clock))
   }
 
-  /** The file that was read; undefined: it has to be written anew, which says what is wrong with it. */
+  /** Returns the loaded file; undefined if it must be rewritten, after logging its problem. */
   async #goOn(clock: Clock): Promise<{ readonly file: CountersFile; readonly base: number } | undefined> {
     try {
       if (!this.#read || this.#kept === undefined) return undefined

@@ -5,7 +5,7 @@ import { nameOf } from '../proxy/server.js'
 import { backendOf } from '../proxy/unit-servers.js'
 import type { UpstreamUnit } from '../runtime/plan.js'
 
-/** Returns what logs a warning for each upstream that gives up a safeguard, when it is called with it first, and after each change of it. */
+/** Returns a function that logs a warning for each upstream without a safeguard, on the first call and after each change of the upstream. */
 export function laxUpstreamWarnings(log: Pick<Logger, 'warn'>): (upstreams: ShardedMap<UpstreamUnit>) => Steps<void> {
   let before: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   return function* warn(upstreams) {

@@ -5,17 +5,17 @@ import type { Options } from '../options/options.js'
 import type { TrafficParts } from '../proxy/data-plane.js'
 import { WindowBudget } from '../transport/http2/receive-window.js'
 
-/** Options that hold as they are now: what reads one of them later reads what a reload has made of it. */
+/** Current options: readers see the values of the last reload. */
 export interface LiveOptions {
-  /** With the descriptors of the process, and the windows of HTTP/2 of this thread. */
+  /** Limits, with the descriptors of the process, and the HTTP/2 windows of this thread. */
   readonly limits: TrafficParts['limits'] & { readonly descriptors: DescriptorShares; readonly windows: WindowBudget }
   readonly timeouts: TrafficParts['timeouts']
   readonly bodies: Required<Pick<BodyBuffersParts, 'total' | 'each' | 'perClient' | 'pace'>>
-  /** From now on these count. Connections that are open keep what they began with, where it is a matter of a connection. */
+  /** Applies new values. Open connections keep their per-connection values. */
   take(options: Options): void
 }
 
-/** Paths of options, or the levels above them, that a reload applies: those of traffic, which bind nothing of the process. */
+/** Paths of reloadable options, or the levels above them: those of traffic that bind no resources. */
 export const RELOADED = [
   'listeners',
   'path_form',
@@ -31,7 +31,7 @@ export const RELOADED = [
   'recorder'
 ] as const
 
-/** The options of limits and time-outs, kept as they are now. */
+/** Creates the current limits and timeouts. */
 export function liveOptions(options: Options, clock: Clock, descriptors = new DescriptorShares()): LiveOptions {
   const limits = { ...limitsOf(options), descriptors, windows: new WindowBudget(clock, windowsOf(options)) }
   const timeouts = { ...options.timeouts }

@@ -15,7 +15,7 @@ export interface OpenListener {
   readonly publicPort?: number
 }
 
-/** A request that a site answers by one of its routes. */
+/** A request that a route of a site serves. */
 export interface SiteRequest {
   readonly host: string
   readonly path: string
@@ -32,7 +32,7 @@ export function openListeners(ports: Pick<ProcessPorts, 'listener'>, { plan }: S
   })
 }
 
-/** Returns a request of the first site that one of the listeners serves; undefined: there is no such site. */
+/** Returns a request of the first site on one of the listeners; undefined if there is none. */
 export function firstSiteRequest(listeners: readonly OpenListener[], snapshot: Snapshot): SiteRequest | undefined {
   for (const edge of snapshot.tables.edges) {
     if (edge.hosts === 'every' || edge.yields) continue
@@ -59,7 +59,7 @@ function pathOf({ routes }: CompiledEdge): string | undefined {
   return undefined
 }
 
-/** Returns a name that a host with a star stands for. */
+/** Returns a name that matches a host with a star. */
 function concrete(host: string): string {
   return host === ANY_HOST ? 'localhost' : host.replaceAll('*', 'www')
 }

@@ -8,8 +8,8 @@ import type { PolicyServices } from '../policy/services.js'
 import type { PolicyCheck } from '../schema/field.js'
 
 /**
- * Checks policy documents with the compiler that runs them, so that a document that is taken can run. Each error is a
- * problem whose `details` have its place in the text.
+ * Checks policy documents with the compiler that runs them, so that an accepted document can run. Each error is a problem
+ * whose `details` have its position in the text.
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
   const checking = policyProblems(services, actions)
@@ -43,7 +43,7 @@ export function policyProblems(
     const { policy, problems } = yield* compilingPolicy(text, {
       owner: 'check',
       services,
-      // Nothing is kept: counters belong to the policies that run.
+      // Nothing is kept: counters belong to running policies.
       keep: { keep: (key, make) => make(JSON.stringify(key)) },
       actions,
       unavailable: 'refuse',
@@ -64,7 +64,7 @@ function refusal({ code, message, path, line, column }: Omit<Problem, 'severity'
   return { code: `POLICY_${code}`, message, details: { path, line: String(line), column: String(column) } }
 }
 
-/** HTTPS edges have no `on_tcp_connect`, TCP edges nothing else. */
+/** Returns a problem for a phase on the wrong layer: HTTPS edges have no `on_tcp_connect`, TCP edges only that. */
 function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): Problem[] {
   for (const [phase, [rule]] of Object.entries(document.phases)) {
     if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue

@@ -14,7 +14,7 @@ import { judgePaths } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { policyProblems } from './policy-check.js'
 
-/** The variables and functions that expressions can name, and what each of them means. */
+/** Returns the variables and functions of expressions, with their descriptions. */
 export function languageCatalogue() {
   const results = resultsOf(actions)
   const published = resultMeanings(actions)
@@ -30,7 +30,10 @@ export function languageCatalogue() {
   }
 }
 
-/** The language of policies by the services that run them. `listeners`: do clients come by IPv6, do paths keep what the strict form refuses? */
+/**
+ * Creates the policy language from its services. `listeners`: are clients connected by IPv6, and do paths keep characters that the strict form
+ * rejects?
+ */
 export function policyLanguage(
   services: PolicyServices,
   runTests: PolicyTestRun,

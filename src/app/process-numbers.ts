@@ -5,7 +5,7 @@ import type { Foundation } from './foundation.js'
 
 const MILLISECONDS = 1_000
 
-/** What this process says of itself, from now on. */
+/** Returns a function that reports the statistics of this process. */
 export function ownNumbers({ clock, loop, metrics }: Foundation): () => ProcessNumbers {
   const version = packageVersion()
   const startedAt = timestampText(clock.wall())

@@ -35,7 +35,10 @@ import type { Metrics } from '../telemetry/metrics.js'
 import type { LiveOptions } from './live-options.js'
 import { policyServices } from './services.js'
 
-/** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */
+/**
+ * Returns the permitted destinations and trusted authorities of outbound requests by policies and events, from the options. Fails with
+ * `FILE_UNREADABLE`.
+ */
 export async function outboundRules({
   outbound
 }: Options): Promise<Pick<OutboundParts, 'allowPrivate' | 'authorities'>> {
@@ -55,7 +58,7 @@ async function geoOf(file: string | undefined): Promise<Geo> {
   }
 }
 
-/** Who answers names, as the options want it. */
+/** Returns the DNS settings of the options. */
 export function namesOptions({ dns }: Pick<Options, 'dns'>): NamesOptions {
   return { resolver: dns.resolver, servers: dns.servers }
 }
@@ -71,36 +74,36 @@ interface PolicyServicesParts {
   readonly metrics: Metrics
   readonly live: LiveOptions
   readonly traffic: Traffic
-  /** What buffered bodies hold; absent: those of this thread are all. */
+  /** Memory of buffered bodies. @default that of this thread */
   readonly holdings?: Holdings
-  /** What limits have to do with other threads; absent: there are none. */
+  /** Relays limits between threads. @default there is one thread */
   readonly limitRelay?: LimitRelay
-  /** Services of limits over the cluster; absent: there are none. */
+  /** Services of cluster limits. @default none */
   readonly cluster?: readonly Provided[]
-  /** Where breakers are kept; absent: in this thread. */
+  /** Shared records of circuit breakers. @default those of this thread */
   readonly records?: SharedRecords
-  /** Where deliveries of webhooks are remembered; absent: in this thread. */
+  /** Shared memory of webhook deliveries. @default that of this thread */
   readonly replays?: { of(identity: string): ReplayMemory }
 }
 
 /**
- * The actions of policies that agents send to the server. Such a policy has the rights of its agent alone: what belongs to the
- * account (internal endpoints, IP policies, certificates) is refused by name. Vaults and files are refused by the services that
- * it is compiled with.
+ * The actions of policies that agents send to the server. Such a policy has only the rights of its agent: references to the
+ * account (internal endpoints, IP policies, certificates) are rejected by name. Access to vaults and files is rejected by
+ * its services.
  */
 const guestActions = confinedActions(actions, 'guest')
 
 export interface OpenPolicyServices {
   readonly services: PolicyServices
   readonly login: Login
-  /** Of policies that agents send. */
+  /** Rights of policies that agents send. */
   readonly guests: PolicyRights
   readonly geo: Geo
 }
 
 /**
- * What policies use, as the options want it. The caller closes the `outbound` of both. Fails with `FILE_UNREADABLE` and with
- * what is wrong in a file.
+ * Creates the services of policies from the options. The caller closes the `outbound` of both. Fails with `FILE_UNREADABLE`,
+ * and with the errors in a file.
  */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
   const { geoip } = options

@@ -10,8 +10,8 @@ import { RecentDocuments } from '../policy/document.js'
 import type { BaseServices, Counter, PolicyServices, Provided, ServiceKey } from '../policy/services.js'
 
 /**
- * Services of policies: the only builder of them. `own`: the services of features that this process provides; the others are
- * made by their keys when they are first asked for. Throws a RangeError when a service is provided twice.
+ * Creates the services of policies; the only place that does. `own`: services of features that this process provides; the
+ * others are created by their keys on first use. Throws a RangeError if a service is provided twice.
  */
 export function policyServices(base: BaseServices, own: readonly Provided[] = []): PolicyServices {
   const services = new Map<ServiceKey<unknown>, unknown>()
@@ -28,7 +28,7 @@ export function policyServices(base: BaseServices, own: readonly Provided[] = []
   }
 }
 
-/** What the language needs where no policy runs: it counts and logs nothing, and refuses to read data or to make a request. */
+/** Returns the services of the language when no policy runs: they count and log nothing, and reject reads of data and requests. */
 export function offline(actions: readonly Action[]): BaseServices {
   return {
     clock: systemClock,
@@ -48,7 +48,7 @@ export function offline(actions: readonly Action[]): BaseServices {
 
 const uncounted: Counter = { inc: () => undefined }
 
-/** Counts and logs nothing. */
+/** Services that count and log nothing. */
 export const unobserved: Pick<BaseServices, 'meter' | 'log'> = {
   meter: { matched: () => uncounted, decided: () => uncounted, failed: () => uncounted, counter: () => uncounted },
   log: { debug: () => undefined, warn: () => undefined }

@@ -2,22 +2,22 @@ import type { Logger } from 'pino'
 import type { Readiness } from '../api/service-routes.js'
 import { atMost } from '../lib/concurrency.js'
 
-/** What a drain came to: connections that ended by themselves, and those that were cut. */
+/** Result of a drain: numbers of connections that ended regularly, and that were cut. */
 export interface Drained {
   readonly ended: number
   readonly cut: number
 }
 
 /**
- * How long a stop may take beside the drain, a step of it that waits for others, a request to arrive on a new connection, and the step that
- * may have to write all counters of limits. Milliseconds.
+ * Maximum times of a stop beside the drain, of one of its steps, of a request's arrival on a new connection, and of the step
+ * that may write all counters of limits (ms).
  */
 const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000, counters: 10_000 }
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
 
 type Close = () => Promise<unknown>
 
-/** Everything that a stop ends. A stage adds what it has opened at once, so that a start that fails ends it too. */
+/** Resources that a stop closes. A stage adds its resources immediately, so that a failed start closes them, too. */
 export interface Opened {
   readonly timers: readonly NodeJS.Timeout[]
   readonly health: { stop(): void }
@@ -43,7 +43,7 @@ export interface Opened {
   readonly names: { close(): void }
 }
 
-/** How far an app is between its start and its end, and what it has opened. */
+/** Phase of an app between start and stop, and its open resources. */
 export class Lifecycle {
   readonly #log: Logger
   readonly #timeouts: { readonly drain: number }
@@ -70,7 +70,7 @@ export class Lifecycle {
     return this.#ready ? 'ready' : 'starting'
   }
 
-  /** What the stop ends from now on. Once it has begun, that ends at once and the reason of the stop is thrown. */
+  /** Adds resources to the stop. If it has begun, they are closed immediately, and its reason is thrown. */
   opens(part: Partial<Opened>): void {
     if (this.signal.aborted) {
       void this.#end(part, () => this.#handOver(part))
@@ -88,16 +88,16 @@ export class Lifecycle {
     this.#succeeded = true
   }
 
-  /** Gives away what only a process that may be configured has: its API, its agents' listener, its store. Traffic goes on. */
+  /** Releases the resources of which only one process may have: its API, its agents' listener, its store. Traffic continues. */
   release(): Promise<void> {
     this.#handedOver ??= this.#handOver(this.#opened)
     return this.#handedOver
   }
 
   /**
-   * Ends idle connections after a moment for what was on its way, busy ones when they are done, all after the drain
-   * time-out. What only a process that may be configured needs goes first (its ports, its store), so that a successor can
-   * start while connections end. No step waits for what hangs: the whole takes the drain time and a few seconds at most.
+   * Closes idle connections after a short time for requests in transit, busy ones when done, all after the drain timeout.
+   * Resources of which only one process may have (its ports, its store) are released first, so that a successor can start
+   * while connections drain. Steps are limited in time: the stop takes the drain time and a few seconds at most.
    */
   stop(): Promise<Drained> {
     this.#stopping.abort()
@@ -123,7 +123,7 @@ export class Lifecycle {
     await atMost(drain + STOP.beside, rest)
     opened.traffic?.stop()
     await this.#step('limits of the cluster', opened.clusterLimits?.close())
-    // Nothing is admitted any more.
+    // No more requests are admitted.
     await this.#step('the counters of limits', opened.counters?.close(), STOP.counters)
     await this.#step('traces', opened.openTelemetry?.close())
     for (const outbound of opened.policyOutbound ?? []) outbound.close()
@@ -139,7 +139,7 @@ export class Lifecycle {
     await agents?.move(Math.max(0, this.#timeouts.drain - STOP.arrivals))
   }
 
-  /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
+  /** Releases the resources that a successor needs: the addresses of the API and of agents, and the store. */
   async #handOver({
     agents,
     counters,
@@ -184,7 +184,7 @@ export class Lifecycle {
   }
 }
 
-/** Closes what a stage could not use after all, but does not wait for ever. */
+/** Closes a resource that a stage could not use, with a time limit. */
 export async function closeUnused(unused: { close(): Promise<unknown> }): Promise<void> {
   await atMost(STOP.step, unused.close())
 }

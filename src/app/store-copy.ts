@@ -22,11 +22,11 @@ export interface StartingStoreParts {
   readonly clock: Clock
   readonly log: StoreLog
   readonly onRevision: (place: Place) => void
-  /** Looks at a store that was opened, before it is used. Rejects when this process must not use it. */
+  /** Checks an opened store before its use. Rejects if this process must not use it. */
   readonly settle: (store: Store) => Promise<void>
   /** Learns how the store is from each of its operations. */
   readonly health: StoreHealth
-  /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
+  /** Error of the last attempt to read the opened store; undefined if there was none. */
   readonly lost: unknown
   /** Finds the addresses of a database server. */
   readonly lookup: LookupFunction
@@ -44,7 +44,7 @@ interface ReachedStore {
 /** The store as a process starts with it, and the copy that it keeps for a start without one. */
 export class StartingStore {
   readonly store: Store
-  /** Resolves once the store itself is used: at once, or when it answers behind a start from the copy. */
+  /** Resolves once the real store is used: immediately, or when it responds after a start from the copy. */
   readonly answered: Promise<void>
   readonly #at: CopyPlace | undefined
   readonly #parts: StartingStoreParts
@@ -97,12 +97,12 @@ export class StartingStore {
     return new StartingStore({ store, answered, account: () => account, at }, parts)
   }
 
-  /** Why the copy is read and not the store, for people; null: the store is. */
+  /** Reason for reading the copy, for display; null if the store is used. */
   get degraded(): string | null {
     return this.store instanceof StandbyStore ? this.store.degraded : null
   }
 
-  /** Begins to keep the copy of what serves; a copy that is not wanted goes. `applied`: the place that serves. */
+  /** Starts saving a copy of the running configuration; an unwanted copy is deleted. `applied`: returns the served position. */
   async keep(options: Options, applied: () => Place): Promise<void> {
     const { clock, log } = this.#parts
     try {
@@ -126,14 +126,14 @@ export class StartingStore {
   }
 }
 
-/** Where the copy lies; undefined: none is kept. */
+/** Returns the location of the copy; undefined if none is kept. */
 function copyPlace(options: Options, seal: Sealer): CopyPlace | undefined {
   const { cache, data } = options
   if (!cache || data === IN_MEMORY || storeAddress(options) === IN_MEMORY) return undefined
   return { path: join(data, COPY_FILE), store: storeName(options), seal }
 }
 
-/** What the store is called, wherever the data folder lies; without user and password. */
+/** Returns the name of the store, independent of the data folder; without user and password. */
 export function storeName(options: Options): string {
   const address = storeAddress(options)
   if (!isShared(address)) return options.data === IN_MEMORY ? address : relative(options.data, address)

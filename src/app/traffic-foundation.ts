@@ -18,45 +18,45 @@ import type { LiveOptions } from './live-options.js'
 import { namesOptions } from './server-services.js'
 
 /**
- * What carrying traffic builds on, in whichever thread it is carried: made of options, a clock and a log alone. Nothing in it is
- * open to the outside or knows a record.
+ * Foundation of carrying traffic in any thread, created from options, a clock and a log only. Nothing in it is open to the
+ * outside or knows a record.
  */
 export interface TrafficFoundation {
   readonly clock: Clock
   readonly log: Logger
-  /** Random text that tells this process from others; its threads have the same. */
+  /** Random id of this process, shared by its threads. */
   readonly processId: string
   readonly live: LiveOptions
   readonly holder: SnapshotHolder
-  /** What looks at exchanges of clients. */
+  /** Observers of client exchanges. */
   readonly observers: Observers
   readonly metrics: Metrics
-  /** Addresses of proxies that may name a client; undefined: none may. */
+  /** Addresses of proxies that may name a client; undefined for none. */
   readonly trusted: CidrSet | undefined
   /** The caller closes it. */
   readonly names: Names
   readonly lookups: ReturnType<typeof observeNames>
   readonly limiter: LimiterTable
-  /** Whom limits refuse; undefined: that is not kept. */
+  /** Keys that limits reject; undefined if they are not recorded. */
   readonly refusedKeys: RefusedKeysMemory | undefined
   readonly turnedAway: TurnedAwayLog
 }
 
-/** The part of the options that it is made of. */
+/** Options of the foundation. */
 type OfOptions = Pick<Options, 'dns' | 'trusted_proxies' | 'limiter'>
 
-/** The networks of trusted proxies; undefined: there are none. */
+/** Returns the networks of trusted proxies; undefined for none. */
 function networksOf(networks: readonly string[]): CidrSet | undefined {
   if (networks.length === 0) return undefined
   return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
 }
 
 interface TrafficFoundationParts extends Pick<TrafficFoundation, 'clock' | 'log' | 'live'> {
-  /** What limits are counted in, which is one for the process. */
+  /** Table of limits, one for the process. */
   readonly limiter: LimiterTable
-  /** That of the process where this is a thread of it; absent: this is the process. */
+  /** Id of the process, for a worker. @default a new one */
   readonly processId?: string
-  /** Rates and look-ups that another thread counts, and what it reads metrics from; absent: this one does. */
+  /** Rates and lookups that the main thread counts, and the memory of its metrics. @default this thread counts */
   readonly elsewhere?: {
     readonly rates: TrafficRates
     readonly looked: (lookup: Lookup) => void
@@ -64,7 +64,7 @@ interface TrafficFoundationParts extends Pick<TrafficFoundation, 'clock' | 'log'
   }
 }
 
-/** `live` is read as it is at each moment, so a reload reaches what is made of it. */
+/** Creates the foundation. `live` is read on each use, so a reload takes effect. */
 export function createTrafficFoundation(
   options: OfOptions,
   { clock, log, live, limiter, elsewhere, processId = randomBytes(8).toString('hex') }: TrafficFoundationParts

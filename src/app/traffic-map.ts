@@ -17,7 +17,7 @@ import type { Tally, TrafficRates } from '../telemetry/traffic-rates.js'
 
 /** Edges beyond which a map is no map. */
 const MOST_EDGES = 2_000
-/** How deep backends stand in backends. */
+/** Maximum nesting depth of backends. */
 const DEEPEST = 4
 
 interface Units extends Iterable<readonly [string, Unit]> {
@@ -33,8 +33,9 @@ interface MapParts {
 }
 
 /**
- * What serves, from listeners to the servers of backends, with the rates of the last minute. Made from the plan, so that what
- * options, site files and the API declare stand beside each other. Holds names, addresses and the places of policies, no text and no secret.
+ * Returns the map of the running configuration, from listeners to the servers of backends, with the rates of the last minute. It is built from
+ * the plan, so that it includes options, site files and the API. Contains names, addresses and the positions of policies, but no policy text and
+ * no secret.
  */
 export function trafficMap(parts: MapParts): Json {
   const all = [...parts.units]
@@ -145,7 +146,7 @@ function addressOf(unit: UpstreamUnit): string | null {
   }
 }
 
-/** What each server is, as it is known here. */
+/** Returns the state of each server known here. */
 function serversOf(unit: UpstreamUnit, { servers }: MapParts): Json {
   const tunnels = servers.tunnelStatesOf(unit)
   if (tunnels !== undefined) return tunnels.map(([name, { state, reason, since }]) => shown(name, state, reason, since))

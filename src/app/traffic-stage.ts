@@ -34,7 +34,7 @@ interface TrafficStage {
   readonly telemetry: Pick<OpenTelemetry, 'tracer' | 'spans'>
 }
 
-/** What threads that carry traffic work with, beside the data plane. */
+/** Dependencies of workers beside the data plane. */
 interface BesideThreads {
   readonly events: Events
   readonly login: Login
@@ -44,19 +44,19 @@ interface BesideThreads {
 
 /** The data plane of a process, with the threads that carry its traffic, if there are any. */
 interface OpenTraffic extends DataPlane {
-  /** What all threads have together; absent: there is one thread. */
+  /** Records shared by all threads; undefined if there is one thread. */
   readonly records: MadeRecords | undefined
   readonly ticketKeys: OwnTicketKeys
-  /** Those of agents that are connected here, or were just now to the process whose place this one takes. */
+  /** Tunnels of agents that are connected here, or were until now to the predecessor process. */
   readonly tunnels: HeldTunnels
-  /** Starts the threads; undefined: this thread carries traffic itself. */
+  /** Starts the workers; undefined if this thread carries traffic. */
   begin(beside: BesideThreads): TrafficThreads | undefined
 }
 
-/** Of this thread among those that share records. */
+/** Number of this thread among those that share records. */
 const OWN_NUMBER = 0
 
-/** What shares a listener of traffic. Throws a CodedError `AGENTS_ADDRESS`. */
+/** Returns the handler on a shared traffic listener. Throws a CodedError `AGENTS_ADDRESS`. */
 export function besideTraffic(options: Options, agents: Agents): SharedListener | undefined {
   const { agents: at, listeners } = options
   return at !== undefined && sharesListener(options, listeners) ? { at, handler: agents.shared } : undefined
@@ -171,7 +171,7 @@ function tunnelsOf(agents: Agents, predecessor: Host['predecessor']): HeldTunnel
   return tunnels
 }
 
-/** Nothing is accepted any more. What threads say of their connections is more exact than what their places show. */
+/** Drains all connections. The workers' own counts are more exact than those of their places. */
 async function drained({ traffic }: DataPlane, threads: TrafficThreads, within: number): Promise<Drained> {
   const [elsewhere, here] = await Promise.all([threads.drain(within), traffic.ports.drain(within)])
   return elsewhere ?? here

@@ -10,9 +10,10 @@ import { trafficMap } from './traffic-map.js'
 const SECOND = 1_000
 /** Minutes that are compared with as many of an hour and of a day before. */
 const COMPARED = 5
+/** Starts of the compared periods (minutes ago). */
 const AGO = { now: 0, hour_ago: 60, day_ago: 1_440 }
 
-/** Traffic of this process in numbers, from now on; it is part of the life of the process. */
+/** Creates the traffic statistics of this process from now on; they live as long as the process. */
 export function openTraffic(
   { metrics, clock, holder, lifecycle }: Foundation,
   { upstreams }: DataPlane

@@ -22,14 +22,15 @@ import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
 import { together, upstreamStates } from './upstream-states.js'
 
-/** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
+/** Interval and maximum duration of the limiter's search for empty buckets (ms). */
 const SWEEP = { every: 250, atMost: 1 }
+/** Interval of log lines about memory pressure of the limiter (ms). */
 const PRESSURE_EVERY = 60_000
-/** How often keys that are refused no more are forgotten. Milliseconds. */
+/** Interval of forgetting keys that are no longer rejected (ms). */
 const REFUSED_EVERY = 30_000
-/** How often old revisions are forgotten. Milliseconds. */
+/** Interval of pruning old revisions (ms). */
 const FORGET_EVERY = 60_000
-/** How often a process asks which sessions others on its store have ended. Milliseconds. */
+/** Interval of reading sessions that other processes on the store have ended (ms). */
 const ENDED_EVERY = 500
 
 interface UpkeepStage {
@@ -40,11 +41,11 @@ interface UpkeepStage {
   readonly control: ControlPlane
   readonly store: StartingStore
   readonly dataPlane: Pick<DataPlane, 'upstreams'>
-  /** Those that carry traffic; undefined: this thread does. */
+  /** The workers; undefined if this thread carries traffic. */
   readonly threads: Pick<TrafficThreads, 'upstreams'> | undefined
 }
 
-/** Metrics that are read from the parts when they are asked for, and what is done again and again. */
+/** Starts the periodic tasks, and registers metrics that are read from the parts on demand. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
   const { metrics, output, limiter, refusedKeys, clock, lifecycle } = foundation
   const { services, agents, events, login, control, store, dataPlane, threads } = stage
@@ -70,7 +71,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   })
 }
 
-/** Each name that was asked for, with the backend or option that has it. */
+/** Yields each resolved name, with its backend or option. */
 function* upstreamNames({ upstreams }: UpkeepStage['dataPlane']): Generator<NameResolution> {
   for (const [key, { state }] of upstreams.servers.names()) {
     if (state !== 'unknown') yield { backend: backendOf(key), resolved: state === 'resolved' }

@@ -4,7 +4,7 @@ import { backendOf } from '../proxy/unit-servers.js'
 import type { UpstreamState } from '../telemetry/observed-metrics.js'
 import type { DataPlane } from './data-plane.js'
 
-/** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
+/** Yields each server with its backend or option, and its state; the tunnels of a group are combined. */
 export function* upstreamStates({ upstreams }: Pick<DataPlane, 'upstreams'>): Generator<UpstreamState> {
   for (const [key, unit, servers] of upstreams.servers.servers()) {
     // Agents name their endpoints, and names of agents make no series.
@@ -26,7 +26,7 @@ export function* upstreamStates({ upstreams }: Pick<DataPlane, 'upstreams'>): Ge
 
 const COUNTED = ['active', 'waiting', 'refused', 'tries', 'failures'] as const
 
-/** What this thread and others know of the same servers. Whether one is up this thread knows. */
+/** Combines the states of this thread and others. The health of servers is that of this thread. */
 export function together(own: Iterable<UpstreamState>, elsewhere: Iterable<UpstreamState>): Iterable<UpstreamState> {
   const keyOf = ({ backend, server }: UpstreamState) => JSON.stringify([backend, server])
   const all = new Map([...own].map((state) => [keyOf(state), state]))

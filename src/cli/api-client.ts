@@ -8,16 +8,16 @@ import { ExitCode } from './process.js'
 
 const DEADLINE = 30_000
 
-/** Where the management API is, and what opens it. */
+/** Base URL of the management API, and the key. */
 export interface ApiAccess {
-  /** Without a slash at its end. */
+  /** Base URL without a trailing slash. */
   readonly url: string
   readonly key: string
   /** Variable or file that the key comes from. */
   readonly source: string
 }
 
-/** What the API answered. */
+/** Response of the API. */
 export interface ApiAnswer {
   readonly status: number
   readonly headers: Headers
@@ -41,13 +41,13 @@ export function apiAccess(api: string, environment: NodeJS.ProcessEnv): ApiAcces
     : `${missing}, or SLUICE_DATA to the data folder of the process (${local.problem})`
 }
 
-/** Where the API is, as the flags of a command say. */
+/** Options for the address of the API. */
 export interface AccessFlags {
   readonly api: string
   readonly insecureHttp?: boolean
 }
 
-/** As `apiAccess`, and refuses to send the key over a network in clear text unless that is allowed. */
+/** Returns the access like `apiAccess`, but refuses to send the key over a network in clear text unless allowed. */
 export function openAccess({ api, insecureHttp }: AccessFlags, environment: NodeJS.ProcessEnv): ApiAccess | string {
   const access = apiAccess(api, environment)
   return typeof access !== 'string' && isExposed(access) && insecureHttp !== true
@@ -71,7 +71,7 @@ export function printApiError(body: Readonly<Record<string, unknown>>): number {
   return ExitCode.failure
 }
 
-/** Returns true if what is sent to the API crosses a network in clear text. */
+/** Returns true if requests to the API cross a network in clear text. */
 export function isExposed({ url }: Pick<ApiAccess, 'url'>): boolean {
   return new URL(url).protocol === 'http:' && !isHere(url)
 }
@@ -82,8 +82,8 @@ function isHere(url: string): boolean {
 }
 
 /**
- * Asks the API. An error of it is an answer too. Fails with a CodedError `API_UNUSABLE` when there is no answer of Sluice, or
- * the key opens nothing.
+ * Calls the API. Its error responses are returned. Fails with a CodedError `API_UNUSABLE` if the response is not from
+ * Sluice, or the key is invalid.
  */
 export async function askApi(
   access: ApiAccess,
@@ -92,7 +92,7 @@ export async function askApi(
     readonly method?: string
     readonly body?: unknown
     readonly headers?: Readonly<Record<string, string>>
-    /** Milliseconds; absent: half a minute. */
+    /** Time limit (ms). @default 30,000 */
     readonly deadline?: number
   } = {}
 ): Promise<ApiAnswer> {
@@ -102,7 +102,7 @@ export async function askApi(
   return { status: answer.status, headers: answer.headers, body }
 }
 
-/** As `askApi`, for answers that are no JSON. `lasting`: the answer has no end. */
+/** Calls the API like `askApi`, for responses other than JSON. `lasting`: the response has no end. */
 export async function sendTo(
   access: ApiAccess,
   path: string,
@@ -137,7 +137,7 @@ export async function sendTo(
   return answer
 }
 
-/** The API does not answer as it should. */
+/** Returns the error for an unusable API. */
 export function unusable({ url }: ApiAccess, why: string, cause?: unknown): CodedError {
   const { origin } = new URL(url)
   return new CodedError(commandErrors.API_UNUSABLE, `${origin} ${why}`, cause === undefined ? {} : { cause })

@@ -14,13 +14,13 @@ import type { Checked } from './documents.js'
 
 export interface CheckOptions {
   readonly json: boolean
-  /** What the file "-" stands for. */
+  /** Input for the file "-". */
   readonly input: Readable
   readonly out: { write(text: string): unknown; readonly isTTY?: boolean; readonly columns?: number }
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** Checks the files in order and writes what it finds as it goes. True when every document is valid. */
+/** Checks the files in order, and writes each result immediately. Resolves with true if every document is valid. */
 export async function checkFiles(
   files: readonly string[],
   { json, input, out, environment }: CheckOptions
@@ -48,7 +48,7 @@ export async function checkFile(file: string, environment: CheckOptions['environ
   return await checkDocument(file, { input: process.stdin, services: policyServices(offline(actions)), environment })
 }
 
-/** Checks one document: of a kind that a capability knows, or a policy. */
+/** Checks one document: a kind of a capability, or a policy. */
 async function checkDocument(file: string, { input, services, environment }: Checking): Promise<Checked> {
   let bytes: Uint8Array
   try {

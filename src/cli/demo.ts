@@ -4,7 +4,7 @@ import { formatAuthority } from '../lib/host.js'
 import { type LoadInput, loadOptions } from '../options/load.js'
 import { IN_MEMORY } from '../options/values.js'
 
-/** Where agents connect to the demo. */
+/** Address for agents of the demo. */
 export const DEMO_AGENTS = { host: '127.0.0.1', port: 4443 } as const
 
 interface DemoInput {
@@ -14,8 +14,8 @@ interface DemoInput {
 }
 
 /**
- * The demo's options with a port for agents, unless the options say where agents connect, nothing is kept on disk (agents
- * would have no authority to trust), or the port is taken: two demos on one machine must both start.
+ * Adds a port for agents to the demo's options, unless the options set one, nothing is stored on disk (agents would have no
+ * authority to trust), or the port is in use: two demos on one machine must both start.
  */
 export async function withDemoAgents(input: LoadInput): Promise<DemoInput> {
   const without = { input, agentsTaken: false }
@@ -89,7 +89,7 @@ function greet(response: ServerResponse): void {
   response.end('Hello from the demo upstream, through Sluice.\nTry also /echo, /events and /slow.\n')
 }
 
-/** What arrived here, so that one sees what the proxy changed. */
+/** Responds with the received request, to show the changes by the proxy. */
 function echo(request: IncomingMessage, response: ServerResponse): void {
   let bytes = 0
   request.on('data', (chunk: Buffer) => {

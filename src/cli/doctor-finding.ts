@@ -1,12 +1,12 @@
-/** One thing that `sluice doctor` has looked at. */
+/** One result of `sluice doctor`. */
 export interface Finding {
-  /** What was looked at: `data`, `keys`, `store`, … */
+  /** Checked subject: `data`, `keys`, `store`, … */
   readonly check: string
-  /** `error`: a start fails, or soon goes wrong. `warning`: it works, and something should be done. */
+  /** `error`: a start fails, or the process soon has problems. `warning`: it works, but an action is advisable. */
   readonly status: 'ok' | 'warning' | 'error'
-  /** What is so. Holds no secret. */
+  /** Result. Contains no secret. */
   readonly message: string
-  /** What to do about it; absent where it is fine. */
+  /** Advice; undefined for `ok`. */
   readonly help?: string
 }
 
@@ -18,7 +18,7 @@ export const wrong = (check: string, message: string, help: string): Finding => 
   return { check, status: 'error', message, help }
 }
 
-/** A text of the form `what; what to do` as a finding. */
+/** Converts a text of the form `problem; advice` into a finding. */
 export function wrongBy(check: string, text: string, help: string): Finding {
   const at = text.indexOf('; ')
   return at < 0 ? wrong(check, text, help) : wrong(check, text.slice(0, at), text.slice(at + 2))

@@ -25,7 +25,7 @@ export function checkNode(version: string): Finding {
   return doubtful('node', `Node ${version} works, but its support ends soon`, help)
 }
 
-/** The folder of what must outlive the process. */
+/** Checks the data folder. */
 export async function checkData({ data }: Pick<Options, 'data'>): Promise<Finding[]> {
   if (data === IN_MEMORY) {
     return [doubtful('data', 'data is :memory:, so a restart loses all records', 'name a folder with --data')]
@@ -47,7 +47,7 @@ export async function checkData({ data }: Pick<Options, 'data'>): Promise<Findin
   return findings.length > 0 ? findings : [fine('data', `${data} can be written; ${left}`)]
 }
 
-/** Where the process is to listen. `running`: a process of Sluice answers at the address of the API. `own`: listeners of the site file. */
+/** Checks the addresses to listen on. `running`: a process of Sluice responds at the address of the API. `own`: listeners of the site file. */
 export async function checkPorts(
   options: Options,
   running: boolean,
@@ -161,19 +161,19 @@ export function checkLimits(text: string, { limits }: Pick<Options, 'limits'>): 
   return findings
 }
 
-/** How far clocks may be apart before limits and logins of a cluster notice. Milliseconds. */
+/** Clock differences that affect limits and logins of a cluster (ms). */
 const APART = { noticed: 5_000, wrong: 60_000 }
 
 interface KnownTimes {
-  /** Now, by this machine. Milliseconds of the Unix epoch, as the others. */
+  /** Time of this machine. All times are milliseconds since the Unix epoch. */
   readonly now: number
-  /** When this version was built. */
+  /** Build time of this version. */
   readonly built: number
   readonly committedAt: number | undefined
   readonly serverTime: number | undefined
 }
 
-/** What others know of the time, against the clock of this machine. */
+/** Compares the clock of this machine with other known times. */
 export function checkClock({ now, built, committedAt, serverTime }: KnownTimes): Finding[] {
   const help = 'set the clock (timedatectl set-ntp true), and check that the time service runs'
   const date = (time: number) => new Date(time).toISOString().slice(0, 19)
@@ -193,7 +193,7 @@ export function checkClock({ now, built, committedAt, serverTime }: KnownTimes):
   return [fine('clock', `the clock looks right (${date(now)}Z)`)]
 }
 
-/** The counters of limits in the data folder, of which a start takes all or nothing. */
+/** Checks the counters of limits in the data folder; a start loads all of them or none. */
 export function checkCounters({ data, limiter }: Pick<Options, 'data' | 'limiter'>): Finding[] {
   if (data === IN_MEMORY || limiter.checkpoint === 0) return []
   const problem = CountersOfLimits.problem({ data })
@@ -203,14 +203,14 @@ export function checkCounters({ data, limiter }: Pick<Options, 'data' | 'limiter
   return [doubtful('counters', `${problem.file}: ${problem.reason}`, help)]
 }
 
-/** The memory that a control group leaves the process, against what the options reserve. Undefined: no limit is known. */
+/** Compares the memory limit of the control group with the memory that the options reserve. Undefined if no limit is known. */
 export function checkMemory(most: number | undefined, { limiter }: Pick<Options, 'limiter'>): Finding[] {
   if (most === undefined || limiter.budget <= most / 2) return []
   const message = `limiter.budget is ${formatSize(limiter.budget)}, but the process has only ${formatSize(most)} of memory`
   return [doubtful('memory', message, 'lower limiter.budget to half of the memory, or give the process more')]
 }
 
-/** The limit of the control group of this process. Bytes; undefined: there is none. */
+/** Returns the memory limit of the process's control group (bytes); undefined if there is none. */
 export async function memoryLimit(): Promise<number | undefined> {
   const text = await readFile('/sys/fs/cgroup/memory.max', 'utf8').catch(() => 'max')
   return /^\d+$/.test(text.trim()) ? Number(text) : undefined

@@ -19,7 +19,7 @@ import { checkFile } from './check-files.js'
 import { doubtful, type Finding, fine, wrong, wrongBy } from './doctor-finding.js'
 import { failureText } from './failure.js'
 
-/** What the store says, and what is to be said about it. `facts` is absent where there is none, or it cannot be read. */
+/** Checks the store. `facts` is undefined if there is no store, or it cannot be read. */
 export async function checkStore(
   options: Options,
   lookup: LookupFunction
@@ -75,7 +75,7 @@ export async function checkKeys(
   return findings
 }
 
-/** The copy of the configuration: is it one of this store, and could it be replaced by what that holds? */
+/** Checks the copy of the configuration: does it belong to this store, and can it be replaced? */
 export async function checkCopy(
   options: Options,
   facts: StoreFacts | undefined,
@@ -137,7 +137,7 @@ async function sealKeyFinding(
 const DAY = 86_400_000
 /** The bit of a file's mode that lets every user read it. */
 const FOR_ALL = 0o004
-/** Who renews by hand wants to know it so early; who lets it be renewed sees that it is not. Days. */
+/** Time before expiry for a warning (days): early enough for a manual renewal, and a sign that an automatic one has failed. */
 const SOON = 14
 
 function validity(name: string, notAfter: number, now: number): Finding {
@@ -171,7 +171,7 @@ async function pemFiles(folder: string): Promise<string[]> {
   return names.filter((name) => name.endsWith('.pem')).map((name) => join(folder, name))
 }
 
-/** Looks at a certificate or private key; a file with neither gives no finding. */
+/** Checks a certificate or private key; a file with neither gives no finding. */
 async function validityOf(file: string, now: number): Promise<Finding[]> {
   let text: string
   try {

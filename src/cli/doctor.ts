@@ -35,8 +35,8 @@ interface DoctorInput {
 }
 
 /**
- * Looks at everything that a start needs, and changes nothing. Prints each finding, and what to do about it; resolves with the
- * exit code: 1 when something is wrong, 2 when the options cannot be read.
+ * Checks all requirements of a start, without changes. Prints each finding with advice; resolves with the exit code: 1 if
+ * there is an error, 2 if the options cannot be read.
  */
 export async function doctor({ json, ...input }: DoctorInput): Promise<number> {
   const loaded = await loadOptions({ ...input, environment: process.env, folder: process.cwd() })
@@ -78,7 +78,7 @@ async function examine(options: Options): Promise<Finding[]> {
   ]
 }
 
-/** Does a Sluice answer where the API is to listen? */
+/** Does a Sluice process respond at the API's address? */
 async function apiAnswers({ api }: Options): Promise<boolean> {
   const { host, port } = api.listen
   if (port === 0) return false
@@ -94,7 +94,7 @@ async function apiAnswers({ api }: Options): Promise<boolean> {
   }
 }
 
-/** When what is installed was written. Milliseconds of the Unix epoch. */
+/** Returns the build time of the installed version (ms since the Unix epoch). */
 function builtAt(): number {
   return statSync(join(packageRoot(), 'package.json')).mtimeMs
 }

@@ -2,13 +2,12 @@ import { CodedError, codeOf, messageOf } from '../lib/errors.js'
 import { printableLines } from '../lib/printable.js'
 import { fileReason, systemReason } from '../lib/system-errors.js'
 
-/** A message that says what to do by itself: behind a semicolon, with a flag, or as an order behind a colon. */
+/** Pattern of a message that already has advice: after a semicolon, with a flag, or as an imperative after a colon. */
 const ADVISES = /;|--[a-z]|: (?:set|give|name|put|stop|use|correct)\b/
 
 /**
- * What an operator reads of an error that he can do something about: what has happened and, behind a semicolon, what to do. A terminal
- * can show it.
- * Throws a fault of the program again.
+ * Returns the message of an error that an operator can correct: the problem and, after a semicolon, the advice. It is safe
+ * for terminals. Rethrows faults of the program.
  */
 export function failureText(error: unknown): string {
   return printableLines(textOf(error))

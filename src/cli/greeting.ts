@@ -10,8 +10,8 @@ import { DEMO_AGENTS } from './demo.js'
 import { printProblems } from './report.js'
 
 /**
- * A person at a terminal gets warnings as `sluice check` shows them, with the text of the document. What is kept, the log and a
- * standard error that leads elsewhere, gets code and place: a literal of the document may be a secret.
+ * Prints warnings: on a terminal in the form of `sluice check`, with the text of the document. The log, and a redirected
+ * standard error, get code and position only: a literal of the document may be a secret.
  */
 export function tellWarnings(units: readonly UnitProblems[], log: Logger): void {
   if (process.stderr.isTTY) printProblems(units, process.stderr)
@@ -25,13 +25,13 @@ export function tellWarnings(units: readonly UnitProblems[], log: Logger): void 
   }
 }
 
-/** What the caller of `announce` knows beside the options. */
+/** Facts for `announce` beside the options. */
 export interface Announcement {
   readonly log: Logger
   readonly demo: boolean
   /** True if another process has the port of the demo's agents. */
   readonly agentsTaken?: boolean
-  /** File that holds the key; absent: the key is in no file. */
+  /** File of the key; undefined if it is in none. */
   readonly keyFile?: string | undefined
 }
 
@@ -111,7 +111,7 @@ function demoLoop(traffic: Started['traffic']): string {
   return `for i in 1 2 3 4 5 6; do curl -i ${reachableUrl(traffic)}/; done`
 }
 
-/** Returns a command that a site answers: by the first site, unless an upstream takes every host. */
+/** Returns a command that a site responds to: the first site, unless an upstream accepts every host. */
 function curlOf({ traffic, site }: Started, hasUpstream: boolean): string {
   if (site === undefined || hasUpstream) return `curl ${traffic.tls === true ? '-ik' : '-i'} ${reachableUrl(traffic)}/`
   const { host, path, listener } = site

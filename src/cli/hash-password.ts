@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import { hashPassword } from '../lib/password-hash.js'
 import { ExitCode } from './process.js'
 
-/** Where a password comes from, and whether a person types it. */
+/** Source of a password, possibly a terminal. */
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
 
 /** Reads a password, from a terminal without showing it, and prints its hash; resolves with the exit code. */
@@ -26,7 +26,7 @@ export async function printPasswordHash(
   }
 }
 
-/** What is typed twice; undefined where the two differ. */
+/** Reads a password twice; undefined if the two are different. */
 async function typed(input: Input): Promise<string | undefined> {
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
   const lines = createInterface({ input, output: silent, terminal: true })

@@ -5,20 +5,20 @@ import { printable, printableJson } from '../lib/printable.js'
 
 export interface ProcessLog {
   readonly logger: Logger
-  /** Where its lines go; what else the process writes to standard output goes there as well. */
+  /** Output of its lines, and of all other output of the process to standard output. */
   readonly output: LineOutput
   /** Takes whole lines of a log, as another thread has made them. */
   lines(text: string): void
-  /** Writes what is still held back, for at most a second; call it before the process ends. */
+  /** Writes queued lines, for at most a second; call it before the process ends. */
   close(): Promise<void>
 }
 
-/** How long the last lines may take when the process ends. Milliseconds. */
+/** Maximum time for writing the last lines at the end of the process (ms). */
 const LAST_LINES = 1_000
 
 /**
- * The log on standard output: one JSON object a line, or, on a terminal, one readable line. A reader that is too slow or a
- * disk that is full costs lines beyond `bytes` of memory, and nothing else.
+ * Creates the log on standard output: one JSON object per line or, on a terminal, one readable line. A slow reader or a full
+ * disk only drops lines beyond `bytes` of memory.
  */
 export function createLog(
   { level, bytes }: { readonly level: string; readonly bytes: number },
@@ -74,7 +74,7 @@ interface LogLine {
   readonly [field: string]: unknown
 }
 
-/** The access log's line without what matters to programs only. */
+/** Formats a line of the access log without fields for programs. */
 function exchange({
   method,
   host,

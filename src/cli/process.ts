@@ -4,11 +4,11 @@ import type { Clock } from '../lib/clock.js'
 import { terminalText } from '../lib/printable.js'
 import { fileReason } from '../lib/system-errors.js'
 
-/** What a command ends with. Signals that end it at once add 128, as shells do. */
+/** Exit codes of commands. Signals that kill a command add 128, as in shells. */
 export const ExitCode = {
   /** Done. */
   ok: 0,
-  /** It could not be done, or what was checked is wrong. */
+  /** The command failed, or the checked input is invalid. */
   failure: 1,
   /** The command line, the environment or the options file asks for something that is not there. */
   usage: 2
@@ -21,8 +21,8 @@ const INTERRUPTED = 130
 const SAME_WISH = 500
 
 /**
- * Errors of the process that nothing has caught, rejections too. Each is a line of the log; the first asks the process to end, since what it holds may be
- * half done from then on.
+ * Uncaught errors and rejections of the process. Each is logged; the first one stops the process, because its state may be
+ * inconsistent.
  */
 export class UncaughtErrors {
   readonly #first: Promise<Error>
@@ -45,13 +45,13 @@ export class UncaughtErrors {
     return this.#first
   }
 
-  /** From now on an error ends the process as it does without this. */
+  /** Restores the default handling: an error ends the process. */
   release(): void {
     process.off('uncaughtException', this.#caught)
   }
 }
 
-/** The signals that end the process: the first asks it to finish, a later one ends it at once with 130. */
+/** Signals that stop the process: the first stops it gracefully, a later one immediately with exit code 130. */
 export class StopSignals {
   readonly #first: Promise<NodeJS.Signals>
   readonly #received: (signal: NodeJS.Signals) => void
@@ -76,31 +76,31 @@ export class StopSignals {
     return this.#first
   }
 
-  /** From now on signals end the process as they do without this. */
+  /** Restores the default handling of signals. */
   release(): void {
     for (const signal of STOPPING) process.off(signal, this.#received)
   }
 }
 
-/** By how much of its size the heap may grow before it is marked again; V8 itself goes up to 300. */
+/** Growth of the heap before it is marked again (percent); V8 itself uses up to 300. */
 const PERCENT = 200
 
 /**
- * Call it first in a process that carries traffic. What is read from sockets lies outside the heap and yet counts as its
- * growth: a small heap is then marked for every few megabytes that pass, at 400 MB/s six times a second, with pauses of 30 ms
- * and three times the CPU per megabyte. With this much room V8 frees those buffers by scavenges (every 64 MB, a
- * millisecond each) before it comes to mark.
+ * Configures V8; call it first in a process that carries traffic. Data from sockets is outside the heap, but counts as its
+ * growth: a small heap is then marked for every few megabytes of traffic, at 400 MB/s six times a second, with pauses of 30
+ * ms and three times the CPU per megabyte. With this much room V8 frees those buffers by scavenges (every 64 MB, a
+ * millisecond each) before it needs to mark.
  */
 export function giveHeapRoom(): void {
   setFlagsFromString(`--heap-growing-percent=${PERCENT}`)
 }
 
-/** What a shell reports of a program that SIGPIPE has ended: 128 and the number of the signal. */
+/** Exit code that shells report for a program ended by SIGPIPE: 128 and the number of the signal. */
 const NO_READER = 141
 
 /**
- * Ends the process when `output` takes no more: without a word when its reader has gone, as in `sluice schema | head`, else with one line
- * on standard error and exit code 1. Calling it again does nothing.
+ * Ends the process if writing to `output` fails: silently if its reader has closed it, as in `sluice schema | head`,
+ * otherwise with one line on standard error and exit code 1. Repeated calls do nothing.
  */
 export function endWithOutput(output: NodeJS.WritableStream): void {
   if (!output.listeners('error').includes(endOnFailure)) output.on('error', endOnFailure)
@@ -111,19 +111,19 @@ function endOnFailure(error: NodeJS.ErrnoException): void {
   try {
     writeSync(2, `error: the output cannot be written: ${fileReason(error)}\n`)
   } catch {
-    // Standard error takes nothing either: the exit code says it.
+    // Standard error fails, too: only the exit code reports it.
   }
   process.exit(ExitCode.failure)
 }
 
 const IGNORED = () => undefined
 
-/** Lets a command go on when standard error cannot be written: there is no other place to say it. Calling it again does nothing. */
+/** Lets a command continue if standard error fails, because there is no other output for the error. Repeated calls do nothing. */
 export function goOnWithoutErrors(output: NodeJS.WritableStream): void {
   if (!output.listeners('error').includes(IGNORED)) output.on('error', IGNORED)
 }
 
-/** Keeps a terminal from obeying what a command prints of documents, clients and servers; another output gets all as it is. */
+/** Escapes control characters in printed documents and messages on a terminal; other outputs receive them unchanged. */
 export function guardTerminal(output: NodeJS.WriteStream): void {
   if (!output.isTTY) return
   const write = output.write.bind(output) as (chunk: unknown, ...rest: readonly unknown[]) => boolean

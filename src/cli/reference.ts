@@ -173,7 +173,7 @@ const KINDS: Readonly<Record<string, string>> = {
   regex: 'RE2 with `${…}`'
 }
 
-/** What may stand there, in words: `text, at most 255 characters`, `whole number, 1 to 10`, `duration, 1s to 2m`. */
+/** Returns the allowed values as text: `text, at most 255 characters`, `whole number, 1 to 10`, `duration, 1s to 2m`. */
 function allowed(schema: Schema): string {
   const { type, items, anyOf, minimum, maximum, 'x-kind': kind, 'x-form': form } = schema
   if (anyOf !== undefined) {
@@ -211,7 +211,7 @@ function length({ maxLength }: Schema): string {
   return maxLength === undefined ? '' : `, at most ${maxLength} characters`
 }
 
-/** What may be null is described beside the null. */
+/** Returns the description of a field; that of a nullable field is in its other branch. */
 function meaning({ description, anyOf = [] }: Schema): string {
   return description ?? anyOf.map(meaning).find((text) => text !== '') ?? ''
 }
@@ -282,7 +282,7 @@ function resourcesPage(): string[] {
 
 function resourceLines({ name, description, path, operations, fields, modules: ofRecord, parts }: Resource): string[] {
   const rows = Object.entries(fields).flatMap(([field, { settable, required, request, response, requestName }]) => {
-    // What neither requests nor answers hold is kept for the process alone.
+    // Fields in neither requests nor responses are internal to the process.
     if (request === undefined && response === undefined) return []
     const schema = (request ?? response ?? {}) as Schema
     const given =

@@ -14,6 +14,7 @@ import type { ServiceManager } from './service-manager.js'
 
 /** Why files are read again that are watched now and were not when they were read. */
 const FOLLOWED = 'files that the site file names'
+/** Reason for reading files again after an interruption of watching them. */
 const UNWATCHED = 'files that may have changed while they were not watched'
 
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */
@@ -168,7 +169,7 @@ export class Reloading {
     return fresh.length > 0
   }
 
-  /** Says which options are others now and take effect at the next start. Undefined: they cannot be read. */
+  /** Logs the changed options that take effect at the next start. Returns undefined if the options cannot be read. */
   async #readOptions(): Promise<Options | undefined> {
     const loaded = await loadOptions(this.#input)
     if (!loaded.ok) {

@@ -9,16 +9,16 @@ import type { Problem, UnitProblems } from '../policy/problems.js'
 import { withoutText } from '../policy/warnings/codes.js'
 import { failureText } from './failure.js'
 
-/** What a report is written for. */
+/** Output format of a report. */
 export interface ReportStyle {
-  /** Source lines and carets, for people who look at it. */
+  /** Source lines and carets. */
   readonly excerpts: boolean
   readonly colors: boolean
   /** Characters of a line on the terminal. */
   readonly width: number
 }
 
-/** A document with what was found in it. `lines` gives a line of its text, from 1. */
+/** A document with its problems. `lines` returns a line of its text, from 1. */
 export interface Finding {
   readonly file: string
   readonly problems: readonly Problem[]
@@ -29,7 +29,7 @@ const COLORS = { error: '\u001b[31m', warning: '\u001b[33m', faint: '\u001b[2m',
 const RESET = '\u001b[0m'
 const GUTTER = 6
 
-/** How to write for a stream: excerpts on a terminal, colours there unless `NO_COLOR` is set (https://no-color.org). */
+/** Returns the output format for a stream: excerpts and colors on a terminal, unless `NO_COLOR` is set (https://no-color.org). */
 export function styleFor(
   stream: { readonly isTTY?: boolean; readonly columns?: number },
   environment: Readonly<Record<string, string | undefined>>
@@ -80,7 +80,7 @@ function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`
 }
 
-/** The source line with carets under what is meant; of a long line the part around it. */
+/** Formats the source line with carets under the marked text; a long line is cut around it. */
 function excerpt(line: string, { line: number, column, length, severity }: Problem, style: ReportStyle): string[] {
   if (line.trim() === '') return []
   const room = style.width - GUTTER - 3
@@ -111,14 +111,14 @@ export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteSt
   for (const line of formatProblems(units, styleFor(to, process.env))) to.write(`${line}\n`)
 }
 
-/** The same for an output that may be kept: what is no terminal gets warnings without the text of documents. */
+/** Removes the text of documents from warnings for outputs other than terminals, which may be stored. */
 export function forKeeping(units: readonly UnitProblems[], to: { readonly isTTY?: boolean }): readonly UnitProblems[] {
   if (to.isTTY === true) return units
   const kept = (one: Problem) => (one.severity === 'warning' ? { ...one, message: withoutText(one) } : one)
   return units.map((unit) => ({ ...unit, problems: unit.problems.map(kept) }))
 }
 
-/** What a system error says of itself. */
+/** Data of a system error. */
 interface SystemError {
   readonly code: string
   readonly syscall?: string

@@ -29,14 +29,14 @@ export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   readonly demo: boolean
   readonly newSealKey: boolean
   readonly newStore: boolean
-  /** Take the place of the process that runs on the same folder. */
+  /** Take over from the process that runs on the same folder. */
   readonly takeOver: boolean
 }
 
-/** What belongs to one start and must not stand in the options, which every start reads. */
+/** Settings of one start, which are no options because later starts must not use them. */
 type Once = Pick<ServeInput, 'newSealKey' | 'newStore' | 'takeOver'>
 
-/** What is printed about a demo. */
+/** Printed facts about a demo. */
 interface DemoRun {
   readonly demo: boolean
   readonly agentsTaken: boolean
@@ -45,7 +45,7 @@ interface DemoRun {
 /** Runs the proxy until a signal ends it; resolves with the exit code. An error that a user can cause is logged without a stack. */
 export async function serve(input: ServeInput): Promise<number> {
   giveHeapRoom()
-  // Nothing reads it, or its disk is full: that must not end a process that carries traffic.
+  // A closed reader or a full disk must not end a process that carries traffic.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
   const signals = new StopSignals(systemClock)
   const demo = isDemo(input) ? await startDemoUpstream() : undefined
@@ -109,7 +109,7 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, 
   }
 }
 
-/** How long a process that has failed may take to stop beside its drain. Milliseconds. */
+/** Maximum time for a failed process to stop beside its drain (ms). */
 const FAILED_STOP = 5_000
 
 interface RunParts {
@@ -117,7 +117,7 @@ interface RunParts {
   readonly uncaught: UncaughtErrors
   readonly demo: DemoRun
   readonly once: Once
-  /** Undefined: this process takes no other one's place. */
+  /** The successor's side of a take-over; undefined if there is none. */
   readonly successor: Successor | undefined
 }
 
@@ -127,7 +127,7 @@ async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessL
   const log = processLog.logger
   for (const warning of warnings)
     log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
-  // Reloading looks at the files before the first read of them, so that no change falls between.
+  // Reloading watches the files before their first read, so that no change is missed.
   const manager = new ServiceManager(process.env, log)
   const wrong =
     successor === undefined
@@ -169,7 +169,7 @@ async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessL
   return code
 }
 
-/** Prints why the process cannot start, or sends it to the process whose place it was to take; the exit code. */
+/** Prints why the process cannot start, or sends it to the predecessor; returns the exit code. */
 function failed(lines: readonly string[], successor: Successor | undefined): number {
   for (const line of lines) {
     if (successor === undefined) console.error(line)
@@ -268,7 +268,7 @@ async function untilEnd(running: Running, serving: Serving): Promise<number> {
   return ExitCode.ok
 }
 
-/** Stops a process whose parts may be half done: what cannot end does not keep it. */
+/** Stops a process in an inconsistent state, with a time limit. */
 async function stopFailed(running: Running, { timeouts }: Options, log: Logger): Promise<number> {
   try {
     const stopped = await atMost(timeouts.drain + FAILED_STOP, running.stop())

@@ -45,7 +45,7 @@ export function inheritedSockets(environment: Environment, pid: number, options:
   return new InheritedSockets(sockets)
 }
 
-/** What a process that is started by `pid` needs to notify the service manager of `pid`. Empty: there is none. */
+/** Returns the environment with which a process started by `pid` can notify the service manager of `pid`; empty if there is none. */
 export function managedBy(
   { NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID }: Environment,
   pid: number
@@ -57,16 +57,16 @@ export function managedBy(
   return watched && WATCHDOG_USEC !== undefined ? { ...socket, WATCHDOG_USEC } : socket
 }
 
-/** How long a notification of the service manager may take. Milliseconds. */
+/** Maximum time of a notification to the service manager (ms). */
 const LONGEST = 5_000
 
 /**
- * Notifies the service manager that started the process of its state, as sd_notify(3) says. Node has no datagram socket of the Unix kind,
- * so `systemd-notify` sends. Without `NOTIFY_SOCKET` nothing is sent.
+ * Notifies the service manager that started the process of its state, as in sd_notify(3). Node has no Unix datagram sockets,
+ * so `systemd-notify` sends the message. Without `NOTIFY_SOCKET` nothing is sent.
  */
 export class ServiceManager {
   readonly #notifies: boolean
-  /** Milliseconds between two signs of life; undefined: none is wanted. */
+  /** Milliseconds between two signs of life; undefined if not requested. */
   readonly #every: number | undefined
   readonly #log: Pick<Logger, 'warn'>
   #timer: NodeJS.Timeout | undefined
@@ -84,7 +84,7 @@ export class ServiceManager {
     this.#every = this.#notifies && mine && wanted > 0 ? wanted / 2 : undefined
   }
 
-  /** It serves. Never rejects, as all the others. */
+  /** Reports that the process serves. Never rejects, like the other methods. */
   async ready(): Promise<void> {
     await this.#notify('READY=1', 'STATUS=serves')
   }
@@ -102,7 +102,7 @@ export class ServiceManager {
     await this.#notify(`MAINPID=${pid}`, 'READY=1', 'STATUS=serves')
   }
 
-  /** It accepts nothing any more, and ends when what is under way has ended. */
+  /** Reports that the process drains and then exits. */
   async stopping(): Promise<void> {
     clearInterval(this.#timer)
     await this.#notify('STOPPING=1', 'STATUS=draining open connections')
@@ -111,7 +111,7 @@ export class ServiceManager {
   /** Signs of life from now on, twice as often as the manager wants them: a loop that is stuck gives none. */
   watch(): void {
     if (this.#every === undefined) return
-    // The last one may be half the time old: it was that of a process whose place this one takes.
+    // The predecessor's last sign of life may be half an interval old.
     void this.#notify('WATCHDOG=1')
     this.#timer = setInterval(() => void this.#notify('WATCHDOG=1'), this.#every)
     this.#timer.unref()

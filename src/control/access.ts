@@ -13,26 +13,28 @@ import type { Principal, Role } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedForNow } from './errors.js'
 import type { Touched } from './units.js'
 
-/** Kind of the records of people. They are no resource: nothing lists or changes them. */
+/** Kind of the records of users. They are no resource: the API neither lists nor changes them. */
 export const USER = 'user'
+/** Uniqueness space of the hashes of API keys. */
 const KEY_SPACE = 'api_key_token'
-/** Where the names of users are unique. */
+/** Uniqueness space of the names of users. */
 export const USER_NAMES = 'user_name'
+/** Name of the administrator. */
 const ADMINISTRATOR = 'administrator'
 
 interface PrincipalsParts {
   readonly store: Store
   readonly clock: Clock
-  /** Keys of the operator: they are the administrator's. */
+  /** Keys of the operator, which belong to the administrator. */
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
 }
 
-/** Who a key belongs to. The store has hashes only; what it said is remembered until a write changes it. */
+/** Owners of keys. The store has only hashes; results are cached until a write changes them. */
 export class Principals {
   readonly #parts: PrincipalsParts
   readonly #administrator: Principal
   readonly #known = new Map<string, Principal>()
-  /** Counts forgettings: what was read before one must not be remembered after it. */
+  /** Incremented by `forget`: results of earlier reads must not be cached afterwards. */
   #generation = 0
 
   private constructor(parts: PrincipalsParts, administrator: string) {
@@ -40,7 +42,7 @@ export class Principals {
     this.#administrator = { id: administrator, role: 'administrator', subject: ADMINISTRATOR, key: null }
   }
 
-  /** Makes the account's first user when there is none. */
+  /** Opens the principals, and creates the account's first user if missing. */
   static async open(parts: PrincipalsParts): Promise<Principals> {
     const { store, clock } = parts
     const there = await store.keeperOf(USER_NAMES, ADMINISTRATOR)
@@ -56,7 +58,7 @@ export class Principals {
     return new Principals(parts, id)
   }
 
-  /** Undefined when the key opens nothing; whatever is wrong with it. Fails with `FORBIDDEN` when its owner is not active. */
+  /** Returns the owner of a key; undefined if the key is invalid. Fails with `FORBIDDEN` if its owner is inactive. */
   async authenticate(key: string): Promise<Principal | undefined> {
     const hash = hashOf(key)
     const known = this.#known.get(hash)
@@ -68,7 +70,7 @@ export class Principals {
     return principal
   }
 
-  /** Forgets what the changes may have made wrong. */
+  /** Drops cached results that the changes may invalidate. */
   forget(touched: readonly Pick<Touched, 'kind'>[]): void {
     if (touched.some(({ kind }) => kind === apiKey.name || kind === botUser.name || kind === USER)) this.forgetAll()
   }
@@ -104,7 +106,7 @@ export class Principals {
   }
 }
 
-/** The user or bot with this id, whatever key was used. One that is gone is a member without rights. */
+/** Returns the user or bot with this id, independent of the key. A deleted one is a member without rights. */
 export async function principalOf(reader: StoreReader, id: string): Promise<Principal> {
   const { role = 'member' } = ((await reader.get(USER, id))?.body ?? {}) as { readonly role?: Role }
   return { id, role, subject: role, key: null }
@@ -137,8 +139,8 @@ export class Access {
   }
 
   /**
-   * Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active, and with
-   * `KEYS_THROTTLED` when too many keys from this address have opened nothing: then no key is compared and the store not asked.
+   * Returns the owner of the key; undefined if the key is invalid. Fails with `FORBIDDEN` if its owner is inactive, and with
+   * `KEYS_THROTTLED` after too many invalid keys from this address: then no key is compared, and the store is not read.
    */
   async authenticate(key: string, address?: string): Promise<Principal | undefined> {
     const throttle = this.#throttle
@@ -159,22 +161,22 @@ export class Access {
     }
   }
 
-  /** What a key that opens nothing is instead, for people; undefined when it is nothing of this account. */
+  /** Returns the actual kind of an invalid key, for display; undefined if it is unknown in this account. */
   async otherThanKey(key: string): Promise<string | undefined> {
     return await orUnavailable(otherThanKey(this.#parts.store, key))
   }
 
-  /** May this address come in here? What only warns is logged, counted and allowed. */
+  /** Is this address admitted? Matches of restrictions that only warn are logged, counted and allowed. */
   admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
     return this.#filters[entrance].admits(this.#parts.holder.current(), address)
   }
 
-  /** Is this address kept out by now? Counts and logs nothing: it is asked again and again while an answer is sent. */
+  /** Is this address blocked now? Does not count or log, because it is called repeatedly while a response is sent. */
   keepsOut(address: string | undefined, entrance: Entrance): boolean {
     return refuses(this.#parts.holder.current(), entrance, address)
   }
 
-  /** What the IP restrictions of the management listener have done so far. */
+  /** Counters of the management listener's IP restrictions. */
   get addressCounts(): Readonly<Record<Entrance, AddressFilterCounts>> {
     const { api, dashboard } = this.#filters
     return { api: api.counts, dashboard: dashboard.counts }
@@ -182,8 +184,8 @@ export class Access {
 }
 
 /**
- * What a text that opens nothing is instead, for people: the id of a key, or the token of an agent's credential; undefined
- * when it is nothing of this account. Ids are recognised by their form, so that the answer does not show which of them exist.
+ * Returns the actual kind of an invalid key, for display: the id of a record, or the token of an agent's credential; undefined if it is unknown
+ * in this account. Ids are recognized by their form, so that the response does not reveal which exist.
  */
 async function otherThanKey(reader: StoreReader, key: string): Promise<string | undefined> {
   const resource = [apiKey, credential].find((one) => isIdOf(one, key))

@@ -26,7 +26,7 @@ interface LabelGroup {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Answers of the API: records as its clients see them, with what stands below them. */
+/** Responses of the API: records in their public form, with their child records. */
 export class Answers {
   readonly #catalogue: Catalogue
   readonly #records: Records
@@ -45,7 +45,9 @@ export class Answers {
     return this.#options.baseUrl()
   }
 
-  /** `viewer`: the user who sees it; undefined: any user. `once`: members that only the answer of the creation has. */
+  /**
+   * Builds the response for one record. `viewer`: the user who sees it, undefined for any user. `once`: members for the creation's response only.
+   */
   async one(
     reader: StoreReader,
     resource: Resource,
@@ -75,7 +77,7 @@ export class Answers {
     return answer
   }
 
-  /** Does this answer of `one` show what changes without a revision of the record? */
+  /** Does this response contain data that changes without a revision of the record? */
   isLive(answer: Json): boolean {
     return typeof answer === 'object' && answer !== null && this.#live.has(answer)
   }
@@ -107,7 +109,7 @@ export class Answers {
     return presentList(resource, records, page, await this.context(reader, resource, records, undefined))
   }
 
-  /** Fetches what the answers show of other records. */
+  /** Reads the data of other records for the responses. */
   async context(
     reader: StoreReader,
     resource: Resource,

@@ -12,7 +12,7 @@ import { type Live, readyWhatCompiles, type Units } from './apply.js'
 import { everyRecord, type Records } from './records.js'
 import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './units.js'
 
-/** The kinds of which the content matters here; of others it is enough to know that they have changed. */
+/** Kinds whose contents are read; for others, only the fact of a change matters. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)
 
 /** Records that one question asks for. */
@@ -26,20 +26,20 @@ export interface AppliedParts {
   readonly principals: Principals
   readonly clock: Clock
   readonly log: StoreLog
-  /** For one revision or load: it is read and derived beside traffic. */
+  /** Creates the time slices of one revision or load, so that traffic is not blocked. */
   readonly slices: () => Slices
   /** Called for each revision once it serves. Must not throw. */
   readonly served: (revision: number) => void
-  /** Why what is followed is not the store itself, for people; null when it is. */
+  /** Returns the reason why a copy is followed instead of the store, for display; null if the store is followed. */
   readonly degraded: () => string | null
 }
 
-/** How far this process has followed the store. Callers take turns. */
+/** Position up to which this process has applied the store's revisions. Callers take turns. */
 export class AppliedRevision {
   readonly #parts: AppliedParts
   /** Units that could not be applied, with the reason. */
   readonly #broken = new Map<string, string>()
-  /** Records whose secrets do not open, with the reason. */
+  /** Records whose secrets cannot be decrypted, with the reason. */
   readonly #sealed = new Map<string, string>()
   #place: Place = { revision: 0, mark: undefined }
   #divergences = 0
@@ -54,27 +54,27 @@ export class AppliedRevision {
     return this.#place.revision
   }
 
-  /** The revision with its mark: whether the store still has it is more than a question of its number. */
+  /** Applied revision with its mark, which detects a different history with the same numbers. */
   get place(): Place {
     return this.#place
   }
 
-  /** How often the store turned out not to be the one that was followed. */
+  /** Number of times that the store had a different history. */
   get divergences(): number {
     return this.#divergences
   }
 
-  /** When it did last; null: never. Milliseconds since the Unix epoch. */
+  /** Time of the last such event (ms since the Unix epoch); null for never. */
   get divergedAt(): number | null {
     return this.#divergedAt
   }
 
-  /** What this process serves is a copy, for this reason; null: it follows the store. */
+  /** Reason why a copy is served; null if the store is followed. */
   get degraded(): string | null {
     return this.#parts.degraded()
   }
 
-  /** What is wrong with what this process serves: it is a copy, or something could not be applied; or null. */
+  /** Reason why the served configuration is wrong: a copy, or a failure to apply; null if there is none. */
   get error(): string | null {
     if (this.degraded !== null) return this.degraded
     if (this.#stuck !== null) return this.#stuck
@@ -92,7 +92,7 @@ export class AppliedRevision {
     this.#stuck = `cannot follow the store: ${code}`
   }
 
-  /** Everything that the store holds, from nothing. Not for transactions: it may take seconds. */
+  /** Loads the whole store. Not for transactions: it may take seconds. */
   async load(reader: StoreReader): Promise<void> {
     const { live } = this.#parts
     const slices = this.#parts.slices()
@@ -116,8 +116,8 @@ export class AppliedRevision {
   }
 
   /**
-   * Applies what others have committed since. A store that has another history than the one that was followed (a standby
-   * that lagged has taken over, a backup was restored) is read anew. Not for transactions: it may take seconds.
+   * Applies revisions that other processes have committed. A store with a different history (after a failover to a lagging
+   * standby, or a restored backup) is loaded again. Not for transactions: it may take seconds.
    */
   async follow(reader: StoreReader): Promise<void> {
     const feed = await reader.changesAfter(this.#place)
@@ -126,7 +126,7 @@ export class AppliedRevision {
     else await this.load(reader)
   }
 
-  /** As `follow`, in a transaction. False, and nothing is done, when there is more than others should wait for. */
+  /** Applies revisions like `follow`, in a transaction. Returns false, without changes, if there are too many to block other writers. */
   async followWithin(transaction: StoreReader): Promise<boolean> {
     const feed = await transaction.changesAfter(this.#place, { limit: WITHIN_TRANSACTION })
     if (!feed.complete) return false
@@ -145,7 +145,7 @@ export class AppliedRevision {
     this.#serves(feed.place)
   }
 
-  /** What the changes have touched, as it is now. */
+  /** Returns the current state of the changed records. */
   async #touched(reader: StoreReader, { changes }: ChangeFeed, slices: Slices): Promise<Touched[]> {
     const keys = new Map<string, RecordKey>()
     for (const change of changes) {
@@ -164,7 +164,7 @@ export class AppliedRevision {
     return touched
   }
 
-  /** A write of this process serves: `place` is its own, `units` what it put and dropped. */
+  /** Records a served write of this process: `place` is its position, `units` its changes. */
   committed(place: Place, units: Pick<Units, 'put' | 'drop'>): void {
     this.#mended(units)
     this.#serves(place)
@@ -200,7 +200,7 @@ export class AppliedRevision {
     }
   }
 
-  /** Secrets that do not open are missing: what needs them stays shut, and everything else serves. */
+  /** Opens a record without undecryptable secrets: units that need them are disabled, all others serve. */
   #open(stored: StoredRecord): PlannedRecord {
     try {
       const opened = this.#parts.records.open(stored)

@@ -28,8 +28,8 @@ const NO_SECRETS: SecretValues = new Map()
 const NO_PORTS: readonly PortProblem[] = []
 
 /**
- * What runs, and the only hand that changes it. Between `ready` and `swap` nothing else may change it: callers take turns.
- * Two hands give units: the process itself (options and files) and the records of the store; their keys never meet.
+ * The running configuration, changed only here. Between `ready` and `swap` no other change is allowed: callers take turns.
+ * Units have two sources: the process itself (options and files) and the records of the store; their keys are disjoint.
  */
 export class Live {
   readonly #parts: LiveParts
@@ -50,8 +50,8 @@ export class Live {
   }
 
   /**
-   * Compiles a change beside what runs, in every thread that serves it, and binds its ports. With `tolerant` neither a port that is
-   * taken nor another thread refuses the change. Fails with a ControlError `BUSY` when another thread cannot prepare it.
+   * Compiles a change beside the running configuration, in every thread that serves it, and binds its ports. With `tolerant`, a port in use or a
+   * failing worker does not reject the change. Fails with a ControlError `BUSY` if a worker cannot prepare it.
    */
   async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Staged> {
     const running = this.#running
@@ -80,7 +80,7 @@ export class Live {
     }
   }
 
-  /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
+  /** Replaces the units of the process itself by `units`; those of the records stay. All or nothing. */
   async applyOwn(units: Entries<Unit>, secrets: SecretValues = NO_SECRETS): Promise<Applied> {
     const slices = this.#parts.slices()
     const { put, drop } = await slices.run(this.#unlike(units, this.#own))
@@ -128,7 +128,7 @@ export class Live {
     return this.#parts.holder.current()
   }
 
-  /** `before`: of what runs. As long as both have the same keys in the same order nothing is looked up. */
+  /** Yields the differences to `before`, the running units. While both have the same keys in the same order, no lookup is needed. */
   *#unlike(units: Entries<Unit>, before: Entries<Unit>): Steps<Pick<Change, 'put' | 'drop'>> {
     const passes = new Passes()
     const put: [string, Unit][] = []
@@ -169,7 +169,7 @@ export class Live {
 const nothing = () => undefined
 const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, abandon: nothing } as const
 
-/** What came of applying units. */
+/** Result of applying units. */
 export type Applied =
   /** `revision` serves now; `changed` is false when it already did. */
   | {
@@ -178,7 +178,7 @@ export type Applied =
       readonly changed: boolean
       readonly warnings: readonly UnitProblems[]
     }
-  /** Nothing has changed. */
+  /** Failure without changes. */
   | {
       readonly ok: false
       readonly revision: number
@@ -187,9 +187,9 @@ export type Applied =
     }
 
 /**
- * Ids of the routes that a change of units touches: routes that change themselves, those of edges that change, and those
- * whose policy or upstream does, directly or through a group. `before`: the units that run. Looks at every route, so it is
- * for telling people, not for each write.
+ * Returns the ids of the routes that a change of units affects: changed routes, those of changed edges, and those whose
+ * policy or upstream changes, directly or through a group. `before`: the running units. Visits every route, so it is for
+ * display, not for each write.
  */
 export function touchedRoutes(before: ShardedMap<Unit>, change: Pick<Units, 'put' | 'drop'>): string[] {
   return touchedUnits(before, change, 'route')
@@ -244,16 +244,16 @@ function membersOf(unit: UpstreamUnit): readonly string[] {
   return unit.form === 'weighted' ? unit.members.map(({ upstream }) => upstream) : []
 }
 
-/** What a process serves of a change that is committed already, and what it could not take. */
+/** The part of a committed change that this process serves, and the problems of the rest. */
 interface Tolerated {
   readonly ready: Staged & { readonly ok: true }
   readonly problems: readonly UnitProblems[]
 }
 
 /**
- * Readies a change that cannot be refused any more: another process, or an earlier version, has committed it. A policy
- * that does not compile here keeps its former text; a route or TCP edge whose policy never compiled is left out, because it
- * would forward unprotected. Ports that are taken here stay closed.
+ * Prepares a change that cannot be rejected, because another process or an earlier version has committed it. A policy that
+ * does not compile here keeps its former text; a route or TCP edge whose policy never compiled is left out, because it would
+ * forward unprotected. Ports in use stay closed.
  */
 export async function readyWhatCompiles(live: Live, units: Units): Promise<Tolerated> {
   const whole = await live.ready(units, true)
@@ -263,7 +263,7 @@ export async function readyWhatCompiles(live: Live, units: Units): Promise<Toler
   const left = units.put.filter(([key, unit]) => failed.has(key) || needsAny(unit, missing)).map(([key]) => key)
   const leaves = new Set(left)
   const put = units.put.filter(([key]) => !leaves.has(key))
-  // What is left out must not go on with what it was before, unless that is its former text.
+  // Units that are left out must not keep their former state, except for a policy's former text.
   const dropped = left.filter((key) => !failed.has(key) && live.units.has(key))
   const rest = await live.ready({ ...units, put, drop: [...units.drop, ...dropped] }, true)
   if (!rest.ok) throw new RangeError('a change without its failed policies failed again')
@@ -284,7 +284,7 @@ export function policiesOf(unit: Unit): readonly string[] {
 
 type UnitsByKey = ReadonlyMap<string, Unit>
 
-/** What belongs to the process itself: units, the values that they refer to, and the records that a site file means by them. */
+/** Units of the process itself, their secret values, and the records that a site file declares. */
 export interface OwnPart {
   readonly units: UnitsByKey
   readonly secrets?: SecretValues
@@ -297,8 +297,8 @@ export interface WholeOwn extends Omit<OwnPart, 'units'> {
 }
 
 /**
- * The units of the process itself: what the files say, and the endpoints that agents have opened. Each part is replaced as
- * a whole, and parts take turns, so that none of them undoes what another has just done.
+ * Units of the process itself: those of files, and the endpoints that agents have opened. Each part is replaced as a whole,
+ * and changes are serialized, so that none reverts another one.
  */
 export class OwnUnits {
   readonly #apply: (own: WholeOwn) => Promise<Applied>
@@ -315,7 +315,7 @@ export class OwnUnits {
     return this.putAll(new Map([[part, { ...about, units }]]))
   }
 
-  /** As `put` for each, all or nothing. */
+  /** Replaces several parts like `put`, all or nothing. */
   putAll(parts: ReadonlyMap<string, OwnPart>): Promise<Applied> {
     return this.#mutex.run(async () => {
       const next = new Map([...this.#parts, ...parts])
@@ -331,8 +331,8 @@ export class OwnUnits {
   }
 
   /**
-   * Replaces a part in a change that `commit` makes: it gets what belongs to the process then, and answers with the part that
-   * serves now; `kept`: the former one does. `content` undefined: the part is gone.
+   * Replaces a part in a change made by `commit`, which receives the process's units after the change and returns the part
+   * to serve; `kept` keeps the former one. `content` is undefined to remove the part.
    */
   within<T extends { readonly serves: OwnPart | undefined | 'kept' }>(
     part: string,
@@ -347,7 +347,7 @@ export class OwnUnits {
     })
   }
 
-  /** The part is gone, even when that cannot be applied now: then it goes with the next change. */
+  /** Removes the part. If that cannot be applied now, it is removed with the next change. */
   drop(part: string): Promise<Applied> {
     return this.#mutex.run(async () => {
       const next = new Map(this.#parts)

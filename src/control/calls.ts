@@ -5,7 +5,7 @@ import type { Guard } from './guard-note.js'
 
 export type Role = 'administrator' | 'member'
 
-/** Who calls: a user or a bot. Bots are members. */
+/** The caller: a user or a bot. Bots are members. */
 export interface Principal {
   /** `usr_…` or `bot_…`. */
   readonly id: string
@@ -18,35 +18,35 @@ export interface Principal {
   readonly source?: 'Dashboard'
 }
 
-/** Id of the principal that writes what becomes of certificates. */
+/** Id of the principal that writes the state of certificates. */
 export const CERTIFICATE_SERVICE = 'certificates'
 
 /** One call of the API. */
 export interface Call {
   readonly principal: Principal
-  /** IP address of the caller; undefined when there is none. */
+  /** IP address of the caller; undefined for internal calls. */
   readonly address: string | undefined
   /** New for each call; the history of the store holds it. */
   readonly operationId: string
-  /** Counts work for the caller, as bytes; absent: it has no budget. */
+  /** Charges work to the caller's budget, in bytes. @default no budget */
   readonly spend?: ((bytes: number) => void) | undefined
 }
 
 /** Parameters of the path by name: `id`, `edge_id`, … */
 export type PathValues = Readonly<Record<string, string>>
 
-/** Which record of a resource. */
+/** Path of one record. */
 export interface RecordPath {
   readonly path: PathValues
 }
 
-/** How a write is done. */
+/** Options of a write. */
 export interface WriteMode {
-  /** Revisions that the record may have; others fail with `PRECONDITION_FAILED`. Absent: any. */
+  /** Revisions that the record may have; others fail with `PRECONDITION_FAILED`. @default any */
   readonly ifMatch?: readonly number[] | undefined
   /** Do it although it shuts the caller out of the API. */
   readonly force?: boolean | undefined
-  /** Everything but the commit; nothing changes. */
+  /** Validates everything without committing. */
   readonly dryRun?: boolean | undefined
   /** The conditions under which it stays. */
   readonly guard?: Guard | undefined
@@ -60,16 +60,16 @@ interface Difference {
   readonly routes?: readonly string[]
 }
 
-/** What a write did. */
+/** Result of a write. */
 export interface Done {
   /** Revision of the store that serves now; of a dry run the one before. */
   readonly committed: number
   readonly difference: Difference
-  /** What is doubtful in the policies that it makes serve. */
+  /** Warnings about the policies that it changes. */
   readonly warnings?: readonly PolicyWarning[]
 }
 
-/** A warning of `sluice check`, or a name that stands for nothing yet. */
+/** A warning of `sluice check`, or an unresolved name. */
 export interface PolicyWarning {
   readonly code: string
   readonly message: string
@@ -77,28 +77,28 @@ export interface PolicyWarning {
   readonly path: string
   readonly line: number
   readonly column: number
-  /** Of a document that a site file names: which one, and how many characters are meant. */
+  /** Document that a site file names, and the length of the marked text. */
   readonly file?: string
   readonly length?: number
 }
 
-/** Something as it is read. */
+/** A read object. */
 export interface Read {
   readonly record: ResourceRecord
-  /** Body of the answer. */
+  /** Body of the response. */
   readonly body: Json
-  /** Revision of the record: its ETag. null: it is no record of the store. */
+  /** Revision of the record: its ETag; null if it is no record of the store. */
   readonly revision: number | null
-  /** Does the answer show what changes without a revision, such as connected agents? */
+  /** Does the response contain data that changes without a revision, such as connected agents? */
   readonly live?: boolean
 }
 
-/** The record as it is read. */
+/** A read record. */
 export interface Shown extends Read {
   readonly revision: number
 }
 
-/** The answer to a create or an update. */
+/** Response to a create or an update. */
 export interface Written extends Shown, Done {
   /** URL of the record. */
   readonly uri: string
@@ -116,7 +116,7 @@ export interface ListRequest {
 
 /** A thread that carries traffic. */
 export interface WorkerState {
-  /** From 1 on. */
+  /** Number from 1. */
   readonly worker: number
   /** `failing`: it takes no connection any more and ends when those that it has are over. */
   readonly state: 'starting' | 'serving' | 'failing'
@@ -125,13 +125,13 @@ export interface WorkerState {
   readonly connections: number
   /** Exchanges that it has ended. */
   readonly requests: number
-  /** Milliseconds by which timers are late; null: it has not said yet. */
+  /** Event loop delay (ms); null before the worker's first report. */
   readonly loopDelay: { readonly p50: number; readonly p99: number; readonly max: number } | null
-  /** Bytes; null: it has not said yet. */
+  /** Bytes; null before the worker's first report. */
   readonly memory: { readonly heapUsed: number; readonly heapLimit: number; readonly external: number } | null
 }
 
-/** What a process says of itself. */
+/** Statistics of a process. */
 export interface ProcessNumbers {
   readonly version: string
   /** RFC 3339. */
@@ -144,30 +144,30 @@ export interface ProcessNumbers {
   readonly memory: { readonly rss: number; readonly heapUsed: number; readonly external: number }
 }
 
-/** What this and the other processes on the same store have applied. */
+/** State of a process on the same store. */
 export interface ProcessState {
   readonly id: string
   readonly appliedRevision: number
-  /** What the process could not apply, or null. */
+  /** Changes that the process could not apply, or null. */
   readonly lastError: string | null
-  /** When it last found that the store was not the one that it had followed, or null. RFC 3339. */
+  /** Time of the last different history of the store, or null. RFC 3339. */
   readonly divergedAt: string | null
   /** RFC 3339. */
   readonly seenAt: string
   /**
-   * When the one that answers heard of it last, by its own clock, once it has been silent for some seconds; null: it lives.
-   * RFC 3339.
+   * Time of the last heartbeat, by the clock of the responding process, once the process has been silent for some seconds;
+   * null while it runs. RFC 3339.
    */
   readonly goneSince: string | null
-  /** Is it the one that answers? */
+  /** Is it the responding process? */
   readonly self: boolean
-  /** Its threads that carry traffic, none where one thread does everything; null: of another process that is not known. */
+  /** Its workers, empty if the main thread carries traffic; null if unknown, for another process. */
   readonly workers: readonly WorkerState[] | null
-  /** null: of another process they are not known. */
+  /** null if unknown, for another process. */
   readonly numbers: ProcessNumbers | null
 }
 
-/** What an event says of the change of one record. Holds no secret. */
+/** An event for the change of one record. Contains no secret. */
 export interface ChangeEvent {
   readonly kind: string
   readonly id: string
@@ -187,7 +187,7 @@ export interface RecordEvent extends ChangeEvent {
   readonly principal: { readonly id: string; readonly subject: string; readonly key: string | null }
 }
 
-/** What one write did, as far as events show it. */
+/** Changes of one write, as events show them. */
 export interface RecordedWrite {
   readonly call: Call
   readonly events: readonly Pick<ChangeEvent, 'type' | 'object'>[]
@@ -197,7 +197,7 @@ export interface RecordedWrite {
 
 /** Keeps the events of a write within its transaction, so that neither is without the other. */
 export interface EventRecorder {
-  /** Is there a subscription that gets an event of this type about this record now? Its object costs reads. */
+  /** Is there a subscription to events of this type about this record? Creating the event's object requires reads. */
   wants(tx: StoreTransaction, record: { readonly kind: string; readonly type: string | null }): Promise<boolean>
   /** Posts the events to their subscriptions; called once, after the last change of the write. */
   record(tx: StoreTransaction, write: RecordedWrite): Promise<void>

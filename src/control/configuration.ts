@@ -11,7 +11,7 @@ import { clashesWithStore, type DeclaredRecords } from './declared-records.js'
 import { orUnavailable } from './errors.js'
 import type { Writer } from './writer.js'
 
-/** A revision is applied within a second; one that is not after so long is late. Milliseconds. */
+/** Time after which an unapplied revision is late; usually it is applied within a second (ms). */
 const LATE_AFTER = 2_000
 
 interface SeenRevision {
@@ -32,12 +32,12 @@ export class LatestRevision {
     this.#clock = clock
   }
 
-  /** The last place that was reported; undefined: none was. */
+  /** The last reported position; undefined if there is none. */
   get place(): Place | undefined {
     return this.#place
   }
 
-  /** The store's last revision is this one. A function of its own: it is the hook `onRevision` of `openStore`. */
+  /** Records the store's last revision. A function, because it is the hook `onRevision` of `openStore`. */
   readonly report = (place: Place): void => {
     this.#place = place
     this.#latest = { revision: place.revision, at: this.#clock.monotonic() }
@@ -45,7 +45,7 @@ export class LatestRevision {
     for (const changed of this.#watchers) changed()
   }
 
-  /** Calls `changed` for each report from now on. Returns what ends that. */
+  /** Calls `changed` for each report. Returns a function that unsubscribes it. */
   watch(changed: () => void): () => void {
     this.#watchers.add(changed)
     return () => void this.#watchers.delete(changed)
@@ -78,7 +78,7 @@ export class Follower {
   readonly #parts: FollowerParts
   readonly #unwatch: () => void
   readonly #failing = new FirstFailure()
-  /** A revision was reported that no attempt has looked at yet. */
+  /** True if the last reported revision was not handled yet. */
   #pending = true
   #running: Promise<void> | undefined
   #retry: NodeJS.Timeout | undefined
@@ -138,14 +138,14 @@ export class Follower {
 interface ConfigurationParts extends Pick<FollowerParts, 'latest' | 'store' | 'writer' | 'applied' | 'reports'> {
   readonly live: Live
   readonly holder: SnapshotHolder
-  /** What a site file of this process declares. */
+  /** Records that a site file of this process declares. */
   readonly declared: DeclaredRecords
-  /** The threads of this process that carry traffic; absent: there are none. */
+  /** Returns the workers of this process; undefined without workers. */
   readonly workers?: (() => Promise<readonly WorkerState[]>) | undefined
   readonly itself?: (() => ProcessNumbers) | undefined
 }
 
-/** The configuration that serves in this process, and how it stands to the store. */
+/** The configuration served by this process, and whether it is in sync with the store. */
 export class Configuration {
   readonly #parts: ConfigurationParts
 
@@ -163,12 +163,12 @@ export class Configuration {
     return this.#parts.applied.place
   }
 
-  /** How often the store turned out to have another history than the one that was followed. */
+  /** Number of times that the store had a different history. */
   get divergences(): number {
     return this.#parts.applied.divergences
   }
 
-  /** Why a copy of the configuration serves and writes are refused; null: the store is there. */
+  /** Reason why a copy of the configuration is served and writes are rejected; null if the store is available. */
   get degraded(): string | null {
     return this.#parts.applied.degraded
   }
@@ -179,12 +179,12 @@ export class Configuration {
     return latest.behind(applied.revision)
   }
 
-  /** What could not be applied, or why a copy serves, or null. */
+  /** Changes that could not be applied, the reason why a copy is served, or null. */
   get lastError(): string | null {
     return this.#parts.applied.error
   }
 
-  /** What each process on the store has applied. Fails with `UNAVAILABLE`. */
+  /** Returns the applied revision of each process on the store. Fails with `UNAVAILABLE`. */
   async processes(): Promise<ProcessState[]> {
     const [all, workers] = await Promise.all([orUnavailable(this.#parts.reports.list()), this.#parts.workers?.() ?? []])
     const numbers = this.#parts.itself?.() ?? null
@@ -192,13 +192,13 @@ export class Configuration {
   }
 
   /**
-   * Makes exactly these units the part of the configuration that belongs to the process itself; units of records stay. What a
-   * site file claims and a record of the store has refuses them.
+   * Replaces the process's own units by these; units of records stay. Conflicts between claims of a site file and a stored
+   * record reject them.
    */
   async applyOwn(units: WholeOwn['units'], { secrets, declared }: Omit<WholeOwn, 'units'> = {}): Promise<Applied> {
     const { writer, live, store, holder, applied: followed, declared: records, reports } = this.#parts
     return await writer.alone(async () => {
-      // Of a copy of the store it is not known what it holds now.
+      // The current contents of the store are unknown while a copy is served.
       const unknown = followed.degraded !== null || records.isOf(declared)
       const problems =
         unknown || declared === undefined

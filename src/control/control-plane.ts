@@ -16,44 +16,43 @@ import { Revisions } from './revisions.js'
 import { SESSION_LIFETIMES, Sessions } from './sessions.js'
 import { Traffic } from './traffic.js'
 
-/** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
+/** Maximum time for closing a failed store, which may be unresponsive (ms). */
 const CLOSING = 5_000
 
-/** The part of a process that reads and writes the records of the account and applies them, by who uses it. */
+/** The part of a process that reads, writes and applies the records of the account, grouped by user. */
 export interface ControlPlane {
-  /** What the API does with records. */
+  /** The API's operations on records. */
   readonly records: RecordOperations
   /** Decides which callers the management listener lets in. */
   readonly access: Access
-  /** What serves. */
+  /** The running configuration. */
   readonly configuration: Configuration
   /** Reads of records. */
   readonly reads: Reads
-  /** What was written, by whom and when. */
+  /** The history: changes with their authors and times. */
   readonly revisions: Revisions
-  /** Undoes what was written. */
+  /** Reverts revisions. */
   readonly reverts: Reverts
-  /** Returns what writes would make serve, without doing them. */
+  /** Computes the configuration after writes, without committing them. */
   readonly rehearse: Rehearse
   /** Traffic in numbers and as a map. */
   readonly traffic: Traffic
   /** Policies before they serve. */
   readonly policies: Policies
-  /** Sessions of people who have signed in. */
+  /** Sessions of signed-in users. */
   readonly sessions: Sessions
   readonly serviceAccount: ServiceAccount
-  /** What belongs to the process itself. */
+  /** Units of the process itself. */
   readonly own: OwnUnits
-  /** What a site file declares. */
+  /** Configuration declared by a site file. */
   readonly site: Sites
   /** Waits for the write that runs and closes the store. */
   close(): Promise<void>
 }
 
 /**
- * Applies what the store holds and begins to follow it; the units of the process itself are `applyOwn`'s. Closes the store
- * when that fails. `sources`: what lives in this process beside the records. Fails with a `StoreError` or a CodedError of
- * the sealer.
+ * Applies the stored configuration and starts following it; the process's own units are applied by `applyOwn`. Closes the
+ * store on failure. `sources`: live entries of this process. Fails with a `StoreError` or a CodedError of the sealer.
  */
 export async function openControl(
   options: ControlOptions,
@@ -121,7 +120,7 @@ async function close(
   await writer.alone(() => store.close())
 }
 
-/** What the API calls, over the parts. */
+/** Creates the services of the API from the parts. */
 function forCallers(
   options: ControlOptions,
   sources: LiveSources,

@@ -5,21 +5,21 @@ import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError, controlErrors } from './errors.js'
 
-/** A record that the file means, with the name that people know it by and its line. */
+/** A declared record, with its display name and line. */
 export interface DeclaredRecord {
-  /** From 1. */
+  /** Line number from 1. */
   readonly line: number
   /** File that the line is in. @default the file of the set */
   readonly file?: string
   readonly resource: Resource
   readonly record: ResourceRecord
-  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
+  /** Name in messages: `site shop.example.com`, `backend web`. */
   readonly label: string
   /** See `Wanted.name`. */
   readonly name: readonly string[]
   /** Kind and id. */
   readonly key: string
-  /** What no other record may have: space and value. */
+  /** Unique claims: space and value. */
   readonly claims: readonly string[]
 }
 
@@ -31,17 +31,17 @@ interface DeclaredIndex {
   readonly imports: readonly { readonly name: string; readonly text: string }[]
 }
 
-/** The records that a site file means, with what messages need of the file. */
+/** The records that a site file declares, and the file's data for messages. */
 export interface DeclaredSet {
   /** The file as messages name it. */
   readonly source: string
   readonly text: string
   readonly records: readonly DeclaredRecord[]
-  /** What the file declares, by kind and id, and by claim. */
+  /** Declarations of the file, by kind and id, and by claim. */
   readonly site?: DeclaredIndex
-  /** When it began to serve, or was written: RFC 3339. */
+  /** Time when it began to serve, or was written (RFC 3339). */
   readonly since?: string
-  /** Revision that applied it through the API; absent: the process was started with it. */
+  /** Revision that applied it through the API; undefined if the process was started with it. */
   readonly revision?: number
 }
 
@@ -51,10 +51,10 @@ const NOTHING: DeclaredSet = { source: '', text: '', records: [] }
 /** Key under which problems of the site file are listed. */
 export const SITE_FILE = 'site-file'
 
-/** What the store keeps of the site file that the API has applied: its claims are those of all that the file declares. */
+/** Stored record of the site file applied through the API: it has the claims of all declarations. */
 export const SITE = { kind: 'site_file', id: 'site_file' } as const
 
-/** Records that stand in a file and in no store: the API shows them and changes none of them. */
+/** Records that are declared in a file, not stored: the API shows them read-only. */
 export class DeclaredRecords {
   #set = NOTHING
   #byId: ReadonlyMap<string, DeclaredRecord> = NO_RECORDS
@@ -71,12 +71,12 @@ export class DeclaredRecords {
     return this.#claims.has(claim)
   }
 
-  /** Do these records stand in it already? */
+  /** Is this the current set? */
   isOf(set: DeclaredSet | undefined): boolean {
     return set === this.#set
   }
 
-  /** What is declared now; undefined: nothing is. */
+  /** The current set; undefined if there is none. */
   get current(): DeclaredSet | undefined {
     return this.#set === NOTHING ? undefined : this.#set
   }
@@ -85,13 +85,13 @@ export class DeclaredRecords {
     return this.#byId.get(`${kind} ${id}`)?.record
   }
 
-  /** In the order of the file; `below`: only those whose field has this value. */
+  /** Returns records in the order of the file; `below`: only those whose field has this value. */
   list({ name }: Resource, below?: { readonly field: string; readonly id: string }): readonly ResourceRecord[] {
     const all = this.#set.records.map(({ record }) => record).filter(({ kind }) => kind === name)
     return below === undefined ? all : all.filter(({ body }) => body[below.field] === below.id)
   }
 
-  /** The file and line of a record; undefined when it stands in no file. */
+  /** Returns the file and line of a record; undefined if it is not declared. */
   placeOf({
     kind,
     id
@@ -100,7 +100,7 @@ export class DeclaredRecords {
     return found && { file: found.file ?? this.#set.source, line: found.line }
   }
 
-  /** Fails with `DECLARED` when the record stands in the file, which alone can change it. */
+  /** Fails with `DECLARED` if the record is declared in the file, which alone can change it. */
   mustNotHave(kind: string, id: string): void {
     const place = this.placeOf({ kind, id })
     if (place === undefined) return
@@ -128,7 +128,10 @@ export class DeclaredRecords {
   }
 }
 
-/** What the file claims and records of the store have already; empty: nothing. What `serving` claims is not looked up: this process lets no record have it. Undefined: other processes may. */
+/**
+ * Returns conflicts between claims of the file and of stored records. Claims of `serving` are not looked up, because this process reserves them;
+ * undefined if other processes may write.
+ */
 export async function clashesWithStore(
   reader: StoreReader,
   set: DeclaredSet,

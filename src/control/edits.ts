@@ -31,13 +31,13 @@ interface EditsParts {
   readonly zone: string
 }
 
-/** A record that is made and not yet written, with what only the answer of its creation shows. */
+/** A new record before it is written, with data for the creation's response only. */
 interface Made {
   readonly record: ResourceRecord
   readonly once: Readonly<Record<string, Json>>
 }
 
-/** From the body of a request to the record that it asks for. Fails with a `ControlError`; writes nothing. */
+/** Converts request bodies into records. Fails with a `ControlError`; writes nothing. */
 export class Edits {
   readonly #parts: EditsParts
 
@@ -46,8 +46,8 @@ export class Edits {
   }
 
   /**
-   * Runs `write`, which reads this body, after the policy in it has been checked in slices; the reading then takes what was found.
-   * `module`: the body is that of one module.
+   * Checks the policy of this body in slices, then runs `write`, which reuses the result. `module`: the body is that of one
+   * module.
    */
   async checkedAhead<T>(
     { resource, body, module }: { readonly resource: Resource; readonly body: unknown; readonly module?: string },
@@ -78,7 +78,7 @@ export class Edits {
     return found
   }
 
-  /** Fails with `NOT_FOUND` when the record above a collection is not there, with `DECLARED` when it is a file's. */
+  /** Fails with `NOT_FOUND` if the parent record of a collection does not exist, with `DECLARED` if it is declared in a file. */
   async mustHaveParent(reader: StoreReader, resource: Resource, path: PathValues): Promise<void> {
     const family = this.#parts.catalogue.parentOf(resource)
     if (family === undefined) return
@@ -116,7 +116,7 @@ export class Edits {
     return written.record
   }
 
-  /** How bodies of a caller are read: the documents of a member have bounds of their own. */
+  /** Returns the options for reading a caller's body: documents of members have lower limits. */
   readOptions(path: PathValues, { principal }: Call): ReadOptions {
     const { checkPolicy, checkFile, checkFolder } = this.#parts
     const options = { checkPolicy, checkFile, checkFolder, path, zeroIsAbsent: true }
@@ -157,7 +157,7 @@ export interface NamedReference {
   /** Fields of the request. */
   readonly name: string
   readonly id: string
-  /** Where names of the target are unique. */
+  /** Uniqueness space of the target's names. */
   readonly space: string
 }
 
@@ -173,7 +173,7 @@ export function namedReferences({ name }: Resource): readonly NamedReference[] {
 const isUnset = (given: unknown) => given === undefined || given === null || given === ''
 
 /**
- * The body of a creation with names turned into ids; what is no object is left to the reader of the body. Fails with
+ * Replaces names by ids in the body of a creation; a body that is no object is returned unchanged. Fails with
  * `CONFLICTING_FIELDS`, `FIELD_INVALID` or `REF_NOT_FOUND`.
  */
 export async function withIds(reader: StoreReader, resource: Resource, body: unknown): Promise<unknown> {

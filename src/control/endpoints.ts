@@ -26,18 +26,19 @@ import { keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
+/** Number of records per read. */
 const PAGE = 100
 const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443, tls: 443 }
 
 interface EndpointsParts {
   readonly store: StoreReader
-  /** Of this process. */
+  /** Live entries of this process. */
   readonly sources: LiveSources
   readonly agents: Pick<ClusterAgents, 'othersEndpoints'>
   /** The configuration that runs. */
   readonly units: () => ShardedMap<Unit>
   readonly baseUrl: () => string
-  /** When the process started, milliseconds since the Unix epoch. */
+  /** Start time of the process (ms since the Unix epoch). */
   readonly startedAt: number
 }
 

@@ -4,7 +4,7 @@ import type { PortProblem } from '../runtime/ports.js'
 import type { Problem } from '../schema/field.js'
 import { StoreError } from '../store/errors.js'
 
-/** Codes of refused calls, with the status that the API answers. */
+/** Codes of rejected calls, with their HTTP status. */
 export const controlErrors = defineErrors({
   FORBIDDEN: {
     status: 403,
@@ -210,7 +210,7 @@ export class ControlError extends CodedError {
   }
 }
 
-/** The refusal of a caller who is to wait: the API sends the seconds in `retry-after`. `seconds` is rounded up to at least 1. */
+/** Returns an error for a caller who must wait; the API sends the seconds in `retry-after`. `seconds` is rounded up to at least 1. */
 export function refusedForNow(error: Coded, message: (seconds: number) => string, seconds: number): ControlError {
   const whole = Math.max(1, Math.ceil(seconds))
   return new ControlError(error, message(whole), { details: { [RETRY_AFTER]: String(whole) } })
@@ -219,7 +219,7 @@ export function refusedForNow(error: Coded, message: (seconds: number) => string
 /** The detail of an error that the API sends as the header `retry-after`. */
 export const RETRY_AFTER = 'retry_after'
 
-/** The refusal of a body: its first problem, with the others beside it. */
+/** Returns the error for a rejected body: its first problem, with the others attached. */
 export function refusedBody(problems: readonly Problem[]): ControlError {
   const [first] = problems
   if (first === undefined) throw new RangeError('a refusal without a problem')
@@ -228,7 +228,7 @@ export function refusedBody(problems: readonly Problem[]): ControlError {
   return new ControlError({ code }, text, { field, problems, ...(details === undefined ? {} : { details }) })
 }
 
-/** The refusal of a request whose body is the member `name` of a record: there fields are named from the member on. */
+/** Returns the error for a request whose body is the member `name` of a record: field names are relative to that member. */
 export function ofMember(error: unknown, name: string): unknown {
   const prefix = `${name}.`
   if (!(error instanceof ControlError) || error.field?.startsWith(prefix) !== true) return error
@@ -238,7 +238,7 @@ export function ofMember(error: unknown, name: string): unknown {
   return new ControlError({ code }, message, { field, details: { ...details, field }, problems, cause })
 }
 
-/** The error `NOT_FOUND` (404); `what` names the kind in its text. */
+/** Returns the error `NOT_FOUND` (404); `what` is the kind in its text. */
 export function notFound(what: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `there is no such ${what}`)
 }
@@ -261,7 +261,7 @@ export function inUse(
   return new ControlError(controlErrors.IN_USE, `${kind} ${id} is in use by ${shown}${more}`, { details })
 }
 
-/** The refusal of a write whose policy does not compile, with the place in the document. */
+/** Returns the error for a policy that does not compile, with its position in the document. */
 export function refusedPolicy(refused: readonly UnitProblems[]): ControlError {
   const [unit] = refused
   const error = unit?.problems.find(({ severity }) => severity === 'error')
@@ -279,7 +279,7 @@ export function refusedPort({ host, port, reason }: PortProblem): ControlError {
   })
 }
 
-/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `BUSY`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
+/** Resolves with the result of `run`; temporary failures become `UNAVAILABLE`, `BUSY`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
 export async function orUnavailable<T>(run: Promise<T>): Promise<T> {
   try {
     return await run
@@ -297,7 +297,7 @@ function unopened(error: unknown): unknown {
   return new ControlError(controlErrors.SEAL_BROKEN, message, { cause: error })
 }
 
-/** What is sealed can be read again as soon as the key is back, so this passes as an unreachable store does. */
+/** Returns the error for an undecryptable secret, temporary like an unreachable store: it becomes readable with the key. */
 function sealKeyLost(cause: unknown): ControlError {
   const message =
     'a secret of the record is sealed by a key that this process does not have; start it with that key: ' +

@@ -3,9 +3,9 @@ import { isObject, type Json } from '../lib/json.js'
 import { unifiedDiff } from '../lib/text-diff.js'
 import type { RecordedChange } from './revision-note.js'
 
-/** One value that differs: both sides, or lines of text. A type, not an interface: it is JSON. */
+/** One different value: both sides, or a text diff. A type, not an interface: it is JSON. */
 export type FieldDifference = {
-  /** Path in the answer that shows the record, such as `backend.id`. */
+  /** Path in the record's response, such as `backend.id`. */
   readonly field: string
   /** Null where it was not set or there was no record. */
   readonly before?: Json
@@ -15,8 +15,8 @@ export type FieldDifference = {
 }
 
 /**
- * What differs between fields as answers show them, value by value. Documents that stand in one line of JSON are written in
- * several. Lists are compared as a whole, unless they are as long as before and hold objects.
+ * Returns the differences between fields in public form, value by value. Single-line JSON documents are formatted in several
+ * lines. Lists are compared as a whole, unless they have equal lengths and contain objects.
  */
 export function fieldDifferences(fields: RecordedChange['fields']): FieldDifference[] {
   return Object.entries(fields).flatMap(([name, { before, after }]) => [...differences(name, before, after)])
@@ -36,7 +36,7 @@ function* differences(field: string, before: Json, after: Json): Generator<Field
   }
   if (isDocument(before) || isDocument(after)) {
     const text_diff = unifiedDiff(documentText(before), documentText(after))
-    // Only the spelling of a JSON text has changed: then both sides are shown as they are.
+    // Only the formatting of a JSON text has changed: show both sides unchanged.
     if (text_diff !== '') {
       yield { field, text_diff }
       return
@@ -47,7 +47,7 @@ function* differences(field: string, before: Json, after: Json): Generator<Field
 
 type Members = Readonly<Record<string, Json>>
 
-/** Of null none: each member of the other side is compared with nothing. */
+/** Returns the members of a value; null has none, so that each member of the other side is added or removed. */
 function membersOf(value: Json): Members | undefined {
   if (value === null) return {}
   return typeof value === 'object' ? (value as Members) : undefined

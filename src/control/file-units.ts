@@ -11,16 +11,16 @@ export interface FileListener {
   readonly path_form?: PathForm
 }
 
-/** What the options say about traffic, with the texts of the files they name. */
+/** Traffic configuration of the options, with the contents of the named files. */
 export interface FileConfiguration {
-  /** Undefined: a site file says where. */
+  /** Listening address; undefined if a site file sets it. */
   readonly listen: HostPort | undefined
   readonly listeners: readonly FileListener[]
   /** The form of paths where neither listener nor edge says another. */
   readonly path_form: PathForm
-  /** What edges for HTTPS that do not say answer to clients without TLS. */
+  /** Response of HTTPS edges without their own setting to clients without TLS. */
   readonly edges_on_http: OnHttp
-  /** For edges that do not say; undefined: none. */
+  /** HSTS of edges without their own setting; undefined for none. */
   readonly hsts: Hsts | undefined
   readonly upstream: Pick<AddressUpstream, 'protocol' | 'host' | 'port' | 'socket' | 'pathPrefix'> | undefined
   /** Absolute path of a folder that is served in place of an upstream. */
@@ -81,7 +81,7 @@ function defaultUpstream({ upstream, files, certificateAuthorities }: FileConfig
   return { kind: 'upstream', form: 'address', ...upstream, ...trusted }
 }
 
-/** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are numbered. */
+/** Creates the unit of a listener, named by its address, so that its position in the list is irrelevant; several free ports are numbered. */
 export function listenerUnit(
   { listen, tls, public_port, proxy_protocol, path_form }: FileListener,
   usual: PathForm,

@@ -9,7 +9,7 @@ export const RATES = {
 
 export type RateName = keyof typeof RATES
 
-/** How much of something there may be. */
+/** Limit of a rate. */
 export interface RateLimit {
   readonly name: RateName
   /** Compared with before the write, or for itself. */
@@ -22,58 +22,58 @@ export interface RateLimit {
 export interface Guard {
   /** Milliseconds for which the write is watched. */
   readonly bake: number
-  /** Fewer requests than these say nothing. */
+  /** Minimum number of requests for a judgement. */
   readonly least: number
   readonly rates: readonly RateLimit[]
-  /** Largest share, 0 to 1, of requests that are decided otherwise than before; undefined: any. */
+  /** Maximum share, 0 to 1, of requests with a changed decision; undefined for any. */
   readonly changed: number | undefined
 }
 
-/** How a guard stands. `broken`: the write was reverted; `conflict`: it is broken and could not be. */
+/** States of a guard. `broken`: the write was reverted; `conflict`: the revert failed. */
 export const GUARD_STATES = ['baking', 'passed', 'inconclusive', 'broken', 'conflict', 'superseded'] as const
 
 type GuardState = (typeof GUARD_STATES)[number]
 
-/** The traffic that a guard judges. A type, not an interface, as all of these: they are JSON. */
+/** Traffic that a guard judges. These are types, not interfaces: they are JSON. */
 export type GuardScope = {
   readonly all: boolean
   /** Ids of routes. */
   readonly routes: readonly string[]
   /** Ids of edges, those of TCP among them. */
   readonly edges: readonly string[]
-  /** Hosts of these edges, which may be gone. */
+  /** Hosts of these edges, including deleted edges. */
   readonly hosts: readonly string[]
 }
 
-/** What was counted before a write. */
+/** Counts before a write. */
 export type Baseline = {
   readonly requests: number
   readonly failed: number
   readonly refused: number
   readonly clientErrors: number
-  /** By how much each count varied from one time to another, as a multiple of what chance alone does; at least 1. */
+  /** Variation of each count over time, as a multiple of chance; at least 1. */
   readonly spread: { readonly failed: number; readonly refused: number; readonly clientErrors: number }
 }
 
-/** What the history says of the guard of a revision. */
+/** Stored state of a revision's guard. */
 export type GuardNote = {
-  /** As `readGuard` takes it. */
+  /** Text in the form of `readGuard`. */
   readonly conditions: string
   readonly state: GuardState
-  /** Why it has come to its state, for people; null: it bakes, or has passed. */
+  /** Reason of its state, for display; null while baking or passed. */
   readonly reason: string | null
-  /** RFC 3339; null: it bakes. */
+  /** End (RFC 3339); null while baking. */
   readonly ended_at: string | null
-  /** The revision that reverted or superseded the write; null: none did. */
+  /** The revision that reverted or superseded the write; null if there is none. */
   readonly by: number | null
-  /** What is judged, each scope by itself, with what was counted before the write. */
+  /** Scopes that are judged separately, each with its baseline. */
   readonly scopes: readonly (GuardScope & { readonly before: Baseline })[]
 }
 
-/** In the JSON text of each note whose guard bakes, and of no other. */
+/** Text in the JSON of every note whose guard bakes, and only those. */
 export const BAKING = '"state":"baking"'
 
-/** How a guard ends. */
+/** End of a guard. */
 export interface GuardEnd {
   readonly state: Exclude<GuardState, 'baking'>
   readonly reason: string | null
@@ -86,12 +86,12 @@ export interface EndedGuard extends GuardEnd {
   readonly note: GuardNote
 }
 
-/** What a revert that a guard asks for does in its own transaction. */
+/** Part of a guard's revert in the same transaction. */
 export interface GuardedRevert {
   /** For the history. */
   readonly reason: string
-  /** Id of the principal whose write is reverted, and whose rights to vaults and restrictions count. */
+  /** Id of the principal of the reverted write, whose rights to vaults and restrictions count. */
   readonly author: string
-  /** Does what belongs to the same transaction; what it throws undoes everything. */
+  /** Adds to the same transaction; an error aborts it. */
   also(tx: StoreTransaction): Promise<void>
 }

@@ -28,13 +28,13 @@ export const operatorKeyErrors = defineErrors({
 })
 
 /**
- * A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. `unused` is the key sealed,
- * so that it can be shown again; it goes with the first use.
+ * A stored key: only its hash. It has 256 random bits, so a plain hash is safe. `unused` is the sealed key, so that it can
+ * be shown again; it is deleted on first use.
  */
 interface StoredKey {
   readonly id: string
   readonly created_at: string
-  /** What it is for, as its maker said. */
+  /** Purpose given by its creator. */
   readonly name?: string
   readonly sha256: string
   readonly unused?: string
@@ -61,7 +61,9 @@ export class ApiKeys {
   #stored: readonly Buffer[] = []
   #version = ''
 
-  /** `folder` is where `api-keys.json` lies; undefined: in memory only. `unused` counts from now on, stored or not. */
+  /**
+   * Creates the keys. `folder` is the folder of `api-keys.json`; undefined for keys in memory only. `unused` is valid immediately, stored or not.
+   */
   constructor(fixed: readonly string[], folder: string | undefined, unused?: UnusedKey) {
     this.#fixed = fixed.map(hashOf)
     this.#folder = folder
@@ -69,8 +71,8 @@ export class ApiKeys {
   }
 
   /**
-   * Does `key` open the API? A key that another process has made or revoked (`sluice api-key`) counts at once, or no more.
-   * While the file cannot be read, the keys that are known go on to count.
+   * Does `key` open the API? Keys that another process creates or revokes (`sluice api-key`) take effect immediately. While
+   * the file cannot be read, known keys stay valid.
    */
   async accepts(key: string): Promise<boolean> {
     const hash = hashOf(key)
@@ -96,7 +98,7 @@ export class ApiKeys {
     if (unused.used !== used) await this.#write(unused)
   }
 
-  /** Reads the file again when it is another than before; true when it was. Throws a CodedError `API_KEYS_UNREADABLE`. */
+  /** Reads the file if it has changed; returns true if it was. Throws a CodedError `API_KEYS_UNREADABLE`. */
   async refresh(): Promise<boolean> {
     if (this.#folder === undefined) return false
     const path = join(this.#folder, FILE)
@@ -109,13 +111,13 @@ export class ApiKeys {
 
   async #firstUse(unused: UnusedKey): Promise<void> {
     unused.used = true
-    // Who shows it stores it, as used.
+    // The code that displays the key stores it as used.
     if (!unused.stored) return
     // The key is good all the same; the next start shows it once more.
     await this.#write(unused).catch(() => undefined)
   }
 
-  /** Puts the key into the file as it is now. */
+  /** Adds the key to the current file. */
   async #write(unused: UnusedKey): Promise<void> {
     const folder = this.#folder
     if (folder === undefined) return
@@ -131,7 +133,7 @@ export class ApiKeys {
 
   #matches(hash: Buffer): boolean {
     let found = false
-    // What the file holds may be revoked there.
+    // Keys in the file may be revoked there.
     const shown = this.#unused?.stored === false ? [this.#unused.hash] : []
     for (const known of [...this.#fixed, ...shown, ...this.#stored]) found = timingSafeEqual(known, hash) || found
     return found
@@ -145,10 +147,9 @@ export interface OpenedKeys {
 }
 
 /**
- * The keys of a process that starts. `given` is the administrator's key of the environment; without it and without a
- * stored key one is made, which every start hands back until it was used once: what one start has shown may have been missed, and
- * a start that fails has shown nothing. `folder` undefined keeps everything in memory.
- * Throws a CodedError `API_KEY_INVALID` or `API_KEYS_UNREADABLE`.
+ * Opens the keys at start. `given` is the administrator's key of the environment; without it and without a stored key one is
+ * created, and returned by every start until its first use: the output of one start may have been missed, and a failed start
+ * prints none. `folder` undefined keeps all keys in memory. Throws a CodedError `API_KEY_INVALID` or `API_KEYS_UNREADABLE`.
  */
 export async function openKeys(
   folder: string | undefined,
@@ -209,7 +210,7 @@ function storedKey(key: string, clock: Clock): StoredKey {
   }
 }
 
-/** Makes a key, stores its hash in `folder` (made when absent) and returns the key, which is kept nowhere. */
+/** Creates a key, stores its hash in `folder` (created if missing) and returns the key, which is not stored. */
 export async function createKey(folder: string, clock: Clock, name?: string): Promise<string> {
   if (name !== undefined && !KEY_NAME.test(name)) {
     throw new CodedError(operatorKeyErrors.API_KEY_NAME, 'a name has 1 to 100 visible characters')
@@ -220,14 +221,14 @@ export async function createKey(folder: string, clock: Clock, name?: string): Pr
   return key
 }
 
-/** A key as it may be shown: nothing of it leads back to the key. */
+/** Public data of a key, which does not reveal it. */
 export interface ListedKey {
   readonly id: string
   /** RFC 3339. */
   readonly created_at: string
-  /** What it is for; null: none was given. */
+  /** Purpose; null if not given. */
   readonly name: string | null
-  /** False: it was made by a start, and has opened nothing yet. */
+  /** False if a start created it, and it was never used. */
   readonly used: boolean
 }
 
@@ -238,8 +239,8 @@ export async function listKeys(folder: string): Promise<ListedKey[]> {
 }
 
 /**
- * Removes the key of this id from `folder`: it opens nothing from then on, in running processes too. Resolves with how many
- * keys are left. Fails with a CodedError `API_KEY_UNKNOWN` or `API_KEYS_UNREADABLE`.
+ * Deletes the key with this id from `folder`, which takes effect in running processes, too. Resolves with the number of
+ * remaining keys. Fails with a CodedError `API_KEY_UNKNOWN` or `API_KEYS_UNREADABLE`.
  */
 export async function revokeKey(folder: string, id: string): Promise<number> {
   const left = await changeKeys(folder, (there) => {
@@ -308,15 +309,15 @@ function isStoredKey(value: unknown): value is StoredKey {
 }
 
 /**
- * Writes what `change` makes of the keys that are there, so that no other process changes them meanwhile; the same list: nothing. Resolves with
- * the keys that are there then. `change` is called twice.
+ * Replaces the keys by the result of `change`, under a lock; if it returns the same list, nothing is written. Resolves with
+ * the resulting keys. `change` is called twice.
  */
 async function changeKeys(
   folder: string,
   change: (there: readonly StoredKey[]) => readonly StoredKey[]
 ): Promise<readonly StoredKey[]> {
   const path = join(folder, FILE)
-  // What fails, fails before a folder or a lock is made.
+  // Fail before a folder or a lock is created.
   change(await readKeys(path))
   makeFolder(folder)
   return await withFileLock(path, async () => {

@@ -32,13 +32,13 @@ import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { TrafficSource } from './traffic.js'
 import { Writer } from './writer.js'
 
-/** What the control plane is made of. */
+/** Dependencies of the control plane. */
 export interface ControlOptions {
-  /** Open. The control plane closes it, also when it does not come to open itself. */
+  /** Must be open; closed by the control plane, even if start-up fails. */
   readonly store: Store
-  /** What `store` reports its revisions to, since it was opened. */
+  /** Receives the revisions of `store` since it was opened. */
   readonly latest: LatestRevision
-  /** Why the store is not the one that it should be, for people; null when it is. */
+  /** Returns the reason why a copy replaces the store, for display; null otherwise. */
   readonly degraded?: () => string | null
   /** Every resource; in production the list of `registry.ts`. */
   readonly resources: readonly Resource[]
@@ -46,35 +46,35 @@ export interface ControlOptions {
   readonly clock: Clock
   readonly log: StoreLog
   readonly checkPolicy: PolicyCheck
-  /** Runs the tests that policies are stored with. Absent: records with tests cannot be written. */
+  /** Runs the tests stored with policies. Undefined if records with tests cannot be written. */
   readonly testPolicy?: PolicyTesting
-  /** Traffic in numbers; absent: this process has none. */
+  /** Traffic statistics; undefined without a data plane. */
   readonly trafficNumbers?: TrafficSource
-  /** The language of policies; absent: none are checked or tested before a write. */
+  /** Policy language; undefined if policies cannot be checked or tested before a write. */
   readonly policyLanguage?: PolicyLanguage
-  /** Reads site files that come by the API; absent: none come. */
+  /** Reads site files from the API; undefined if they are not accepted. */
   readonly siteReading?: SiteReading
-  /** Absent: destinations refuse by themselves what they may not write. */
+  /** Checks paths of files. @default destinations check their own files */
   readonly checkFile?: FileCheck
-  /** Absent: any folder may be served. */
+  /** Checks folders to be served. @default all folders are allowed */
   readonly checkFolder?: FileCheck
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
-  /** Opens what the configuration listens on; absent: nothing. */
+  /** Opens the listeners. @default none are opened */
   readonly ports?: Ports
-  /** The other threads that serve the plan; absent: there are none. */
+  /** Workers that serve the plan. @default none */
   readonly replicas?: Replicas
   /** Called after a new snapshot has been swapped in. Must not throw. */
   readonly swapped?: (snapshot: Snapshot) => void
-  /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
+  /** Steps after `swapped`, beside traffic; the next change waits for them. Must not throw. */
   readonly settling?: (snapshot: Snapshot) => Steps<void>
-  /** Keys of the operator, outside of the store: they are the administrator's. */
+  /** Keys of the operator, outside of the store; they belong to the administrator. */
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
   /** Remembers the sessions that were signed out. */
   readonly endedSessions: EndedSessions
-  /** How long sessions of the dashboard last; absent: `SESSION_LIFETIMES`. */
+  /** Lifetimes of dashboard sessions. @default `SESSION_LIFETIMES` */
   readonly sessionLifetimes?: SessionLifetimes
-  /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
+  /** Returns scheme, host and port of the API as clients see it, without a trailing slash; called for each response. */
   readonly baseUrl: () => string
   readonly zone: string
   readonly regions: readonly string[]
@@ -82,15 +82,15 @@ export interface ControlOptions {
   readonly requireReserved?: boolean
   /** May static backends have link-local addresses? */
   readonly linkLocalBackends?: boolean
-  /** Keeps the events of each write in its transaction. Absent: there are none. */
+  /** Stores the events of each write in its transaction. @default no events */
   readonly events?: EventRecorder
-  /** How the delivery to an event destination goes. */
+  /** Returns the delivery status of an event destination. */
   readonly deliveryOf?: (destination: string) => Json | undefined
-  /** What this process knows of the server of a backend. */
+  /** Returns this process's health state of a backend's server. */
   readonly healthOf?: (backend: string) => Json | undefined
-  /** What traffic is counted for guards of writes. Absent: guards are refused. */
+  /** Traffic counters for guards of writes; undefined if guards are rejected. */
   readonly traffic?: CountedTraffic
-  /** What the comparison of policies says to guards. Absent: that condition is refused. */
+  /** Comparison of decisions for guards; undefined if that condition is rejected. */
   readonly changedDecisions?: ChangedDecisions
   /** Called when this process has ended the guard of a write. Must not throw. */
   readonly guardEnded?: (end: EndedGuard) => void
@@ -98,19 +98,19 @@ export interface ControlOptions {
   readonly published?: (event: RecordEvent) => void
   /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
   readonly served?: (revision: number) => void
-  /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
+  /** Waits until the followers of these kinds have applied the changes; the response to a write waits for it. Must not reject. */
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
-  /** For one piece of long work beside traffic; absent: of the system's clock. */
+  /** Creates the time slices of one piece of work. @default those of the system's clock */
   readonly slices?: () => Slices
-  /** Milliseconds between reports to the other processes on the store; absent: there are none. */
+  /** Milliseconds between reports to the other processes on the store; undefined for no reports. */
   readonly reportEvery?: number
-  /** The threads that carry traffic; absent: there are none. */
+  /** Returns the workers. @default none */
   readonly workers?: () => Promise<readonly WorkerState[]>
-  /** What this process says of itself; absent: nothing. */
+  /** Returns the statistics of this process. @default none */
   readonly itself?: () => ProcessNumbers
 }
 
-/** What the readers and writers of records share. */
+/** Common parts of the readers and writers of records. */
 export interface ControlParts {
   readonly store: Store
   readonly catalogue: Catalogue
@@ -120,16 +120,16 @@ export interface ControlParts {
   readonly live: Live
   readonly applied: AppliedRevision
   readonly writer: Writer
-  /** Writes whose guards bake. */
+  /** Writes with a guard that bakes. */
   readonly guarded: GuardedWrites
   readonly reports: ProcessReports
-  /** Of all processes on the store. */
+  /** Agents of all processes on the store. */
   readonly agents: ClusterAgents
-  /** What a site file of this process declares. */
+  /** Records that a site file of this process declares. */
   readonly declared: DeclaredRecords
 }
 
-/** What services beside the API read and write with: their writes are writes like any other. */
+/** Access of services beside the API: their writes are regular writes. */
 export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits' | 'declared'> {
   readonly applied: Pick<AppliedRevision, 'degraded'>
 }

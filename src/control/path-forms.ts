@@ -13,8 +13,8 @@ export function isStrictFor(key: string, { plan, tables }: Snapshot): boolean {
 }
 
 /**
- * The policies that a change brings to where paths are in the strict form, and whose rules would there deny nothing of what they name: those
- * to put, and those of edges that get another form.
+ * Returns the policies that a change applies to strict paths, but whose rules would not match the paths they name: changed
+ * policies, and those of edges with a changed form of paths.
  */
 export function refusedOnPaths(
   put: readonly (readonly [key: string, unit: Unit])[],

@@ -5,13 +5,13 @@ import type { Call } from './calls.js'
 import type { PolicyCheckView, PolicyLanguageView, PolicyTestView } from './policy-answers.js'
 import { membersOf, textOf, wordOf } from './request-body.js'
 
-/** What carries a policy: a route of an HTTPS edge, or a TCP edge. */
+/** Carriers of policies: a route of an HTTPS edge, or a TCP edge. */
 const LAYERS = ['http', 'tcp'] as const
 type Layer = (typeof LAYERS)[number]
 
 /** The language of policies, as editors need it. */
 export interface PolicyLanguage {
-  /** What is wrong with a document, and what it warns of, by the compiler that runs policies; in steps. */
+  /** Yields to find the errors and warnings of a document, with the compiler that runs policies. */
   check(text: string, layer: Layer, limits?: DocumentLimits): Steps<readonly Problem[]>
   /** Actions, variables and functions, and the JSON Schema of documents. */
   describe(): PolicyLanguageView
@@ -53,11 +53,11 @@ export const POLICY_TEST_SCHEMA = {
   additionalProperties: false
 } as const
 
-/** What is done with policies that serve nowhere yet. Fails with a ControlError for a body of a wrong form. */
+/** Operations on policies that do not serve yet. Fails with a ControlError for an invalid body. */
 export class Policies {
   readonly #language: PolicyLanguage | undefined
 
-  /** Undefined: this process runs no policies. */
+  /** `language` is undefined if this process runs no policies. */
   constructor(language: PolicyLanguage | undefined) {
     this.#language = language
   }
@@ -76,12 +76,12 @@ export class Policies {
     }
   }
 
-  /** What a document can say. */
+  /** Returns the elements of the policy language. */
   describe(): PolicyLanguageView {
     return this.#known.describe()
   }
 
-  /** What comes of tests on a policy. */
+  /** Returns the results of tests on a policy. */
   async test(body: unknown, { principal, spend }: Call): Promise<PolicyTestView> {
     const { text: document, tests } = membersOf(body, '', Object.keys(POLICY_TEST_SCHEMA.properties))
     const [policy, text] = [textOf(document, 'text'), textOf(tests, 'tests')]

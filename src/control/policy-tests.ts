@@ -14,13 +14,13 @@ export interface TestProblem extends Pick<Problem, 'code' | 'message'> {
   /** Place in the document, from 1. */
   readonly line: number
   readonly column: number
-  /** Of a case that failed: its name, what was looked at, what was expected and found. No secret: the tests have their own. */
+  /** A failed case: its name, the compared property, the expected and actual values. Contains no stored secret: the tests have their own. */
   readonly failed?: { readonly case: string; readonly what: string; readonly expected: string; readonly found: string }
 }
 
 /**
- * Runs tests against the policy that they are stored with. Resolves with what is wrong; empty: all of them pass. Without a policy
- * only their form is checked: they wait for one.
+ * Runs tests against the policy that they are stored with. Resolves with the problems; empty if all pass. Without a policy
+ * only their form is validated.
  */
 export type PolicyTesting = (stored: {
   readonly policy: string | undefined

@@ -24,7 +24,7 @@ interface FoundPage {
 
 type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers' | 'declared'>
 
-/** What the API reads: records as they are committed, and what lives beside them. */
+/** Reads of the API: committed records, and live entries. */
 export class Reads {
   readonly #parts: Parts
   readonly #live: LiveRecords
@@ -54,7 +54,7 @@ export class Reads {
     )
   }
 
-  /** The body of the answer is the module's. Fails with `NOT_FOUND` when it is not configured. */
+  /** Returns a module as the response body. Fails with `NOT_FOUND` if it is not configured. */
   async module(
     resource: Resource,
     { path, module }: RecordPath & { readonly module: string },
@@ -129,7 +129,7 @@ export class Reads {
     return { records: [...shown, ...page.records], more: page.more }
   }
 
-  /** One page of what the viewer may read; undefined when `before` is no cursor. */
+  /** Returns one page of records that the viewer may read; undefined if `before` is no cursor. */
   async #page(resource: Resource, viewer: Principal, query: PageRequest) {
     const { store, records } = this.#parts
     const all = extentOf(viewer, resource, 'list') === 'any'
@@ -173,14 +173,14 @@ interface LiveRecordsParts {
   readonly endpoints: Endpoints
 }
 
-/** Where the records of one live resource come from. */
+/** Source of the records of one live resource. */
 interface Kind {
   /** Newest first; undefined when `before` is no cursor. */
   list(limit: number, before: string | undefined): Promise<readonly ResourceRecord[] | undefined>
   get(id: string): Promise<ResourceRecord | undefined>
 }
 
-/** The resources that no store holds: what is connected, and where traffic is taken. */
+/** Resources that are not stored: connected agents, and endpoints of traffic. */
 export class LiveRecords {
   readonly #parts: LiveRecordsParts
   readonly #kinds: ReadonlyMap<string, Kind>
@@ -248,7 +248,7 @@ interface Lister<T> {
   show(one: T): ResourceRecord
 }
 
-/** KSUIDs sort by time, so the id alone is the order, and that of something gone is a cursor too. */
+/** KSUIDs sort by time, so the id alone defines the order, and that of a deleted entry is a valid cursor. */
 function kindOf<T>({ idPrefix }: Resource, { list, get, show }: Lister<T>): Kind {
   const form = new RegExp(`^${idPrefix}_[0-9A-Za-z]+$`)
   return {

@@ -31,7 +31,7 @@ type Body = { readonly body: unknown }
 type Module = { readonly module: string }
 type Key = { readonly key: string }
 
-/** How an update comes to its record. */
+/** Computes the updated record. */
 type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
 
 export interface RecordOperationsParts extends Pick<ControlParts, 'edits' | 'answers' | 'agents'> {
@@ -42,8 +42,8 @@ export interface RecordOperationsParts extends Pick<ControlParts, 'edits' | 'ans
 }
 
 /**
- * What callers of the API do with records, for every resource alike. A refusal fails with a `ControlError`; any other
- * error is a fault of the program.
+ * The API's operations on records, the same for every resource. A rejection fails with a `ControlError`; any other error is
+ * a fault of the program.
  */
 export class RecordOperations {
   readonly #parts: RecordOperationsParts
@@ -52,7 +52,7 @@ export class RecordOperations {
     this.#parts = parts
   }
 
-  /** Fails with `ADMIN_REQUIRED`. What depends on the record or the body, the operations check themselves. */
+  /** Fails with `ADMIN_REQUIRED`. Checks that depend on the record or the body are in the operations. */
   permit(resource: Resource, operation: Operation, { principal }: Call): void {
     mayOperate(principal, resource, operation)
   }
@@ -136,7 +136,7 @@ export class RecordOperations {
     })
   }
 
-  /** Also clears `clearable` fields. Does nothing when there is nothing to remove. */
+  /** Removes a module, and clears `clearable` fields. Does nothing if there is none. */
   async removeModule(resource: Resource, request: RecordPath & WriteMode & Module, call: Call): Promise<Done> {
     const edit: Edit = async (_draft, current) => {
       const written = clearField(resource, current, request.module)
@@ -147,7 +147,7 @@ export class RecordOperations {
   }
 
   /**
-   * Requests the managed certificate of a record anew, before its time; does nothing while it is being requested. Fails with
+   * Renews the managed certificate of a record early; does nothing while it is being requested. Fails with
    * `CERTIFICATE_NOT_MANAGED`, with `RENEWAL_TOO_SOON`, and as `update` does.
    */
   async renewCertificate(resource: Resource, request: RecordPath & WriteMode, call: Call): Promise<Written> {
@@ -186,7 +186,7 @@ export class RecordOperations {
     )
   }
 
-  /** Changes what the body gives of one entry and leaves its place. Fails with `NOT_FOUND`. */
+  /** Changes the given fields of one entry, which keeps its position. Fails with `NOT_FOUND`. */
   async updatePart(
     resource: Resource,
     part: Part,
@@ -228,9 +228,9 @@ export class RecordOperations {
   }
 
   /**
-   * Sends a command to a connected agent, of whichever process on the store. Fails with `NOT_FOUND` when it is not
-   * connected, with `ADMIN_REQUIRED` when its credential is not the caller's, with `UNAVAILABLE` when it does not obey or
-   * its process does not answer.
+   * Sends a command to a connected agent of any process on the store. Fails with `NOT_FOUND` if it is not connected, with
+   * `ADMIN_REQUIRED` if its credential is not the caller's, with `UNAVAILABLE` if it does not execute the command or its
+   * process does not respond.
    */
   async commandSession(id: string, command: SessionCommand, { principal }: Call): Promise<void> {
     const { record } = await this.#parts.reads.one(tunnelSession, { path: { id } }, principal)

@@ -22,10 +22,10 @@ import { ControlError, inUse } from './errors.js'
 import { isStrictFor } from './path-forms.js'
 import { recordsNaming } from './records.js'
 
-/** Where the names of reserved domains are unique. */
+/** Uniqueness space of the names of reserved domains. */
 const DOMAIN_SPACE = 'domain'
 
-/** Id of the reserved domain that covers a host: of its own name, else of the nearest wildcard above it. */
+/** Returns the id of the reserved domain that covers a host: with its own name, otherwise the nearest wildcard above it. */
 export async function keeperOfHost(reader: StoreReader, host: string): Promise<string | undefined> {
   const own = await reader.keeperOf(DOMAIN_SPACE, host)
   if (own !== undefined) return own.id
@@ -43,7 +43,7 @@ export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: 
   if (edge !== undefined) throw inUse({ kind, id }, [`${httpsEdge.name} ${edge}`])
 }
 
-/** Fails with `REF_NOT_FOUND` when a host that an edge takes anew is below no reserved domain. */
+/** Fails with `REF_NOT_FOUND` if a new host of an edge is not covered by a reserved domain. */
 export async function hostsMustBeReserved(
   reader: StoreReader,
   before: ResourceRecord | undefined,
@@ -59,8 +59,8 @@ export async function hostsMustBeReserved(
 }
 
 /**
- * Fails with `FIELD_INVALID` when a static backend gets a link-local address. Names that have such an address are refused when
- * they are dialled.
+ * Fails with `FIELD_INVALID` if a static backend gets a link-local address. Names with such an address are rejected at
+ * connection time.
  */
 export function mustNotBeLinkLocal(before: ResourceRecord | undefined, after: ResourceRecord): void {
   if (after.kind !== staticBackend.name || before?.body.address === after.body.address) return
@@ -100,13 +100,13 @@ export async function matchesMustBePossible(
 type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
 type Place = Pick<ResourceRecord, 'kind' | 'id' | 'body'>
 
-/** Backends that answer requests of HTTP themselves. */
+/** Backends that respond to HTTP requests themselves. */
 const ANSWERING: readonly string[] = [httpResponseBackend.name, fileBackend.name]
 const GROUPS: ReadonlySet<string> = new Set([weightedBackend.name, failoverBackend.name])
 
 /**
- * Fails with `CONFLICTING_FIELDS` when bytes would be led to a fixed HTTP response or to files, which say nothing on plain bytes: from a TCP
- * edge or from a route that converts WebSockets, directly or through backends of backends. What led there before stays.
+ * Fails with `CONFLICTING_FIELDS` if plain bytes would reach a fixed HTTP response or files, which cannot answer them: from
+ * a TCP edge or a route that converts WebSockets, directly or through nested backends. Existing paths are allowed.
  */
 export async function mustCarryBytes(
   reader: StoreReader,
@@ -147,7 +147,7 @@ function membersOf({ kind, body }: Place): readonly string[] {
   return Array.isArray(body.backends) ? (body.backends as string[]) : Object.keys(body.backends as object)
 }
 
-/** A backend that answers itself, among backends and their members. Groups cannot lie in a circle. */
+/** Returns a backend that responds itself, among backends and their members. Groups are acyclic. */
 async function responseBehind(reader: StoreReader, ids: readonly string[]): Promise<RecordKey | undefined> {
   if (ids.length === 0) return undefined
   const kinds = [...ANSWERING, ...GROUPS]
@@ -160,7 +160,7 @@ async function responseBehind(reader: StoreReader, ids: readonly string[]): Prom
   )
 }
 
-/** What sends plain bytes to a group, directly or through another. */
+/** Returns a record that sends plain bytes to a group, directly or through another. */
 async function carrierAbove(reader: StoreReader, { kind, id }: RecordKey): Promise<RecordKey | undefined> {
   const users = (await reader.referencesTo(kind, id)).map(({ from }) => from)
   for (const user of await reader.getMany(users)) {
@@ -172,8 +172,8 @@ async function carrierAbove(reader: StoreReader, { kind, id }: RecordKey): Promi
 }
 
 /**
- * What the author of a policy should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
- * does not have. No reason to refuse them: what is named may come later. `declared`: keys of the units of a site file.
+ * Returns warnings for the author of policies: those of the compiler, and names that `snapshot`, which serves next, does not
+ * have. They are no errors, because the names may be created later. `declared`: keys of the units of a site file.
  */
 export function policyWarnings(
   put: readonly (readonly [key: string, unit: Unit])[],
@@ -199,7 +199,7 @@ export function policyWarnings(
   return [...found.values()]
 }
 
-/** A warning with the document that it is about, as the log names it. */
+/** A warning with its document, named as in the log. */
 export interface FoundWarning {
   readonly source: string
   readonly warning: PolicyWarning

@@ -6,7 +6,7 @@ import type { ResourceRecord } from '../schema/field.js'
 import type { RecordUpdate, StoredRecord } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 
-/** A resource whose records stand below records of another. */
+/** A resource whose records are children of another resource's records. */
 interface Family {
   readonly parent: Resource
   readonly child: Resource
@@ -16,7 +16,7 @@ interface Family {
 
 const BELOW = /^(.*)\/\{(\w+)\}\//
 
-/** The resources by kind, and how they stand below each other. */
+/** The resources by kind, and their parent-child relations. */
 export class Catalogue {
   readonly #byKind: ReadonlyMap<string, Resource>
   readonly #parents = new Map<string, Family>()
@@ -75,7 +75,7 @@ export class Records {
     }
   }
 
-  /** As `open`, but a record whose secrets do not open comes without them, and says so. */
+  /** Opens a record like `open`; one whose secrets cannot be decrypted is returned without them, with the error. */
   openAny(stored: StoredRecord): Versioned {
     try {
       return this.open(stored)
@@ -85,7 +85,7 @@ export class Records {
     }
   }
 
-  /** What the store keeps of a record. */
+  /** Returns the stored form of a record. */
   stored({ kind, id, body, secrets }: ResourceRecord): Required<RecordUpdate> {
     const empty = Object.keys(secrets).length === 0
     const sealed = empty ? null : this.#seal.seal(Buffer.from(JSON.stringify(secrets)), ownerOf(kind, id))
@@ -97,7 +97,7 @@ export class Records {
     return stored === undefined ? undefined : this.open(stored)
   }
 
-  /** As `find`, and as `openAny`. */
+  /** Finds a record like `find`, and opens it like `openAny`. */
   async findAny(reader: StoreReader, kind: string, id: string): Promise<Versioned | undefined> {
     const stored = await reader.get(kind, id)
     return stored === undefined ? undefined : this.openAny(stored)
@@ -113,7 +113,7 @@ function ownerOf(kind: string, id: string): string {
   return `${kind}/${id}`
 }
 
-/** Few enough that one answer of the store holds up no loop. */
+/** Page size, small enough not to block the event loop. */
 const PAGE = 500
 
 /** All records of a kind, newest first, page by page. */

@@ -47,8 +47,8 @@ export function withRenewal(record: ResourceRecord, now: number): ResourceRecord
 }
 
 /**
- * The status with the next attempt earlier, because what made the last one fail may have been corrected at `now` (milliseconds since the
- * Unix epoch); undefined: nothing has failed, or the next attempt is as soon.
+ * Returns the status with an earlier retry, because the cause of the last failure may have been corrected at `now` (ms since
+ * the Unix epoch); undefined if there is no failure, or the next attempt is not later.
  */
 export function withEarlierRetry(
   status: ManagementStatus | null,
@@ -62,10 +62,10 @@ export function withEarlierRetry(
   return { ...status, provisioning_job: { ...job, retries_at: timestampText(at) } }
 }
 
-/** Pauses after attempts whose cause a user has corrected since: an authority allows a name a few failures an hour. Milliseconds. */
+/** Pauses after failures whose cause a user has corrected: an authority allows few failures per name and hour (ms). */
 const CORRECTED_PAUSES: BackoffRange = { first: 60_000, longest: 12 * 60_000 }
 
-/** When a request that failed may be made again, milliseconds since the Unix epoch. */
+/** Returns the earliest retry of a failed request (ms since the Unix epoch). */
 function nextAttempt(
   { retries_at, started_at }: NonNullable<ManagementStatus['provisioning_job']>,
   { failures }: CertificateWork,

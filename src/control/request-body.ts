@@ -42,12 +42,12 @@ export function nameOf(value: unknown, at: string): string {
   return name
 }
 
-/** What refuses a body because of one of its fields; it repeats nothing of it. */
+/** Returns the error for a rejected field; it does not repeat the value. */
 export function refused(code: FieldCode, field: string, message: string): ControlError {
   return new ControlError(fieldErrors[code], field === '' ? `the body ${message}` : `${field} ${message}`, { field })
 }
 
-/** A whole number within bounds; `absent` where it is missing. */
+/** Reads an integer within limits; `absent` is the default. */
 export function countOf(value: unknown, at: string, bounds: { least: number; most: number; absent: number }): number {
   if (value === undefined || value === null) return bounds.absent
   if (typeof value !== 'number' || !Number.isInteger(value) || value < bounds.least || value > bounds.most)
@@ -55,7 +55,7 @@ export function countOf(value: unknown, at: string, bounds: { least: number; mos
   return value
 }
 
-/** One of a few words; `absent` where it is missing. */
+/** Reads one of several words; `absent` is the default. */
 export function wordOf<W extends string>(value: unknown, at: string, words: readonly W[], absent: W): W {
   if (value === undefined || value === null) return absent
   const word = words.find((one) => one === value)
@@ -80,7 +80,7 @@ export function methodOf(value: unknown): string {
   return method
 }
 
-/** Values of one field of a request; `at`: where they stand in the body. */
+/** Reads the values of one field; `at`: its position in the body. */
 export function fieldValuesOf(name: string, given: unknown, at: string): string[] {
   if (!TOKEN.test(name)) throw refused('FIELD_INVALID', at, 'must be the name of a field')
   return (Array.isArray(given) ? given : [given]).map((one) => {

@@ -29,9 +29,9 @@ interface RevertsParts {
   readonly baseUrl: () => string
 }
 
-/** What a revert did. */
+/** Result of a revert. */
 export interface Reverted extends Done {
-  /** The revision that did; undefined: there was nothing to undo. */
+  /** The reverting revision; undefined if there was nothing to revert. */
   readonly by: number | undefined
   readonly body: { readonly [key: string]: Json }
 }
@@ -54,9 +54,9 @@ export class Reverts {
   }
 
   /**
-   * Makes the records that a revision changed what they were before it: all of them or none. Records come back with their ids.
-   * Fails with `NOT_FOUND`, with `REVERT_IMPOSSIBLE` when the history does not keep what is needed, with `REVERT_CONFLICT` when a
-   * record has changed since in the same fields, and as any write of these records does. `why`: where the service does it.
+   * Restores the records that a revision changed, all or none. Records keep their ids. Fails with `NOT_FOUND`, with
+   * `REVERT_IMPOSSIBLE` if the history lacks the required data, with `REVERT_CONFLICT` when a record has changed since in
+   * the same fields, and as any write of these records does. `why`: reason of a revert by the service.
    */
   async revert(revision: number, mode: WriteMode, call: Call, why?: GuardedRevert): Promise<Reverted> {
     const changes = await orUnavailable(this.#changesOf(revision))
@@ -116,7 +116,7 @@ export class Reverts {
 
 const OPPOSITE = { created: 'delete', updated: 'update', deleted: 'create' } as const
 
-/** One revert while it is not committed. */
+/** One revert before its commit. */
 class Revert {
   readonly #parts: RevertsParts
   readonly #draft: Draft
@@ -143,7 +143,7 @@ class Revert {
       else if (change.change === 'updated') this.#judgeUpdated(change, current)
     }
     this.#mustBePossible()
-    // What comes back may be needed by what is changed, which may leave what goes.
+    // Changed records may need restored ones, and may release records to be removed.
     await this.#insertAll(of('deleted'))
     for (const change of of('updated')) await this.#restore(change)
     await this.#removeAll(of('created').reverse())
@@ -174,7 +174,7 @@ class Revert {
     else if (stored === undefined) this.#lost.push({ ...change, why: 'its fields were not kept' })
   }
 
-  /** Records that name each other come in an order in which each one finds what it names. */
+  /** Inserts records that refer to each other in the order of their references. */
   async #insertAll(changes: readonly RecordedChange[]): Promise<void> {
     let waiting = changes
     while (waiting.length > 0) {
@@ -219,7 +219,7 @@ class Revert {
     const expected = new Set(changes.map(recordText))
     for (const { kind, id } of changes) {
       const current = await this.#parts.records.findAny(this.#draft.tx, kind, id)
-      // It has gone with the record before.
+      // It was deleted with an earlier record.
       if (current === undefined) continue
       mayTouch(this.#call.principal, 'delete', current.record)
       await this.#draft.remove(current.record)
@@ -230,7 +230,7 @@ class Revert {
     }
   }
 
-  /** With the values that each write makes anew, such as the time of an update. */
+  /** Returns the body with values that each write creates, such as the time of an update. */
   #touched(resource: Resource, body: Body): Body {
     const { clock } = this.#parts
     const makers = {

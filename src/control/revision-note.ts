@@ -5,7 +5,7 @@ import type { Resource } from '../resources/resource.js'
 import { noContext, type ResourceRecord } from '../schema/field.js'
 import type { GuardNote } from './guard-note.js'
 
-/** What became of a record, as events say it too. */
+/** Kinds of a record's change, as in events. */
 export type ChangeKind = 'created' | 'updated' | 'deleted'
 
 /** One field before and after; null where it was not set or there was no record. Types, not interfaces: these are JSON. */
@@ -21,33 +21,33 @@ export type RecordedChange = {
   /** Path of the record below the API's base URL. */
   readonly path: string
   readonly change: ChangeKind
-  /** As answers of the API show them, with URLs below its base. Only what differs. */
+  /** Different fields, as in API responses, with URLs relative to its base URL. */
   readonly fields: Readonly<Record<string, FieldChange>>
   /** Paths of the sealed values that differ. */
   readonly secrets: readonly string[]
-  /** What is needed to undo the change. Absent in what older versions wrote. */
+  /** Data for undoing the change; undefined in notes of older versions. */
   readonly stored?: StoredChange
 }
 
 /** One side of a change, as the store has it. A field that is in neither was not set. */
 type StoredSide = {
-  /** Fields that are stored as answers show them: their values are in `fields`. */
+  /** Fields that are stored in the form of responses: their values are in `fields`. */
   readonly shown: readonly string[]
   readonly values: Readonly<Record<string, Json>>
 }
 
-/** The fields that a change has changed, or all of a record that is gone. */
+/** The changed fields, or all fields of a deleted record. */
 type StoredChange = {
   readonly names: readonly string[]
-  /** Fields that no answer shows, such as hashes of keys: their values are not kept. */
+  /** Fields that no response contains, such as hashes of keys: their values are not kept. */
   readonly hidden: readonly string[]
   readonly before: StoredSide
   readonly after: StoredSide
-  /** Of a record that is gone: when it was made (RFC 3339). Absent in what older versions wrote. */
+  /** Creation time of a deleted record (RFC 3339); undefined in notes of older versions. */
   readonly createdAt?: string
 }
 
-/** What the history says of who made a revision and what it did. */
+/** Stored author and changes of a revision. */
 export type RevisionNote = {
   readonly principal: string
   readonly subject: string
@@ -55,15 +55,15 @@ export type RevisionNote = {
   readonly key: string | null
   /** Null for more than `MOST_CHANGES`: then the history knows which records changed, and not their fields. */
   readonly changes: readonly RecordedChange[] | null
-  /** The revision that this one undid; absent: none. */
+  /** The reverted revision; undefined if it is no revert. */
   readonly reverts?: number
-  /** Why it was made, where the service made it by itself. */
+  /** Reason, if the service itself created the revision. */
   readonly reason?: string
-  /** The conditions that it carries, and how they stand. */
+  /** Its guard conditions and their state. */
   readonly guard?: GuardNote
 }
 
-/** Changes of one revision whose fields the history keeps: each reader of a page of it reads them. */
+/** Maximum number of changes per revision whose fields the history keeps, because reading a page of it loads them. */
 export const MOST_CHANGES = 2_000
 
 /** The note of a write. */
@@ -75,7 +75,7 @@ export function revisionNote(
   return { ...by, changes: changes.length > MOST_CHANGES ? null : changes, ...given(more) }
 }
 
-/** What few notes have. */
+/** Optional members of notes. */
 type MoreNoted = { readonly [Name in 'reverts' | 'reason' | 'guard']?: RevisionNote[Name] | undefined }
 
 function given(members: MoreNoted): Pick<RevisionNote, keyof MoreNoted> {
@@ -83,8 +83,8 @@ function given(members: MoreNoted): Pick<RevisionNote, keyof MoreNoted> {
 }
 
 /**
- * How a record changed; undefined stands for not being there. What follows from live state or other records is not part of a
- * record's history, and neither are secrets of its owner.
+ * Returns the change of a record; undefined for a missing side. Values derived from live state or other records are not part
+ * of the history, nor are secrets of its owner.
  */
 export function recordedChange(
   resource: Resource,
@@ -118,7 +118,7 @@ function storedChange(
     (name) => after === undefined || !isDeepStrictEqual(before.body[name], after.body[name])
   )
   const shown = [before, after].map((record) => (record === undefined ? undefined : shownOf(record)))
-  // Of a secret the body holds whether it is set, which is no secret.
+  // The body only states whether a secret is set, which is not secret.
   const isHidden = (name: string) =>
     [before, after].some((record, i) => {
       const value = record?.body[name] ?? null

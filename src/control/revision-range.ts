@@ -5,22 +5,22 @@ import type { RevisionEntry, Store } from '../store/store.js'
 import { ControlError, controlErrors, notFound } from './errors.js'
 import { type ChangeKind, type RecordedChange, readNote } from './revision-note.js'
 
-/** What a write did to a record, in the words of answers, by the word of the store. */
+/** Kinds of changes in responses by the store's operations. */
 export const CHANGES = { insert: 'created', update: 'updated', delete: 'deleted' } as const
 
 /** Revisions that are read together: each may hold many changes. */
 const PAGE = 20
 
-/** How a record differs between two revisions. */
+/** Difference of a record between two revisions. */
 export interface NetChange extends Pick<RecordedChange, 'kind' | 'id' | 'change'> {
-  /** Path of the record below the API's base URL; undefined: not recorded. */
+  /** Path of the record below the API's base URL; undefined if not recorded. */
   readonly path: string | undefined
-  /** Null: not recorded. */
+  /** Changed fields; null if not recorded. */
   readonly fields: RecordedChange['fields'] | null
   readonly secrets: readonly string[]
 }
 
-/** One revision of the history. Fails with `NOT_FOUND`, which says whether it is forgotten or never was. */
+/** Returns one revision of the history. Fails with `NOT_FOUND`, which states whether it was pruned or never existed. */
 export async function revisionEntry(store: Store, revision: number): Promise<RevisionEntry> {
   const [entry] = await store.history({ limit: 1, before: revision + 1 })
   if (entry?.revision === revision) return entry
@@ -50,7 +50,7 @@ export async function* revisionsDown(store: Store, from: number, to: number): As
   }
 }
 
-/** How the records at `to` differ from those at `from`. With `from` above `to`: what going back would change. */
+/** Returns the differences of the records from `from` to `to`. With `from` above `to`: the changes of going back. */
 export async function changesBetween(store: Store, from: number, to: number): Promise<NetChange[]> {
   const [low, high] = from < to ? [from, to] : [to, from]
   const net = new NetChanges()
@@ -61,7 +61,7 @@ export async function changesBetween(store: Store, from: number, to: number): Pr
   return from <= to ? net.list() : net.list().map(opposite)
 }
 
-/** What is known of a change whose fields were not recorded: the service made it itself, or it was one of very many. */
+/** Returns a change without recorded fields: the service itself made it, or it was one of very many. */
 function bareChange({ kind, id, operation }: Change): NetChange {
   return { kind, id, path: undefined, change: CHANGES[operation], fields: null, secrets: [] }
 }

@@ -1,6 +1,6 @@
 import { isObject } from '../lib/json.js'
 
-/** What a line of the text of a difference is, for its colour. */
+/** Kind of a line in the text of a difference, for its color. */
 export type DiffLineKind = 'heading' | 'created' | 'updated' | 'deleted' | 'hunk' | 'plain'
 
 /** One line for people, without control characters. */
@@ -14,7 +14,7 @@ const SIGNS = { created: '+', updated: '~', deleted: '-' } as const
 const LONGEST_VALUE = 500
 const EMPTY: ReadonlySet<string> = new Set(['not set', '""', '[]', '{}'])
 
-/** The difference that `GET /revisions/{id}/diff` answers, as lines for a terminal. */
+/** Formats the response of `GET /revisions/{id}/diff` as lines for a terminal. */
 export function diffLines(diff: Readonly<Record<string, unknown>>): DiffLine[] {
   const changes = Array.isArray(diff.changes) ? diff.changes.filter(isObject) : []
   const lines = [line('heading', headingOf(diff)), ...changes.flatMap(changeLines)]
@@ -55,7 +55,7 @@ function fieldLines(change: keyof typeof SIGNS, difference: Readonly<Record<stri
   const { field, before, after, text_diff } = difference
   if (typeof text_diff !== 'string') {
     const [then, now] = [valueText(before), valueText(after)]
-    // Of a whole record what is empty says nothing.
+    // Empty fields of a whole record are left out.
     if (change !== 'updated' && EMPTY.has(change === 'created' ? now : then)) return []
     const both = change === 'created' ? now : change === 'deleted' ? then : `${then} → ${now}`
     return [line('plain', `    ${field}: ${both}`)]

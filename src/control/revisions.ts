@@ -29,7 +29,7 @@ export interface RevisionPage {
   readonly before?: number | undefined
 }
 
-/** The history of the account: each write that was accepted, with who made it and what it changed. */
+/** History of the account: each accepted write, with its author and changes. */
 export class Revisions {
   readonly #parts: RevisionsParts
 
@@ -42,21 +42,21 @@ export class Revisions {
     return await orUnavailable(this.#list(page))
   }
 
-  /** Who made a revision, when, and how many records it changed. Fails with `NOT_FOUND`, also when it is forgotten. */
+  /** Returns a revision's author, time and number of changed records. Fails with `NOT_FOUND`, also if it was pruned. */
   async get(revision: number): Promise<Json> {
     return await orUnavailable(revisionEntry(this.#parts.store, revision).then((entry) => this.#present(entry)))
   }
 
   /**
-   * How the records at a revision differ from those at another one, the one before unless `from` names it: record by record, and
-   * field by field where the viewer may read the record. `from` may be 0, which has none. Fails as `get`, also for each
-   * revision between both.
+   * Returns the differences of the records between two revisions, by default from the previous one: by record, and by field
+   * if the viewer may read the record. `from` may be 0, the empty account. Fails like `get`, also for each revision in
+   * between.
    */
   async diff(revision: number, viewer: Principal, from = revision - 1): Promise<RevisionDiff> {
     return await orUnavailable(this.#diff(revision, viewer, from))
   }
 
-  /** Forgets all but the last `keep` revisions; what they made stays. */
+  /** Prunes all but the last `keep` revisions; the configuration is unchanged. */
   async forget(keep: number): Promise<void> {
     const { store } = this.#parts
     await orUnavailable(store.revision().then((last) => store.forgetHistory(last - keep + 1)))
@@ -152,14 +152,14 @@ export class Revisions {
   }
 }
 
-/** What a revision changed, or how two differ, as answers show it. Types, not interfaces: these are JSON. */
+/** Changes of a revision, or differences of two, as in API responses. Types, not interfaces: these are JSON. */
 export type RevisionDiff = {
   readonly id: number
   readonly uri: string
   readonly revision: { readonly id: number; readonly uri: string }
   readonly from: { readonly id: number; readonly uri: string | null }
   readonly created_at: string
-  /** Who made the revision; null: the service itself. */
+  /** Author of the revision; null for the service itself. */
   readonly principal: { readonly id: string; readonly subject: string } | null
   readonly changes: readonly ShownChange[]
 }
@@ -169,7 +169,7 @@ type ShownChange = {
   readonly id: string
   readonly uri: string | null
   readonly change: ChangeKind
-  /** Null: it has none, or the viewer may not read the record. */
+  /** Description; null if there is none, or the viewer may not read the record. */
   readonly description: string | null
   /** Null where they were not recorded, or the viewer may not read them. */
   readonly fields: Json

@@ -18,10 +18,10 @@ import { ControlError, controlErrors } from './errors.js'
 import type { RecordedChange } from './revision-note.js'
 import type { NewReach } from './vault-reach.js'
 
-/** Which records an operation may touch: all of them, those that the caller owns, or none. */
+/** Records that an operation may touch: all of them, the caller's own, or none. */
 export type Extent = 'any' | 'own' | 'none'
 
-/** What can be done to a resource. `secrets`: seeing secrets that answers show; `command`: commands to what is live. */
+/** Rights to a resource. `secrets`: see secrets in responses; `command`: send commands to live entries. */
 export type Right = 'read' | 'create' | 'update' | 'delete' | 'secrets' | 'command'
 
 /** The rights of a member on one resource. */
@@ -37,12 +37,12 @@ const FIRST_UNPRIVILEGED_PORT = 1024
 const SHARED: Rights = { read: 'any', create: 'any', update: 'any', delete: 'any', secrets: 'none', command: 'none' }
 /** Members read, administrators write. */
 const ADMINISTERED: Rights = { ...SHARED, create: 'none', update: 'none', delete: 'none' }
-/** Members see and write what is theirs, and nothing else. */
+/** Members may read and write only their own records. */
 const PERSONAL: Rights = { ...SHARED, read: 'own', create: 'own', update: 'own', delete: 'own' }
 
 /**
- * What members, users and bots alike, may do. Administrators may do everything. A resource without a row is the
- * administrators' alone. The owner of a record is its `owner_id`: who made it, unless an administrator named another.
+ * Rights of members, users and bots alike. Administrators may do everything. A resource without a row is only for
+ * administrators. The owner of a record is its `owner_id`: its creator, unless an administrator named another.
  */
 export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   bot_user: ADMINISTERED,
@@ -95,8 +95,8 @@ const NOTHING: Rights = {
 }
 
 /**
- * What is no operation on a resource: `?force=true`, the whole account as a document or a backup, and dead letters, whose
- * events show records of others.
+ * Rights to operations outside of resources: `?force=true`, the whole account as a document or a backup, and dead letters,
+ * whose events contain records of other owners.
  */
 export const ACCOUNT_RIGHTS = {
   force: { member: false, refusal: 'only an administrator may use force' },
@@ -118,7 +118,7 @@ const RIGHTS: Readonly<Record<Operation, Right>> = {
   delete: 'delete'
 }
 
-/** What a caller may do: each right of the account, and of each resource the extent of each right. */
+/** Returns the rights of a caller: each right to the account, and the extent of each right to each resource. */
 export function rightsOf({ role }: Principal, resources: readonly Pick<Resource, 'name'>[]): Json {
   const administrator = role === 'administrator'
   const extents = (of: Rights) => {
@@ -133,24 +133,24 @@ export function rightsOf({ role }: Principal, resources: readonly Pick<Resource,
   }
 }
 
-/** What members may do to a resource. */
+/** Returns the rights of members to a resource. */
 export function memberRights({ name }: Pick<Resource, 'name'>): Rights {
   return MEMBER_RIGHTS[name] ?? NOTHING
 }
 
-/** Which records of the resource the caller may do this to. */
+/** Returns the extent of the caller's right to this operation. */
 export function extentOf({ role }: Principal, resource: Pick<Resource, 'name'>, operation: Operation): Extent {
   return role === 'administrator' ? 'any' : memberRights(resource)[RIGHTS[operation]]
 }
 
-/** Fails with `ADMIN_REQUIRED` when only administrators may do this to the resource, whichever record it is. */
+/** Fails with `ADMIN_REQUIRED` if only administrators may do this to any record of the resource. */
 export function mayOperate(principal: Principal, resource: Resource, operation: Operation): void {
   if (extentOf(principal, resource, operation) !== 'none') return
   const verb = RIGHTS[operation] === 'read' ? 'read' : 'write'
   throw new ControlError(controlErrors.ADMIN_REQUIRED, `only an administrator may ${verb} a ${resource.name}`)
 }
 
-/** Fails with `ADMIN_REQUIRED` when the caller may not do this to this record, whose body may be yet to be written. */
+/** Fails with `ADMIN_REQUIRED` if the caller may not do this to this record, which may be new. */
 export function mayTouch(
   principal: Principal,
   operation: Operation,
@@ -172,7 +172,7 @@ export function mayRead(principal: Principal, record: Pick<ResourceRecord, 'kind
   return reaches(extentOf(principal, { name: record.kind }, 'get'), principal, record)
 }
 
-/** May the caller read what a write changed of a record? `owner`: who owns it now; undefined: it is gone. */
+/** May the caller read the changes of a record? `owner`: its current owner; undefined if it was deleted. */
 export function mayReadChange(
   principal: Principal,
   change: Pick<RecordedChange, 'kind' | 'fields'>,
@@ -182,12 +182,12 @@ export function mayReadChange(
   return mayRead(principal, { kind: change.kind, body: { owner_id: owner ?? after ?? before } })
 }
 
-/** May the caller see those secrets of the record that answers show? */
+/** May the caller see secrets of the record in responses? */
 export function maySeeSecrets(principal: Principal, record: Pick<ResourceRecord, 'kind' | 'body'>): boolean {
   return principal.role === 'administrator' || reaches(memberRights({ name: record.kind }).secrets, principal, record)
 }
 
-/** Fails with `ADMIN_REQUIRED`. `owner`: of the credential that a session was started with; undefined when it is gone. */
+/** Fails with `ADMIN_REQUIRED` if the caller may not send commands. `owner`: owner of the session's credential; undefined if deleted. */
 export function mayCommand(principal: Principal, resource: Resource, owner: string | undefined): void {
   const { command } = memberRights(resource)
   if (principal.role === 'administrator' || command === 'any' || (command === 'own' && owner === principal.id)) return
@@ -197,7 +197,7 @@ export function mayCommand(principal: Principal, resource: Resource, owner: stri
   )
 }
 
-/** Fails with `ADMIN_REQUIRED` when the body gives another user what only an administrator may give. */
+/** Fails with `ADMIN_REQUIRED` if the body assigns fields to another user that only an administrator may assign. */
 export function mayGive(principal: Principal, resource: Resource, body: unknown): void {
   if (principal.role === 'administrator' || typeof body !== 'object' || body === null) return
   const given = body as Readonly<Record<string, unknown>>
@@ -209,8 +209,8 @@ export function mayGive(principal: Principal, resource: Resource, body: unknown)
 }
 
 /**
- * Fails with `ADMIN_REQUIRED` when a write changes which addresses the account's IP restrictions admit: also a rule of an IP
- * policy can do that. `same`: is the restriction of this traffic what it was?
+ * Fails with `ADMIN_REQUIRED` if a write changes the addresses that the account's IP restrictions admit, possibly through a
+ * rule of an IP policy. `same`: is the restriction of this traffic unchanged?
  */
 export function mayChangeAddresses({ role }: Principal, same: (traffic: FilteredTraffic) => boolean): void {
   const changed = role === 'administrator' ? undefined : RESTRICTED_TRAFFIC.find((traffic) => !same(traffic))
@@ -267,8 +267,8 @@ export function mayUseSockets({ role }: Principal, put: Change['put'], running: 
 }
 
 /**
- * Fails with `VAULT_NOT_ALLOWED` when a write sends secrets of a vault that the caller may not use to somewhere else, or hands
- * them to another text of a policy. `guarded`: what its guard would bring back does that.
+ * Fails with `VAULT_NOT_ALLOWED` if a write sends secrets of a vault that the caller may not use to a new destination, or
+ * exposes them to a changed policy. `guarded`: the revert of its guard would do so.
  */
 export function mayReach({ id, role }: Principal, reach: NewReach, guarded: boolean): void {
   const { vault, usableBy, entry, policy } = reach
@@ -290,7 +290,7 @@ export function mayForce(principal: Principal, { force }: WriteMode): void {
   if (force === true) mustHave(principal, 'force')
 }
 
-/** Fails with `ADMIN_REQUIRED` when what is no operation on a resource is not the caller's to do. */
+/** Fails with `ADMIN_REQUIRED` if the caller lacks this right. */
 export function mustHave({ role }: Principal, right: keyof typeof ACCOUNT_RIGHTS): void {
   const { member, refusal } = ACCOUNT_RIGHTS[right]
   if (role !== 'administrator' && !member) throw new ControlError(controlErrors.ADMIN_REQUIRED, refusal)
@@ -305,7 +305,7 @@ export async function ownersMustExist(reader: StoreReader, resource: Resource, r
   }
 }
 
-/** Fails with `OWNER_INACTIVE` when an owner is a bot that is switched off: what it is given would open nothing. */
+/** Fails with `OWNER_INACTIVE` if an owner is an inactive bot, whose records would have no effect. */
 export async function ownersMustBeActive(
   reader: StoreReader,
   resource: Resource,

@@ -33,39 +33,39 @@ export const sealKeyErrors = defineErrors({
 })
 
 const FILE = 'seal.key'
-/** Where a rotation keeps the key to come. */
+/** Folder for the new key of a rotation. */
 const NEXT_FOLDER = 'seal.next'
 
 interface SealKeySource {
   /** The key of the environment; it wins. */
   readonly given: string | undefined
-  /** Where `seal.key` lies, or is made when it is missing; undefined: nothing is kept on disk. */
+  /** Folder of `seal.key`, which is created if missing; undefined if it is not stored on disk. */
   readonly folder: string | undefined
-  /** Does what is sealed outlive the process? */
+  /** Is the sealed data stored permanently? */
   readonly lasting: boolean
-  /** Asked when the folder alone does not decide: what the store holds of its key. Absent: there is no store yet. */
+  /** Returns the store's facts about its key, called if the folder alone does not decide. Undefined if there is no store yet. */
   readonly stored?: () => Promise<StoredSeal>
-  /** The key of the store is lost for good: what it sealed will not open any more. */
+  /** True if the store's key is lost: its secrets cannot be decrypted any more. */
   readonly lost?: boolean | undefined
   /**
-   * Called with a function that writes a new key to the folder, to be run once the store exists; a failed start then leaves no key.
-   * @default the key is written at once
+   * Called with a function that writes a new key to the folder, for use once the store exists; a failed start then leaves no
+   * key. @default the key is written immediately
    */
   readonly whenStored?: (write: () => Promise<void>) => void
 }
 
-/** What a store says of its sealing key. */
+/** A store's facts about its sealing key. */
 interface StoredSeal {
-  /** Its id; null: unknown. */
+  /** Id of the key; null if unknown. */
   readonly key: string | null
   /** Has the store anything sealed? */
   readonly secrets: boolean
 }
 
 /**
- * The sealer of a process that starts. Fails with a CodedError: `SEAL_KEY_INVALID`, `SEAL_KEY_MISSING` (what is sealed
- * lasts longer than any place for its key), `SEAL_KEY_LOST` (the store has secrets, and there is no key),
- * `SEAL_KEY_EXPOSED` (others may read the file), `SEAL_KEY_UNREADABLE` or `STORE_UNAVAILABLE` (no key can be written).
+ * Returns the sealer at start. Fails with a CodedError: `SEAL_KEY_INVALID`, `SEAL_KEY_MISSING` (no place for the key is as
+ * durable as the store), `SEAL_KEY_LOST` (the store has secrets, and there is no key), `SEAL_KEY_EXPOSED` (other users may
+ * read the file), `SEAL_KEY_UNREADABLE` or `STORE_UNAVAILABLE` (no key can be written).
  */
 export async function openSealer(source: SealKeySource): Promise<Sealer> {
   const { given, folder, lasting } = source
@@ -100,7 +100,7 @@ async function keyIn(folder: string, { stored, lost, whenStored }: SealKeySource
   throw new CodedError(controlErrors.SEAL_KEY_LOST, message)
 }
 
-/** What a user does whose key is not the one of the store. */
+/** Returns the advice for a key that is not the store's. */
 function toDo(path: string | undefined): string {
   const place =
     path === undefined
@@ -121,8 +121,8 @@ async function readKey(path: string): Promise<SealKey | undefined> {
 }
 
 /**
- * Writes a new key to the folder, which is made. Fails with a StoreError `STORE_UNAVAILABLE` where nothing can be written, and with a CodedError
- * `SEAL_KEY_WRONG` if another process has written another key meanwhile.
+ * Writes a new key to the folder, which is created. Fails with a StoreError `STORE_UNAVAILABLE` if writing fails, and with a
+ * CodedError `SEAL_KEY_WRONG` if another process has written a different key meanwhile.
  */
 async function writeKey(folder: string, path: string, text: string): Promise<void> {
   try {
@@ -149,14 +149,14 @@ function named(text: string, source: string): SealKey {
 const PAGE = 1000
 
 interface SettleOptions {
-  /** Where the key file lies, for people. */
+  /** Folder of the key file, for messages. */
   readonly folder: string | undefined
   /** The key of the store is lost for good. */
   readonly lost: boolean
   readonly log: Pick<StoreLog, 'warn'>
 }
 
-/** What a store says of its key. It is closed again. */
+/** Opens a store, reads the facts about its key, and closes it. */
 export async function peekSeal(open: () => Promise<Store>): Promise<StoredSeal> {
   const store = await open()
   try {
@@ -166,15 +166,15 @@ export async function peekSeal(open: () => Promise<Store>): Promise<StoredSeal> 
   }
 }
 
-/** What the store knows of the key that its secrets are sealed under. Rejects with a `StoreError`. */
+/** Reads the facts about the key of the store's secrets. Rejects with a `StoreError`. */
 export async function storedSeal(store: Store): Promise<StoredSeal> {
   return { key: await store.sealKey(), secrets: (await store.sealedRecords({ limit: 1 })).length > 0 }
 }
 
 /**
- * Makes the key of a process the one that the store is written under, where it is that already, where nothing is sealed yet,
- * or where the other one is lost. A record that does not open is no reason to refuse as long as the key is right. Otherwise
- * fails with a CodedError `SEAL_KEY_WRONG` and closes the store.
+ * Makes the process's key the store's key, if it is that already, if there are no secrets yet, or if the other key is lost.
+ * A record that cannot be decrypted is no error while the key is right. Otherwise fails with a CodedError `SEAL_KEY_WRONG`
+ * and closes the store.
  */
 export async function settleSealKey(store: Store, seal: Sealer, options: SettleOptions): Promise<void> {
   try {
@@ -204,7 +204,7 @@ async function settle(store: Store, seal: Sealer, { folder, lost, log }: SettleO
   return await store.writeUnder(seal.keyId, stored)
 }
 
-/** The key of the store when it is another one, with how many records need it; undefined when this one will do. */
+/** Returns the store's key if it is a different one, with the number of records that need it; undefined if this key suffices. */
 async function keyOfSecrets(
   store: Store,
   seal: Sealer,
@@ -214,7 +214,7 @@ async function keyOfSecrets(
   for await (const { sealed } of everySealed(store)) {
     const key = keyIdOf(sealed)
     if (key !== undefined) counts.set(key, (counts.get(key) ?? 0) + 1)
-    // An earlier version did not write down what the key of the store is: one value that opens shows it.
+    // An earlier version did not store the id of the key: one decryptable value shows it.
     if (stored === null && key !== undefined && seal.knows(key)) return undefined
   }
   const count = stored === null ? undefined : counts.get(stored)

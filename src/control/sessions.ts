@@ -10,9 +10,9 @@ import { ControlError, controlErrors, orUnavailable } from './errors.js'
 import { membersOf, textOf } from './request-body.js'
 import { rightsOf } from './rights.js'
 
-/** How long sessions of the dashboard last. Milliseconds. */
+/** Lifetimes of dashboard sessions (ms). */
 export interface SessionLifetimes {
-  /** Without a call. */
+  /** Maximum time without a call. */
   readonly idle: number
   /** In all. */
   readonly longest: number
@@ -30,18 +30,18 @@ export const SESSION_SCHEMA = {
   additionalProperties: false
 } as const
 
-/** A session: what the cookie holds, and who it stands for. */
+/** A session: its cookie, and its principal. */
 export interface Session {
   readonly principal: Principal
-  /** What the cookie is to hold from now on; undefined: it stays as it is. */
+  /** New contents of the cookie; undefined if unchanged. */
   readonly cookie: string | undefined
   /** Milliseconds from now until it ends without another call. */
   readonly remaining: number
 }
 
-/** What the cookie holds, sealed: who reads it without the sealing key learns neither the API key nor when it was used. */
+/** Contents of the cookie, encrypted: without the sealing key neither the API key nor the time of its use can be read. */
 interface Held {
-  /** Random; what a sign-out ends, whichever of the session's cookies it came with. */
+  /** Random id; a sign-out with any cookie of the session ends it. */
   readonly id: string
   readonly key: string
   /** Wall clock, milliseconds since the Unix epoch: processes of a cluster have one meaning of it, but for their skew. */
@@ -53,9 +53,11 @@ interface Held {
 export interface EndedSessions {
   /** `begun`: wall clock, milliseconds. */
   has(session: { readonly id: string; readonly begun: number }): boolean
-  /** Ends a session here at once. `ends`: when it would have ended by itself. */
+  /** Ends a session immediately in this process. `ends`: its regular end. */
   end(session: { readonly id: string; readonly begun: number; readonly ends: number }): void
-  /** Writes it into the store for the other processes. Fails with the store's error; then it is written once the store answers again. */
+  /**
+   * Writes the ended sessions to the store for other processes. Fails with the store's error; the write is repeated once the store is available.
+   */
   keep(): Promise<void>
 }
 
@@ -69,30 +71,31 @@ interface SessionParts {
 }
 
 const OWNER = 'dashboard session'
-/** A cookie is written anew when so much of its idle time has passed. */
+/** Share of the idle time after which a cookie is renewed. */
 const RENEWED_AFTER = 0.1
+/** Maximum length of a cookie (characters). */
 const MOST_COOKIE = 2_048
 
 /**
- * Sessions of people who have signed in with an API key. The cookie carries all of it, sealed, so that every process of a
- * cluster knows it and a restart ends none. The key is asked for its owner again with each call: a key that is deleted or
- * an owner who is switched off ends the session at once. A session that is signed out is remembered until it would have ended.
+ * Sessions of users who signed in with an API key. The cookie has all their state, encrypted, so that every process of a
+ * cluster accepts it, and restarts end no session. The key's owner is checked on each call: deleting the key or deactivating
+ * its owner ends the session immediately. A signed-out session is remembered until its regular end.
  */
 export class Sessions {
   readonly #parts: SessionParts
-  /** Of the cookie, without the prefix of cookies that only TLS carries. Login cookies have this form: no upstream sees them. */
+  /** Name of the cookie, without the prefix of TLS-only cookies. It has the form of login cookies, which are not forwarded to upstreams. */
   readonly name: string
 
   constructor(parts: SessionParts) {
     this.#parts = parts
-    // Browsers send cookies to all ports of a host: each installation has a name of its own.
+    // Browsers send cookies to all ports of a host: each installation has its own name.
     const tag = createHash('sha256').update(parts.seal.keyId).digest('hex').slice(0, 12)
     this.name = `sluice.dashboard.session.sl${tag}`
   }
 
   /**
-   * Signs in. Fails with `SESSION_KEY_INVALID` when the key opens nothing, with `FORBIDDEN` when its owner is not active, and with
-   * `KEYS_THROTTLED` when too many keys from `address` have opened nothing.
+   * Signs in. Fails with `SESSION_KEY_INVALID` if the key is invalid, with `FORBIDDEN` if its owner is inactive, and with
+   * `KEYS_THROTTLED` after too many invalid keys from `address`.
    */
   async open(body: unknown, address: string | undefined): Promise<Session & { readonly cookie: string }> {
     const { key } = membersOf(body, '', ['key'])
@@ -129,7 +132,7 @@ export class Sessions {
     }
   }
 
-  /** The caller of an answer that is still being sent, which counts as use; undefined when the session has ended. Fails as `resume` does. */
+  /** Returns the caller of a streaming response, which counts as use; undefined if the session has ended. Fails as `resume` does. */
   async watching(cookie: string, address: string | undefined): Promise<Principal | undefined> {
     const held = this.#opened(cookie)
     const principal = held === undefined ? undefined : await this.#ownerOf(held, address)
@@ -137,8 +140,8 @@ export class Sessions {
   }
 
   /**
-   * Signs out: every cookie of the session is dead, here at once and in the other processes within a second. Resolves with false for a
-   * cookie that opens nothing. Fails with `UNAVAILABLE` when the store cannot keep it yet; then it holds in this process alone until it can.
+   * Signs out: invalidates every cookie of the session, here immediately and in other processes within a second. Resolves with false for an
+   * invalid cookie. Fails with `UNAVAILABLE` if the store is unavailable; until it is back, only this process rejects the session.
    */
   async end(cookie: string): Promise<boolean> {
     const held = this.#opened(cookie)
@@ -149,7 +152,7 @@ export class Sessions {
     return true
   }
 
-  /** A caller as the API shows it, with what it may do. `remaining`: of the session; undefined: there is none. */
+  /** Returns the public form of a caller, with its rights. `remaining`: remaining time of the session; undefined without one. */
   shown(principal: Principal, remaining: number | undefined): Json {
     const { id, role, subject } = principal
     return {
@@ -159,7 +162,7 @@ export class Sessions {
     }
   }
 
-  /** Undefined when the session is signed out or too old, or its key opens nothing any more. */
+  /** Returns the owner; undefined if the session is signed out or too old, or its key is no longer valid. */
   async #ownerOf({ id, key, begun }: Held, address: string | undefined): Promise<Principal | undefined> {
     const { access, clock, ended, lifetimes } = this.#parts
     if (clock.wall() - begun >= lifetimes.longest || ended.has({ id, begun })) return undefined
@@ -183,7 +186,7 @@ export class Sessions {
       // Version 0.2.0 made sessions without an id, which no sign-out could end.
       return held.id === undefined ? undefined : (held as Held)
     } catch (error) {
-      // Another installation's, one of a key that is gone, or one that was changed.
+      // The cookie of another installation or a replaced key, or a modified one.
       if (error instanceof CodedError) return undefined
       throw error
     }

@@ -9,15 +9,15 @@ export interface TrafficSource {
   day(minutes: number, step: number): Json
   /** Calls `take` with each second that is over, and `over` when the process stops; neither throws. */
   follow(take: (second: Json) => void, over: () => void): StopFollowing
-  /** What serves, from listeners to backends, with the rates of the last minute. */
+  /** Returns the running configuration, from listeners to backends, with the rates of the last minute. */
   map(): Json
 }
 
-/** What traffic is, in numbers and as a map. Everyone with a key may see it: there is nothing of a single request in it. */
+/** Traffic statistics and map. Every valid key may read them: they contain no data of a single request. */
 export class Traffic {
   readonly #source: TrafficSource | undefined
 
-  /** Undefined: this process has no traffic. */
+  /** `source` is undefined without a data plane. */
   constructor(source: TrafficSource | undefined) {
     this.#source = source
   }
@@ -37,7 +37,7 @@ export class Traffic {
     return this.#known.follow(take, over)
   }
 
-  /** What serves. */
+  /** Returns the map of the running configuration. */
   map(): Json {
     return this.#known.map()
   }

@@ -32,8 +32,8 @@ import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
 
 /**
- * What goes when `root` is deleted, the root first and whatever depends on a record after it. Fails with `IN_USE` when a
- * record that stays needs one that goes.
+ * Returns the records to delete with `root`, the root first, dependent records after it. Fails with `IN_USE` if a remaining
+ * record needs one of them.
  */
 async function doomedWith(
   reader: StoreReader,
@@ -42,7 +42,7 @@ async function doomedWith(
 ): Promise<ResourceRecord[]> {
   const doomed = new Map([[recordText(root), root]])
   const needed = new Map<string, RecordKey>()
-  // A Map also yields what is added to it meanwhile.
+  // Iterating over a Map includes entries added meanwhile.
   for (const target of doomed.values()) {
     const users = (await reader.referencesTo(target.kind, target.id)).map(({ from }) => from)
     for (const stored of await reader.getMany(users)) {
@@ -59,10 +59,7 @@ async function doomedWith(
   return [...doomed.values()]
 }
 
-/**
- * Fails with `REF_NOT_FOUND` when `after` names a record that is not there. What `before` named already may be gone: its
- * reference stays where it was.
- */
+/** Fails with `REF_NOT_FOUND` if `after` references a missing record. Unchanged references of `before` may be dangling. */
 export async function mustLeadSomewhere(
   reader: StoreReader,
   resource: Resource,
@@ -98,7 +95,7 @@ function requestPath(resource: Resource, { field, position }: Link): string {
   return `${names.join('.')}${schema?.type === 'array' ? `[${position}]` : ''}`
 }
 
-/** As much of a request's JSON Schema as leads to a field. */
+/** Subset of a request's JSON Schema that leads to a field. */
 interface RequestSchema {
   readonly type?: unknown
   readonly properties?: Readonly<Record<string, RequestSchema>>
@@ -129,7 +126,7 @@ export interface DraftParts {
   readonly eventful: (tx: StoreTransaction, record: Pick<ChangeEvent, 'kind' | 'type'>) => Promise<boolean>
 }
 
-/** One write while it is not committed: changes records together with their claims and references, and remembers what it touched. */
+/** One write before its commit: changes records together with their claims and references, and tracks its changes. */
 export class Draft {
   readonly tx: StoreTransaction
   readonly touched: Touched[] = []
@@ -138,11 +135,11 @@ export class Draft {
   readonly changes: RecordedChange[] = []
   /** The revision that this write undoes. */
   reverts: number | undefined
-  /** Why it is made, where the service makes it by itself. */
+  /** Reason, if the service itself makes the write. */
   reason: string | undefined
-  /** Whose rights to vaults and restrictions count, where the service writes for a caller; undefined: those of the call. */
+  /** Principal whose rights to vaults and restrictions count if the service writes for a caller. @default that of the call */
   author: Principal | undefined
-  /** What belongs to the process itself once this serves; undefined: that stays as it is. */
+  /** Units of the process itself after this write. @default unchanged */
   own: WholeOwn | undefined
   /** Events of commands. */
   readonly commands: Pick<ChangeEvent, 'type' | 'object'>[] = []
@@ -159,7 +156,7 @@ export class Draft {
     return this.touched.length > 0 || this.commands.length > 0 || this.#redelivered > 0
   }
 
-  /** Gives one dead letter of an event destination, or all, back to its outbox; answers how many. */
+  /** Moves one dead letter of an event destination, or all, back to its outbox; returns their number. */
   async redeliver(destination: string, letter: number | undefined): Promise<number> {
     const redelivered = await this.tx.redeliver(destination, letter)
     this.#redelivered += redelivered
@@ -173,7 +170,7 @@ export class Draft {
     this.tx.revise()
   }
 
-  /** Remembers the change of what is no record of a resource, and has been written by `tx`. `object`: as the API shows it. */
+  /** Records a change outside of resources that `tx` has written. `object`: its public form. */
   async noted(recorded: RecordedChange, noun: EventNoun, object: Json): Promise<void> {
     const { kind, id, change } = recorded
     this.changes.push(recorded)
@@ -182,14 +179,14 @@ export class Draft {
     if (await this.#parts.eventful(this.tx, { kind, type })) this.events.push({ kind, id, change, type, object })
   }
 
-  /** Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` when the parent is gone. */
+  /** Inserts a record. Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` if the parent was deleted. */
   async insert(resource: Resource, record: ResourceRecord): Promise<Versioned> {
     await this.#touchParent(resource, record, true)
     await this.#mustHold(resource, undefined, record)
     await mustPassTests(undefined, record, this.#parts.testPolicy)
     const { kind, id } = record
     const { createdAt } = await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
-    // The time of a record is the store's, so that every answer shows the same.
+    // The record's time is the store's, so that all responses agree.
     const stored = { ...record, createdAt: timestampText(createdAt) }
     await this.#relate(resource, undefined, stored)
     await this.#note(resource, undefined, stored)
@@ -197,9 +194,8 @@ export class Draft {
   }
 
   /**
-   * Writes nothing when nothing differs. Secrets that do not open are replaced when the update gives some, and kept as they
-   * are by refusing every other one: their key may come back. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`, or as the sealer
-   * does.
+   * Updates a record if it differs. Undecryptable secrets can only be replaced: every other update is rejected, because
+   * their key may be restored. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`, or as the sealer does.
    */
   async update(resource: Resource, before: Versioned, after: ResourceRecord): Promise<Versioned> {
     if (isDeepStrictEqual(before.record, after)) return before
@@ -213,11 +209,11 @@ export class Draft {
     return { record: after, revision: this.tx.number }
   }
 
-  /** Deletes a record with everything that goes with it. Fails with `IN_USE`. */
+  /** Deletes a record with its dependent records. Fails with `IN_USE`. */
   async remove(record: ResourceRecord): Promise<void> {
     mustNotServe(record, this.#parts.edgeOn)
     const doomed = await doomedWith(this.tx, this.#parts, record)
-    // Recorded before anything is deleted: an event shows its record as it was, with what stood below it.
+    // Recorded before the deletion: an event shows its record with its former children.
     for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
     await this.tx.deleteMany(doomed.reverse())
     await this.#touchParent(this.#resource(record.kind), record, false)
@@ -237,7 +233,7 @@ export class Draft {
     if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
   }
 
-  /** A parent's answer shows its children, so that their change is a new revision of it. */
+  /** Updates the revision of the parent, whose response contains its children. */
   async #touchParent(resource: Resource, { body }: ResourceRecord, mustExist: boolean): Promise<void> {
     const family = this.#parts.catalogue.parentOf(resource)
     if (family === undefined) return

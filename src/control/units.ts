@@ -11,7 +11,7 @@ import { type PlannedKind, type PlannedRecord, secretName } from '../resources/u
 import { vaultSecrets, vaults } from '../resources/vaults.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
 
-/** Every kind of record that means something for traffic. */
+/** All kinds of records that affect traffic. */
 const plannedKinds: readonly PlannedKind[] = [
   vaults,
   vaultSecrets,
@@ -32,14 +32,14 @@ const plannedKinds: readonly PlannedKind[] = [
   tcpEdges
 ]
 
-/** A record after a write; undefined when it is gone. */
+/** A record after a write; `after` is undefined if it was deleted. */
 export interface Touched {
   readonly kind: string
   readonly id: string
   readonly after: PlannedRecord | undefined
 }
 
-/** What a write means for the plan: units, and beside them the values that they refer to. */
+/** Units that a write changes, and their secret values. */
 export interface Derived {
   readonly put: readonly (readonly [key: string, unit: Unit])[]
   readonly drop: readonly string[]
@@ -63,7 +63,7 @@ export function addUnits({ units, secrets }: DerivedUnits, one: PlannedRecord): 
   noteSecrets(one, secrets)
 }
 
-/** Changed records to changed units, in steps. Costs what the change touches. `running`: the units of the plan that it starts from. */
+/** Derives changed units from changed records, in steps. Its cost depends on the change only. `running`: units of the previous plan. */
 export function* deriving(running: ShardedMap<Unit>, touched: readonly Touched[]): Steps<Derived> {
   const units = new Map<string, Unit | undefined>()
   const secrets = new Map<string, string>()

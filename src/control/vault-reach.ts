@@ -11,21 +11,21 @@ import { policiesOf } from './apply.js'
 /** A unit whose policies see traffic. */
 type Entry = RouteUnit | TcpEdgeUnit | EdgeUnit
 
-/** Name of a vault; undefined: any, because a policy names it only at run time. */
+/** Name of a vault; undefined if a policy chooses it at run time. */
 type VaultName = string | undefined
 
 /** Secrets of a vault that a change would send to somewhere else, or hand to another text of a policy. */
 export interface NewReach {
   readonly vault: VaultName
-  /** Who may use it beside administrators, as the vault has it. */
+  /** Users other than administrators who may use the vault. */
   readonly usableBy: readonly string[]
   /** Key of the route, TCP edge or edge where that happens. */
   readonly entry: string
-  /** Key of the policy whose text is new there; undefined: no text is. */
+  /** Key of the policy with a new text; undefined if there is none. */
   readonly policy: string | undefined
 }
 
-/** Modules that neither choose who gets a request or response nor change what it says. */
+/** Modules that neither choose the receiver of a request or response nor change its contents. */
 const NEUTRAL_MODULES: ReadonlySet<string> = new Set(['compression', 'circuit_breaker'])
 
 /** True when a unit says something about where secrets go. */
@@ -36,10 +36,10 @@ export function concernsReach(unit: Unit | undefined): boolean {
 const REACHING: ReadonlySet<Unit['kind']> = new Set(['policy', 'route', 'tcp_edge', 'edge', 'upstream'])
 
 /**
- * The vaults whose secrets reach something in `after` that they do not reach in `before`, each with the first such place. Secrets
- * reach the servers of the entries whose policies read them, the entries that policies lead to from there, with their
- * servers, and, by the response, the entries that lead there. The hosts, path, modules and policies of all of these
- * entries count too: they decide who asks, and what becomes of the secret. What only falls away is no new reach.
+ * Yields to find the vaults whose secrets reach a new destination in `after`, each with the first such place. Secrets reach
+ * the servers of the entries whose policies read them, the entries that policies lead to from there, with their servers,
+ * and, by the response, the entries that lead there. The hosts, path, modules and policies of all of these entries count
+ * too: they decide who can send requests, and how the secret is used. Removals are no new reach.
  */
 export function* newReaches(before: Snapshot, after: Snapshot): Steps<readonly NewReach[]> {
   const now = yield* readReach(after)
@@ -65,7 +65,7 @@ export function* newReaches(before: Snapshot, after: Snapshot): Steps<readonly N
 /** Labels of a tunnel group that gets secrets of a vault. */
 export interface SecretLabels {
   readonly vault: VaultName
-  /** Who may use it beside administrators, as the vault has it. */
+  /** Users other than administrators who may use the vault. */
   readonly usableBy: readonly string[]
   readonly labels: Readonly<Record<string, string>>
 }
@@ -106,19 +106,19 @@ interface Reach {
 /** Entries by vault. */
 type Reaches = ReadonlyMap<VaultName, Reach>
 
-/** How the entries of a snapshot lead to each other by hosts. */
+/** Links between the entries of a snapshot by hosts. */
 interface Leads {
   /** Entry → entries that it hands exchanges to. */
   readonly forwards: Map<string, Set<string>>
-  /** Entry → entries that it sends requests of its own to. */
+  /** Entry → entries that it sends its own requests to. */
   readonly requests: Map<string, Set<string>>
   /** Entry → entries that hand exchanges to it. */
   readonly forwarders: Map<string, Set<string>>
-  /** Entry → entries that send it requests by an internal host; what other hosts answer, any client may ask for. */
+  /** Entry → entries that send it requests by an internal host; any client may request other hosts. */
   readonly askers: Map<string, Set<string>>
 }
 
-/** What was followed already, by the plan: a write looks at the one that the write before it has made. */
+/** Cached results by plan: a write reads the plan of the previous write. */
 const followed = new WeakMap<Plan, Reaches>()
 
 function* readReach(snapshot: Snapshot): Steps<Reaches> {
@@ -182,7 +182,8 @@ function* resolveLeads(
 
 /** Follows secrets from the entries whose policies read them. */
 function reachOf(readers: ReadonlySet<string>, { forwards, requests, forwarders, askers }: Leads): Reach {
-  // Entries whose responses may hold the secret. The policy of a forwarder sees such a response; an asker's has it as data for its request.
+  // Entries whose responses may contain the secret. The policy of a forwarder sees such a response; that of an asker has it as data of its own
+  // request.
   const answers = new Set(readers)
   const receives = new Set(readers)
   for (const entry of answers) {
@@ -200,10 +201,10 @@ function reachOf(readers: ReadonlySet<string>, { forwards, requests, forwarders,
   return { receives, sees: new Set([...receives, ...answers]) }
 }
 
-/** Layer and host → keys of the edges that serve it, on whatever port. */
+/** Layer and host → keys of the edges that serve it, on any port. */
 type ServedHosts = ReadonlyMap<string, ReadonlySet<string>>
 
-/** The hosts that may be meant by `leads`; where one is known only at run time, all internal ones. */
+/** Returns the hosts that `leads` may name; for a host known only at run time, all internal ones. */
 function* servedHosts({ plan }: Snapshot, leads: readonly HostLead[]): Steps<ServedHosts> {
   const passes = new Passes()
   const wanted = new Set(leads.flatMap(({ host }) => (host === undefined ? [] : hostPatterns(host))))
@@ -221,7 +222,7 @@ function* servedHosts({ plan }: Snapshot, leads: readonly HostLead[]): Steps<Ser
   return found
 }
 
-/** Keys of the entries that may be meant by a host: those of its own edge and of wildcards above it. */
+/** Returns the keys of the entries that a host may reach: its own edge, and wildcards above it. */
 function entriesAt(
   hosts: ServedHosts,
   layer: HostLead['layer'],
@@ -252,7 +253,7 @@ function policiesAt(unit: Unit | undefined): readonly string[] {
   return unit.connectPolicy === undefined ? [] : [unit.connectPolicy]
 }
 
-/** Key of a policy of the entry whose text is not the one that ran there; undefined: all are. */
+/** Returns the key of a policy of the entry with a changed text; undefined if there is none. */
 function changedPolicy(before: Snapshot, after: Snapshot, entry: string): string | undefined {
   const had = new Set(policiesAt(before.plan.units.get(entry)))
   return policiesAt(after.plan.units.get(entry)).find(
@@ -279,7 +280,7 @@ function sameFrame(former: Entry, was: ShardedMap<Unit>, current: Entry, is: Sha
   return isDeepStrictEqual(frameOf(former, was), frameOf(current, is))
 }
 
-/** What an entry is beside the servers behind it: which requests come to it, and what its modules do. */
+/** Returns an entry without its servers: its match and its modules. */
 function frameOf(entry: Entry, units: ShardedMap<Unit>): unknown {
   if (entry.kind === 'edge') {
     const { hsts: _, ...frame } = entry
@@ -297,8 +298,8 @@ function frameOf(entry: Entry, units: ShardedMap<Unit>): unknown {
 type ServerUpstream = Extract<UpstreamUnit, { form: 'address' | 'tunnels' }>
 
 /**
- * The servers behind an upstream, by what tells them apart: the place, and the TLS that is spoken there. A member without weight is
- * another one than with it.
+ * Returns the servers of an upstream by their identity: the address, and the TLS settings. A member without weight is
+ * different from one with it.
  */
 function serversOf(key: string | undefined, units: ShardedMap<Unit>): ReadonlyMap<string, ServerUpstream> {
   const found = new Map<string, ServerUpstream>()

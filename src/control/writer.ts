@@ -27,38 +27,38 @@ export interface WriterParts {
   readonly holder: SnapshotHolder
   readonly principals: Principals
   readonly log: StoreLog
-  /** For one write: what it means is worked out beside traffic. */
+  /** Creates the time slices of one write, so that traffic is not blocked. */
   readonly slices: () => Slices
   readonly draft: DraftParts
   readonly guarded: GuardedWrites
-  /** Keeps events in the transaction of their cause; absent: they are not kept. */
+  /** Stores events in the transaction of their cause; undefined if events are not stored. */
   readonly recorder: EventRecorder | undefined
   /** Called once a revision of this process serves. Must not throw. */
   readonly committed: () => void
   /** Must not throw. */
   readonly published: (event: RecordEvent) => void
-  /** Waits for what follows records of these kinds beside the snapshot. Must not reject. */
+  /** Waits for the followers of these kinds. Must not reject. */
   readonly settled: (kinds: ReadonlySet<string>) => Promise<void>
 }
 
-/** A follower that the store keeps waiting does not keep the answer of a write that serves. Milliseconds. */
+/** Maximum wait for followers, so that a slow store does not delay the response to a committed write (ms). */
 const LONGEST_SETTLING = 2_000
 
-/** How long a write waits for what runs before it here. Milliseconds. */
+/** Maximum time that a write waits for earlier work in this process (ms). */
 const LONGEST_WAIT = 15_000
-/** How often others may come in between with more than a transaction may follow. */
+/** Maximum number of retries after other processes have written more revisions than a transaction may apply. */
 const ATTEMPTS = 5
 
-/** Others have written more than a transaction may follow. */
+/** Other processes have written more revisions than a transaction may apply. */
 class FarBehind extends Error {}
 
-/** What a write would do. */
+/** Result of a write without its commit. */
 export interface Rehearsed extends Derived {
   /** Ids of the routes that it touches. */
   readonly routes: readonly string[]
 }
 
-/** A write that needs nothing but its commit. */
+/** A write that is ready for its commit. */
 interface Staged<T> {
   readonly value: T
   readonly draft: Draft
@@ -70,8 +70,8 @@ interface Staged<T> {
 }
 
 /**
- * The turn of everything that changes what runs: a write goes prepare → commit → swap → events, and nothing comes between.
- * What is committed serves when the write returns; what failed has changed nothing.
+ * Serializes all changes of the running configuration: a write runs prepare → commit → swap → events without interruption. A
+ * committed write is served when it returns; a failed one has changed nothing.
  */
 export class Writer {
   readonly #parts: WriterParts
@@ -81,12 +81,12 @@ export class Writer {
     this.#parts = parts
   }
 
-  /** Runs `run` while nothing else changes what runs. */
+  /** Runs `run` without concurrent changes of the running configuration. */
   async alone<T>(run: () => Promise<T>): Promise<T> {
     return await this.#mutex.run(run)
   }
 
-  /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
+  /** Runs `work` as one transaction and serves its result. Fails with a `ControlError`. */
   async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
     mayForce(call.principal, mode)
     const { touched, value, done } = await this.#write(call, mode, work)
@@ -94,7 +94,7 @@ export class Writer {
     return { value, done }
   }
 
-  /** What `work` would make serve: everything but the commit. Fails with a `ControlError`, as the write would. */
+  /** Returns the result of `work` without committing. Fails with a `ControlError`, as the write would. */
   async rehearse(call: Call, work: (draft: Draft) => Promise<void>): Promise<Rehearsed> {
     const { derived, done } = await this.#write(call, { dryRun: true }, work)
     return { ...derived, routes: done.difference.routes ?? [] }
@@ -109,7 +109,7 @@ export class Writer {
       const { applied } = this.#parts
       let last: Staged<T> | undefined
       const transaction = this.#transact(call.operationId, async (tx) => {
-        // Another process may have written since: what is checked here must be checked against what is there.
+        // Another process may have written meanwhile: checks must use the current state.
         if (!samePlace(await tx.placeOf(tx.previous), applied.place) && !(await applied.followWithin(tx))) {
           throw new FarBehind()
         }
@@ -127,7 +127,7 @@ export class Writer {
       })
       const { value: staged, committed, revision } = outcome
       const { put, drop } = staged.derived
-      // Before the swap: what is dropped is still there to be looked at.
+      // Before the swap, while dropped units still exist.
       const routes = mode.dryRun === true ? { routes: touchedRoutes(this.#parts.live.units, { put, drop }) } : {}
       if (committed) await this.#serve(staged, call, revision)
       else staged.ready.abandon()
@@ -140,7 +140,9 @@ export class Writer {
     return await this.#mutex.run(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
   }
 
-  /** A transaction that starts from what is applied here. A large backlog is applied before it, because no other process can write during it. */
+  /**
+   * Runs a transaction from the applied revision. A large backlog is applied first, because no other process can write during the transaction.
+   */
   async #transact<T>(operationId: string, work: (tx: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
     const { applied, store } = this.#parts
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -157,7 +159,7 @@ export class Writer {
     )
   }
 
-  /** Outside of the turn: a follower may have to write before it is done. */
+  /** Runs after the lock is released: a follower may have to write first. */
   async #settle(kinds: ReadonlySet<string>): Promise<void> {
     await atMost(LONGEST_SETTLING, this.#parts.settled(kinds))
   }
@@ -196,7 +198,7 @@ export class Writer {
     return { value, draft, derived, ready, opening, note, warnings }
   }
 
-  /** Fails with `VAULT_NOT_ALLOWED`; for a write with a guard also when its revert would do what the caller may not. */
+  /** Fails with `VAULT_NOT_ALLOWED`; for a guarded write also if the caller may not do what its revert would. */
   async #mayReach(
     writer: Principal,
     { put, drop }: Pick<Units, 'put' | 'drop'>,

@@ -9,7 +9,7 @@ import type { CounterDefinition, KeptStateDraft, PolicyServices, ServiceKey } fr
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
 
-/** The error of a module that this version does not have. */
+/** Error of a module that this version does not have. */
 export const moduleErrors = defineErrors({
   MODULE_UNAVAILABLE: {
     status: 503,
@@ -18,80 +18,83 @@ export const moduleErrors = defineErrors({
   }
 })
 
-/** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
+/** Units that a module looks up during an exchange, from the snapshot of the exchange. */
 export interface ModuleUnits extends PinnedUnits {
   policy(key: string): CompiledPolicy | undefined
 }
 
-/** A verdict ends the exchange or the connection; undefined goes on. Stays synchronous unless it has to wait. */
+/** Returns a verdict to stop the exchange or connection, undefined to continue. Synchronous unless it has to wait. */
 export type Step = (flow: Flow, units: ModuleUnits) => Verdict | undefined | Promise<Verdict | undefined>
 
 /**
- * A module of one route or TCP edge, compiled; it has the steps that it takes part in.
+ * Compiled module of one route or TCP edge.
  *
- * The response steps of the modules whose request step ran are called in reverse order, also on answers of our own.
+ * The response steps of the modules whose request step ran are called in reverse order, also for Sluice's own responses.
  */
 export interface CompiledModule {
   readonly name: string
-  /** On an HTTP request. */
+  /** Step for an HTTP request. */
   readonly request?: Step
-  /** On its response. */
+  /** Step for its response. */
   readonly response?: Step
-  /** On a connection to a TCP edge, before its first byte. */
+  /** Step for a connection to a TCP edge, before its first byte. */
   readonly connect?: Step
-  /** The logins that it asks for; a request for a path of theirs stands in `flow.own`, and the steps answer it. */
+  /** Returns the module's logins; a request for one of their paths is in `flow.own` and answered by the steps. */
   readonly logins?: (units: ModuleUnits) => readonly LoginGate[]
-  /** Why an exchange that is only imagined does not run it: it would count, or ask a server. */
+  /** Reason why a simulated exchange skips this module: it would count, or contact a server. */
   readonly unjudged?: string
 }
 
-/** What a module sees of its surroundings while it is compiled. */
+/** Context for compiling a module. */
 export interface ModuleScope extends KeptStateDraft {
-  /** Id of the route or TCP edge: part of the identity of what is kept, and a label of metrics. */
+  /** Id of the route or TCP edge: part of the key of kept state, and a metric label. */
   readonly owner: string
   readonly services: PolicyServices
-  /** The service of the module's feature. */
+  /** Returns the service of the module's feature. */
   service<T>(key: ServiceKey<T>): T
-  /** A secret of the module's configuration by its path there (`secret`, `provider.google.client_secret`). Undefined: there is none, or it cannot be read. */
+  /**
+   * Returns a secret of the configuration by its path (`secret`, `provider.google.client_secret`); undefined if it is missing or
+   * unreadable.
+   */
   secret(path: string): string | undefined
 }
 
-/** What carries the traffic that a module sees: a route of an HTTPS edge, or a TCP edge. */
+/** Owner of a module: a route of an HTTPS edge, or a TCP edge. */
 type Carrier = 'https' | 'tcp'
 
-/** A module of routes or of TCP edges. */
+/** Module of routes or TCP edges. */
 export interface RouteModule {
-  /** Name of its field in routes and TCP edges. */
+  /** Field name in routes and TCP edges. */
   readonly name: string
   readonly on: readonly Carrier[]
-  /** Names of modules that cannot be enabled beside it. */
+  /** Names of modules that cannot be enabled together with it. */
   readonly excludes: readonly string[]
-  /** The field of a resource that holds its configuration. */
+  /** Returns the resource field with its configuration. */
   field(on: Carrier): Field
-  /** Turns a configuration that a resource has validated into closures. Throws only for a defect. */
+  /** Compiles a validated configuration. Throws only because of a bug. */
   compile(config: Readonly<Record<string, unknown>>, scope: ModuleScope): CompiledModule
 }
 
-/** What a module is compiled from: the stored form of its fields. */
+/** Configuration of a module: the stored form of its fields. */
 type ConfigOf<F extends Fields> = Readonly<BodyOf<F>>
 
 interface ModuleDefinition<F extends Fields, C extends object> {
   readonly name: string
-  /** First sentence of its description in the API. */
+  /** First sentence of the API description. */
   readonly description: string
   readonly on: readonly Carrier[]
-  /** Its fields besides `enabled`; a function where they depend on the traffic. */
+  /** Fields besides `enabled`; a function if they depend on the owner. */
   readonly fields: F | ((on: Carrier) => F)
-  /** About its own fields. */
+  /** Rules for its fields. */
   readonly rules?: readonly Rule[]
-  /** Names of modules that cannot be enabled beside it; only one of two says so. */
+  /** Names of modules that cannot be enabled together with it; one of a pair declares it. */
   readonly excludes?: readonly string[]
   compile(config: C, scope: ModuleScope): Omit<CompiledModule, 'name'>
 }
 
 /**
- * Declares a module: its fields once, and what they are compiled to. `C` differs from the stored form of the fields only
- * where the plan of a resource replaces the configuration.
+ * Declares a module with its fields and compiler. `C` differs from the stored form only if the plan of a resource replaces the
+ * configuration.
  */
 export function defineModule<const F extends Fields, C extends object = ConfigOf<F>>(
   definition: ModuleDefinition<F, C>
@@ -106,33 +109,33 @@ export function defineModule<const F extends Fields, C extends object = ConfigOf
   }
 }
 
-/** CEL type of a field of a traffic event. Times are RFC 3339 texts in the event itself. */
+/** CEL type of a traffic event field. Times are RFC 3339 text in the event itself. */
 export type EventFieldType = 'string' | 'int' | 'bool' | 'timestamp' | 'list<dyn>' | 'map<string, list<string>>'
 
-/** What a field of an event is read from: one exchange, or one connection to a TCP edge. */
+/** Source of event fields: one exchange, or one connection to a TCP edge. */
 export interface EventRecord {
   readonly connection: ConnectionFacts
-  /** Undefined: it ended before there was a flow. */
+  /** Undefined if it ended before it had a flow. */
   readonly flow: Flow | undefined
-  /** Of the store: what served when it began. */
+  /** Store revision in use when it began. */
   readonly revision: number
-  /** Why Sluice refused it. */
+  /** Code of a refusal by Sluice. */
   readonly code: string | undefined
 }
 
-/** A field of events of traffic; `R` is what it is read from. */
+/** Field of traffic events; `R` is its source. */
 export interface EventField<R = EventRecord> {
   readonly type: EventFieldType
-  /** For people: what it holds, and when it is null. */
+  /** Content of the field, and when it is null. */
   readonly description: string
-  /** Null for what does not apply. */
+  /** Returns the value, null if it does not apply. */
   readonly read: (record: R) => unknown
 }
 
 /** Fields by their dotted paths. */
 export type EventFields<R = EventRecord> = Readonly<Record<string, EventField<R>>>
 
-/** A gauge that is read from a service of the feature at each scrape. */
+/** Gauge that reads a service of the feature at each scrape. */
 export interface GaugeDefinition<T = unknown> {
   readonly kind: 'gauge'
   readonly name: string
@@ -151,41 +154,41 @@ export function defineGauge<T>(
   return { kind: 'gauge', name, help, of, read } satisfies GaugeDefinition<T> as GaugeDefinition
 }
 
-/** One feature: everything that it adds to Sluice. It imports no other feature. */
+/** Feature with all of its parts. Does not import other features. */
 export interface Feature {
   /** Name of its folder or file. */
   readonly name: string
-  /** First sentence of its documentation: what it does, in plain words. */
+  /** First sentence of its documentation. */
   readonly summary: string
   readonly actions?: readonly Action[]
   readonly modules?: readonly RouteModule[]
-  /** Codes of its answers and of the results of its actions. */
+  /** Error codes of its responses and action results. */
   readonly errors?: readonly ErrorTable[]
-  /** Codes of problems and warnings in documents that use its actions. */
+  /** Codes of problems and warnings in documents with its actions. */
   readonly problems?: readonly ErrorTable[]
-  /** Fields that it adds to events: of HTTP exchanges, or with `connection` of exchanges and of connections to TCP edges. */
+  /** Event fields: `http` for HTTP exchanges, `connection` for exchanges and connections to TCP edges. */
   readonly eventFields?: { readonly http?: EventFields; readonly connection?: EventFields }
   readonly metrics?: readonly (CounterDefinition | GaugeDefinition)[]
-  /** Why policies that an agent runs cannot use its actions; absent: they can. */
+  /** Reason why agents' policies cannot use its actions. @default they can */
   readonly notInAgent?: string
 }
 
-/** Declares a feature; `registry.ts` lists it. */
+/** Declares a feature for the list in `registry.ts`. */
 export function defineFeature(feature: Feature): Feature {
   return feature
 }
 
-/** What an action or a module published under this name when it ran last. */
+/** Returns the results that an action or module last published under this name. */
 export function lastResults(flow: Flow | undefined, name: string): Readonly<Record<string, unknown>> | undefined {
   return flow?.results?.get(name)
 }
 
-/** The word of a decision in events; null when none was taken. */
+/** Returns the decision for events; null if there is none. */
 export function allowOrBlock(passes: unknown): 'allow' | 'block' | null {
   return typeof passes === 'boolean' ? (passes ? 'allow' : 'block') : null
 }
 
-/** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */
+/** Returns the replacement for a configured module that this version does not have: it refuses everything. */
 export function unbuilt(name: string): CompiledModule {
   const verdict = refuse(moduleErrors.MODULE_UNAVAILABLE)
   return { name, request: () => verdict, connect: () => verdict }

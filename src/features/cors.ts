@@ -14,9 +14,9 @@ const ORIGIN_PATTERN = '^https?://(?:\\*\\.)?[^*/?#@\\s]+$'
 const ORIGIN = new RegExp(ORIGIN_PATTERN, 'i')
 const TOKEN_PATTERN = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 const TOKEN = new RegExp(TOKEN_PATTERN)
-/** Methods that a page may use without being allowed to (Fetch, CORS-safelisted method). */
+/** Methods that need no permission (Fetch, CORS-safelisted method). */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'POST'])
-/** Fields of this protocol in answers; those of the upstream give way to the policy's. */
+/** CORS response fields; those of the upstream are replaced. */
 const ANSWER_FIELDS = [
   'access-control-allow-origin',
   'access-control-allow-credentials',
@@ -26,13 +26,13 @@ const ANSWER_FIELDS = [
   'access-control-max-age'
 ]
 const HOUR = 3_600_000
-/** Seconds. */
+/** One day in seconds. */
 const DAY = 86_400
-/** Seconds; what browsers take when nothing is said (Fetch, HTTP extensions). */
+/** Browsers' default for Access-Control-Max-Age in seconds (Fetch, HTTP extensions). */
 const DEFAULT_MAX_AGE = 5
-/** What may stand for the star of `*.host`: one label or more. */
+/** Match for the star of `*.host`: one or more labels. */
 const LABELS = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/
-/** What the answer to a preflight request depends on. */
+/** Vary of preflight responses. */
 const PREFLIGHT_VARY = ['Vary', 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers']
 
 const words = (description: string, item: string, max: number) =>
@@ -45,11 +45,9 @@ const words = (description: string, item: string, max: number) =>
   )
 
 /**
- * Cross-origin requests by the CORS protocol of the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol):
- * answers preflight requests itself with 204, and adds the fields that let pages of `origins` read the answer to every
- * other request, whatever makes that answer. Fields of the protocol that an upstream sends are replaced. An origin that is
- * not allowed gets no such field, which makes the browser refuse; the request itself goes on, as it could come without a
- * browser just as well.
+ * CORS by the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol): responds to preflight requests with 204, and adds the
+ * fields that let pages of `origins` read every other response, whatever its source. CORS fields of the upstream are replaced. Other
+ * origins get no such field, so the browser refuses; the request itself is served, as a client without CORS could send it as well.
  */
 const action = defineAction({
   type: 'cors',
@@ -115,7 +113,7 @@ const action = defineAction({
   }
 })
 
-/** What may be asked across origins. `max_age`: seconds; absent: as long as the browser likes. */
+/** CORS settings. `max_age`: seconds. @default the browser's limit */
 interface CorsConfig {
   readonly origins: readonly string[]
   readonly methods: readonly string[]
@@ -125,7 +123,7 @@ interface CorsConfig {
   readonly max_age?: number
 }
 
-/** Reports what can never work, with its place in the configuration. */
+/** Reports settings that can never work, with their paths. */
 function findProblems(
   { origins, methods, headers, expose_headers, credentials }: CorsConfig,
   report: (at: readonly [field: string, index: number], message: string) => void
@@ -138,13 +136,13 @@ function findProblems(
     for (const [i, word] of list.entries()) {
       if (field !== 'origins' && !TOKEN.test(word))
         report([field, i], `"${word}" is no name of a method or header field`)
-      // Browsers take the star for a plain name when credentials are sent (Fetch, CORS protocol and credentials).
+      // With credentials browsers treat the star as a literal name (Fetch, CORS protocol and credentials).
       if (word === '*' && credentials) report([field, i], '* does not go with credentials: true; name what is allowed')
     }
   }
 }
 
-/** Compiles what is allowed to the step of a request. */
+/** Compiles the settings to a request step. */
 function compileCors({
   origins,
   methods,
@@ -195,7 +193,7 @@ function compileCors({
     }
     flow.publish('cors', { origin: origin ?? '', allowed, preflight: false })
     flow.onForwarded(() => dropUpstreamFields(flow))
-    // Where a route and a policy both say, or one entry leads to another, the last one counts: browsers refuse two answers.
+    // If route and policy both set CORS, or one endpoint forwards to another, the last one wins: browsers reject two values.
     flow.responseFields = withoutAnswer(flow.responseFields)
     if (allowed) flow.responseFields.push(...granted, ...readable)
     flow.responseFields.push(...vary)
@@ -203,7 +201,7 @@ function compileCors({
   }
 }
 
-/** The fields to add without those of this protocol. */
+/** Returns the fields without those of CORS. */
 function withoutAnswer(fields: readonly string[] | undefined): string[] {
   const kept: string[] = []
   for (let i = 0; fields !== undefined && i < fields.length; i += 2) {
@@ -220,14 +218,14 @@ function dropUpstreamFields({ response }: Flow): void {
 }
 
 interface ReadOrigin {
-  /** Holds every name below `host`, and not the name itself. */
+  /** Matches every name below `host`, not the name itself. */
   readonly wild: boolean
   readonly scheme: string
-  /** With the port, unless it is that of the scheme. */
+  /** Includes the port unless it is the default. */
   readonly host: string
 }
 
-/** Reads an origin as browsers serialise them: lower-case, no default port. Undefined when it is none. */
+/** Parses an origin as serialized by browsers: lower-case, no default port. Undefined if invalid. */
 function readOrigin(written: string): ReadOrigin | undefined {
   const [scheme = '', name = ''] = ORIGIN.test(written) ? written.toLowerCase().split('://') : []
   const wild = name.startsWith('*.')
@@ -239,7 +237,7 @@ function readOrigin(written: string): ReadOrigin | undefined {
   return { wild, scheme: `${scheme}://`, host: `${host}${port}` }
 }
 
-/** Compiles origins to one test of the field's value; what is no origin allows none. */
+/** Compiles origins to a test of the field's value; invalid ones match nothing. */
 function compileOrigins(origins: readonly string[]): (origin: string) => boolean {
   if (origins.includes('*')) return () => true
   const read = origins.flatMap((written) => readOrigin(written) ?? [])
@@ -253,14 +251,14 @@ function compileOrigins(origins: readonly string[]): (origin: string) => boolean
     )
 }
 
-/** The schema has refused what is no duration. */
+/** Parses a duration to seconds; the schema has rejected invalid ones. */
 function seconds(written: string): number {
   return Math.floor((parseDuration(written) ?? 0) / 1_000)
 }
 
 /**
- * The same for a route, ahead of all that refuses but the IP restriction: a preflight request carries neither cookies nor
- * keys, so that no login, limit or signature is asked of it, and pages can read why their other requests were refused.
+ * CORS module of a route, before every refusing module except the IP restriction: preflight requests have no cookies or keys, so they must
+ * not meet a login, limit or signature check, and pages can read why other requests were refused.
  */
 const routeModule = defineModule({
   name: 'cors',
@@ -320,7 +318,7 @@ const routeModule = defineModule({
   ],
   compile(config) {
     const run = compileCors(config)
-    // Paths of logins are ours: no page of another origin reads them.
+    // Login paths must not be readable by other origins.
     return { request: (flow) => (flow.reservedPath === undefined ? run(flow) : undefined) }
   }
 })

@@ -7,16 +7,16 @@ import { map } from '../schema/fields.js'
 import { text } from '../schema/values.js'
 import { defineFeature, defineModule } from './contract.js'
 
-/** Number of pages of a route. */
+/** Maximum number of pages of a route. */
 const MAX_PAGES = 20
 
-/** Bytes of the source of a page. */
+/** Maximum source size of a page (bytes). */
 const MAX_SOURCE = 65_536
 
-/** Bytes of a page with the values of its expressions. */
+/** Maximum size of a rendered page (bytes). */
 const MAX_PAGE = 1_048_576
 
-/** One page, compiled. */
+/** Compiled page. */
 interface Page {
   readonly type: string
   readonly template: Template
@@ -60,8 +60,8 @@ const pages = defineField<Readonly<Record<string, string>>>({
 })
 
 /**
- * Gives errors that Sluice answers on a route a body of its own. It sees every error that a module or policy of the route, or its upstream being out
- * of reach, has caused; status, code and all other header fields stay. What an upstream or a policy answers with a body stays, too.
+ * Adds bodies to error responses of a route, whether caused by a module, a policy or an unreachable upstream; status, code and other header
+ * fields are unchanged. Responses that already have a body from an upstream or policy are unchanged.
  */
 const routeModule = defineModule({
   name: 'error_pages',
@@ -90,14 +90,14 @@ const routeModule = defineModule({
   }
 })
 
-/** Throws for expressions that were not checked. */
+/** Compiles a page. Throws for unchecked expressions. */
 function compilePage(source: string, expressions: Expressions): Page {
   const compiled = expressions.template(source, 'on_http_response')
   if (!compiled.ok) throw new TypeError('an error page has expressions that do not compile')
   return { type: mediaTypeOf(source), template: compiled.value }
 }
 
-/** Undefined: an expression has no value, or the page is too large; the usual body takes its place. */
+/** Renders a page; undefined if an expression has no value or the page is too large: then the default body is used. */
 function render({ type, template }: Page, flow: Flow): Uint8Array | undefined {
   try {
     const isHtml = type.startsWith('text/html')

@@ -10,7 +10,7 @@ import { anyCase, valueLike } from '../schema/editor.js'
 import { choice, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
-/** Codes of the action forward-internal. */
+/** Error codes of the action forward-internal. */
 const forwardErrors = defineErrors({
   INTERNAL_ENTRY_MISSING: {
     status: 503,
@@ -19,7 +19,7 @@ const forwardErrors = defineErrors({
   }
 })
 
-/** Codes of problems in the action forward-internal. */
+/** Problem codes of the action forward-internal. */
 const forwardProblems = defineErrors({
   SCHEME_MISMATCH: {
     text: 'The scheme of the url fits no endpoint of this phase.',
@@ -31,7 +31,7 @@ const forwardProblems = defineErrors({
 const EXPECTED = 'scheme://name.internal[:port] with the scheme http or https for requests, tcp or tls for connections'
 const ENDPOINT = /^(https?|tcp|tls):\/\/([^\s/:@?#]+)(?::(\d{1,5}))?\/?$/i
 
-/** An internal entry as a URL names it. */
+/** Internal endpoint in a URL. */
 interface Place {
   readonly layer: 'http' | 'tcp'
   readonly host: string
@@ -39,8 +39,8 @@ interface Place {
 }
 
 /**
- * Hands the exchange or the connection to an internal entry: an edge whose host ends with `.internal`, which clients cannot
- * reach. The modules and the policy of that entry run too.
+ * Forwards the exchange or connection to an internal endpoint: an edge whose host ends with `.internal`, unreachable for clients. Its
+ * modules and policy run too.
  */
 const action = defineAction({
   type: 'forward-internal',
@@ -75,10 +75,10 @@ const action = defineAction({
     )
   }),
   configOptional: false,
-  // With `on_error: continue` the actions behind it run.
+  // With `on_error: continue` later actions run.
   terminates: 'sometimes',
   alwaysEnds: ({ on_error = 'halt' }) => on_error === 'halt',
-  // It publishes failures alone.
+  // Publishes only failures.
   leaves: () => [],
   results: {
     name: 'forward_internal',
@@ -123,7 +123,7 @@ const action = defineAction({
   }
 })
 
-/** A TCP entry has no port that goes without saying. */
+/** Parses the URL of an internal endpoint. A TCP endpoint has no default port. */
 function placeOf(url: string): Place | undefined {
   const match = ENDPOINT.exec(url)
   if (match === null) return undefined

@@ -5,7 +5,7 @@ import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineErrors } from '../lib/errors.js'
 import { defineFeature, defineModule } from './contract.js'
 
-/** Codes of the module grpc_web. */
+/** Error codes of the module grpc_web. */
 const grpcWebErrors = defineErrors({
   GRPC_WEB_REQUIRED: {
     status: 415,
@@ -15,16 +15,18 @@ const grpcWebErrors = defineErrors({
 })
 
 const REQUIRED = refuse(grpcWebErrors.GRPC_WEB_REQUIRED)
-/** `application/grpc-web`, `application/grpc-web-text`, with a format such as `+proto` behind it; and gRPC itself, which passes. */
+/**
+ * `application/grpc-web`, `application/grpc-web-text`, optionally with a format such as `+proto`; and gRPC itself, which is passed through.
+ */
 const MEDIA_TYPE = /^application\/grpc(-web(-text)?)?(?:$|[+;])/i
-/** Marks a frame of trailers (PROTOCOL-WEB.md of gRPC: the most significant bit of the flags). */
+/** Flag of a trailer frame (PROTOCOL-WEB.md of gRPC: the most significant bit of the flags). */
 const TRAILERS = 0x80
+/** Length of a frame header (bytes). */
 const FRAME_HEAD = 5
 
 /**
- * Lets pages call servers of gRPC: a call of gRPC-Web becomes one of gRPC on its way to the backend, and its answer one of gRPC-Web, whose
- * trailers are the last frame of its body (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). Calls of gRPC pass
- * as they are.
+ * Lets web pages call gRPC servers: converts a gRPC-Web call to gRPC for the backend and its response back, with the trailers as the last
+ * frame of the body (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). gRPC calls are unchanged.
  */
 const routeModule = defineModule({
   name: 'grpc_web',
@@ -50,7 +52,7 @@ const routeModule = defineModule({
   })
 })
 
-/** The body of a request in base64 becomes its bytes, whose number is not known before. */
+/** Decodes a base64 request body, whose decoded length is unknown in advance. */
 function decodeBody({ request }: Flow): void {
   if (request === undefined) return
   request.headers.delete('content-length')
@@ -59,7 +61,7 @@ function decodeBody({ request }: Flow): void {
   else body.through(() => new Base64Decoder())
 }
 
-/** The upstream's answer becomes one of gRPC-Web; an answer that is no call of gRPC stays as it is. */
+/** Converts the response to gRPC-Web; a response that is not gRPC is unchanged. */
 function translate({ response }: Flow, text: boolean): void {
   const type = response?.headers.get('content-type') ?? ''
   if (response === undefined || !/^application\/grpc(?:$|[+;])/i.test(type)) return
@@ -71,7 +73,7 @@ function translate({ response }: Flow, text: boolean): void {
   response.transforms.push(() => new WebFrames(trailers, text))
 }
 
-/** Puts the trailers of a message behind its body as a frame. */
+/** Appends the trailers of a message to its body as a frame. */
 class WebFrames extends Transform {
   readonly #trailers: () => HeaderList
   readonly #text: boolean
@@ -102,7 +104,7 @@ class WebFrames extends Transform {
     done(null, this.#written(frame))
   }
 
-  /** In base64 each piece is whole, with its padding: clients decode four characters at a time. */
+  /** Encodes each piece completely, with padding, because clients decode four characters at a time. */
   #written(chunk: Buffer): Buffer {
     return this.#text ? Buffer.from(chunk.toString('base64'), 'latin1') : chunk
   }
@@ -111,7 +113,7 @@ class WebFrames extends Transform {
 const MALFORMED = 'a body of gRPC-Web is not base64'
 const GROUP = /^[A-Za-z0-9+/]{4}$|^[A-Za-z0-9+/]{3}=$|^[A-Za-z0-9+/]{2}==$/
 
-/** Decodes base64 that comes in pieces, each of which may end with padding. */
+/** Decodes base64 in pieces, each of which may end with padding. */
 class Base64Decoder extends Transform {
   #rest = ''
 
@@ -130,7 +132,7 @@ class Base64Decoder extends Transform {
   }
 }
 
-/** Whole groups of four characters; undefined when they are no base64. */
+/** Decodes groups of four characters; undefined if invalid. */
 function decode(text: string): Buffer | undefined {
   const parts: Buffer[] = []
   for (let from = 0; from < text.length; ) {
@@ -145,7 +147,7 @@ function decode(text: string): Buffer | undefined {
   return Buffer.concat(parts)
 }
 
-/** Lets pages call servers of gRPC. */
+/** Feature: gRPC-Web. */
 export const grpcWeb = defineFeature({
   name: 'grpc-web',
   summary: 'Translates calls of gRPC-Web to gRPC.',

@@ -21,7 +21,7 @@ import { defineFeature, defineModule, type ModuleScope } from './contract.js'
 
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
 
-/** Fields of a response that stand once: a client takes a second one for a mistake, or believes either. */
+/** Response fields that must be unique: clients reject a second one, or use either. */
 const ONCE = new Set(
   (
     'access-control-allow-credentials access-control-allow-origin access-control-max-age age content-disposition content-location content-type date ' +
@@ -30,9 +30,8 @@ const ONCE = new Set(
 )
 
 /**
- * Appends header fields to the request, or to the response in its phase; `host` replaces what is there. On an answer that
- * was made here, such as that of an earlier rule to a preflight request, no field comes twice: one that can stand only
- * once is replaced, and one that is there with the same value stays.
+ * Appends header fields to the request, or to the response in its phase; `host` is replaced. On Sluice's own responses, such as that of an
+ * earlier rule to a preflight request, no field is duplicated: a unique one is replaced, and an equal one is kept.
  */
 const addHeaders = defineAction({
   type: 'add-headers',
@@ -99,8 +98,8 @@ function overrideHost(fields: HeaderFields, value: string): void {
 }
 
 /**
- * Removes every field of the given names from the request, or from the response in its phase. From the request it takes
- * names with `_` for `-` too: an upstream that reads both alike would believe a client's `X_User`.
+ * Removes all fields with the given names from the request, or from the response in its phase. For requests `_` counts as `-`: an upstream
+ * that treats both alike would accept a client's `X_User`.
  */
 const removeHeaders = defineAction({
   type: 'remove-headers',
@@ -152,9 +151,8 @@ const removeHeaders = defineAction({
 })
 
 /**
- * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
- * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
- * out and logged: it was stored before it was refused.
+ * Removes fields, in requests in every spelling that an upstream may treat as the same name, then adds others beside existing ones. Framing
+ * and hop-by-hop fields are skipped and logged: older versions stored them before they were rejected.
  */
 function compileHeaderEdits(
   { add, remove }: { readonly add: Readonly<Record<string, string>>; readonly remove: readonly string[] },
@@ -196,7 +194,7 @@ function refusalToAdd(name: string, value: string | undefined): string | undefin
 
 const MAX_HEADERS = 50
 
-/** What both modules have: they remove and then add, so that a name in both is replaced. */
+/** Returns the common fields of both modules: they remove first and then add, so a name in both is replaced. */
 function edited(of: 'requests' | 'responses') {
   return {
     description: `Removes and then adds header fields of ${of}. Names come back in lower case.`,
@@ -220,7 +218,7 @@ function edited(of: 'requests' | 'responses') {
   }
 }
 
-/** Edits the fields of the request before the policy and the upstream see them. `host` replaces the client's. */
+/** Edits request fields before the policy and the upstream. `host` replaces the client's. */
 const requestHeaders = defineModule({
   ...edited('requests'),
   name: 'request_headers',
@@ -235,7 +233,7 @@ const requestHeaders = defineModule({
   }
 })
 
-/** Edits the fields of the response after the policy has seen it, also of answers that are made here. */
+/** Edits response fields after the policy, also for Sluice's own responses. */
 const responseHeaders = defineModule({
   ...edited('responses'),
   name: 'response_headers',
@@ -250,7 +248,7 @@ const responseHeaders = defineModule({
   }
 })
 
-/** What frames a message, or belongs to one hop, is not for users to write. */
+/** Rejects framing and hop-by-hop fields. */
 function whole({ body, report }: RuleView): void {
   const add = body.add as Readonly<Record<string, string>>
   refuseUnwritable(add, 'add', report)

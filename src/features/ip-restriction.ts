@@ -21,7 +21,7 @@ import {
   type ModuleUnits
 } from './contract.js'
 
-/** Codes of problems in the action restrict-ips. */
+/** Problem codes of the action restrict-ips. */
 const ipRestrictionProblems = defineErrors({
   NOTHING_ALLOWED: {
     text: 'The action allows no address, so it refuses every client.',
@@ -29,13 +29,13 @@ const ipRestrictionProblems = defineErrors({
   }
 })
 
-/** Texts that one list keeps parsed. */
+/** Maximum number of parsed texts cached per list. */
 const KEPT = 256
 
-/** The entry that holds `address` in canonical text, or undefined. Throws `EvaluationError`. */
+/** Returns the entry that contains `address` (canonical text), or undefined. Throws `EvaluationError`. */
 type IpList = (address: string, flow: Flow) => string | undefined
 
-/** Compiles a list of addresses and networks; entries with `${…}` are read when they are needed. */
+/** Compiles a list of addresses and networks; entries with `${…}` are parsed at run time. */
 function compileIpList(sources: readonly string[], at: NodePath, scope: Scope): IpList {
   const constant: Cidr[] = []
   const dynamic: ((address: string, flow: Flow) => string | undefined)[] = []
@@ -69,7 +69,7 @@ function compileIpList(sources: readonly string[], at: NodePath, scope: Scope): 
   }
 }
 
-/** An entry whose text, or list of texts, an expression gives. */
+/** Returns the matcher for an entry whose text or list comes from an expression. */
 function interpolated(value: (flow: Flow) => unknown): (address: string, flow: Flow) => string | undefined {
   const kept = new Map<string, CidrSet>()
   return (address, flow) => {
@@ -97,12 +97,12 @@ function setOf(text: unknown, kept: Map<string, CidrSet>): CidrSet {
 /** `ipp_` and a KSUID; samples and old accounts have shorter ones. */
 const ID = /^ipp_[0-9A-Za-z]{1,64}$/
 
-/** The network of one of the policies that holds `address`, among those that allow or those that deny. */
+/** Returns the network with `address` among those that the policies allow or deny. */
 type IpPolicyLookup = (action: keyof AddressRules, address: string, flow: Flow) => string | undefined
 
 /**
- * Compiles ids of IP policies. What they hold is looked up when a flow asks, in the configuration that serves it: rules
- * change without the policy document, and an id that stands for nothing has no rules.
+ * Compiles ids of IP policies. Their rules are looked up in the flow's configuration: rules change independently of the document, and an
+ * unknown id has no rules.
  */
 function compileIpPolicies(ids: readonly string[], at: NodePath, scope: Scope): IpPolicyLookup {
   for (const [i, id] of ids.entries()) {
@@ -149,9 +149,8 @@ function addresses(description: string) {
 }
 
 /**
- * Lets a client pass only when its address is in `allow`, or allowed by one of `ip_policies`, and neither `deny` nor one of
- * the policies denies it. The address is that of the peer, or the one that trusted proxies vouch for; a client's own
- * header never counts.
+ * Allows a client only if its address is in `allow` or allowed by one of `ip_policies`, and denied by neither `deny` nor a policy. The
+ * address is that of the peer, or the one from trusted proxies; a client's own header never counts.
  */
 const restrictIps = defineAction({
   type: 'restrict-ips',
@@ -230,8 +229,8 @@ function publish(flow: Flow, passes: boolean, match: string | undefined): void {
 const RESTRICTED = refuse(flowErrors.IP_RESTRICTED)
 
 /**
- * Lets a client pass only when the policies allow its address, all taken together: deny beats allow. Policies are looked up at
- * each step, so that a change of their rules leaves the routes alone; one that is gone allows no address.
+ * Allows a client only if the policies together allow its address: deny overrides allow. Policies are looked up at run time, so that rule
+ * changes do not affect routes; a missing policy allows no address.
  */
 const routeModule = defineModule({
   name: 'ip_restriction',
@@ -263,7 +262,7 @@ const routeModule = defineModule({
   }
 })
 
-/** `restrict-ips` where there are no IP policies; `why` says so. */
+/** Returns `restrict-ips` for a context without IP policies; `why` is the message. */
 function withoutIpPolicies(why: string): ConfinedCheck {
   return (config, scope) => {
     if (!('ip_policies' in config)) return

@@ -25,7 +25,7 @@ import { variables } from './variables.js'
 import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
 
-/** Every feature, one line each. Fields of modules stand in routes and TCP edges in this order. */
+/** All features. Module fields in routes and TCP edges have this order. */
 export const features: readonly Feature[] = [
   ipRestriction,
   circuitBreaker,
@@ -52,17 +52,17 @@ export const features: readonly Feature[] = [
 ]
 
 /**
- * The order in which modules see a request; they see its response in reverse.
+ * Order in which modules handle a request; their responses in reverse.
  *
- * - Pages of errors see the refusals of all others, for the response steps of those before a refusal run.
- * - First who may come at all, the cheapest check before the dearer: a refused request costs no more than that.
- * - Pages of other origins are answered before any login, limit or signature: a preflight request can carry none of these.
- * - Headers are edited before the policy, which sees what the upstream will see, and after the checks, which see what came.
- * - The breaker refuses before the policy spends anything on a request that has nowhere to go. Of responses it sees the
- *   upstream's or ours, whatever the policy did to the headers.
- * - Of responses the policy comes first, with the upstream's own text; then headers are set on whatever the answer has
- *   become; then it is compressed, when no policy reads or changes it any more.
- * - What a request becomes on its way to the upstream is asked last: a module that answers it before need not open a WebSocket.
+ * - Error pages see the refusals of all others, because the response steps of modules before a refusal run.
+ * - Access checks come first, the cheapest before the more expensive ones.
+ * - CORS comes before any login, limit or signature: a preflight request has none of these.
+ * - Headers are edited before the policy, which sees the upstream's request, and after the checks, which see the original.
+ * - The breaker refuses before the policy spends work on a request to a failing upstream. It sees the response of the upstream or Sluice,
+ *   whatever the policy does to headers.
+ * - For responses the policy comes first, with the upstream's own text; then headers are set on the result; then it is compressed, when no
+ *   policy reads or changes it any more.
+ * - Protocol conversion comes last: if a module responds before it, no WebSocket is opened.
  */
 const MODULE_ORDER: readonly string[] = [
   'error_pages',
@@ -81,7 +81,7 @@ const MODULE_ORDER: readonly string[] = [
   'websocket_tcp_converter'
 ]
 
-/** The modules of features in an order of names. Throws when one of them has no place in it, or a place has no module. */
+/** Sorts modules by an order of names. Throws if a module has no place in it, or a place has no module. */
 export function inOrder(found: readonly RouteModule[], order: readonly string[]): readonly RouteModule[] {
   const placeless = found.find(({ name }) => !order.includes(name))
   if (placeless !== undefined) throw new Error(`the module ${placeless.name} has no place in the order of modules`)
@@ -94,16 +94,16 @@ export function inOrder(found: readonly RouteModule[], order: readonly string[])
 
 const declared: readonly RouteModule[] = features.flatMap(({ modules = [] }) => modules)
 
-/** Every module, in the order of execution. */
+/** All modules in order of execution. */
 export const modules: readonly RouteModule[] = inOrder(declared, MODULE_ORDER)
 
-/** The fields of the modules that a route (`https`) or a TCP edge (`tcp`) may have, by name. */
+/** Returns the module fields of a route (`https`) or TCP edge (`tcp`) by name. */
 export function moduleFields(carrier: 'https' | 'tcp'): Readonly<Record<string, Field>> {
   const present = declared.filter(({ on }) => on.includes(carrier))
   return Object.fromEntries(present.map((module) => [module.name, module.field(carrier)]))
 }
 
-/** Which modules of a route (`https`) or a TCP edge (`tcp`) cannot be enabled together. Throws when one of them does not exist. */
+/** Returns the rules for modules that cannot be enabled together. Throws if one of them does not exist. */
 export function moduleRules(carrier: 'https' | 'tcp', found: readonly RouteModule[] = declared): readonly Rule[] {
   const present = found.filter(({ on }) => on.includes(carrier))
   return present.flatMap(({ name, excludes }) =>
@@ -130,7 +130,7 @@ interface Switched {
   readonly enabled: boolean
 }
 
-/** Actions of the language that are refused by name. */
+/** Actions that are rejected by name. */
 const saml = defineUnsupported('saml', 'saml was never released; use openid-connect for single sign-on')
 const aiGateway = defineUnsupported('ai-gateway', 'ai-gateway is retired and has no successor')
 
@@ -141,7 +141,7 @@ const owaspCrsResponse = defineUnsupported('owasp-crs-response', `owasp-crs-resp
 
 const unsupported: readonly Action[] = [saml, aiGateway, owaspCrsRequest, owaspCrsResponse]
 
-/** The actions of a feature; where agents cannot use it, each of them says so. */
+/** Returns the actions of a feature; each has the reason if agents cannot use them. */
 function actionsOf({ actions = [], notInAgent }: Feature): readonly Action[] {
   if (notInAgent === undefined) return actions
   return actions.map((action) =>
@@ -149,7 +149,7 @@ function actionsOf({ actions = [], notInAgent }: Feature): readonly Action[] {
   )
 }
 
-/** Every action of the language, by name; what is not here does not exist. */
+/** All actions of the language by name. */
 export const actions: readonly Action[] = [...features.flatMap(actionsOf), ...unsupported].sort((a, b) =>
   a.type < b.type ? -1 : 1
 )

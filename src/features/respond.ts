@@ -14,7 +14,7 @@ import { given, implies } from '../schema/editor.js'
 import { either, expression, integer, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
-/** Codes of the action deny. */
+/** Error codes of the action deny. */
 const respondErrors = defineErrors({
   POLICY_DENIED: {
     status: 403,
@@ -23,7 +23,7 @@ const respondErrors = defineErrors({
   }
 })
 
-/** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
+/** Refuses: a response without a body on HTTP, a closed connection on TCP. */
 const deny = defineAction({
   type: 'deny',
   summary: 'Refuses the request or closes the connection.',
@@ -60,7 +60,7 @@ const deny = defineAction({
   }
 })
 
-/** Closes the client's connection at once, without an answer. */
+/** Closes the client's connection at once without a response. */
 const closeConnectionAction = defineAction({
   type: 'close-connection',
   summary: 'Closes the connection without an answer.',
@@ -81,22 +81,23 @@ const closeConnectionAction = defineAction({
   compile: () => () => close
 })
 
-/** A 1xx is no final answer: a client would go on waiting for one. */
+/** Lowest status: a 1xx is not final, and a client would wait for the final response. */
 const LOWEST = 200
+/** Highest status. */
 const HIGHEST = 599
 
-/** Statuses whose answers carry no content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
+/** Statuses of responses without content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
 const WITHOUT_BODY = new Set([204, 205, 304])
 
 const FILLED = { type: ['string', 'number', 'boolean'] }
 const EMPTY = { maxLength: 0, type: ['string', 'null'] }
-/** What `compile` checks between fields, for editors. */
+/** JSON schema for editors of the checks in `compile`. */
 const ONE_BODY = {
   not: { required: ['body', 'content'], properties: { body: FILLED, content: FILLED } },
   ...implies(given('status_code', [...WITHOUT_BODY]), { properties: { body: EMPTY, content: EMPTY } })
 }
 
-/** Answers itself: instead of the upstream, or in place of what the upstream answered. */
+/** Responds instead of the upstream, or replaces the upstream's response. */
 const customResponse = defineAction({
   type: 'custom-response',
   summary: 'Answers with a status, header fields and a body of its own.',
@@ -157,10 +158,10 @@ const customResponse = defineAction({
   }
 })
 
-/** Types of CEL that can be a status. */
+/** CEL types that can be a status. */
 const STATUS_TYPES: readonly string[] = ['int', 'uint', 'double', 'string', 'dyn']
 
-/** The status that the config says. Throws `EvaluationError` where what an expression gives is none. */
+/** Compiles the status. The result throws `EvaluationError` if an expression returns an invalid one. */
 function compileStatus(written: number | string, scope: Scope): (flow: Flow) => number {
   if (typeof written === 'number') return () => written
   const at = ['status_code']

@@ -25,7 +25,7 @@ const terminateTlsErrors = defineErrors({
   }
 })
 
-/** Codes of problems in the action terminate-tls. */
+/** Problem codes of the action terminate-tls. */
 const terminateTlsProblems = defineErrors({
   LIST_EXPECTED: {
     text: 'A single text stands where a list belongs; it is taken as a list of one.',
@@ -49,7 +49,7 @@ const below = (version: number) =>
 const VERIFYING = given('mutual_tls_verification_strategy', ['require-and-verify'])
 const AUTHORITIES = 'mutual_tls_certificate_authorities'
 
-/** What `compile` checks between fields, for editors. */
+/** JSON schema for editors of the checks in `compile`. */
 const BETWEEN_FIELDS = {
   dependentRequired: {
     server_private_key: ['server_certificate'],
@@ -82,9 +82,9 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
 }
 
 /**
- * Ends TLS on a connection to a TCP edge, with a certificate of the policy or the one that the name of the client's choice
- * has. What comes behind sees plain bytes, and rules that follow see the client's certificate. Where TLS cannot end (it
- * has ended, or HTTP listens there) the connection is closed: who asks for certificates must not get clients without.
+ * Terminates TLS on a connection to a TCP edge, with a certificate of the policy or that of the SNI name. Later modules see plain bytes,
+ * and later rules the client's certificate. If TLS cannot be terminated (it already was, or the listener is HTTP) the connection is closed:
+ * a policy that requires certificates must not get clients without.
  */
 const action = defineAction({
   type: 'terminate-tls',
@@ -173,12 +173,12 @@ const action = defineAction({
   }
 })
 
-/** Nothing below 1.2 is spoken. */
+/** Returns the minimum version; versions below 1.2 are never used. */
 function speaks(version: string): 'TLSv1.2' | 'TLSv1.3' {
   return version === '1.3' ? 'TLSv1.3' : 'TLSv1.2'
 }
 
-/** One object as long as the texts stay the same, because contexts are kept by it. */
+/** Returns the same object for the same texts, because contexts are cached by it. */
 function compileIdentity(
   certificate: string | undefined,
   privateKey: string | undefined,
@@ -224,7 +224,7 @@ function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
 
 const AUTHORITY_ID = /^ca_\w+$/
 
-/** Published documents give one authority without a list around it. */
+/** Returns the authorities; published documents have a single one without a list. */
 function authoritiesOf(given: readonly string[] | string | undefined, scope: Scope): readonly Authority[] | undefined {
   if (given === undefined) return undefined
   if (typeof given !== 'string') return given.map((text, index) => ({ text, at: [AUTHORITIES, index] }))
@@ -235,7 +235,7 @@ function authoritiesOf(given: readonly string[] | string | undefined, scope: Sco
 
 interface Authority {
   readonly text: string
-  /** Its place in the config. */
+  /** Path in the configuration. */
   readonly at: NodePath
 }
 
@@ -295,7 +295,7 @@ function publish(
   })
 }
 
-/** The fields of a certificate; of one that is not there none but what is empty text anyway. */
+/** Returns the fields of a certificate; without one only the empty texts. */
 function certificateValues(side: string, der: Uint8Array | undefined): Record<string, unknown> {
   const certificate = der === undefined ? undefined : parseCertificate(der)
   if (certificate === undefined) return {}

@@ -11,17 +11,17 @@ import { defineField, type Field } from '../schema/field.js'
 import { text } from '../schema/fields.js'
 import { defineFeature, defineModule, type Step } from './contract.js'
 
-/** Of the bytes before the rules changed them; a stream is not fetched in parts either. */
+/** Fields about the original bytes; a changed stream supports no ranges either. */
 const DROPPED = ['content-encoding', 'content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']
 
-/** Answers when the stream came in a content coding that cannot be undone. */
+/** Verdict for a stream with an unsupported content coding. */
 const ENCODING = refuse(flowErrors.RESPONSE_ENCODING)
 
 /**
- * Has the rules of `on_event_stream_message` run on each message of the response, while it streams. Does nothing when the
- * response is no event stream. A verdict of the rules ends the stream in a way that no client takes for its end.
+ * Runs the rules of `on_event_stream_message` on each message of a streaming response. Does nothing if the response is not an event stream.
+ * A verdict aborts the stream, so that no client takes it for complete.
  *
- * Called once, when the response steps of a policy are done: what comes after sees the stream without a content coding.
+ * Called once after the response steps of a policy: later modules see the stream without a content coding.
  */
 export function watchEventStream(phase: CompiledPhase, flow: Flow, bodies: BodyBuffers): Verdict | undefined {
   const { response } = flow
@@ -56,13 +56,13 @@ function isEventStream(contentType: string | undefined): boolean {
 
 const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
 
-/** Runs the traffic policy. The policy is found by key at each step, so that a changed policy leaves its routes alone. */
+/** Runs the traffic policy. The policy is looked up by key at each step, so that its changes do not affect routes. */
 const routeModule = defineModule({
   name: POLICY_MODULE,
   description: 'Runs a traffic policy document.',
   on: ['https', 'tcp'],
   fields: (on) => ({ value: policyDocument(on === 'tcp' ? 'tcp' : 'http') }),
-  // The plan has put the document into a unit of its own, and its key here.
+  // The plan has replaced the document by the key of its own unit.
   compile({ policy: key }: { readonly policy: string }, { services }) {
     const step =
       (phase: Phase): Step =>
@@ -92,7 +92,7 @@ const routeModule = defineModule({
   }
 })
 
-/** No rule sees a request for a path of a login: what it says of other requests need not hold for these. */
+/** Responds to a request for a login path without any rule: rules for other requests need not apply to it. */
 function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | undefined | Promise<Verdict> {
   const login = policy?.logins.find(({ gate }) => gate === flow.reservedPath?.by)
   if (login === undefined) return undefined

@@ -6,7 +6,7 @@ import { texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { defineFeature, defineModule } from './contract.js'
 
-/** Codes of the module user_agent_filter. */
+/** Error codes of the module user_agent_filter. */
 const userAgentErrors = defineErrors({
   USER_AGENT_REFUSED: {
     status: 403,
@@ -15,22 +15,25 @@ const userAgentErrors = defineErrors({
   }
 })
 
-/** No client has a longer name, and fifty patterns over a whole header block would hold up everybody else. */
+/** Maximum length of a name: no client has a longer one, and fifty patterns over a complete header would block other requests. */
 const LONGEST = 2_048
-/** Steps that all patterns together may take for one name: some ten milliseconds. */
+/** Maximum steps of all patterns for one name: about ten milliseconds. */
 const MAX_STEPS = 300_000
-/** Names whose fate is remembered; clients of one route have few, and what they make up must not grow it. */
+/** Maximum number of cached names; clients of a route have few, and invented ones must not grow the cache. */
 const REMEMBERED = 256
+/** Maximum length of a cached name. */
 const LONGEST_REMEMBERED = 256
+/** Names of a request without the field. */
 const NAMELESS = ['']
+/** Verdict for a refused name. */
 const REFUSED = refuse(userAgentErrors.USER_AGENT_REFUSED)
 
 const patterns = (description: string) =>
   texts({ description, item: 'A pattern.', form: 'regex', bytes: 1024, max: 50 })
 
 /**
- * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, names longer than 2,048
- * characters, and those for which the patterns take too many steps. A request without the field has the name ''; of several fields each one counts.
+ * Refuses requests whose `User-Agent` matches a `deny` pattern and no `allow` pattern, names longer than 2,048 characters, and names that
+ * exceed the step limit. Without the field the name is ''; each of several fields is checked.
  */
 const routeModule = defineModule({
   name: 'user_agent_filter',
@@ -46,11 +49,11 @@ const routeModule = defineModule({
     const refuses = remembering((name) => {
       if (name.length > LONGEST) return true
       const meter = { budget: MAX_STEPS }
-      // What is not known before the steps are used up counts against the client.
+      // An undecided name at the step limit is refused.
       const denied = deny.some((pattern) => pattern.testWithin(name, meter) !== false)
       return denied && !allow.some((pattern) => pattern.testWithin(name, meter) === true)
     })
-    // Without a pattern that denies, no request is refused.
+    // Without a `deny` pattern no request is refused.
     if (deny.length === 0) return {}
     const counters = decisionCounters(services.meter, owner, 'user_agent_filter', ['allow', 'deny'])
     return {
@@ -75,14 +78,14 @@ function remembering(refuses: (name: string) => boolean): (name: string) => bool
   }
 }
 
-/** The resource has accepted the pattern, with the same compiler. */
+/** Compiles a pattern that the resource has validated with the same compiler. */
 function compiled(pattern: string): Regex {
   const result = compileRegex(pattern)
   if (!result.ok) throw new Error(`a pattern of a user agent filter does not compile: ${result.message}`)
   return result.regex
 }
 
-/** Patterns that allow are exceptions: alone they would look like a list of those who may pass, and let everybody pass. */
+/** Rejects `allow` without `deny`: allow patterns are exceptions, and alone would look like an allowlist but admit all. */
 function exceptions({ body, report }: RuleView): void {
   const [allow, deny] = [body.allow, body.deny] as (readonly string[])[]
   if (allow?.length === 0 || deny?.length !== 0) return

@@ -8,7 +8,7 @@ import { textLike } from '../schema/editor.js'
 import { any, either, list, map, optional } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
-/** Codes of problems in the actions set-vars and log. */
+/** Problem codes of the actions set-vars and log. */
 const variablesProblems = defineErrors({
   SECRET_LOGGED: { text: 'An expression of a log action reads a secret.', help: 'Leave the secret out of the log.' }
 })
@@ -26,7 +26,7 @@ function assigned(vars: unknown): (readonly [string, unknown])[] {
   return Array.isArray(vars) ? vars.flatMap((one) => Object.entries(one as object)) : []
 }
 
-/** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
+/** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name applies. */
 const setVars = defineAction({
   type: 'set-vars',
   summary: 'Sets variables for later expressions: vars.name.',
@@ -50,7 +50,7 @@ const setVars = defineAction({
     vars: either(
       [
         list(entry, { description: 'Variables in the order of their evaluation, one to an entry.', min: 1 }),
-        // Listed so that `compile` can say how to write it; a map promises no order.
+        // Listed so that `compile` can explain the correct form; maps are unordered.
         map(any({ description: 'Any value.' }), { description: 'Not accepted: write a list.', deprecated: true })
       ],
       { description: 'Variables to set.' }
@@ -95,7 +95,7 @@ function compileEntry(
   return [name, compileValue(value, ['vars', i, name], scope)]
 }
 
-/** Records data with the exchange; it goes to the access log when the exchange ends. */
+/** Records data for the exchange's access log line. */
 const log = defineAction({
   type: 'log',
   summary: 'Records values in the log and in traffic events.',
@@ -135,7 +135,7 @@ const log = defineAction({
   }
 })
 
-/** What was recorded as plain data; why, where it is too much for a line. */
+/** Returns the recorded value as plain data, or why it is too large for a line. */
 function dataOfRecord(recorded: unknown, expressions: Expressions): Readonly<Record<string, unknown>> {
   try {
     return expressions.dataOf(recorded) as Readonly<Record<string, unknown>>
@@ -145,7 +145,7 @@ function dataOfRecord(recorded: unknown, expressions: Expressions): Readonly<Rec
   }
 }
 
-/** What is logged is kept and read by others; a secret written there by mistake is best found before it is. */
+/** Warns of secrets in logged values, which are stored and readable by others. */
 function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   if (typeof value === 'string') {
     const open = value.indexOf('${')

@@ -4,7 +4,7 @@ import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineErrors } from '../lib/errors.js'
 import { defineFeature, defineModule } from './contract.js'
 
-/** Codes of the module websocket_tcp_converter. */
+/** Error codes of the module websocket_tcp_converter. */
 const websocketErrors = defineErrors({
   WEBSOCKET_REQUIRED: {
     status: 426,
@@ -21,14 +21,15 @@ const websocketErrors = defineErrors({
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 /** Sixteen bytes in base64 (RFC 6455 4.1). */
 const KEY = /^[A-Za-z0-9+/]{21}[AQgw]==$/
-/** RFC 9110 15.5.22, RFC 6455 4.4. */
+/** Verdict for a request without WebSocket (RFC 9110 15.5.22, RFC 6455 4.4). */
 const REQUIRED = refuse(websocketErrors.WEBSOCKET_REQUIRED, ['upgrade', 'websocket', 'sec-websocket-version', '13'])
+/** Verdict for an invalid handshake. */
 const BROKEN = refuse(websocketErrors.WEBSOCKET_HANDSHAKE)
 
 /**
- * Lets WebSocket clients talk to an upstream that speaks anything over TCP: what their binary messages hold is sent there, and what
- * comes from there are binary messages. Of several subprotocols that a client offers it gets `binary` or else the first;
- * a message of text ends the connection (close code 1003).
+ * Connects WebSocket clients to an upstream with any protocol over TCP: the content of binary messages is sent to it, and its bytes become
+ * binary messages. Of the offered subprotocols `binary` is selected, otherwise the first; a text message closes the connection (close code
+ * 1003).
  */
 const routeModule = defineModule({
   name: 'websocket_tcp_converter',
@@ -61,7 +62,7 @@ const routeModule = defineModule({
   })
 })
 
-/** Clients that offer some and get none give up. `base64` would mean messages of text. */
+/** Returns the subprotocol: clients that offer some and get none give up. `base64` would require text messages. */
 function chosen(lines: readonly string[]): string | undefined {
   const offered = lines.flatMap((line) => line.split(',')).map((name) => name.trim())
   const usable = offered.filter((name) => /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) && name !== 'base64')

@@ -15,7 +15,7 @@ import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
 import type { Via } from './via.js'
 
-/** The flow of a request that has been admitted. */
+/** Flow of an admitted request. */
 export type AdmittedFlow = Flow & { request: FlowRequest }
 
 export interface AdmissionParts {
@@ -23,21 +23,21 @@ export interface AdmissionParts {
   readonly forwarding: ClientAddress
   readonly clock: Clock
   readonly endpoints: AddressFilter
-  /** Absent: no Via is sent, and no loop is noticed. */
+  /** @default no Via is sent and loops are not detected */
   readonly via?: Via | undefined
   readonly tls: Pick<ListenerTls, 'misdirected'>
 }
 
-/** Where an exchange is: what it is held to before any route is looked for. */
+/** Endpoint of an exchange before its route is selected. */
 export interface Place {
   readonly entry: EntryFacts
-  /** The one that the exchange is pinned to. */
+  /** Snapshot of the exchange. */
   readonly snapshot: Snapshot
-  /** Undefined where no edge claims the host. */
+  /** Undefined if no edge has the host. */
   readonly found: EdgeAt | undefined
 }
 
-/** Turns what an engine read into the flow that policies see, in its one normal form, or says why it is refused. */
+/** Converts a parsed request to the normalized flow that policies see, or returns why it is rejected. */
 export class Admission {
   readonly #kinds: HeaderKinds
   readonly #forwarding: ClientAddress
@@ -51,26 +51,26 @@ export class Admission {
     this.#parts = parts
   }
 
-  /** What is asked for, in the lenient form: its host decides which edge serves it. */
+  /** Returns the request target in the lenient form; its host selects the edge. */
   target({ request: head, connection }: Exchange): RequestTarget | FailureAnswer {
     if (head.method === 'CONNECT' || head.method === 'TRACE') return requestErrors.method
-    // Only HTTP/1.0 may come without Host; an empty one names no host.
+    // Only HTTP/1.0 may omit Host; an empty one has no host.
     if (head.authority === '' && (head.version !== '1.0' || hasHost(head.headers))) return requestErrors.target
     const authority = head.authority === '' ? ownAuthority(connection) : head.authority
     return RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme) ?? requestErrors.target
   }
 
-  /** Has the request been here before, or gone through too many proxies? */
+  /** Returns true if this proxy has already forwarded the request, or too many proxies have. */
   returned({ request }: Exchange): boolean {
     return this.#parts.via?.returned(request) === true
   }
 
-  /** Names this proxy to the upstream of a request that is about to be sent. */
+  /** Adds this proxy to Via before a request is sent. */
   sends(request: FlowRequest): void {
     this.#parts.via?.write(request)
   }
 
-  /** The flow of an exchange that asks for `asked` at `place`. */
+  /** Returns the flow of an exchange for the target `asked` at `place`. */
   admit(
     exchange: Exchange,
     asked: RequestTarget,
@@ -110,14 +110,14 @@ export class Admission {
     }
     if (results !== undefined) flow.results = new Map(results)
     const admitted = flow as AdmittedFlow
-    // Without TLS it may be sent to where its host is served with it.
+    // Without TLS it may be redirected to HTTPS.
     return misdirected && plainAnswer(admitted, place.found, place.snapshot) === undefined
       ? flowErrors.MISDIRECTED_REQUEST
       : admitted
   }
 }
 
-/** The form of paths on `edge`, behind the listener `entry`. */
+/** Returns the form of paths on `edge`, behind the listener `entry`. */
 export function formAt(edge: CompiledEdge | undefined, entry: EntryFacts): PathForm {
   return edge?.pathForm ?? entry.pathForm ?? 'strict'
 }
@@ -126,7 +126,7 @@ function ownAuthority({ local }: ConnectionFacts): string {
   return formatAuthority(local.address, local.port)
 }
 
-/** The upstream receives the host that policies see. */
+/** Sets Host to the host that policies see. */
 function setHost(headers: string[], authority: string): void {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() === 'host') headers[i + 1] = authority

@@ -2,23 +2,21 @@ import type { Flow } from '../flow/flow.js'
 import { compileHashKey, type HashKey } from '../runtime/hash-key.js'
 import type { Balance } from '../runtime/plan.js'
 
-/** One of several that share traffic. */
+/** Candidate for load balancing. */
 export interface Share {
-  /** Place in the list of all, the same at every choice. */
+  /** Index in the complete list, the same for every choice. */
   readonly index: number
   /** Above zero. */
   readonly weight: number
-  /** Exchanges and connections that it carries now; WebSockets and open streams are some of them. */
+  /** Active exchanges and connections, including WebSockets and open streams. */
   readonly load: number
 }
 
-/**
- * Smooth weighted round robin: over any stretch each gets its share of the choices, evenly spread, however busy it is.
- */
+/** Smooth weighted round robin: each candidate gets its share of the choices, evenly spread and independent of its load. */
 export class WeightedChoice {
   readonly #credits: number[] = []
 
-  /** Index of the chosen one; undefined when there is none. */
+  /** Returns the index of the chosen candidate; undefined if there is none. */
   take(shares: readonly Share[]): number | undefined {
     let total = 0
     let turn: Share | undefined
@@ -32,7 +30,7 @@ export class WeightedChoice {
     return turn.index
   }
 
-  /** The one that carries the least for its weight; of several such, the one whose turn it is. */
+  /** Returns the candidate with the least load for its weight; ties are resolved round robin. */
   least(shares: readonly Share[]): number | undefined {
     const burden = ({ load, weight }: Share) => (load + 1) / weight
     const lightest = Math.min(...shares.map(burden))
@@ -44,14 +42,14 @@ export class WeightedChoice {
   }
 }
 
-/** Chooses among the members of one backend as it says. What is compiled or hashed for that is made once. */
+/** Load balancer of one backend. Its hash key and hashes are computed once. */
 export class Balancer {
   readonly #balance: Balance['balance']
   readonly #key: HashKey | undefined
   readonly #seeds: readonly number[]
   readonly #choice = new WeightedChoice()
 
-  /** `names` of the members, in the order of their indices: who has a key follows from names and weights alone. */
+  /** `names` of the members by index: the owner of a key depends on names and weights alone. */
   constructor({ balance, hashKey }: Balance, names: readonly string[]) {
     this.#balance = balance
     const compiled = balance === 'hash' && hashKey !== undefined ? compileHashKey(hashKey) : undefined
@@ -59,7 +57,7 @@ export class Balancer {
     this.#seeds = this.#key === undefined ? [] : names.map(hashOfText)
   }
 
-  /** Index of the chosen one; undefined when there is none. A request without a key takes its turn. */
+  /** Returns the index of the chosen candidate; undefined if there is none. A request without a key uses round robin. */
   take(shares: readonly Share[], flow: Flow): number | undefined {
     if (shares.length < 2) return shares[0]?.index
     if (this.#balance === 'least_requests') return this.#choice.least(shares)
@@ -82,7 +80,7 @@ export class Balancer {
 
 const RANGE = 2 ** 32
 
-/** A hash of the text: 32 bits, unsigned. */
+/** Hashes a text to 32 unsigned bits. */
 function hashOfText(text: string): number {
   // FNV-1a over the units of the text.
   let hash = 0x811c9dc5
@@ -91,18 +89,19 @@ function hashOfText(text: string): number {
 }
 
 /**
- * How far a server is from a key, both by `hashOfText`: above 0. Over all keys, the nearest is each server in proportion to its weight.
+ * Returns the distance of a server from a key, both hashed by `hashOfText`: above 0. Over all keys, each server is nearest in proportion to
+ * its weight.
  *
- * Rendezvous hashing with weights (Thaler and Ravishankar 1998; weights by the logarithm, as Schindelhauer and Schomaker
- * 2005). Each pair of a key and a server has a distance of its own, and the key belongs to the nearest server. A server that
- * comes takes only the keys that are nearest to it, one that goes leaves each of its keys to the next in the order of that key.
+ * Weighted rendezvous hashing (Thaler and Ravishankar 1998; logarithmic weights by Schindelhauer and Schomaker 2005). Each pair of key and
+ * server has its own distance, and the nearest server owns the key. A new server takes only the keys that it is nearest to; a removed one
+ * leaves each of its keys to the next nearest.
  */
 function distance(key: number, server: number, weight: number): number {
   const point = mixed(mixed(key ^ server) + server)
   return -Math.log((point + 0.5) / RANGE) / weight
 }
 
-/** The last step of MurmurHash3: each bit of the answer depends on each bit of the number. */
+/** Last step of MurmurHash3: each result bit depends on each input bit. */
 function mixed(number: number): number {
   let bits = number
   bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b)

@@ -5,56 +5,53 @@ import { type ForwardedElement, formatElement, parseForwarded } from './forwarde
 
 type Scheme = 'http' | 'https'
 
-/** Where a request came from, as far as the peers that we trust can say. */
+/** Origin of a request, as far as trusted peers report it. */
 interface Origin {
-  /** Right-most element of the chain that is no trusted proxy, in canonical text. */
+  /** Right-most element of the chain that is not a trusted proxy, in canonical text. */
   readonly address: string
   readonly port: number
   readonly trusted: boolean
-  /** The scheme that the client used. */
+  /** Scheme of the client's request. */
   readonly scheme: Scheme
-  /** What trusted peers said; undefined: nothing. */
+  /** Fields from trusted peers; undefined if there are none. */
   readonly said: Said | undefined
 }
 
-/** What trusted peers said of a request, in one form for `X-Forwarded-*` and `Forwarded`. */
+/** Fields from trusted peers in one form for `X-Forwarded-*` and `Forwarded`. */
 interface Said {
   /** Elements of X-Forwarded-For. */
   readonly chain: readonly string[]
   /** The same chain as elements of Forwarded. */
   readonly elements: readonly ForwardedElement[]
-  /** Index of the element that tells of the client; the number of elements: our own does. */
+  /** Index of the client's element; the number of elements if this hop's element describes the client. */
   readonly client: number
-  /** The host that the client asked for. */
+  /** Host requested by the client. */
   readonly host: string | undefined
-  /** The port that the client asked for, in digits. */
+  /** Port requested by the client, in digits. */
   readonly port: string | undefined
 }
 
 /**
- * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host, -Port and Forwarded
- * (RFC 7239). What came from an untrusted peer is gone before this (see `header-sanitizing`).
+ * Reads and writes the origin fields: X-Forwarded-For, -Proto, -Host, -Port and Forwarded (RFC 7239). Fields from untrusted peers have been
+ * removed before (see `header-sanitizing`).
  */
 export interface ClientAddress {
   isTrusted(peer: string): boolean
-  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. `scheme`: of the connection. */
+  /** Returns the origin of a request from `peer`, using the chain in `headers` if the peer is trusted. `scheme`: of the connection. */
   origin(peer: string, port: number, headers: HeaderList, scheme: Scheme): Origin
   /**
-   * Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. What that peer said in
-   * X-Forwarded-* or in Forwarded is said in both.
+   * Writes this hop's fields to the end of `headers`, replacing those of a trusted peer, whose X-Forwarded-* and Forwarded values appear in
+   * both.
    */
   write(headers: string[], peer: string, origin: Origin, scheme: Scheme, authority: string): void
 }
 
-/** Believes the peers in `networks`; no peer when it is undefined. */
+/** Trusts the peers in `networks`; undefined trusts none. */
 export function trustingProxies(networks: CidrSet | undefined): ClientAddress {
   return new TrustingProxies(networks)
 }
 
-/**
- * Behind another Sluice proxy that has reported the client: the peer is the client, and the fields stay as that proxy
- * wrote them.
- */
+/** Used behind another Sluice proxy that has reported the client: the peer is the client, and that proxy's fields are kept. */
 export const asWritten: ClientAddress = {
   isTrusted: () => true,
   origin: (address, port, headers, scheme) => {
@@ -62,7 +59,7 @@ export const asWritten: ClientAddress = {
     return { address, port, trusted: true, scheme: written ?? scheme, said: undefined }
   },
   write() {
-    // That proxy has written the fields.
+    // The other proxy has written the fields.
   }
 }
 
@@ -96,7 +93,7 @@ class TrustingProxies implements ClientAddress {
     const client = this.#reportedAt(addresses, at)
     const reported = forwarded[this.#reportedAt(nodes, this.#clientAt(nodes))]
     const about = reported === undefined ? undefined : readNode(reported.node ?? '')
-    // An element of another proxy's, nearer to us, tells of that proxy's own hop.
+    // An element of a proxy closer to us describes that proxy's own hop.
     const element = about === undefined || about === address ? reported : undefined
     const said = schemeOf(ofClient(elementsOf(headers, PROTO), chain, client))
     return {
@@ -114,7 +111,10 @@ class TrustingProxies implements ClientAddress {
     }
   }
 
-  /** Index of the client in a chain: the right-most untrusted one; as many as there are: the peer itself. What is no address ends the chain. */
+  /**
+   * Returns the index of the client: the right-most untrusted address; the length if that is the peer itself. An invalid address ends the
+   * chain.
+   */
   #clientAt(addresses: readonly (string | undefined)[]): number {
     let at = addresses.length
     for (let i = at - 1; i >= 0; i--) {
@@ -126,7 +126,7 @@ class TrustingProxies implements ClientAddress {
     return at
   }
 
-  /** Index of the element that a trusted peer has written of its own client, be its address hidden. */
+  /** Returns the index of the element that a trusted peer wrote about its client, even if the address is hidden. */
   #reportedAt(addresses: readonly (string | undefined)[], at: number): number {
     const known = addresses[at]
     return at > 0 && (known === undefined || this.isTrusted(known)) ? at - 1 : at
@@ -149,7 +149,7 @@ class TrustingProxies implements ClientAddress {
   }
 }
 
-/** The port in digits that an authority names, or that its scheme has. */
+/** Returns the port of an authority in digits, or the default port of its scheme. */
 function portOf(authority: string, scheme: Scheme): string {
   const colon = authority.lastIndexOf(':')
   const port = colon === -1 ? undefined : readPort(authority.slice(colon + 1))
@@ -160,18 +160,18 @@ function readPort(text: string | undefined): string | undefined {
   return text !== undefined && /^[1-9]\d{0,4}$/.test(text) && Number(text) <= 65_535 ? text : undefined
 }
 
-/** Of two schemes that trusted peers say: the one that is said, and where they differ the one that promises less. */
+/** Returns the scheme that trusted peers report; the insecure one if they contradict each other. */
 function agreed(one: Scheme | undefined, other: Scheme | undefined): Scheme | undefined {
   if (one === undefined || other === undefined) return one ?? other
   return one === other ? one : 'http'
 }
 
-/** The value that tells of the client: proxies write one, or one for each element of the chain. */
+/** Returns the value for the client: proxies write one value, or one for each element of the chain. */
 function ofClient(values: readonly string[], chain: readonly string[], client: number): string | undefined {
   return (values.length === chain.length ? values[client] : undefined) ?? values[0]
 }
 
-/** A scheme as proxies name it, those of WebSockets included; undefined for every other text. */
+/** Parses a scheme, including those of WebSockets; undefined if unknown. */
 function schemeOf(text: string | undefined): Scheme | undefined {
   switch (text?.toLowerCase()) {
     case 'https':
@@ -217,7 +217,7 @@ function allValues(headers: HeaderList, name: string): string[] {
   return values
 }
 
-/** Elements of a list that commas part, in all fields of this name. */
+/** Returns the comma-separated elements of all fields of this name. */
 function elementsOf(headers: HeaderList, name: string): string[] {
   return allValues(headers, name)
     .flatMap((value) => value.split(','))
@@ -225,7 +225,7 @@ function elementsOf(headers: HeaderList, name: string): string[] {
     .filter((element) => element !== '')
 }
 
-/** An address of a chain in canonical text: quotes, brackets and a port are left aside; undefined when it is no address. */
+/** Parses an address of a chain to canonical text, ignoring quotes, brackets and port; undefined if invalid. */
 function readNode(text: string): string | undefined {
   let address = text
   if (address.startsWith('"') && address.endsWith('"')) address = address.slice(1, -1)
@@ -236,10 +236,10 @@ function readNode(text: string): string | undefined {
   return parseAddress(canonical) === undefined ? undefined : canonical
 }
 
-/** What was written last: the requests of one connection have the same. */
+/** Cache of the last written fields, which are the same for all requests of a connection. */
 let last = { peer: '', scheme: '', authority: '', fields: [] as HeaderList }
 
-/** X-Forwarded-Port and Forwarded with what this hop knows. */
+/** Returns X-Forwarded-Port and Forwarded of this hop. */
 function ownFields(peer: string, scheme: Scheme, authority: string): HeaderList {
   if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.fields.length === 0) {
     const element = ownText(formatElement({ node: nodeOf(peer), host: authority, proto: scheme, others: [] }))

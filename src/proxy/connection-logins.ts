@@ -4,14 +4,15 @@ import { type ClientTransport, type Dialer, privateKey } from '../transport/cont
 
 const AUTHORIZATION = 'authorization'
 const AUTHENTICATE = 'www-authenticate'
-/** Schemes that log a connection in, and not one request (RFC 4559 6; NTLM does the same). */
+/** Credentials with a scheme that authenticates the connection instead of the request (RFC 4559 6; also NTLM). */
 const CREDENTIALS = /^(?:ntlm|negotiate|kerberos)(?:[ \t]|$)/i
+/** Challenge with such a scheme. */
 const CHALLENGE = /(?:^|,)[ \t]*(?:ntlm|negotiate|kerberos)[ \t]*(?:$|[ ,=])/i
 
-/** The upstream connections of one client connection that logs in there. */
+/** Upstream connections of one client connection with a connection login. */
 class ConnectionLogin {
   readonly #number: number
-  /** Keys of the pools that only this client connection uses. */
+  /** Keys of the pools of this client connection. */
   readonly keys = new Set<string>()
   #busy = false
   readonly #waiting = new Set<() => void>()
@@ -20,7 +21,7 @@ class ConnectionLogin {
     this.#number = number
   }
 
-  /** The same upstream, by connections that no other client connection gets. */
+  /** Returns a dialer to the same upstream whose connections are not shared with other client connections. */
   dialer(dialer: Dialer): Dialer {
     const key = privateKey(dialer.key, this.#number)
     this.keys.add(key)
@@ -36,8 +37,8 @@ class ConnectionLogin {
   }
 
   /**
-   * Runs requests one after the other: they share a connection whose login consists of several. `onEnd` calls its argument when the
-   * request is over. A request whose client has gone, or that has waited for `patience` milliseconds (0: for ever), waits no longer.
+   * Serializes requests: a login consists of several requests on one connection. `onEnd` calls its argument when the request has finished.
+   * A request leaves the queue if its client disconnects or after `patience` milliseconds (0: no limit).
    */
   inTurn(
     { signal }: Pick<Exchange, 'signal'>,
@@ -47,7 +48,7 @@ class ConnectionLogin {
   ): void {
     const begin = (): void => {
       this.#busy = true
-      // The upstream connection is free once what ends the request has returned.
+      // The upstream connection is free once the handler that ended the request has returned.
       onEnd(() => setImmediate(this.#next))
       run(false)
     }
@@ -84,8 +85,8 @@ class ConnectionLogin {
 }
 
 /**
- * Keeps logins of connections apart. Where a scheme authenticates the connection, any request that is sent on it counts as its user's;
- * so a client connection that logs in, or is asked to, has upstream connections of its own, which end with it.
+ * Isolates connection logins. If a scheme authenticates the connection, every request on it counts as its user's; so a client connection
+ * that logs in, or is challenged to, gets separate upstream connections, which close with it.
  */
 export class ConnectionLogins {
   readonly #transport: Pick<ClientTransport, 'endUpstream'>
@@ -96,7 +97,7 @@ export class ConnectionLogins {
     this.#transport = transport
   }
 
-  /** The login of a client connection that sends a request with these fields; undefined: it has none. */
+  /** Returns the login of a client connection for a request with these fields; undefined if it has none. */
   of(connection: ConnectionFacts, fields: HeaderList): ConnectionLogin | undefined {
     if (this.#logins.size > 0) {
       const login = this.#logins.get(connection)
@@ -105,12 +106,12 @@ export class ConnectionLogins {
     return holds(fields, AUTHORIZATION, CREDENTIALS) ? this.#begin(connection) : undefined
   }
 
-  /** An upstream has answered 401 with these fields. */
+  /** Records a 401 of an upstream with these fields. */
   challenged(connection: ConnectionFacts, fields: HeaderList): void {
     if (!this.#logins.has(connection) && holds(fields, AUTHENTICATE, CHALLENGE)) this.#begin(connection)
   }
 
-  /** A client connection has closed: nothing uses its upstream connections any more. */
+  /** Closes the upstream connections of a closed client connection. */
   closed(connection: ConnectionFacts): void {
     const login = this.#logins.get(connection)
     if (login === undefined) return
@@ -125,7 +126,7 @@ export class ConnectionLogins {
   }
 }
 
-/** Has a field of this lower-case name a value that fits? */
+/** Returns true if a field with this lower-case name has a matching value. */
 function holds(fields: HeaderList, name: string, value: RegExp): boolean {
   for (let i = 0; i < fields.length; i += 2) {
     const one = fields[i] as string

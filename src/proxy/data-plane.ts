@@ -28,7 +28,7 @@ import { TlsPassthroughs } from './tls-passthrough.js'
 import type { Upstreams, UpstreamTimeouts } from './upstreams.js'
 import type { Via } from './via.js'
 
-/** What listeners and pipelines are made of. */
+/** Dependencies of listeners and pipelines. */
 export interface TrafficParts {
   readonly serverTransport: ServerTransport
   readonly clientTransport: ClientTransport
@@ -37,7 +37,7 @@ export interface TrafficParts {
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** See `PipelineParts`. */
   readonly observers: Observers
-  /** Makes traces; absent: there are none. */
+  /** Creates traces. @default no tracing */
   readonly tracer?: RequestTracer
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
@@ -48,11 +48,11 @@ export interface TrafficParts {
     warn(fields: object, message: string): void
     error(fields: object, message: string): void
   }
-  /** Takes the lines of the access log, which has a switch of its own. */
+  /** Writes the lines of the access log, which has its own switch. */
   readonly lines: LineWriter
-  /** Which exchanges get a line; undefined: no access log. */
+  /** Selects the logged exchanges; undefined: no access log. */
   readonly accessLog: AccessSample | undefined
-  /** Called with what went through. */
+  /** Receives the traffic events. */
   readonly events: EventSink
   readonly region: string
   readonly limits: ListenLimits
@@ -63,40 +63,40 @@ export interface TrafficParts {
   readonly via?: Via | undefined
   /** See `PipelineParts`. */
   readonly errorBodies?: boolean
-  /** Shown by TLS listeners for names without a certificate. */
+  /** Certificate of TLS listeners for names without their own. */
   readonly development: DevelopmentIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
-  /** Shares the TLS listener at this address; left out: none is shared. */
+  /** Handler that shares the TLS listener at this address. @default not shared */
   readonly beside?: { readonly at: Address; readonly handler: SharedPortHandler }
-  /** What the process itself listens on: see `PortsParts`. */
+  /** Addresses of the process itself: see `PortsParts`. */
   readonly reserved: readonly Address[]
   readonly ticketKeys: TicketKeys
-  /** The handshakes of TCP edges; absent: this thread alone has some. */
+  /** Limits for handshakes of TCP edges. @default limits of this thread alone */
   readonly terminations?: TerminationPlaces
-  /** How ports are opened; absent: sockets that this thread accepts and serves. */
+  /** Opens ports. @default sockets that this thread accepts and serves */
   readonly sockets?: (parts: SocketParts) => Pick<PortsParts, 'openHttp' | 'openTcp'>
 }
 
-/** What serves the connections of a port. */
+/** Handlers for the connections of a port. */
 export interface SocketParts {
   readonly http: HttpListenerParts
   readonly tcp: TcpListenerParts
 }
 
-/** What carries traffic, put together. */
+/** Running data plane. */
 export interface Traffic {
   readonly ports: ProcessPorts
-  /** What policies ask internal entries with. */
+  /** Sends requests of policies to internal endpoints. */
   readonly internal: InternalRequests
-  /** Serves an exchange that no listener brings, as a client's. Resolves when it has ended; never rejects. */
+  /** Serves an exchange without a listener like a client's. Resolves when it has finished; never rejects. */
   serve(exchange: Exchange, entry: EntryFacts): Promise<void>
-  /** A snapshot serves from now on. */
+  /** Called when a snapshot becomes current. */
   serves(snapshot: Snapshot): void
-  /** Ends what runs beside connections. */
+  /** Stops background work. */
   stop(): void
 }
 
-/** Composes the data plane above the engine. Opens nothing: the ports do when a configuration asks for it. */
+/** Composes the data plane above the engine. Opens no port: ports open with a configuration. */
 export function createTraffic(parts: TrafficParts): Traffic {
   const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
   const contexts = new TlsContexts({ clock, ticketKeys: parts.ticketKeys })

@@ -4,28 +4,28 @@ import type { Flow, FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 
-/** Characters of an Accept field that are read; a longer one gets text. */
+/** Maximum length of an Accept field; longer ones get text. */
 const MAX_ACCEPT = 1_024
 
-/** Characters of a code or request id in a body. */
+/** Maximum length of a code or request id in a body. */
 const MAX_WORD = 200
 
-/** The lowest status of an answer that gets a body. */
+/** Lowest status with an error body. */
 const FIRST_ERROR = 400
 
 type Form = 'text' | 'html' | 'json'
 
-/** Content of the body of an error. */
+/** Content of an error body. */
 interface ErrorFacts {
   readonly status: number
   /** Reason phrase of the status. */
   readonly title: string
   readonly code: string
-  /** Absent: the request had no id when it failed. */
+  /** Undefined if the request failed before it had an id. */
   readonly requestId: string | undefined
 }
 
-/** Media types by form. Each body is UTF-8. */
+/** Media types by form. All bodies are UTF-8. */
 const TYPES: Readonly<Record<Form, string>> = {
   text: 'text/plain; charset=utf-8',
   html: 'text/html; charset=utf-8',
@@ -43,10 +43,10 @@ const RENDER: Readonly<Record<Form, (facts: ErrorFacts) => string>> = {
     `${JSON.stringify({ status, title, code, ...(requestId === undefined ? {} : { request_id: requestId }) })}\n`
 }
 
-/** What an answer of this process depends on beside the response. */
+/** Context of a response from this process. */
 interface Asking {
   readonly exchange: Pick<Exchange, 'request'>
-  /** Undefined: the request has failed before it had an id. */
+  /** Undefined if the request failed before it had an id. */
   readonly flow: Pick<Flow, 'requestId'> | undefined
 }
 
@@ -60,8 +60,8 @@ export function ownAnswer(
 }
 
 /**
- * Returns the answer that a client gets for a response of this process. A client of gRPC gets a status of gRPC; with `bodies` every other error
- * without a body gets one that names title, code and request id, in the form that Accept prefers.
+ * Returns the final form of a response from this process. gRPC clients get a gRPC status; with `bodies` every other error without a body
+ * gets one with title, code and request id, in the form that Accept prefers.
  */
 export function clientAnswer(
   response: FlowResponse,
@@ -84,7 +84,7 @@ export function clientAnswer(
   return { ...response, headers: fields, body: Buffer.from(RENDER[form](facts)), transforms: [] }
 }
 
-/** Returns the form that the Accept fields weigh highest (RFC 9110 12.5.1); text where they say nothing, or weigh several the same. */
+/** Returns the preferred form of the Accept fields (RFC 9110 12.5.1); text if there is no clear preference. */
 export function preferredForm(request: HeaderList): Form {
   let accept = ''
   for (let i = 0; i < request.length; i += 2)

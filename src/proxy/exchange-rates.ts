@@ -3,23 +3,23 @@ import type { Flow } from '../flow/flow.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { RateOutcome } from '../telemetry/traffic-rates.js'
 
-/** What the pipeline knows of an exchange for rates. */
+/** Data of an exchange for counting. */
 interface CountedExchange {
   readonly snapshot: { readonly revision: number }
   readonly route: { readonly id: string } | undefined
-  /** Id of the edge; undefined: no edge has the host. */
+  /** Edge id; undefined if no edge has the host. */
   readonly edge: string | undefined
   readonly inner: readonly string[] | undefined
-  /** Undefined for the requests of clients. */
+  /** Undefined for requests of clients. */
   readonly inside: object | undefined
   readonly flow: Flow | undefined
-  /** 0 when there was no answer. */
+  /** 0 if no response was sent. */
   readonly status: number
-  /** Is it Sluice that answers, or closes the connection, and no upstream? */
+  /** True if Sluice, not an upstream, responded or closed the connection. */
   readonly own: boolean
 }
 
-/** Counts an exchange that has ended at `at` (monotonic milliseconds) and took `duration` (milliseconds). */
+/** Counts an exchange that finished at `at` (monotonic milliseconds) after `duration` (milliseconds). */
 export function countExchange(
   { rates, meter }: Pick<Metrics, 'rates' | 'meter'>,
   exchange: CountedExchange,
@@ -40,7 +40,7 @@ export function countExchange(
   })
 }
 
-/** A client that leaves before there is an answer was not served either: it may have waited for an upstream that hangs. */
+/** Returns the outcome. A client that disconnects before the response was not served: it may have waited for a hanging upstream. */
 function outcomeOf({ status, own }: CountedExchange, { failure }: Sent): RateOutcome {
   if (status >= 500) return 'failed'
   if (status === 0) return own && failure === undefined ? 'refused' : 'failed'

@@ -1,23 +1,23 @@
-/** One element of `Forwarded` (RFC 7239 4). Values are without their quotes. */
+/** Element of `Forwarded` (RFC 7239 4). Values are unquoted. */
 export interface ForwardedElement {
-  /** The parameter `for`. */
+  /** Parameter `for`. */
   readonly node: string | undefined
   readonly host: string | undefined
   readonly proto: string | undefined
-  /** Names in lower case and values by turns of all other parameters. */
+  /** All other parameters: lower-case name, value, name, value… */
   readonly others: readonly string[]
 }
 
-/** An element of which nothing is known (RFC 7239 6.2). */
+/** Element without information (RFC 7239 6.2). */
 const UNKNOWN: ForwardedElement = { node: 'unknown', host: undefined, proto: undefined, others: [] }
 
-/** A parameter, or none, and what ends it. An unquoted value may hold the colons and brackets of an address, as some senders write it. */
+/** Optional parameter with its separator. An unquoted value may contain colons and brackets of an address, as some senders write it. */
 const PARAMETER =
   /[\t ]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*=[\t ]*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+)))?[\t ]*([;,]|$)/y
 
 /**
- * Elements of a `Forwarded` value, in its order. Where it breaks the grammar, it is cut at every comma, and a piece that is no
- * element is one of which nothing is known: what a client wrote does not hide what a proxy has put behind it.
+ * Parses a `Forwarded` value in order. An invalid value is split at every comma, and invalid pieces become unknown elements, so that a
+ * client cannot hide what a proxy appended.
  */
 export function parseForwarded(text: string): readonly ForwardedElement[] {
   return scan(text) ?? text.split(',').flatMap((piece) => scan(piece) ?? [UNKNOWN])
@@ -50,7 +50,7 @@ function elementOf(parameters: Map<string, string>): ForwardedElement {
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** The element as text; an IPv6 address gets its brackets, and what is no token its quotes (RFC 7239 4 and 6). */
+/** Formats an element; adds brackets to IPv6 addresses and quotes where needed (RFC 7239 4 and 6). */
 export function formatElement({ node, host, proto, others }: ForwardedElement): string {
   let text = ''
   const add = (name: string, value: string | undefined): void => {

@@ -25,22 +25,22 @@ import {
   type UpstreamTimeouts
 } from './upstreams.js'
 
-/** What came of forwarding: a response, and after a switch of protocols the pipe to splice. */
+/** Result of forwarding: a response, and after a protocol switch the pipe to join. */
 export interface Forwarded {
   readonly response: FlowResponse
   readonly pipe?: BytePipe
-  /** Milliseconds from forwarding to the head of the answer; undefined when nothing was sent. */
+  /** Milliseconds from forwarding to the response header; undefined if nothing was sent. */
   readonly duration: number | undefined
-  /** Had the upstream's connection carried a request before? Left out without an ordinary answer of an upstream. */
+  /** True if the upstream connection was reused. Missing without an ordinary response from an upstream. */
   readonly reusedConnection?: boolean
 }
 
-/** What stands in place of it where nothing is forwarded. */
+/** Returns the result if nothing is forwarded. */
 export function refusedWith(answer: FailureAnswer): Forwarded {
   return { response: failureResponse(answer), duration: undefined }
 }
 
-/** Gives back what will not be sent to the client. */
+/** Releases a response that will not be sent to the client. */
 export function release({ response, pipe }: Forwarded): void {
   discard(response)
   pipe?.destroy('client-gone')
@@ -60,20 +60,20 @@ export interface ForwarderParts {
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
-/** A request to forward. One of both functions is called, once, perhaps before `forward` returns. Neither throws. */
+/** Order to forward a request. Exactly one of the two functions is called, once, possibly before `forward` returns. Neither throws. */
 export interface ForwardingOrder {
-  /** The snapshot that the flow is pinned to. */
+  /** Snapshot of the flow. */
   readonly units: UpstreamLookup
-  /** The upstream of its route. */
+  /** Upstream of its route. */
   readonly key: string | undefined
-  /** Takes what is tried. */
+  /** Records the attempts. */
   readonly tries: UpstreamTries | undefined
   forwarded(forwarded: Forwarded): void
-  /** Forwarding itself failed. */
+  /** Called if forwarding itself failed. */
   crashed(error: unknown): void
 }
 
-/** What forwards requests: see `Forwarder`. */
+/** Forwards requests: see `Forwarder`. */
 export type Forwards = Pick<Forwarder, 'forward'>
 
 /** Forwards requests to their upstreams. */
@@ -90,8 +90,8 @@ export class Forwarder implements Forwards {
 }
 
 /**
- * One request on its way to its upstream. Sends it, again or elsewhere when that cannot do harm, and turns every way to fail into
- * a response. Nothing in it is a promise, which each request would pay for.
+ * Forwarding of one request. Sends it, retries where that is safe, and turns every failure into a response. Uses no promises, whose cost
+ * each request would pay.
  */
 class Forwarding {
   readonly #parts: ForwarderParts
@@ -103,15 +103,15 @@ class Forwarding {
   #tried = NONE_TRIED
   #budget: RetryBudget | undefined = undefined
   #attempt = 1
-  /** Lost a connection, as at its GOAWAY or while it was idle: such a server works more likely than one that was not reached. */
+  /** Server that lost a connection, by GOAWAY or while idle: it is more likely to work than an unreachable one. */
   #broken: ServerTarget | undefined = undefined
   #begun = 0
-  /** Milliseconds from the beginning to the last answer. */
+  /** Milliseconds from the start to the last response. */
   #duration = 0
   #connect: number | undefined = undefined
-  /** The client connection has upstream connections of its own. */
+  /** Set if the client connection has separate upstream connections. */
   #login: ReturnType<ConnectionLogins['of']> = undefined
-  /** Ends what the server of the attempt counts. */
+  /** Releases the place at the server of the attempt. */
   #end: () => void = ignore
 
   constructor(
@@ -143,7 +143,7 @@ class Forwarding {
     this.#login = this.#parts.logins.of(this.#exchange.connection, request.headers.current)
     if (this.#login === undefined || request.version !== '2') this.#begin(target)
     else {
-      // Requests of one HTTP/1 connection come one after the other by themselves.
+      // Requests on one HTTP/1 connection are already sequential.
       this.#login.inTurn(
         this.#exchange,
         (run) => flow.onEnd(run),
@@ -173,7 +173,7 @@ class Forwarding {
     if (forwarded !== undefined) this.#order.forwarded(forwarded)
   }
 
-  /** An attempt has ended with `answer`: what came of it all; undefined when another one is under way. */
+  /** Handles the answer of an attempt; returns the result, or undefined while another attempt is running. */
   #answered(answer: Answer): Forwarded | undefined {
     const { clock, metrics } = this.#parts
     const target = this.#target as ServerTarget
@@ -209,7 +209,7 @@ class Forwarding {
     return this.#again(answer, target)
   }
 
-  /** Undefined when an answer, or a place at the server, is awaited. */
+  /** Sends an attempt; returns undefined while waiting for a response or for a place at the server. */
   #send(target: UpstreamTarget): Forwarded | undefined {
     if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
     const { places } = target.server
@@ -252,7 +252,7 @@ class Forwarding {
       )
   }
 
-  /** Tries elsewhere or once more, where that cannot do harm; else the answer stays what it is. */
+  /** Retries where that is safe; otherwise returns the answer. */
   #again(answer: Answer, target: ServerTarget): Forwarded | undefined {
     const { upstreams, metrics } = this.#parts
     const { server } = target
@@ -262,7 +262,7 @@ class Forwarding {
     const failed = answer.kind === 'failed'
     const successor = signal.aborted === undefined ? successorOf(answer, server) : undefined
     if (successor !== undefined && !this.#tried.has(server)) {
-      // Nothing was sent, and the connection stands: this is the same try.
+      // Nothing was sent and the connection is established: this is the same attempt.
       this.#tried = new Set([...this.#tried, server])
       return this.#send({ ...target, server: successor, dialer: successor.dialer })
     }
@@ -284,13 +284,13 @@ class Forwarding {
     }
     if (answer.kind === 'response') answer.body.discard()
     metrics.retried()
-    // A body inside its engine is sent once, be it empty.
+    // A body in its engine is sent once, even if empty.
     if (isEmpty(request.body)) this.#options = { ...(this.#options ?? this.#made()), body: NO_BYTES }
     this.#attempt++
     return this.#send(next)
   }
 
-  /** A pipe to the upstream, which a WebSocket is to carry. */
+  /** Opens a pipe to the upstream for a WebSocket. */
   async #open(
     { server, dialer }: ServerTarget,
     headers: HeaderList,
@@ -330,7 +330,7 @@ class Forwarding {
     return { response, duration, reusedConnection }
   }
 
-  /** The upstream learns which span its request belongs to: each try is one. */
+  /** Sends the span of the attempt to the upstream; each attempt has its own. */
   #write(trace: FlowTrace): void {
     trace.sends(this.#flow.request.headers, this.#begun + this.#duration)
     if (this.#options === undefined || !trace.sampled) return

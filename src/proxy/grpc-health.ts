@@ -1,23 +1,25 @@
 import type { Answer } from '../transport/contract.js'
 
-/** The method that servers of gRPC answer for their health (grpc/health/v1/health.proto). */
+/** Health method of gRPC servers (grpc/health/v1/health.proto). */
 export const HEALTH_METHOD = '/grpc.health.v1.Health/Check'
 
-/** Bytes of an answer that are read; a right one has seven. */
+/** Maximum bytes read of a response; a valid one has seven. */
 const MOST_BYTES = 1024
-/** A compression flag and the length of the message ("Length-Prefixed-Message" of gRPC over HTTP/2). */
+/** Length of the compression flag and message length ("Length-Prefixed-Message" of gRPC over HTTP/2) in bytes. */
 const PREFIX = 5
-/** Types of fields in Protocol Buffers. */
+/** Wire types of Protocol Buffers. */
 const WIRE = { varint: 0, eight: 1, bytes: 2, four: 5 } as const
+/** Value of the serving status. */
 const SERVING = 1
+/** Names of the statuses by value. */
 const STATUSES: readonly string[] = ['UNKNOWN', 'SERVING', 'NOT SERVING', 'SERVICE UNKNOWN']
-/** The codes of gRPC that a server gives for a check it cannot make. */
+/** Texts for gRPC status codes of a failed check. */
 const CODES: ReadonlyMap<string, string> = new Map([
   ['5', 'it does not know the service (NOT_FOUND)'],
   ['12', 'it does not offer grpc.health.v1.Health (UNIMPLEMENTED)']
 ])
 
-/** `HealthCheckRequest { string service = 1 }`, with its prefix. An empty `service` asks for the server as a whole. */
+/** Encodes `HealthCheckRequest { string service = 1 }` with its prefix. An empty `service` checks the whole server. */
 export function healthRequest(service: string): Uint8Array {
   const name = Buffer.from(service, 'utf8')
   const field = name.length === 0 ? [] : [(1 << 3) | WIRE.bytes, ...varint(name.length)]
@@ -26,7 +28,7 @@ export function healthRequest(service: string): Uint8Array {
   return Buffer.concat([head, Buffer.from(field), name])
 }
 
-/** What the answer to a check says: is the service there, and words for people. Rejects when the message breaks off. */
+/** Reads the result of a check and a text for people. Rejects if the message is aborted. */
 export async function healthOf(
   answer: Extract<Answer, { kind: 'response' }>
 ): Promise<{ readonly ok: boolean; readonly reason: string }> {
@@ -49,7 +51,7 @@ export async function healthOf(
   return { ok: status === SERVING, reason: STATUSES[status] ?? `status ${status} of gRPC health` }
 }
 
-/** `HealthCheckResponse { ServingStatus status = 1 }` behind its prefix; undefined when it is none. Other fields are left out. */
+/** Decodes `HealthCheckResponse { ServingStatus status = 1 }` after its prefix; undefined if invalid. Other fields are ignored. */
 function readStatus(content: Uint8Array): number | undefined {
   const bytes = Buffer.from(content.buffer, content.byteOffset, content.length)
   if (bytes.length < PREFIX || bytes[0] !== 0 || bytes.readUInt32BE(1) !== bytes.length - PREFIX) return undefined
@@ -68,7 +70,7 @@ function readStatus(content: Uint8Array): number | undefined {
   return status
 }
 
-/** Reads Protocol Buffers; undefined and false: they end too early, or are none. */
+/** Reads Protocol Buffers; undefined or false for truncated or invalid data. */
 class Reader {
   readonly #bytes: Uint8Array
   #at: number
@@ -82,7 +84,7 @@ class Reader {
     return this.#bytes.length - this.#at
   }
 
-  /** The low 32 bits of a number of up to ten bytes. */
+  /** Reads the low 32 bits of a number of up to ten bytes. */
   varint(): number | undefined {
     let value = 0
     for (let shift = 0; shift < 70; shift += 7) {
@@ -111,7 +113,7 @@ function varint(value: number): number[] {
   return bytes
 }
 
-/** The first field called `name`, which is in lower case. */
+/** Returns the first field with the lower-case name `name`. */
 function fieldOf(list: readonly string[], name: string): string | undefined {
   for (let i = 0; i < list.length; i += 2) if ((list[i] as string).toLowerCase() === name) return list[i + 1]
   return undefined

@@ -1,7 +1,7 @@
 import type { FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
 
-/** Codes of gRPC by the status of an answer of ours; 429 alone differs from gRPC's http-grpc-status-mapping. */
+/** gRPC codes by the status of a response from Sluice; only 429 differs from gRPC's http-grpc-status-mapping. */
 const CODES: ReadonlyMap<number, number> = new Map([
   [400, 13],
   [401, 16],
@@ -15,7 +15,7 @@ const CODES: ReadonlyMap<number, number> = new Map([
 const UNKNOWN = 2
 
 const GRPC = /^application\/grpc(?:$|[+;])/i
-/** Fields of the content that is left out. */
+/** Content fields that are removed. */
 const OF_CONTENT: ReadonlySet<string> = new Set([
   'content-type',
   'content-encoding',
@@ -24,7 +24,7 @@ const OF_CONTENT: ReadonlySet<string> = new Set([
   'grpc-message'
 ])
 
-/** Is this the request of a call of gRPC? */
+/** Returns true if the request is a gRPC call. */
 export function isGrpc(headers: HeaderList): boolean {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() === 'content-type') return GRPC.test(headers[i + 1] as string)
@@ -33,8 +33,8 @@ export function isGrpc(headers: HeaderList): boolean {
 }
 
 /**
- * An answer of ours as a client of gRPC reads it: status 200 and fields that end the stream, with the code of gRPC that the
- * status means ("Trailers-Only" of its protocol over HTTP/2). Answers with status 200 stay as they are.
+ * Converts a response from Sluice for a gRPC client: status 200 and trailer fields with the gRPC code ("Trailers-Only" of its protocol over
+ * HTTP/2). Responses with status 200 are unchanged.
  */
 export function grpcRefusal(response: FlowResponse): FlowResponse {
   const { status, reason, headers } = response
@@ -49,7 +49,7 @@ export function grpcRefusal(response: FlowResponse): FlowResponse {
   return { ...response, status: 200, reason: 'OK', headers: new HeaderFields(fields), body: undefined, transforms: [] }
 }
 
-/** Percent-encodes what is not printable ASCII, and the per cent sign. */
+/** Percent-encodes the percent sign and everything except printable ASCII. */
 function messageOf(text: string): string {
   let message = ''
   for (const byte of Buffer.from(text, 'utf8')) {

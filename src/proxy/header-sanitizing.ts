@@ -3,12 +3,12 @@ import { type FieldKind, FIELD_KIND as KIND, kindOf } from '../flow/field-kinds.
 import type { HeaderFields, HeaderList } from '../flow/headers.js'
 import { PeerNames } from '../lib/peer-names.js'
 
-/** Name as it stands on the wire → kind, remembered so that the usual names cost one lookup and no lower-casing. */
+/** Cache of field kinds by the name as received, so that usual names cost one lookup without conversion to lower case. */
 export class HeaderKinds {
   readonly #kinds = new PeerNames<FieldKind>()
   readonly #more: Readonly<Record<string, FieldKind>>
 
-  /** `trusted`: lower-case names of further fields that are believed only from trusted peers. `never`: of those that never pass. */
+  /** `trusted`: lower-case names of further fields accepted from trusted peers only. `never`: fields that are always removed. */
   constructor({
     trusted = [],
     never = []
@@ -31,13 +31,12 @@ export class HeaderKinds {
 
 const NO_OPTIONS: ReadonlySet<string> = new Set()
 
-/** Connection options that name no header field of their own. */
+/** Connection options that name no header field. */
 const PLAIN_OPTIONS = new Set(['close', 'keep-alive', 'upgrade', 'te', 'keep-alive, upgrade', 'upgrade, keep-alive'])
 
 /**
- * The fields of a request that may go on to the upstream: without those of one hop and those that `Connection` names
- * (RFC 9110 7.6.1), without aliases, and without claims about where it came from, unless `trusted`.
- * `websocket`: the exchange asks for that upgrade, so its field stays.
+ * Returns the request fields for the upstream: without hop-by-hop fields and those named by `Connection` (RFC 9110 7.6.1), without aliases,
+ * and without origin fields unless `trusted`. `websocket`: keeps the Upgrade field.
  */
 export function cleanRequest(kinds: HeaderKinds, list: HeaderList, trusted: boolean, websocket: boolean): string[] {
   const clean: string[] = []
@@ -68,7 +67,7 @@ export function cleanRequest(kinds: HeaderKinds, list: HeaderList, trusted: bool
   return options === undefined ? clean : withoutNamed(kinds, clean, options)
 }
 
-/** The fields of an answer that may go on to the client. An upstream cannot write `sluice-error-code`. */
+/** Returns the response fields for the client. An upstream cannot set `sluice-error-code`. */
 export function cleanResponse(kinds: HeaderKinds, list: HeaderList, switched: boolean): string[] {
   const clean: string[] = []
   let options: Set<string> | undefined
@@ -101,7 +100,7 @@ function addOptions(options: Set<string> | undefined, value: string): Set<string
   return all
 }
 
-/** A `Connection` list takes ordinary fields only: not Host, not the framing, not what we write, not an accepted upgrade. */
+/** Removes the fields named by `Connection`, except Host, framing fields, our own fields and an accepted upgrade. */
 function withoutNamed(kinds: HeaderKinds, list: string[], options: ReadonlySet<string>): string[] {
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
@@ -117,8 +116,8 @@ function isOrdinary(kind: FieldKind): boolean {
 }
 
 /**
- * Holds the trailers of one message to what its head is held to: no field that a head carries alone, that its `Connection`
- * lists, or that was written or removed in its head here. Does its work when there are trailers.
+ * Applies the rules of a message's header to its trailers: no header-only field, none named by `Connection`, and none written or removed
+ * here. Runs only if there are trailers.
  */
 export class HeadRules implements TrailerRules {
   readonly #kinds: HeaderKinds
@@ -126,7 +125,7 @@ export class HeadRules implements TrailerRules {
   readonly #fields: HeaderFields
   #options: ReadonlySet<string> | undefined
 
-  /** `came`: the head as it came; `fields`: what goes on of it. */
+  /** `came`: the header as received; `fields`: the forwarded part. */
   constructor(kinds: HeaderKinds, came: HeaderList, fields: HeaderFields) {
     this.#kinds = kinds
     this.#came = came

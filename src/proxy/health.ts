@@ -8,41 +8,41 @@ import { HEALTH_METHOD, healthOf, healthRequest } from './grpc-health.js'
 import { InternalExchange } from './internal-exchange.js'
 import { isIn, type Server } from './server.js'
 
-/** The first check comes within this time, so that a process does not ask all servers at once. Milliseconds. */
+/** Maximum delay of the first check, so that a process does not check all servers at once (ms). */
 const FIRST_WITHIN = 1_000
-/** By which part of the interval a check may come earlier or later than the one before. */
+/** Random variation of the interval, as a share of it. */
 const SPREAD = 0.1
 
 export interface HealthCheckParts {
   readonly clientTransport: Pick<ClientTransport, 'forward'>
   readonly clock: Clock
-  /** From 0 to below 1; absent: `Math.random`. */
+  /** Random number from 0 to below 1. @default `Math.random` */
   readonly random?: () => number
-  /** Called with what checks have decided, and with undefined when a server is checked no more. Must not throw. */
+  /** Called with each decision of the checks, and with undefined when checks of a server stop. Must not throw. */
   readonly decided?: (check: string, found: Found | undefined) => void
 }
 
-/** What one check found. */
+/** Result of a check. */
 export interface Found {
   readonly ok: boolean
-  /** For people. */
+  /** Text for people. */
   readonly reason: string
 }
 
-/** Keeps checking servers. */
+/** Active health checks of servers. */
 export interface ServerChecks {
-  /** The server is checked from now on, if its unit wants that. */
+  /** Starts the checks of a server, if its unit has any. */
   begin(server: Server): void
-  /** It is checked no more. */
+  /** Stops the checks of a server. */
   end(server: Server): void
 }
 
-/** Names a check: servers of equal names are checked alike. */
+/** Returns the name of a check; servers with the same name have the same check. */
 function checkOf(server: Server): string {
   return `${server.place} ${JSON.stringify(server.settings.health ?? null)}`
 }
 
-/** In a thread that checks nothing: what another one has found. */
+/** Results of another thread, for a thread without checks of its own. */
 export class LearntChecks implements ServerChecks {
   readonly #found = new Map<string, Found>()
   readonly #servers = new Map<string, Set<Server>>()
@@ -63,7 +63,7 @@ export class LearntChecks implements ServerChecks {
     if (servers?.size === 0) this.#servers.delete(check)
   }
 
-  /** What checks have decided; undefined: nothing is checked any more. */
+  /** Records a decision; undefined: the checks have stopped. */
   learn(check: string, found: Found | undefined): void {
     if (found === undefined) {
       this.#found.delete(check)
@@ -75,8 +75,8 @@ export class LearntChecks implements ServerChecks {
 }
 
 /**
- * Asks servers whether they work, each at the pace of its unit and spread in time. A check never outlives the unit: it ends with
- * `end`. Its connections are those of traffic, so that what it finds is what a request would.
+ * Checks servers at the interval of their units, spread in time, until `end`. Uses the connections of traffic, so that the result applies
+ * to requests.
  */
 export class HealthChecks implements ServerChecks {
   readonly #parts: HealthCheckParts
@@ -86,14 +86,14 @@ export class HealthChecks implements ServerChecks {
     this.#parts = parts
   }
 
-  /** Asks the server from now on, if its unit wants that. */
+  /** Starts the checks of a server, if its unit has any. */
   begin(server: Server): void {
     const { health } = server.settings
     if (health !== undefined && !this.#running.has(server))
       this.#running.set(server, new Check(server, health, this.#parts))
   }
 
-  /** Asks the server no more. */
+  /** Stops the checks of a server. */
   end(server: Server): void {
     this.#running.get(server)?.stop()
     if (this.#running.delete(server)) this.#parts.decided?.(checkOf(server), undefined)
@@ -176,7 +176,7 @@ class Check {
 
   async #answers(signal: AbortList): Promise<Checked> {
     const first = await this.#request(signal)
-    // An idle connection that its server has closed meanwhile says nothing of the server.
+    // An idle connection closed by the server proves nothing about its health.
     const found = first === 'again' ? await this.#request(signal) : first
     return found === 'again' ? { ok: false, reason: 'it closes connections without an answer' } : found
   }
@@ -209,7 +209,7 @@ class Check {
       const answer = await forwardTo(clientTransport, exchange, dialer, options)
       if (answer.kind === 'failed') {
         if (answer.failure === 'upstream-gone' && answer.retry !== 'never') return 'again'
-        // The engine keeps the same time, and may be the first to notice.
+        // The engine has the same timeout and may report it first.
         if (answer.failure === 'upstream-timeout') return this.#late()
         return failedWith(answer.failure, answer.detail)
       }
@@ -231,7 +231,7 @@ class Check {
 }
 
 interface Checked extends Found {
-  /** This process had no descriptor for the connection, which says nothing of the server. */
+  /** This process had no free descriptor, which proves nothing about the server. */
   readonly unasked?: boolean
 }
 
@@ -239,7 +239,7 @@ function failedWith(failure: Failure, detail: string): Checked {
   return { ok: false, reason: `${failure}: ${detail}`, unasked: failure === 'no-descriptor' }
 }
 
-/** A check comes from the process itself. */
+/** Connection facts of checks, which come from the process itself. */
 const FACTS: ConnectionFacts = {
   id: 0,
   listener: '',

@@ -21,7 +21,7 @@ interface ConnectionPolicyParts {
   readonly log: { info(fields: object, message: string): void }
 }
 
-/** Runs `on_tcp_connect` before the first byte of a connection and keeps what it published for its exchanges. */
+/** Runs `on_tcp_connect` before the first byte of a connection and keeps its results for the exchanges. */
 class ConnectionPolicy {
   readonly #entry: EntryFacts
   readonly #parts: ConnectionPolicyParts
@@ -32,7 +32,7 @@ class ConnectionPolicy {
     this.#parts = parts
   }
 
-  /** False: the connection is closed unread. */
+  /** Returns false if the connection must be closed unread. */
   admit(facts: ConnectionFacts): boolean {
     const { holder, metrics } = this.#parts
     const phase = holder.current().connectPolicy()?.phases.on_tcp_connect
@@ -50,7 +50,7 @@ class ConnectionPolicy {
     return true
   }
 
-  /** Results of `on_tcp_connect` on this connection, for the flows of its exchanges. */
+  /** Returns the results of `on_tcp_connect` for the exchanges of this connection. */
   results(connection: number): Flow['results'] {
     return this.#results.get(connection)
   }
@@ -60,7 +60,7 @@ class ConnectionPolicy {
     this.#results.delete(facts.id)
   }
 
-  /** Its requests are never read, so the connection counts as one that was refused. */
+  /** Counts the connection as refused, because its requests are never read. */
   #refused(): void {
     const { holder, metrics, clock } = this.#parts
     metrics.failed(flowErrors.CONNECTION_REFUSED.code)
@@ -90,27 +90,27 @@ export interface HttpListenerParts extends ConnectionPolicyParts {
   readonly pipeline: Pipeline
   readonly logins: ConnectionLogins
   readonly tls: ListenerTls
-  /** What else is served at the address of a listener with TLS. */
+  /** Returns the other handler at the address of a TLS listener. */
   readonly beside: (unit: ListenerUnit) => SharedPortHandler | undefined
   readonly forwarding: ClientAddress
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
   readonly region: string
-  /** Are refused requests written to the access log? */
+  /** Logs refused requests in the access log. */
   readonly logRefused: boolean
 }
 
-/** What a listener does with its connections, and how it reads them. */
+/** Handlers and options of a listener's connections. */
 export interface HttpService {
   readonly options: ListenOptions
   readonly handler: Handler
-  /** Connections are served from now on; before, they wait. */
+  /** Starts serving; earlier connections wait until then. */
   accept(): void
-  /** Those that still wait are closed. */
+  /** Closes the connections that still wait. */
   close(): void
 }
 
-/** Hands the connections of a listener to the policy and its exchanges to the pipeline. */
+/** Passes the connections of a listener to the policy and their exchanges to the pipeline. */
 export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpService {
   const { name, host, port, tls, publicPort, proxyProtocol, pathForm } = unit
   const protocol = tls ? 'https' : 'http'
@@ -175,7 +175,7 @@ export function httpService(unit: ListenerUnit, parts: HttpListenerParts): HttpS
   }
 }
 
-/** Opens a listening socket that serves its connections itself. Rejects with the system's error. */
+/** Opens a listening socket served by this thread. Rejects with the system's error. */
 export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
   const { host, port, tls } = unit
   if (tls) await parts.tls.ready()

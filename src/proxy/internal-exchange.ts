@@ -16,17 +16,17 @@ import { AbortList } from '../transport/deadlines.js'
 import { MessageBody } from '../transport/message-body.js'
 import { drop } from '../transport/outgoing.js'
 
-/** The whole answer, or why there is none. */
+/** Complete response, or why there is none. */
 type Gathered =
   | { readonly status: number; readonly headers: HeaderList; readonly body: Uint8Array }
   | 'RESPONSE_TOO_LARGE'
   | 'BROKEN'
 
 const nothing = (): void => undefined
-/** The body of our own request is all there from the beginning. */
+/** Body callbacks of a request from this process, whose body is complete from the start. */
 const UNWATCHED = { wanted: nothing, settled: nothing, abandoned: nothing }
 
-/** A request that is made in this process. Its answer is gathered in memory, up to `limit` bytes. */
+/** Request made by this process. The response is buffered in memory, up to `limit` bytes. */
 export class InternalExchange implements Exchange {
   readonly connection: ConnectionFacts
   readonly request: Exchange['request']
@@ -60,18 +60,18 @@ export class InternalExchange implements Exchange {
     })
   }
 
-  /** Something has asked for the body of the request. */
+  /** True once the body of the request was requested. */
   get isBodyWanted(): boolean {
     return this.#body.wanted
   }
 
-  /** The answer is no longer awaited. */
+  /** Aborts; the response is no longer needed. */
   abort(): void {
     this.signal.abort('client-gone')
   }
 
   inform(): void {
-    // Interim answers say nothing to a policy.
+    // Policies ignore interim responses.
   }
 
   respond(head: ResponseHead, body?: Outgoing): Promise<Sent> {
@@ -80,7 +80,7 @@ export class InternalExchange implements Exchange {
     return this.#sent
   }
 
-  /** Never asked for: no request of ours wants another protocol. */
+  /** Never called: our requests do not switch protocols. */
   splice(_head: ResponseHead, other: BytePipe): Promise<Sent> {
     other.destroy('internal')
     return this.respond({ status: 502, headers: [] })
@@ -121,7 +121,7 @@ export class InternalExchange implements Exchange {
       }
       return waiting.takeAll()
     } catch {
-      // A message that breaks off is reported by its stream, whatever broke it.
+      // The stream reports an aborted message, whatever the cause.
       return 'BROKEN'
     } finally {
       stop()

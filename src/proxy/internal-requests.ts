@@ -8,10 +8,10 @@ import { Snapshot } from '../runtime/snapshot.js'
 import { InternalExchange } from './internal-exchange.js'
 import type { Pipeline } from './pipeline.js'
 
-/** Requests of policies inside requests of policies. */
+/** Maximum nesting of requests of policies. */
 const MOST_DEPTH = 3
 
-/** Leads the requests of policies through the pipeline, on behalf of the client whose exchange the policy looks at. */
+/** Sends requests of policies through the pipeline on behalf of the client. */
 export class PipelineRequests implements InternalRequests {
   readonly #pipeline: Pipeline
   readonly #clock: Clock
@@ -53,13 +53,13 @@ export class PipelineRequests implements InternalRequests {
   }
 }
 
-/** As if the client itself had come, so that the entry limits and logs the one for whom it works. */
+/** Returns the connection facts of the client, so that the endpoint limits and logs that client. */
 function facts({ connection, clientAddress, clientPort }: Flow): ConnectionFacts {
   const { id, listener, local, startedAt } = connection
   return { id, listener, local, startedAt, peer: { address: clientAddress, port: clientPort }, bytesIn: 0, bytesOut: 0 }
 }
 
-/** Another Host than the URL's may stand among the fields; it is what the entry and its upstream see. */
+/** Returns the request header. A Host field may differ from the URL; the endpoint and its upstream see that field. */
 function headOf({ method, headers = [], body }: OutboundRequest, url: URL): RequestHead {
   const fields: string[] = []
   let authority = url.host

@@ -8,40 +8,40 @@ import { PlaceDialer } from './place-dialer.js'
 import { dialerOf, nameOf, Server, type Surroundings } from './server.js'
 import { shareOf } from './server-places.js'
 
-/** How long the last addresses of a name stay that does not resolve any more. Milliseconds. */
+/** Time for which the last addresses of a name are used after it stops resolving (ms). */
 const KEPT = 600_000
-/** The shortest and the longest time until a name is asked for again, and that after a failure. Milliseconds. */
+/** Minimum and maximum time between lookups of a name, and the time after a failure (ms). */
 const AGAIN = { shortest: 1_000, longest: 3_600_000, failed: 5_000 }
-/** Most servers of one name; the rest is left out. */
+/** Maximum number of servers of one name; further ones are ignored. */
 const MOST_SERVERS = 64
-/** A weight of 0 is a very small share beside others (RFC 2782). */
+/** Weight 0 is a very small share (RFC 2782). */
 const SMALLEST_WEIGHT = 0.01
 
-/** What is known of the name of servers. */
+/** State of a server name. */
 export interface NameState {
-  /** `unknown`: the first answer has not come. `stale`: the last addresses stand in. `unresolved`: there is none. */
+  /** `unknown`: no answer yet. `stale`: the last addresses are used. `unresolved`: there is no address. */
   readonly state: 'unknown' | 'resolved' | 'stale' | 'unresolved'
-  /** Why it does not resolve; empty when it does. */
+  /** Text of the failure; empty if the name resolves. */
   readonly reason: string
-  /** Since when, wall clock in milliseconds; undefined before the first answer. */
+  /** Start of the state, wall clock in milliseconds; undefined before the first answer. */
   readonly since: number | undefined
 }
 
-/** One server of a name. */
+/** Server of a name. */
 export interface Member {
   readonly server: Server
-  /** Empty for the one that stands for the name. */
+  /** Empty for the placeholder of the name. */
   readonly address: string
-  /** The lowest is asked first. */
+  /** Lower priorities are used first. */
   readonly priority: number
   readonly weight: number
 }
 
-/** Called with what changes while the unit serves. */
+/** Receives changes of the name. */
 export interface NameOwner {
   added(server: Server): unknown
   removed(server: Server): unknown
-  /** Servers came or went. */
+  /** Called when servers are added or removed. */
   changed(): void
   named(state: NameState): void
 }
@@ -54,16 +54,15 @@ interface Place {
   readonly name: string
 }
 
-/** Is the host of the unit a name that may have several addresses? Those of the machine itself are one server. */
+/** Returns true if the host is a name that may have several addresses. Those of this machine are one server. */
 export function isNamed({ host, service }: AddressUpstream): boolean {
   if (service !== undefined) return true
   return isIP(host) === 0 && host !== 'localhost' && !host.endsWith('.localhost')
 }
 
 /**
- * The servers behind the name of one unit: one for each address. The name is asked for again when its answer has expired; a
- * server stays the same as long as its address is among the answers. Until the first answer, and when there is no address any
- * more, one server stands for the name, whose connections wait for an answer.
+ * Servers of a unit's name: one for each address. The name is looked up again when the answer expires; a server object is kept while its
+ * address is in the answers. Before the first answer, and without any address, a placeholder server makes connections wait for an answer.
  */
 export class NamedServers {
   readonly #unit: AddressUpstream
@@ -74,7 +73,7 @@ export class NamedServers {
   #places = new Map<string, Server>()
   #members: readonly Member[] = []
   #expires = Number.NEGATIVE_INFINITY
-  /** When the last answer with addresses had expired. */
+  /** Expiry of the last answer with addresses. */
   #lastGood = Number.NEGATIVE_INFINITY
   #asking: Promise<void> | undefined
   #state: NameState = { state: 'unknown', reason: '', since: undefined }
@@ -94,7 +93,7 @@ export class NamedServers {
     }
   }
 
-  /** For logs. */
+  /** Name for logs. */
   get name(): string {
     return this.#unit.service ?? this.#unit.host
   }
@@ -103,13 +102,13 @@ export class NamedServers {
     return this.#state
   }
 
-  /** At least one. */
+  /** At least one server. */
   get members(): readonly Member[] {
     if (this.#clock.monotonic() >= this.#expires) void this.#ask()
     return this.#members.length === 0 ? [this.#alone] : this.#members
   }
 
-  /** Its unit serves: names are asked for beside traffic, too. */
+  /** Starts background lookups for a unit in use. */
   begin(owner: NameOwner): void {
     this.#owner = owner
     for (const { server } of this.members) owner.added(server)
@@ -140,7 +139,7 @@ export class NamedServers {
     ).unref()
   }
 
-  /** Never rejects; one question at a time. */
+  /** Looks the name up, one lookup at a time. Never rejects. */
   #ask(): Promise<void> {
     this.#asking ??= this.#answer().finally(() => {
       this.#asking = undefined
@@ -228,7 +227,7 @@ export class NamedServers {
     return server
   }
 
-  /** Those that may stand in: of one priority, up, and the other family first (RFC 8305 4). */
+  /** Returns the alternatives: same priority, up, the other address family first (RFC 8305 4). */
   #others(dialer: Dialer, address: string, priority: number): readonly Server[] {
     const own = isIP(address)
     const others = this.#members.filter((one) => one.server.dialer !== dialer && one.priority === priority)
@@ -243,7 +242,7 @@ export class NamedServers {
     this.#owner?.named(this.#state)
   }
 
-  /** Waits for an answer, then dials what it says. */
+  /** Returns a dialer that waits for an answer and dials its address. */
   #waiting(): Dialer {
     const plain = dialerOf(this.#unit, this.#around)
     return {
@@ -267,7 +266,7 @@ export class NamedServers {
   }
 }
 
-/** IPv6 first; the rest in an order that answers do not change. */
+/** Sorts IPv6 first, the rest in a stable order. */
 function inOrder(one: Place, other: Place): number {
   return (
     one.priority - other.priority ||

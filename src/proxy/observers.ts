@@ -5,22 +5,22 @@ import type { FlowTrace } from '../flow/trace.js'
 import type { ExchangeRecord } from '../telemetry/access-log.js'
 import type { AdmittedFlow } from './admission.js'
 
-/** Looks at exchanges of clients. Its methods do not throw. */
+/** Observes exchanges of clients. Its methods do not throw. */
 export interface ExchangeObserver {
   /**
-   * An exchange is admitted and no step has run. Answers what takes down how it is decided, if anything does, or that it is passed
-   * over: then it is asked again only when the exchange has ended.
+   * Called for an admitted exchange before its first step. Returns a recorder of the decisions, if any, or `passed-over`: then only `ended`
+   * is called.
    */
   begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | 'passed-over' | undefined
-  /** The request is about to be forwarded as the flow has it. `upstream`: key of the unit; undefined: the route has none. */
+  /** Called before the request is forwarded with the flow's final state. `upstream`: key of the unit; undefined if the route has none. */
   forwards?(flow: Flow, upstream: string | undefined): void
-  /** The head of the answer is final, as `flow.response` has it. `code`: of the error that it is, if it is one. */
+  /** Called with the final response header in `flow.response`. `code`: code of the error, if it is one. */
   answers?(flow: Flow, status: number, code: string | undefined): void
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void
 }
 
-/** Makes traces of requests. `begun`: monotonic time of the start in milliseconds. Its methods do not throw. */
+/** Creates traces of requests. `begun`: monotonic start time in milliseconds. Its methods do not throw. */
 export interface RequestTracer {
   /** Called for each admitted request of a client. */
   begins(flow: AdmittedFlow, begun: number): FlowTrace
@@ -28,16 +28,16 @@ export interface RequestTracer {
   ended(record: ExchangeRecord, begun: number): void
 }
 
-/** What looks at exchanges of clients. An exchange costs one comparison while nothing does. */
+/** Observers of client exchanges. Without observers an exchange costs one comparison. */
 export class Observers {
   #list: readonly ExchangeObserver[] = []
 
-  /** In the order in which they were added. */
+  /** Observers in the order added. */
   get list(): readonly ExchangeObserver[] {
     return this.#list
   }
 
-  /** Looks at exchanges that begin from now on. Answers the way to stop. */
+  /** Adds an observer for new exchanges. Returns the function that removes it. */
   add(observer: ExchangeObserver): () => void {
     this.#list = [...this.#list, observer]
     return () => {
@@ -45,10 +45,7 @@ export class Observers {
     }
   }
 
-  /**
-   * An exchange begins. The first explainer that an observer answers takes it down; the later ones are not used. Is it looked at
-   * before it ends?
-   */
+  /** Notifies observers of a new exchange and uses the first explainer returned. Returns true if an observer wants calls before the end. */
   begins(exchange: Exchange, flow: AdmittedFlow): boolean {
     let observed = false
     for (const observer of this.#list) {

@@ -27,62 +27,61 @@ import {
   routeIn
 } from './route-steps.js'
 
-/** What a pipeline is made of, and where it reports to. */
+/** Dependencies of the pipeline and its reports. */
 export interface PipelineParts {
   readonly holder: Pick<SnapshotHolder, 'current'>
   readonly admission: Admission
   readonly forwarder: Forwards
-  /** What looks at exchanges of clients. */
+  /** Observers of client exchanges. */
   readonly observers: Observers
-  /** Absent: no traces are made. */
+  /** @default no tracing */
   readonly tracer?: RequestTracer | undefined
   /** True if errors of this process get a body. @default false */
   readonly errorBodies?: boolean
   readonly clock: Clock
   readonly metrics: Metrics
-  /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
+  /** Returns the validation response for a certificate authority; undefined for every other request. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
-  /** The port of an HTTP listener by the key of its unit; undefined: it is not open. */
+  /** Returns the port of an HTTP listener by its unit's key; undefined if it is not open. */
   readonly listenerPort: (key: string) => number | undefined
   readonly accessLog: AccessLog | undefined
   readonly events: TrafficEventSource
   readonly log: { error(fields: object, message: string): void }
 }
 
-/** One exchange on its way, with what the log will hold about it. */
+/** Exchange in progress with the data for its log line. */
 interface RequestContext extends RoutePlace {
   readonly exchange: Exchange
   readonly begun: number
-  /** Set when a policy asks; undefined for a client. */
+  /** Set for a request of a policy; undefined for a client. */
   readonly inside: InternalPlace | undefined
   flow: AdmittedFlow | undefined
-  /** Of the edge; undefined: no edge has the host. */
+  /** Edge id; undefined if no edge has the host. */
   edge: string | undefined
-  /** Routes of internal entries that it was led through. */
+  /** Routes of internal endpoints that the exchange was forwarded through. */
   inner: string[] | undefined
   status: number
-  /** Is the answer one of Sluice itself? */
+  /** True if the response is from Sluice itself. */
   own: boolean
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
-  /** Made when the request is forwarded and a log or an event shows it. */
+  /** Created when the request is forwarded and a log or event shows it. */
   tries: UpstreamTries | undefined
-  /** Does an observer look at it before it ends? */
+  /** True if an observer wants calls before the end. */
   observed: boolean
-  /** Value of Strict-Transport-Security in the answer. */
+  /** Strict-Transport-Security value of the response. */
   hsts: string | undefined
-  /** Called when it has ended. */
+  /** Called when the exchange has finished. */
   readonly onEnd: (() => void) | undefined
 }
 
-/** What went over the wire; undefined: the exchange goes on when its upstream has answered. */
+/** Sent response; undefined while waiting for the upstream. */
 type Passed = Sent | undefined
 
 /**
- * The path of a request: admission → route → modules → upstream → response steps of the modules that ran, in reverse →
- * answer → log. One snapshot serves it from the first line to the last. A step answers a verdict to end the
- * exchange, and stays synchronous unless it has to wait.
+ * Path of a request: admission → route → modules → upstream → response steps of the modules that ran, in reverse → response → log. One
+ * snapshot serves the whole exchange. A step returns a verdict to stop, and is synchronous unless it has to wait.
  */
 export class Pipeline {
   readonly #parts: PipelineParts
@@ -96,12 +95,12 @@ export class Pipeline {
     this.#serve(exchange, entry, results, undefined, undefined)
   }
 
-  /** `serve`, until the exchange has ended. Never rejects. */
+  /** Runs `serve` and resolves when the exchange has finished. Never rejects. */
   serveToEnd(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> {
     return new Promise((resolve) => this.#serve(exchange, entry, results, undefined, resolve))
   }
 
-  /** Serves a request of a policy to an internal entry, until it has ended. `entry`: the listener of the client on whose behalf it is. Never rejects. */
+  /** Serves a request of a policy to an internal endpoint until it has finished. `entry`: listener of the client. Never rejects. */
   serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
     return new Promise((resolve) => this.#serve(exchange, entry, undefined, place, resolve))
   }
@@ -143,7 +142,7 @@ export class Pipeline {
     }
   }
 
-  /** Ends an exchange whose response has gone over the wire, or once it has. Never throws. */
+  /** Finishes an exchange after its response was sent. Never throws. */
   #settle(context: RequestContext, passed: Passed | Promise<Passed>): void {
     if (passed instanceof Promise) {
       passed.then(
@@ -184,7 +183,7 @@ export class Pipeline {
     onEnd?.()
   }
 
-  /** The steps up to the first that waits run at once. */
+  /** Runs the steps synchronously up to the first that waits. */
   #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Passed | Promise<Passed> {
     const { exchange, snapshot, inside } = context
     const { admission, observers, tracer } = this.#parts
@@ -204,7 +203,7 @@ export class Pipeline {
       if (tracer !== undefined) flow.trace = tracer.begins(flow, context.begun)
     }
     const { host, path } = flow.request.target
-    // Before any route and policy: neither can take it away, and nothing else gets past them by it.
+    // Before any route and policy: they cannot prevent it, and nothing else can use it to bypass them.
     const proof = this.#parts.challenge(host, path)
     if (proof !== undefined) {
       const response = localResponse(200, ['content-type', 'application/octet-stream'], proof)
@@ -212,7 +211,7 @@ export class Pipeline {
     }
     if (found !== undefined && inside === undefined) {
       const hsts = snapshot.tables.https.hsts(found.edge)
-      // Only answers over TLS may carry it (RFC 6797 7.2).
+      // Only responses over TLS may have it (RFC 6797 7.2).
       if (hsts !== undefined && isSecure(flow.request)) context.hsts = hsts
     }
     if (found !== undefined) {
@@ -243,9 +242,9 @@ export class Pipeline {
     if (verdict?.kind === 'close') return this.#close(context, verdict.how)
     if (verdict !== undefined)
       return this.#answer(context, flow, { response: responseOf(verdict), duration: undefined })
-    // Only its handler has seen it.
+    // Only its handler may serve it.
     if (flow.reservedPath !== undefined) return this.#answer(context, flow, refusedWith(requestErrors.route))
-    // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
+    // A route without login receives the cookies of logins on other routes: they must not reach an upstream.
     dropLoginCookies(flow.request.headers)
     this.#forward(context, flow)
     return undefined
@@ -276,12 +275,12 @@ export class Pipeline {
     }
   }
 
-  /** Answers a request that came without TLS for a host that is served with it. */
+  /** Responds to a request without TLS for an HTTPS host. */
   #answerPlain(context: RequestContext, flow: AdmittedFlow, plain: PlainAnswer): Sent | Promise<Sent> {
     if (plain.kind === 'refuse') return this.#answer(context, flow, refusedWith(plain.answer))
     const { place } = plain
     const port = 'port' in place ? place.port : this.#parts.listenerPort(place.listener)
-    // The listener is about to open: until then its names are served nowhere.
+    // The listener is about to open; until then its names are not served.
     if (port === undefined) return this.#answer(context, flow, refusedWith(requestErrors.httpsRequired))
     const response = localResponse(308, ['Location', httpsLocation(flow, port)])
     return this.#answer(context, flow, { response, duration: undefined })
@@ -299,7 +298,7 @@ export class Pipeline {
       : this.#replaced(context, flow, forwarded, replaced)
   }
 
-  /** A module has put an answer of its own in place of the response, or takes its time. */
+  /** Handles a response replaced by a module, or a module that waits. */
   async #replaced(
     context: RequestContext,
     flow: AdmittedFlow,
@@ -314,7 +313,7 @@ export class Pipeline {
       if (replaced.kind === 'close') return this.#close(context, replaced.how)
       flow.response = responseOf(replaced)
       addFields(flow.response, flow.responseFields, context.hsts)
-      // The modules before the one that put an answer of its own in place see that answer.
+      // Earlier modules see the replacement response.
       const next = responseSteps(context, flow)
       replaced = next instanceof Promise ? await next : next
     }
@@ -328,7 +327,7 @@ export class Pipeline {
     context.own = response.local
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
     if (context.observed) this.#parts.observers.answers(flow, context.status, context.code)
-    // After those who compare what policies decide: two tries of one request have two ids.
+    // After observers that compare decisions, because two attempts of one request have different ids.
     if (context.code !== undefined) nameTo(response, flow)
     if (response === forwarded.response && forwarded.pipe !== undefined)
       return splice(exchange, response, forwarded.pipe, () => this.#refuse(context, flowErrors.OVERLOADED))
@@ -354,7 +353,7 @@ export class Pipeline {
     return { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic() }
   }
 
-  /** The client has disconnected; no response is sent. */
+  /** Handles a disconnected client; no response is sent. */
   #abandon({ exchange }: RequestContext, forwarded: Forwarded): Sent {
     release(forwarded)
     const nothing = { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0 }
@@ -394,7 +393,7 @@ export class Pipeline {
   }
 }
 
-/** What is internal is reached through policies alone. */
+/** Returns the edge for a client. Internal endpoints are reachable from policies alone. */
 function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
   return isInternal(host) ? undefined : snapshot.edgeAt(host, publicPort, port)
 }

@@ -3,17 +3,17 @@ import { DialError, type Dialer } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
 import type { Server } from './server.js'
 
-/** How long the next address waits for the one before it (RFC 8305 5). Milliseconds. */
+/** Delay before the next address is dialled (RFC 8305 5) (ms). */
 const ATTEMPT_DELAY = 250
-/** How long a connection that came first waits for the request that is led to it. Milliseconds. */
+/** Time for which the first established connection waits for its request (ms). */
 const KEPT = 5_000
 
 type Why = Parameters<Dialer['open']>[0]
 
 /**
- * Dials one of several addresses of a name. While it does not answer, the others are dialled one after the other (RFC 8305). When
- * one of them is first, the attempt ends with `dial-outrun`: the connection waits at the server whose it is, so that each server
- * has its own requests, connections and health.
+ * Dials one of several addresses of a name. If it does not respond, the others are dialled one after another (RFC 8305). If another one
+ * connects first, the attempt ends with `dial-outrun`, and the connection waits at its own server, so that each server keeps its own
+ * requests, connections and health.
  */
 export class PlaceDialer implements Dialer {
   readonly key: string
@@ -23,10 +23,10 @@ export class PlaceDialer implements Dialer {
   readonly #plain: Dialer
   readonly #others: () => readonly Server[]
   readonly #ready: BytePipe[] = []
-  /** The server that it dials for; set once. */
+  /** Server of this dialer; set once. */
   server: Server | undefined
 
-  /** `others`: the servers that may stand in, the best first. */
+  /** `others`: alternative servers, the best first. */
   constructor(plain: Dialer, others: () => readonly Server[]) {
     this.key = plain.key
     this.reusable = plain.reusable
@@ -39,17 +39,17 @@ export class PlaceDialer implements Dialer {
   async open(why: Why): Promise<BytePipe> {
     const ready = this.#takeReady()
     if (ready !== undefined) return ready
-    // A health check asks this address alone.
+    // A health check dials this address alone.
     const others = why.client.listener === '' ? [] : this.#others()
     return others.length === 0 ? await this.#plain.open(why) : await new Race(this, others, why).result
   }
 
-  /** Opens a connection to this address and no other. */
+  /** Opens a connection to this address only. */
   openAlone(why: Why): Promise<BytePipe> {
     return this.#plain.open(why)
   }
 
-  /** Keeps a connection for the next that wants one. */
+  /** Keeps a connection for the next request. */
   keep(pipe: BytePipe): void {
     this.#ready.push(pipe)
     setTimeout(() => {
@@ -68,7 +68,7 @@ export class PlaceDialer implements Dialer {
   }
 }
 
-/** The attempts of one dial. */
+/** Attempts of one dial. */
 class Race {
   readonly result: Promise<BytePipe>
   readonly #own: PlaceDialer
@@ -83,7 +83,7 @@ class Race {
   #ownFailure: unknown
   #ownEnded = false
   #timer: NodeJS.Timeout | undefined
-  /** Ends the time in which the own server is avoided. */
+  /** Stops avoiding the own server. */
   #arrived: (() => void) | undefined
 
   constructor(own: PlaceDialer, others: readonly Server[], why: Why) {
@@ -119,7 +119,7 @@ class Race {
       return
     }
     this.#ownFailure = error
-    // What the client has given up needs no other address.
+    // A client that disconnected needs no other address.
     if (this.#why.signal.aborted !== undefined) this.#lost()
     else this.#advance()
   }

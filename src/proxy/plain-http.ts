@@ -10,15 +10,14 @@ const HTTPS_PORT = 443
 
 type RequestFlow = Flow & { readonly request: FlowRequest }
 
-/** What becomes of a request without TLS for a name that is for HTTPS. */
+/** Response to a request without TLS for an HTTPS name. */
 export type PlainAnswer =
   | { readonly kind: 'refuse'; readonly answer: FailureAnswer }
   | { readonly kind: 'redirect'; readonly place: HttpsPlace }
 
 /**
- * How a request without TLS for `found` is answered in place of its route; undefined: by its route, as one with TLS. A proxy that
- * we trust may have ended TLS itself (X-Forwarded-Proto). A redirect leads only where the name is served with a certificate: a
- * name without one has no other place. Paths of logins stay where the login began.
+ * Returns the response to a request without TLS for `found`; undefined if its route serves it as with TLS. A trusted proxy may have
+ * terminated TLS (X-Forwarded-Proto). A redirect requires a certificate for the name. Login paths stay on the scheme where the login began.
  */
 export function plainAnswer(
   { connection, request }: RequestFlow,
@@ -36,11 +35,11 @@ export function plainAnswer(
 }
 
 function redirectPlace(found: EdgeAt, host: string, { tables }: Snapshot): HttpsPlace | undefined {
-  // The server behind an edge that passes TLS on has a certificate of its own.
+  // The server behind a TLS passthrough edge has its own certificate.
   return found.edge.passthrough === true || tables.certificates.has(host) ? tables.https.place(found) : undefined
 }
 
-/** Location of the same host, path and query by https at `port`. */
+/** Returns the Location of the same host, path and query with https at `port`. */
 export function httpsLocation({ request }: RequestFlow, port: number): string {
   const { host, path, uri } = request.target
   const authority = formatAuthority(host, port)
@@ -49,15 +48,15 @@ export function httpsLocation({ request }: RequestFlow, port: number): string {
 }
 
 /**
- * Returns the number of names for HTTPS that clients get without TLS too, and the first of them; undefined: there are none, or no client has a
- * choice because every listener has TLS or none has.
+ * Returns the number of HTTPS names also served without TLS, and the first of them; undefined if there are none, or if all or no listeners
+ * have TLS.
  */
 export function servedPlainly(snapshot: Snapshot): { readonly names: number; readonly first: string } | undefined {
   if (!snapshot.tables.https.isServedBothWays) return undefined
   let names = 0
   let first = ''
   for (const edge of snapshot.tables.edges) {
-    // What says itself that it answers is no surprise.
+    // Edges that explicitly serve without TLS are intended.
     if (edge.hosts === 'every' || edge.protocol !== 'https' || edge.onHttp === 'serve' || edge.passthrough === true)
       continue
     for (const { host, port } of edge.hosts) {

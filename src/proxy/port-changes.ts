@@ -4,23 +4,23 @@ import { codeOf } from '../lib/errors.js'
 import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
 import { type PortProblem, portErrors } from '../runtime/ports.js'
 
-/** One TCP edge in a change. */
+/** Change of one TCP edge. */
 export interface EdgeChange {
   readonly before: TcpEdgeUnit | undefined
   readonly after: TcpEdgeUnit | undefined
 }
 
-/** What a change means for the ports of TCP edges. */
+/** Effect of a change on the ports of TCP edges. */
 interface EdgePortChanges {
-  /** Edge's id → what it asks for after the change; nothing for one that is gone. */
+  /** Edge id → ports after the change; none for a removed edge. */
   readonly asked: ReadonlyMap<string, readonly HostPort[]>
-  /** Open ports that their edges do not ask for any more. */
+  /** Open ports that are no longer used. */
   readonly gone: ReadonlySet<number>
-  /** Keys of ports that are not open and no longer wanted. */
+  /** Keys of missing ports that are no longer wanted. */
   readonly forgotten: readonly string[]
 }
 
-/** `open`: port → id of the edge that has it. */
+/** Returns the port changes. `open`: port → id of its edge. */
 export function edgePortChanges(
   changes: readonly EdgeChange[],
   open: ReadonlyMap<number, { readonly edge: string }>
@@ -40,30 +40,30 @@ export function edgePortChanges(
   return { asked, gone, forgotten }
 }
 
-/** What a port is called that an edge asks for. */
+/** Returns the key of an edge's port. */
 export function edgePortKey(edge: string, { port }: HostPort): string {
   return `tcp_edge:${edge} ${port}`
 }
 
 /**
- * The ports that an edge opens: not those of internal names, which only policies lead to. Names of one edge may share a port,
- * because bytes do not show which name was meant.
+ * Returns the ports that an edge opens; not those of internal names, which only policies forward to. Names of one edge may share a port,
+ * because the bytes do not show the name.
  */
 function openPorts(edge: TcpEdgeUnit): readonly HostPort[] {
   const ports = edge.ports.filter(({ host }) => !isInternal(host))
   return ports.filter(({ port }, index) => ports.findIndex((other) => other.port === port) === index)
 }
 
-/** A socket that is bound and not in service yet. Exactly one of the two is called. */
+/** Bound socket that is not in service. Exactly one function must be called. */
 export interface BoundSocket {
   serve(): void
   drop(): void
 }
 
-/** A socket that the configuration asks for and that could not be bound. */
+/** Configured socket that could not be bound. */
 interface MissingPort {
   readonly problem: PortProblem
-  /** Binds. Rejects with the system's error. */
+  /** Binds the socket. Rejects with the system's error. */
   bind(): Promise<BoundSocket>
 }
 
@@ -72,12 +72,12 @@ export interface MissingPortsLog {
   warn(fields: object, message: string): void
 }
 
-/** Pause before the first attempt, and the longest that doubling makes of it. Milliseconds. */
+/** First delay and maximum after doubling (ms). */
 const PAUSES = { first: 500, longest: 30_000 }
 
 /**
- * Tries again to open what could not be opened, with pauses that double, until it is open or no longer wanted.
- * While a change of ports is under way nothing is tried, so that no attempt takes a port which the change asks for.
+ * Retries ports that could not be opened, with doubling delays, until they are open or no longer wanted. Pauses during port changes, so
+ * that no attempt takes a port that the change needs.
  */
 export class MissingPorts {
   readonly #log: MissingPortsLog
@@ -86,7 +86,7 @@ export class MissingPorts {
   #pause = PAUSES.first
   #timer: NodeJS.Timeout | undefined
   #attempt: Promise<void> | undefined
-  /** Changes of ports under way. */
+  /** Number of running port changes. */
   #changes = 0
   #due = false
   #stopped = false
@@ -116,7 +116,7 @@ export class MissingPorts {
     this.#missing.delete(key)
   }
 
-  /** A change of ports begins once an attempt that runs is over; `release` ends it. */
+  /** Starts a port change after the current attempt; `release` ends it. */
   async hold(): Promise<void> {
     this.#changes++
     await this.#attempt
@@ -127,7 +127,7 @@ export class MissingPorts {
     if (this.#due) this.#try()
   }
 
-  /** Nothing is tried any more. */
+  /** Stops all attempts. */
   async stop(): Promise<void> {
     this.#stopped = true
     this.#missing.clear()

@@ -14,43 +14,43 @@ import {
   type MissingPortsLog
 } from './port-changes.js'
 
-/** A listening address. */
+/** Listening address. */
 export interface Address {
   readonly host: string
   readonly port: number
 }
 
-/** How many connections ended by themselves in a drain, and how many were cut. */
+/** Numbers of connections that closed during a drain and that were cut. */
 export interface Drained {
   readonly ended: number
   readonly cut: number
 }
 
-/** A listening socket. */
+/** Listening socket. */
 export interface OpenPort {
   readonly address: Address
-  /** Connections are served from now on. */
+  /** Starts serving connections. */
   accept(): void
-  /** No new connections from now on; those that are open have `deadline` milliseconds. Never rejects. */
+  /** Stops accepting; open connections have `deadline` milliseconds. Never rejects. */
   drain(deadline: number): Promise<Drained>
 }
 
-/** A listening socket of TCP edges. */
+/** Listening socket of TCP edges. */
 export interface OpenTcpPort extends OpenPort {
-  /** Serves `edge` from now on. Connections of another edge drain. */
+  /** Serves new connections for `edge`; drains those of another edge. */
   hand(edge: string, at: HostPort): void
 }
 
-/** What opens ports, and what they are held to. */
+/** Dependencies and limits of ports. */
 export interface PortsParts {
-  /** Both bind and reject with the system's error. */
+  /** Opens an HTTP port; like `openTcp` rejects with the system's error. */
   readonly openHttp: (unit: ListenerUnit) => Promise<OpenPort>
   readonly openTcp: (edge: string, at: HostPort, address: Address) => Promise<OpenTcpPort>
-  /** Where the ports of TCP edges listen. */
+  /** Listening host of TCP edges. */
   readonly tcpHost: string
-  /** What the process itself listens on, now or soon: no TCP edge gets it. */
+  /** Addresses of the process itself, now or soon, which TCP edges cannot use. */
   readonly reserved: readonly Address[]
-  /** `drain`: how long connections of a socket that goes may last. Milliseconds. */
+  /** `drain`: time for connections of a closed socket (ms). */
   readonly timeouts: { readonly drain: number }
   readonly log: MissingPortsLog & { error(fields: object, message: string): void }
 }
@@ -61,21 +61,20 @@ interface OpenListener {
 }
 
 interface OpenEdgePort {
-  /** Id of the edge. */
+  /** Edge id. */
   readonly edge: string
   readonly port: OpenTcpPort
 }
 
-/** One step that is prepared; `undo` only for what is bound. */
+/** Prepared step; `undo` exists only for a bound socket. */
 interface Step {
   commit(): void
   undo?(): void
 }
 
 /**
- * What this process listens on: HTTP listeners, and each port of a TCP edge. A socket that a change does not concern is not
- * touched. One that goes takes no further connection; those it has drain. What could not be bound, in a change that was
- * committed all the same, is tried again.
+ * Listening sockets of the process: HTTP listeners and the ports of TCP edges. A change leaves other sockets untouched. A removed socket
+ * stops accepting and drains. A port that could not be bound in a committed change is retried.
  */
 export class ProcessPorts implements Ports {
   readonly #parts: PortsParts
@@ -93,7 +92,7 @@ export class ProcessPorts implements Ports {
     return this.#missing.problems
   }
 
-  /** The address of an HTTP listener, by the key of its unit. */
+  /** Returns the address of an HTTP listener by its unit's key. */
   listener(key: string): Address | undefined {
     return this.#listeners.get(key)?.port.address
   }
@@ -127,7 +126,7 @@ export class ProcessPorts implements Ports {
     }
   }
 
-  /** Ends everything: nothing is accepted any more, connections have `deadline` milliseconds. */
+  /** Stops accepting and drains everything within `deadline` milliseconds. */
   async drain(deadline: number): Promise<Drained> {
     await this.#missing.stop()
     const open = [...this.#listeners.values(), ...this.#edgePorts.values()]
@@ -188,7 +187,7 @@ export class ProcessPorts implements Ports {
           continue
         }
         const problem = { unit: `tcp_edge:${edge}`, host: this.#parts.tcpHost, port: at.port, reason }
-        // What was missing before is not the fault of this change.
+        // This change did not cause ports that were already missing.
         if (!this.#missing.has(key)) failed.push(problem)
         steps.push({ commit: () => this.#missing.set(key, { problem, bind: () => this.#bindEdgePort(edge, at) }) })
       }
@@ -197,7 +196,7 @@ export class ProcessPorts implements Ports {
     for (const port of gone) if (!taken.has(port)) steps.push({ commit: () => this.#closeEdgePort(port) })
   }
 
-  /** One port for one edge; answers why it cannot have it. */
+  /** Prepares one port of an edge; returns why it is unavailable. */
   async #edgePort(edge: string, at: HostPort, gone: ReadonlySet<number>, steps: Step[]): Promise<string | undefined> {
     const { port } = at
     const held = this.#edgePorts.get(port)
@@ -252,7 +251,7 @@ export class ProcessPorts implements Ports {
     if (open !== undefined) this.#drains(open.port)
   }
 
-  /** The address stays and what happens there is another: the socket is bound anew, because TLS is settled when it is bound. */
+  /** Reopens a socket whose address is unchanged but whose TLS setting differs, because TLS is fixed when it is bound. */
   #reopen(key: string, open: OpenListener, unit: ListenerUnit): void {
     const { openHttp, log } = this.#parts
     this.#close(key, open)

@@ -10,18 +10,18 @@ import type { ResponseUpstream } from '../runtime/answering-upstreams.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>
 
-/** The response that a verdict stands for. */
+/** Returns the response of a verdict. */
 export function responseOf(verdict: Respond): FlowResponse {
   const response = localResponse(verdict.status, [...verdict.headers], verdict.body, verdict.code)
   return verdict.close === true ? { ...response, close: true } : response
 }
 
-/** The response that says that the exchange failed. */
+/** Returns the response for a failed exchange. */
 export function failureResponse({ status, code }: FailureAnswer): FlowResponse {
   return localResponse(status, [], undefined, code)
 }
 
-/** A response of our own; `headers` are name and value by turns. */
+/** Returns a response from Sluice; `headers`: name, value, name, value… */
 export function localResponse(status: number, headers: string[], body?: Uint8Array, code?: string): FlowResponse {
   if (code !== undefined) headers.push('sluice-error-code', code)
   return {
@@ -35,31 +35,31 @@ export function localResponse(status: number, headers: string[], body?: Uint8Arr
   }
 }
 
-/** An answer that is an error says by which names logs and traces know the exchange. */
+/** Adds the request id and trace id to an error response. */
 export function nameTo({ headers }: FlowResponse, { requestId, trace }: Flow): void {
   headers.set(REQUEST_ID, requestId)
   if (trace !== undefined) headers.set(TRACE_ID, trace.traceId)
 }
 
-/** Sends a response with its body through the transforms that were asked for. */
+/** Sends a response with its body through the requested transforms. */
 export function send(exchange: Exchange, response: FlowResponse, close = false): Sent | Promise<Sent> {
   const head = { status: response.status, reason: response.reason, headers: response.headers.list, close }
   return exchange.respond(head, transformed(response), response.trailers)
 }
 
-/** Adds fields, name and value by turns, and Strict-Transport-Security. */
+/** Adds fields (name, value, name, value…) and Strict-Transport-Security. */
 export function addFields(
   { headers }: FlowResponse,
   fields: readonly string[] | undefined,
   hsts: string | undefined
 ): void {
-  // In place of the upstream's: browsers read the first one alone (RFC 6797 8.1).
+  // Replaces the upstream's: browsers read only the first one (RFC 6797 8.1).
   if (hsts !== undefined) headers.set('Strict-Transport-Security', hsts)
   if (fields === undefined) return
   for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
 }
 
-/** Sends the head of a response that switches protocols, and joins its pipe to the client's. `refuse` answers where no place for a pipe is free. */
+/** Sends the header of a protocol switch and joins both pipes. `refuse` responds if no pipe is free. */
 export function splice(
   exchange: Exchange,
   { status, reason, headers }: FlowResponse,
@@ -92,7 +92,7 @@ function transformed({ body, transforms }: FlowResponse): Outgoing {
   return stream
 }
 
-/** Gives back a body that will not be sent. */
+/** Releases a body that will not be sent. */
 export function discard(response: FlowResponse): void {
   const { body } = response
   if (body === undefined || body instanceof Uint8Array) return
@@ -106,7 +106,7 @@ function isEngineBody(
   return 'framing' in body
 }
 
-/** The answer of a backend that is one. */
+/** Returns the response of a fixed-response backend. */
 export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
   const fields = Object.entries(headers).flat()
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })

@@ -6,7 +6,7 @@ import type { Retries, RetryCondition } from '../runtime/plan.js'
 import type { Answer } from '../transport/contract.js'
 import { isIn, type Server } from './server.js'
 
-/** What holds for a backend that says nothing of retries. */
+/** Defaults of a backend without retry settings. */
 const USUAL: Retries = {
   attempts: 3,
   on: ['connect', 'refused_stream', 'closed'],
@@ -14,16 +14,16 @@ const USUAL: Retries = {
   methods: 'idempotent'
 }
 
-/** RFC 9110 9.2.1 and 9.2.2. */
+/** Methods by RFC 9110 9.2.1 and 9.2.2. */
 const METHODS: Readonly<Record<Retries['methods'], ReadonlySet<string>>> = {
   safe: new Set(['GET', 'HEAD', 'OPTIONS']),
   idempotent: new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 }
 
-/** Retries that a share of requests may come to before any request has been counted. */
+/** Retries allowed in addition to the share of requests. */
 const RESERVE = 10
 
-/** The server whose connection waits for the request, because it was first while another one was dialled. */
+/** Returns the server with an established connection for the request, if it outran the dialled one. */
 export function successorOf(answer: Answer, server: Server): Server | undefined {
   return answer.kind === 'failed' && answer.failure === 'dial-outrun' ? server.successor : undefined
 }
@@ -32,20 +32,20 @@ export function retriesOf({ settings: { retries } }: Server): Retries {
   return retries ?? USUAL
 }
 
-/** Is this an answer after which another try is made, where that is safe? */
+/** Returns true if the response may be retried where that is safe. */
 export function isRefusal(answer: Answer, server: Server, retries: Retries): boolean {
   if (answer.kind !== 'response') return false
   return server.failsWith(answer.head.status) || isIn(retries.statuses, answer.head.status)
 }
 
-/** Did no connection to the server come about? */
+/** Returns true if no connection to the server was established. */
 export function isUnreached(answer: Answer): boolean {
   return answer.kind === 'failed' && UNREACHED.has(answer.failure)
 }
 
 /**
- * May the request be sent again after this failure or refusal? Only a body that is absent, empty, bytes, or still whole in its engine can
- * be, and only what was not processed goes again whatever its method is.
+ * Returns true if the request may be retried after this failure or response. Its body must be missing, empty, bytes, or complete in its
+ * engine; methods other than the allowed ones are retried only if the request was not processed.
  */
 export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: Retries): boolean {
   if (!isRepeatable(request.body)) return false
@@ -60,7 +60,7 @@ function isRepeatable(body: FlowRequest['body']): boolean {
   return body.framing.kind === 'none' || isEmpty(body) || !body.taken
 }
 
-/** Did the client say that there is content, of no bytes? */
+/** Returns true if the request has content of zero bytes. */
 export function isEmpty(body: FlowRequest['body']): boolean {
   return !(body instanceof Uint8Array) && body.framing.kind === 'length' && body.framing.bytes === 0
 }
@@ -72,31 +72,33 @@ function conditionOf(answer: Extract<Answer, { kind: 'failed' }>): RetryConditio
   return retry === 'safe' ? 'refused_stream' : 'closed'
 }
 
-/** What is gone of the reserve, when the present second began (+ 1; 0: none has), and retries in it. */
+/** Index of the used part of the reserve. */
 const GONE = 0
+/** Index of the start of the current second (+ 1; 0: none). */
 const SECOND = 1
+/** Index of the number of retries in that second. */
 const IN_SECOND = 2
-/** How many numbers the record of a budget has. */
+/** Numbers in the record of a budget. */
 export const BUDGET_NUMBERS = 3
 
-/** Name of the record with the budget of a unit. */
+/** Returns the name of the record with a unit's budget. */
 export function budgetName(key: string): string {
   return `retries ${key}`
 }
 
 /**
- * Bounds the retries of one backend, all requests of the process together, so that an outage is not made worse by them. In any stretch
- * of time there are no more of them than the share of its requests and ten, and no more in a second than `perSecond`.
+ * Limits the retries of one backend over all requests of the process, so that they do not worsen an outage. In any period they are at most
+ * the share of its requests plus ten, and at most `perSecond` each second.
  */
 export class RetryBudget {
   readonly #clock: Clock
   #record: SharedRecord | undefined
 
-  /** `record`: has `BUDGET_NUMBERS`; where it is still on its way there is no retry that a bound counts. */
+  /** `record`: has `BUDGET_NUMBERS`; until it is available, limited retries are denied. */
   constructor(clock: Clock, record: SharedRecord | Promise<SharedRecord> = ownRecords.of('', BUDGET_NUMBERS)) {
     this.#clock = clock
     if (record instanceof SharedRecord) this.#record = record
-    // What never comes leaves the backend without such retries.
+    // Without a record the backend has no limited retries.
     else
       record.then(
         (come) => {
@@ -106,17 +108,17 @@ export class RetryBudget {
       )
   }
 
-  /** A request came, which is no retry. */
+  /** Counts a request that is not a retry. */
   earn({ share }: Retries): void {
     const record = this.#record
     if (share === undefined || record === undefined) return
-    // Read beside the lock: where nothing is gone nothing can be earned, and that is nearly always so.
+    // Read without the lock: usually no reserve is used, so nothing can be earned.
     if (record.numbers[GONE] === 0 || !record.lock()) return
     record.numbers[GONE] = Math.max(0, (record.numbers[GONE] as number) - share)
     record.unlock()
   }
 
-  /** Takes a retry out of the budget; false when there is none left. */
+  /** Takes a retry out of the budget; returns false if it is exhausted. */
   take({ share, perSecond }: Retries): boolean {
     if (share === undefined && perSecond === undefined) return true
     const record = this.#record

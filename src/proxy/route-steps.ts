@@ -7,37 +7,37 @@ import type { CompiledEdge, Route } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { type AdmittedFlow, formAt } from './admission.js'
 
-/** A route whose policy has led on to another entry. */
+/** Route whose policy forwarded to an internal endpoint. */
 interface Hop {
   readonly route: Route | undefined
   readonly endpoint: EndpointFacts
   readonly ran: number
 }
 
-/** The internal entry that a policy asks. */
+/** Internal endpoint requested by a policy. */
 export interface InternalPlace {
-  /** That of the flow which asks. */
+  /** Snapshot of the requesting flow. */
   readonly snapshot: Snapshot
   readonly host: string
   readonly port: number | undefined
-  /** Of the flow to be made. */
+  /** Depth of the new flow. */
   readonly depth: number
 }
 
 export const NO_HOPS: readonly Hop[] = []
 
-/** Where a request is among the routes and their modules. */
+/** Position of a request in its routes and modules. */
 export interface RoutePlace {
-  /** Pinned for the life of the exchange. */
+  /** Fixed for the life of the exchange. */
   readonly snapshot: Snapshot
   route: Route | undefined
-  /** Modules of the route whose request step ran: their response steps run too. */
+  /** Number of modules whose request step ran; their response steps run too. */
   ran: number
-  /** Routes whose policies led on to this one, the first one first. */
+  /** Routes whose policies forwarded to this one, in order. */
   before: readonly Hop[]
 }
 
-/** The route of a request. Paths of logins lead to whichever route of the edge asks for the login. */
+/** Returns the route of a request. Login paths select the route of the edge that has the login. */
 export function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
   const own = ownPath(flow.request)
   const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
@@ -46,8 +46,8 @@ export function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFl
 }
 
 /**
- * Servers that know path parameters find `/admin;x` where `/admin` is, so in the strict form the route of `/admin` has it, unless
- * there is a route whose own path has parameters.
+ * Returns the route of a path. Servers with path parameters serve `/admin;x` as `/admin`, so in the strict form the route of `/admin`
+ * applies, unless a route has parameters in its own path.
  */
 export function routeOf(
   { routes }: CompiledEdge,
@@ -58,7 +58,7 @@ export function routeOf(
   return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
 }
 
-/** Runs the request steps of the modules that are left, until one answers a verdict. */
+/** Runs the request steps of the remaining modules until one returns a verdict. */
 export function requestSteps(
   place: RoutePlace,
   flow: AdmittedFlow
@@ -87,7 +87,7 @@ export function requestSteps(
   return undefined
 }
 
-/** Goes on at the internal entry of a verdict; answers why that cannot be. */
+/** Continues at the internal endpoint of a verdict; returns why that is impossible. */
 export function lead(
   place: RoutePlace,
   flow: AdmittedFlow,
@@ -117,7 +117,7 @@ function stepBack(place: RoutePlace, flow: AdmittedFlow): void {
   place.ran = hop?.ran ?? 0
 }
 
-/** Runs the response steps of the modules whose request steps ran, in reverse and back over all hops, until one answers a verdict. */
+/** Runs the response steps of the modules whose request steps ran, in reverse over all hops, until one returns a verdict. */
 export function responseSteps(
   place: RoutePlace,
   flow: AdmittedFlow

@@ -4,8 +4,8 @@ import type { ForwardOptions } from '../transport/contract.js'
 import type { Server } from './server.js'
 
 /**
- * Returns the options of an attempt at `server`: with the time-outs of its backend, with its path before that of the request, except for
- * `OPTIONS *`, and with the protocol that the client asks for and the backend lets pass.
+ * Returns the options of an attempt at `server`: timeouts of its backend, its path prefix (except for `OPTIONS *`), and the requested
+ * protocol if the backend allows it.
  */
 export function serverOptions(
   options: ForwardOptions,
@@ -36,7 +36,7 @@ export function serverOptions(
   }
 }
 
-/** The first protocol of the field `Upgrade`, as the client wrote it, that is among these in lower case. */
+/** Returns the first protocol of `Upgrade`, as written, that is in the lower-case list. */
 function protocolAmong(headers: HeaderList, upgrades: readonly string[]): string | undefined {
   for (let i = 0; i < headers.length; i += 2) {
     if ((headers[i] as string).toLowerCase() !== 'upgrade') continue

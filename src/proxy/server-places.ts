@@ -5,20 +5,20 @@ import { ignore } from '../transport/pipes.js'
 
 type Failed = Extract<Answer, { kind: 'failed' }>
 
-/** A queue of a unit that does not say. Milliseconds. */
+/** Default queue length and timeout (ms). */
 const USUAL_QUEUE = { length: 100, timeout: 10_000 }
 
-/** The unit with the part of its places that each of so many threads has: together no more than it gives, but one at least. */
+/** Returns the unit with the share of its connections for one of the threads: at most the total, at least one. */
 export function shareOf(unit: AddressUpstream, threads = 1): AddressUpstream {
   if (unit.maxConnections === undefined) return unit
   return { ...unit, maxConnections: Math.max(1, Math.floor(unit.maxConnections / threads)) }
 }
 
-/** What a server carries, in the places that its unit gives it, and the requests and connections that wait for one: first come, first served. */
+/** Active exchanges and connections of a server within its limit, and a first-come, first-served queue. */
 export class ServerPlaces {
-  /** Exchanges and connections that it carries now. */
+  /** Active exchanges and connections. */
   active = 0
-  /** Those that got no place. */
+  /** Number refused. */
   refused = 0
   readonly #most: number
   readonly #queue: NonNullable<AddressUpstream['queue']>
@@ -33,14 +33,14 @@ export class ServerPlaces {
     return this.#waiting.size
   }
 
-  /** `full`: the next request waits; `crowded`: the queue is full, too. */
+  /** `full`: the next request waits; `crowded`: the queue is full too. */
   get state(): 'free' | 'full' | 'crowded' {
     const waiting = this.#waiting.size
     if (waiting === 0 && this.active < this.#most) return 'free'
     return waiting < this.#queue.length ? 'full' : 'crowded'
   }
 
-  /** Takes a place. The way to give it back may be called more than once. */
+  /** Takes a place. Returns the function that releases it, which may be called more than once. */
   take(): () => void {
     this.active++
     let running = true
@@ -48,12 +48,15 @@ export class ServerPlaces {
       if (!running) return
       running = false
       this.active--
-      // The connection of what has ended is idle once what ends it has returned.
+      // The connection of a finished exchange is idle once its handler has returned.
       if (this.#waiting.size > 0) setImmediate(this.#next)
     }
   }
 
-  /** Calls `turn`, which takes the place, once one is free, or `failed`. `failed` is called when `signal` fires, too, perhaps before this returns. */
+  /**
+   * Calls `turn`, which must take the place, once one is free, or `failed`. `failed` is also called when `signal` fires, possibly before
+   * this returns.
+   */
   wait(signal: AbortSignalLike, turn: () => void, failed: (answer: Failed) => void): void {
     if (this.state === 'crowded') {
       this.#refuse('the queue of the server is full', failed)

@@ -12,60 +12,60 @@ import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
 import { ServerPlaces, shareOf } from './server-places.js'
 
-/** How long a server is avoided that traffic found to fail. Milliseconds. */
+/** Time for which a server is avoided after a failure (ms). */
 const AVOIDED = { first: 1_000, longest: 30_000 }
-/** Failures in a row, after a connection was there, until the server is taken for down. */
+/** Consecutive failures after connecting before marking the server down. */
 const TOLERATED = 3
 
 const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
 
-/** What a server is known to be, for people. */
+/** State of a server for people. */
 export interface ServerState {
-  /** `unchecked`: it is taken for up because nothing says otherwise. */
+  /** `unchecked`: assumed to be up. */
   readonly state: 'up' | 'down' | 'unchecked'
-  /** What was seen last; empty when nothing was. */
+  /** Last observation; empty if there is none. */
   readonly reason: string
-  /** Since when, wall clock in milliseconds; undefined as long as nothing was seen. */
+  /** Start of the state, wall clock in milliseconds; undefined before any observation. */
   readonly since: number | undefined
 }
 
-/** What sees the health of a server. */
+/** Source of a health observation. */
 export type Observer = 'check' | 'traffic'
 
-/** What a unit says of the health of its server. */
+/** Health settings of a server's unit. */
 type ServerSettings = Pick<
   AddressUpstream,
   'health' | 'passiveHealth' | 'retries' | 'timeouts' | 'pathPrefix' | 'upgrades'
 >
 
-/** What traffic has found of a place. Plain data. */
+/** Failures of an address found by traffic. Plain data. */
 export interface OutageState {
-  /** Failures in a row. */
+  /** Consecutive failures. */
   readonly failures: number
-  /** Monotonic milliseconds; 0: traffic has nothing against it. */
+  /** Monotonic milliseconds; 0: not avoided. */
   readonly downUntil: number
   readonly reason: string
 }
 
-/** Where what traffic finds of places is judged, for the threads that only serve. */
+/** Judges failures found by traffic for threads that only serve. */
 export interface OutageJudge {
-  /** `tolerated`: failures in a row, after a connection was there, until it is taken for down. */
+  /** `tolerated`: consecutive failures after connecting before marking the server down. */
   failed(place: string, how: { readonly unreached: boolean; readonly reason: string; readonly tolerated: number }): void
   answered(place: string): void
 }
 
 /**
- * What traffic has found of one place, where several backends name it: it fails for all of them. Each backend has its own server
- * for that, because what they ask of it differs.
+ * Failures of one address found by traffic, shared by all backends with that address. Each backend has its own server, because their
+ * settings differ.
  */
 export class Outage {
-  /** Those that it is about. */
+  /** Servers at the address. */
   readonly servers = new Set<Server>()
   readonly #clock: Clock
   readonly #backoff = new Backoff(AVOIDED)
   /** Called after each change. Must not throw. */
   changed: ((state: OutageState) => void) | undefined = undefined
-  /** Judges in the place of this one, with the name of the place there. */
+  /** Judge in another thread, with the address name there. */
   judge: { readonly by: OutageJudge; readonly place: string } | undefined = undefined
   #failures = 0
   #downUntil = 0
@@ -87,12 +87,12 @@ export class Outage {
     return this.#reason
   }
 
-  /** Is there nothing to be remembered? */
+  /** True if no failure is recorded. */
   get isOver(): boolean {
     return this.#failures === 0 && this.#downUntil === 0
   }
 
-  /** `unreached`: no connection came about. `tolerated`: see `OutageJudge`. */
+  /** `unreached`: no connection was established. `tolerated`: see `OutageJudge`. */
   failed(how: { readonly unreached: boolean; readonly reason: string; readonly tolerated: number }): void {
     if (this.judge !== undefined) {
       this.judge.by.failed(this.judge.place, how)
@@ -120,7 +120,7 @@ export class Outage {
     if (down) for (const server of this.servers) server.returned()
   }
 
-  /** A check found it up; what traffic found is older. */
+  /** Clears older failures after a successful check. */
   over(): void {
     if (this.isOver) return
     this.#failures = 0
@@ -129,7 +129,7 @@ export class Outage {
     this.changed?.(this.state)
   }
 
-  /** What was judged elsewhere. */
+  /** Applies the judgement of another thread. */
   learn({ failures, downUntil, reason }: OutageState): void {
     const before = this.#downUntil
     this.#failures = failures
@@ -141,40 +141,39 @@ export class Outage {
 }
 
 /**
- * One server that carries traffic: how busy it is, and whether it works. Its traffic shows it (passive health): a server that
- * fails is avoided for a pause that doubles with each failure and gets the next request after it. Checks show it, too, where the
- * unit asks for them (active health): then a server that they found down gets nothing until they find it up again.
+ * Server with its load and health. Passive health: after a failure the server is avoided for a delay that doubles with each failure, then
+ * gets the next request. Active health, if configured: a server that fails its checks gets no requests until they succeed.
  */
 export class Server {
   readonly dialer: Dialer
-  /** For logs: no secret, no credential. */
+  /** Name for logs, without secrets or credentials. */
   readonly name: string
   readonly settings: ServerSettings
   readonly scheme: 'http' | 'https'
-  /** host:port, for the requests of health checks; empty when its place has none. */
+  /** host:port for health checks; empty if the server has none. */
   readonly address: string
-  /** Where one place fails for several: the same failures count. */
+  /** Key of the address, whose failures are shared. */
   readonly place: string
   readonly #clock: Clock
-  /** Requests and connections that were sent to it, and those of them that failed by its fault. */
+  /** Requests and connections sent to it; `failures`: those that failed because of it. */
   tries = 0
   failures = 0
-  /** The server that was first when this one was dialled last and another one answered: its connection waits there. */
+  /** Server that connected first when this one was last dialled; its connection waits there. */
   successor: Server | undefined
-  /** Dials of it under way that others have outrun. */
+  /** Running dials that another server has outrun. */
   #outrun = 0
   readonly places: ServerPlaces
   #outage: Outage
-  /** What checks found; undefined before the first. */
+  /** Result of the checks; undefined before the first. */
   #checked: boolean | undefined
-  /** Checks in a row that contradict `#checked`. */
+  /** Consecutive checks that contradict `#checked`. */
   #contrary = 0
   #upSince = Number.NEGATIVE_INFINITY
-  /** Called when it went from up, or from not being known, to down, or came back. `by`: what has seen it. */
+  /** Called when the server goes down or recovers. `by`: source of the observation. */
   onChange: ((state: ServerState, by: Observer) => void) | undefined = undefined
   #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
 
-  /** `place`: left out, those with the same connections have one. */
+  /** `place`: key of the address. @default the connection key */
   constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream, place?: string) {
     this.#clock = clock
     this.dialer = dialer
@@ -188,12 +187,12 @@ export class Server {
     this.#outage.servers.add(this)
   }
 
-  /** What traffic has found of it. */
+  /** Failures found by traffic. */
   get outage(): Outage {
     return this.#outage
   }
 
-  /** From now on it shares what traffic finds with the others of the outage. */
+  /** Shares an outage with other servers. */
   join(outage: Outage): void {
     const own = this.#outage
     if (own === outage) return
@@ -204,12 +203,12 @@ export class Server {
       this.#sees('down', outage.reason, 'traffic')
   }
 
-  /** Ends what `join` began. */
+  /** Leaves the shared outage. */
   leave(): void {
     this.#outage.servers.delete(this)
   }
 
-  /** Another one was first while it was dialled: it is avoided until that dial ends, with the way to say so. */
+  /** Avoids this server, which another one outran, until the dial ends; returns the function to call then. */
   outrun(by: Server): () => void {
     this.successor = by
     this.#outrun++
@@ -222,7 +221,7 @@ export class Server {
     return this.#outrun === 0 && this.#checked !== false && this.#clock.monotonic() >= this.#outage.downUntil
   }
 
-  /** Milliseconds since it came back from being down; infinite when it never was. */
+  /** Milliseconds since it recovered; infinite if it never was down. */
   get upFor(): number {
     return this.#clock.monotonic() - this.#upSince
   }
@@ -232,42 +231,42 @@ export class Server {
     return this.#seen
   }
 
-  /** Takes one of its places for an exchange or a connection; gives the way to end it. */
+  /** Takes a place for an exchange or connection; returns the function that ends it. */
   begin(): () => void {
     this.tries++
     return this.places.take()
   }
 
-  /** Is an answer with this status a failure of the server? */
+  /** Returns true if a response with this status counts as a failure. */
   failsWith(status: number): boolean {
     const statuses = this.settings.passiveHealth?.statuses
     return statuses !== undefined && isIn(statuses, status)
   }
 
-  /** It answered. */
+  /** Records a response. */
   succeeded(): void {
     this.#outage.succeeded()
   }
 
-  /** What ended the attempt; what the client did says nothing of the server. */
+  /** Records a failed attempt; failures caused by the client are ignored. */
   failed(failure: Failure): void {
-    // It was not asked.
+    // The server was not contacted.
     if (failure === 'no-descriptor') return
     if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
     this.#failure(UNREACHED.has(failure), failure)
   }
 
-  /** It answered with a status that `failsWith`. */
+  /** Records a response whose status counts as a failure. */
   refused(status: number): void {
     this.#failure(false, `status ${status}`)
   }
 
-  /** What checks have decided so far; undefined: nothing. */
+  /** Decision of the checks; undefined if there is none. */
   get found(): boolean | undefined {
     return this.#checked
   }
 
-  /** What a check found. */
+  /** Records the result of a check. */
   checked(ok: boolean, reason: string): void {
     const { rise = 1, fall = 1 } = this.settings.health ?? {}
     if (this.#checked === ok) {
@@ -275,19 +274,19 @@ export class Server {
       return
     }
     this.#contrary++
-    // The first check decides at once: before it nothing is known.
+    // The first check decides at once.
     if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return
     this.decided(ok, reason)
   }
 
-  /** What checks have decided, here or in another thread. */
+  /** Applies the decision of checks, here or in another thread. */
   decided(ok: boolean, reason: string): void {
     if (this.#checked === ok) return
     const first = this.#checked === undefined
     this.#checked = ok
     this.#contrary = 0
     if (ok) {
-      // What traffic found before is older.
+      // Earlier failures of traffic are outdated.
       const outage = this.#outage
       const down = outage.downUntil > 0
       if (outage.judge === undefined) outage.over()
@@ -297,12 +296,12 @@ export class Server {
     this.#sees(ok ? 'up' : 'down', reason, 'check')
   }
 
-  /** Called by the outage: traffic has found it down. */
+  /** Called by the outage when traffic marks the server down. */
   isAvoided(reason: string): void {
     if (this.#checked !== false) this.#sees('down', reason, 'traffic')
   }
 
-  /** Called by the outage: traffic has found it up again. */
+  /** Called by the outage when traffic marks the server up. */
   returned(): void {
     this.#upSince = this.#clock.monotonic()
     if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
@@ -318,12 +317,12 @@ export class Server {
     const before = this.#seen
     const since = before.state === state ? before.since : this.#clock.wall()
     this.#seen = { state, reason, since }
-    // That it works, found out first, changes nothing.
+    // The first observation that it is up is not a change.
     if (before.state !== state && (state === 'down' || before.state === 'down')) this.onChange?.(this.#seen, by)
   }
 }
 
-/** Both ends of each range belong to it. */
+/** Returns true if the status is in a range, both ends included. */
 export function isIn(ranges: readonly StatusRange[], status: number): boolean {
   return ranges.some(([from, to]) => status >= from && status <= to)
 }
@@ -332,37 +331,37 @@ function authorityOf({ host, port, service, socket }: AddressUpstream): string {
   return service === undefined && socket === undefined ? formatAuthority(host, port) : host
 }
 
-/** What the servers of units need of the process. */
+/** Dependencies of servers on the process. */
 export interface Surroundings {
-  /** Answers names; the system's resolver when left out. */
+  /** Resolves names. @default the system's resolver */
   readonly lookup?: LookupFunction | undefined
-  /** As in `TcpAddress`. */
+  /** See `TcpAddress`. */
   readonly keepAlive?: (() => number) | undefined
-  /** Looks up the addresses of names and how long they hold; without it a name is one server. */
+  /** Looks up addresses and their lifetime. @default a name is one server */
   readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
-  /** True for addresses that no server may have. */
+  /** Returns true for forbidden addresses. */
   readonly refuses?: ((address: string) => boolean) | undefined
-  /** The certificate under the key of a unit, as it is now. */
+  /** Returns the current certificate of a unit's key. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined
-  /** Threads that carry traffic; left out: this one alone does. */
+  /** Threads that carry traffic. @default this one alone */
   readonly threads?: number | undefined
-  /** Descriptors of the process; without it connections are not counted. */
+  /** Descriptors of the process. @default connections are not counted */
   readonly descriptors?: DescriptorShares | undefined
 }
 
-/** The server of a unit. */
+/** Returns the server of a unit. */
 export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
   return new Server(dialerOf(unit, around), nameOf(unit), clock, shareOf(unit, around.threads))
 }
 
-/** For logs: what the configuration calls it. */
+/** Returns the name of a unit for logs. */
 export function nameOf({ protocol, host, port, service, socket }: AddressUpstream): string {
   if (socket !== undefined) return `${protocol}://unix:${socket}`
   if (service !== undefined) return `srv+${protocol}://${service}`
   return `${protocol}://${formatAuthority(host, port)}`
 }
 
-/** Dials the unit, or one address of its name: what TLS asks for is the same. */
+/** Returns a dialer to the unit or to one address of its name; the TLS settings are the same. */
 export function dialerOf(
   unit: AddressUpstream,
   { lookup, keepAlive, refuses, certificate, descriptors }: Surroundings,
@@ -388,7 +387,7 @@ export function dialerOf(
     ...(ca === undefined ? {} : { ca }),
     ...(minVersion === undefined ? {} : { minVersion }),
     ...(unit.verify === false ? { rejectUnauthorized: false } : {}),
-    // Who pins a certificate and names no server has it for its key alone.
+    // With a pin and without a server name the certificate is trusted by its key alone.
     ...(pins === undefined ? {} : { pins, checkName: ca !== undefined || servername !== undefined }),
     ...(client === undefined ? {} : { client: { key: client, find: () => certificate?.(client) } })
   })

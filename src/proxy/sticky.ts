@@ -6,29 +6,31 @@ import type { Clock } from '../lib/clock.js'
 import { openText, sealText } from '../lib/sealed-text.js'
 import type { Sticky } from '../runtime/plan.js'
 
-/** Begins the value of each of our cookies, so that none of them goes to an upstream, whichever backend it is of. */
+/** Prefix of the value of Sluice's cookies, which are removed before any upstream. */
 const MARK = 'slb1.'
+/** Purpose of the derived keys. */
 const PURPOSE = 'sticky'
+/** Length of a key (bytes). */
 const KEY_BYTES = 32
-/** Longer values are none of ours. */
+/** Maximum length of a value from Sluice. */
 const LONGEST = 512
-/** Clocks of the processes of one cluster may differ by that much. Milliseconds. */
+/** Tolerated clock difference between processes of a cluster (ms). */
 const CLOCK_DIFFERENCE = 60_000
-/** Cookies of one generation that stay open; two of them are kept. */
+/** Opened cookies cached per generation; two generations are kept. */
 const REMEMBERED = 4_096
 
-/** The choice of one backend that a client keeps: what goes into its cookie once the server has answered. */
+/** Chosen member of one backend for the client's cookie. */
 export interface Stick {
-  /** Key of the unit that has chosen. */
+  /** Key of the backend's unit. */
   readonly owner: string
   readonly sticky: Sticky
-  /** Name of the member that was chosen. */
+  /** Name of the chosen member. */
   readonly member: string
-  /** The client has a cookie that says the same and is not to be renewed. */
+  /** True if the client's cookie has this value and needs no renewal. */
   readonly kept: boolean
 }
 
-/** What a cookie says. */
+/** Content of a cookie. */
 interface Held {
   readonly owner: string
   readonly member: string
@@ -36,12 +38,12 @@ interface Held {
   readonly issued: number
 }
 
-/** Our cookies of a request by name; they have been taken out of it. */
+/** Sluice's cookies of a request by name, removed from the request. */
 const jarSlot = flowSlot<ReadonlyMap<string, string>>('sticky.cookies')
 
 /**
- * Cookies by which clients keep their servers. They hold the name of a member of a backend, never an address, sealed under a
- * key of that backend: what was changed, or is of another backend, does not open.
+ * Sticky-session cookies. They contain the name of a backend member, never an address, sealed under a key of that backend: modified
+ * cookies, or those of another backend, do not open.
  */
 export class StickyCookies {
   readonly #clock: Clock
@@ -54,13 +56,16 @@ export class StickyCookies {
     this.#clock = clock
   }
 
-  /** 32 bytes each: the first one seals, all of them open. Every process of a cluster has the same. Before the first call no cookie is set. */
+  /**
+   * Sets the keys of 32 bytes: the first one seals, all of them open. All processes of a cluster have the same. Before the first call no
+   * cookie is set.
+   */
   useKeys(keys: readonly Uint8Array[]): void {
     this.#keys = keys
     this.#keysOf.clear()
   }
 
-  /** Takes our cookies out of a request, so that no upstream sees them. */
+  /** Removes Sluice's cookies from a request. */
   take(flow: Flow): void {
     const { request } = flow
     if (request === undefined || !hasCookie(request.headers.current)) return
@@ -74,12 +79,12 @@ export class StickyCookies {
     if (jar.size > 0) flow.set(jarSlot, jar)
   }
 
-  /** The member that the client's cookie names, and whether the cookie is to be renewed; undefined without a good one. */
+  /** Returns the member of the client's cookie, and whether it needs renewal; undefined without a valid cookie. */
   held(flow: Flow, owner: string, sticky: Sticky): { readonly member: string; readonly renew: boolean } | undefined {
     const { request } = flow
     if (request === undefined) return undefined
     const { cookie, ttl } = sticky
-    // One that is none of ours under our name.
+    // A cookie with our name that is not ours.
     if (hasCookie(request.headers.current) && request.headers.values('cookie').some((line) => line.includes(cookie)))
       removeCookies(request.headers, (name) => name === cookie)
     const sealed = flow.get(jarSlot)?.get(cookie)
@@ -90,7 +95,7 @@ export class StickyCookies {
     return { member: held.member, renew: ttl !== undefined && age > ttl / 2 }
   }
 
-  /** Adds to an answer the cookies that the client does not have yet. */
+  /** Adds the missing cookies to a response. */
   grant({ request }: Flow, sticks: readonly Stick[], headers: HeaderFields): void {
     if (request === undefined) return
     for (const stick of sticks) {
@@ -117,7 +122,7 @@ export class StickyCookies {
     return held
   }
 
-  /** The keys of one backend. */
+  /** Returns the keys of one backend. */
   #of(owner: string): readonly Uint8Array[] {
     let keys = this.#keysOf.get(owner)
     if (keys === undefined) {
@@ -129,15 +134,15 @@ export class StickyCookies {
   }
 }
 
-/** Value of a Set-Cookie field (RFC 6265 4.1). */
+/** Returns the Set-Cookie value (RFC 6265 4.1). */
 function line({ cookie, ttl, path, sameSite }: Sticky, value: string, secure: boolean): string {
   const age = ttl === undefined ? '' : `; Max-Age=${Math.ceil(ttl / 1_000)}`
-  // Browsers take SameSite=None only together with Secure.
+  // Browsers accept SameSite=None only with Secure.
   const site = sameSite === 'None' && !secure ? 'Lax' : sameSite
   return `${cookie}=${value}; Path=${path}${age}; HttpOnly; SameSite=${site}${secure ? '; Secure' : ''}`
 }
 
-/** Takes the cookies out of the request for which `goes` is true; what stays becomes one field. */
+/** Removes the cookies for which `goes` returns true; joins the rest to one field. */
 function removeCookies(headers: HeaderFields, goes: (name: string, value: string) => boolean): void {
   const kept: string[] = []
   let removed = false

@@ -30,9 +30,9 @@ export interface TcpConnectionParts {
   readonly endpoints: AddressFilter
   readonly upstreams: Upstreams
   readonly termination: TcpTermination
-  /** What all pipes read into. */
+  /** Read buffer of all pipes. */
   readonly shared: Buffer
-  /** Undefined: no access log. */
+  /** No access log if undefined. */
   readonly lines: ConnectionLog | undefined
   readonly events: TrafficEventSource
   readonly log: { warn(fields: object, message: string): void; error(fields: object, message: string): void }
@@ -46,10 +46,10 @@ export interface TcpConnectionParts {
   }
 }
 
-/** Most upstreams that are tried for one connection. */
+/** Maximum number of upstreams tried for one connection. */
 const ATTEMPTS = 3
 
-/** The TCP edge that a connection came to. */
+/** TCP edge of a connection. */
 interface Entrance {
   readonly edge: string
   readonly entry: EntryFacts
@@ -57,11 +57,11 @@ interface Entrance {
 }
 
 /**
- * One connection to a TCP edge: restriction of all endpoints → modules → upstream → bytes both ways → log. One
- * snapshot serves it from its first step to its last.
+ * Connection to a TCP edge: restriction of all endpoints → modules → upstream → bytes in both directions → log. One snapshot serves all
+ * steps.
  */
 export class TcpConnection {
-  /** Once, when it is over. Never rejects. */
+  /** Resolves when the connection has ended. Never rejects. */
   readonly ended: Promise<void>
   readonly #parts: TcpConnectionParts
   readonly #facts: SocketFacts
@@ -70,12 +70,12 @@ export class TcpConnection {
   readonly #flow: Flow
   readonly #deadlineTimer: DeadlineTimer
   readonly #gone = new AbortList()
-  /** The client's side: its socket, and after a handshake what speaks TLS on it. */
+  /** Client side: its socket, after a handshake the TLS socket. */
   #client: Socket
   #pipe: TcpPipe | undefined
   #code: string | undefined
   #tries: UpstreamTries | undefined
-  /** Internal edges that policies led it to. */
+  /** Internal edges that policies forwarded it to. */
   #inner: readonly string[] = []
   readonly #left = (): void => this.#gone.abort('client-gone')
 
@@ -94,7 +94,7 @@ export class TcpConnection {
     this.ended = this.#run()
   }
 
-  /** FIN, once what was sent is on its way; before bytes flow, an end. */
+  /** Sends FIN after the pending bytes; closes if no bytes flow yet. */
   finish(): void {
     if (this.#pipe === undefined) this.reset()
     else this.#pipe.finish()
@@ -127,7 +127,7 @@ export class TcpConnection {
     }
   }
 
-  /** The edge whose upstream gets the connection: this one, or where policies lead to. A verdict when it must not go on. */
+  /** Returns the edge whose upstream gets the connection, after forwarding by policies, or a verdict to refuse it. */
   async #admit(edge: CompiledTcpEdge): Promise<CompiledTcpEdge | Verdict> {
     const flow = this.#flow
     if (!this.#parts.endpoints.admits(this.#snapshot, flow.clientAddress, { listener: this.#facts.listener })) {
@@ -187,7 +187,7 @@ export class TcpConnection {
     const counted = this.#facts.counts === this.#client
     const pipe = new TcpPipe(this.#client, upstream, { idle, halfClosed: timeouts.half_closed }, shared)
     this.#client = pipe.client
-    // A socket that the pipe has replaced counts no more.
+    // The pipe's socket replaces the one whose bytes were counted.
     if (counted) this.#facts.counts = pipe.client
     this.#pipe = pipe
     this.#deadlineTimer.add(pipe)
@@ -197,7 +197,7 @@ export class TcpConnection {
     this.#code = ENDS[end]
   }
 
-  /** A pipe to the first upstream that answers; undefined when none did. */
+  /** Returns a pipe to the first upstream that connects; undefined if none did. */
   async #dial({
     upstream: key
   }: CompiledTcpEdge): Promise<{ pipe: BytePipe; idle: number; done: () => void } | undefined> {
@@ -211,7 +211,7 @@ export class TcpConnection {
     while (key !== undefined && attempts < ATTEMPTS) {
       const target: UpstreamTarget | undefined = led ?? upstreams.choose(this.#snapshot, key, tried, this.#flow)
       led = undefined
-      // A fixed answer is HTTP: there is nothing to say on plain bytes.
+      // A fixed response is HTTP and cannot be sent on a plain connection.
       if (target === undefined || target.kind === 'response') return undefined
       const { server, dialer, backend } = target
       tried.add(server)
@@ -248,7 +248,7 @@ export class TcpConnection {
     return undefined
   }
 
-  /** May another upstream be tried? */
+  /** Returns true if another upstream may be tried. */
   #failed(server: Server, failure: Failure, detail: string): boolean {
     this.#code = FAILURES[failure].code
     if (this.#gone.aborted !== undefined) return false
@@ -267,7 +267,7 @@ export class TcpConnection {
     else this.#client.destroy()
   }
 
-  /** When it begins, because it may last for hours. */
+  /** Counts the connection at its start, because it may last for hours. */
   #count(outcome: RateOutcome): void {
     const { metrics, clock } = this.#parts
     const { revision } = this.#snapshot
@@ -295,7 +295,7 @@ export class TcpConnection {
   }
 }
 
-/** Waits for a place at the server: the way to end what takes it, or why there is none. */
+/** Waits for a place at the server: returns the function that releases it, or why there is none. */
 function inTurn(server: Server, signal: AbortList): Promise<(() => void) | Failure> {
   return new Promise((resolve) => {
     const { places } = server

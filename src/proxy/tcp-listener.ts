@@ -17,18 +17,18 @@ import { TcpConnection, type TcpConnectionParts } from './tcp-connection.js'
 
 export interface TcpListenerParts extends TcpConnectionParts {
   readonly forwarding: ClientAddress
-  /** Do trusted peers say in a PROXY header whom they speak for? */
+  /** Trusted peers send a PROXY header. */
   readonly proxyProtocol: boolean
-  /** Most connections of one listener at a time, and of one address; 0: no limit. Trusted peers are exempt. */
+  /** Maximum connections of one listener and of one address; 0: no limit. Trusted peers are exempt. */
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
   readonly region: string
 }
 
-/** How long a joined pipe may take to end after its FIN at the end of a drain. */
+/** Grace period of a joined pipe after the FIN of a drain (ms). */
 const PIPE_GRACE = 1_000
 
-/** Gives connections `deadline` milliseconds to end, then a FIN, then a reset. */
+/** Gives connections `deadline` milliseconds to close, then sends FIN, then a reset. */
 export async function endConnections(connections: readonly CarriedConnection[], deadline: number): Promise<Drained> {
   const total = connections.length
   if (total === 0) return { ended: 0, cut: 0 }
@@ -49,26 +49,26 @@ export async function endConnections(connections: readonly CarriedConnection[], 
   return { ended: total - cut, cut }
 }
 
-/** What serves the connections of one port of TCP edges, wherever they were accepted. */
+/** Serves the connections of one TCP edge port, wherever they were accepted. */
 export interface TcpServing {
-  /** Serves a socket that has not been read. `place`: among the limits, which the accepting side holds. */
+  /** Serves an unread socket. `place`: its place in the limits of the accepting side. */
   adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
-  /** Connections are those of `edge` from now on. Those of another edge drain. */
+  /** Serves new connections for `edge`; drains those of another edge. */
   hand(edge: string, at: HostPort): void
-  /** Those that are open have `deadline` milliseconds. Never rejects. */
+  /** Drains open connections within `deadline` milliseconds. Never rejects. */
   drain(deadline: number): Promise<Drained>
 }
 
-/** The connections of one port of TCP edges. Which edge serves there may change; a connection keeps the one that it came to. */
+/** Connections of one TCP edge port. The edge of the port may change; a connection keeps the one it started with. */
 export class TcpConnections implements TcpServing {
   readonly #parts: TcpListenerParts
   readonly #deadlineTimer: DeadlineTimer
   readonly #connections = new Set<TcpConnection>()
-  /** At their PROXY header, or before it is known whether their address has a place. */
+  /** Connections that wait for their PROXY header or for a place of their address. */
   readonly #arriving = new Set<Socket>()
   #edge: string
   #entry: EntryFacts
-  /** What those have that come after the drain has begun: they were on their way. Milliseconds. */
+  /** Deadline of connections that arrive after the start of a drain (ms). */
   #deadline: number | undefined
 
   constructor(edge: string, at: HostPort, parts: TcpListenerParts) {
@@ -115,7 +115,7 @@ export class TcpConnections implements TcpServing {
     return await endConnections([...this.#connections], deadline)
   }
 
-  /** Takes the place of its address, which may take a moment. */
+  /** Takes a place for the address, possibly asynchronously. */
   #admit(socket: Socket, facts: SocketFacts, place: Place): void {
     const full = place.of(facts.peer.address)
     if (!(full instanceof Promise)) {
@@ -152,18 +152,18 @@ export class TcpConnections implements TcpServing {
   }
 }
 
-/** What accepts connections of TCP edges. */
+/** Dependencies for accepting connections of TCP edges. */
 export interface TcpAcceptingParts
   extends Pick<TcpListenerParts, 'clock' | 'metrics' | 'forwarding' | 'limits' | 'turnedAway'> {}
 
-/** A listening socket of TCP edges. Until `accept` connections wait unread. */
+/** Listening socket of TCP edges. Connections wait unread until `accept`. */
 export class TcpListener implements OpenTcpPort {
   readonly address: Address
   readonly #server: Server
   readonly #serving: TcpServing
   readonly #parts: TcpAcceptingParts
   readonly #places: ListenerPlaces
-  /** Those that came before `accept`. */
+  /** Connections accepted before `accept`. */
   #early: Socket[] | undefined = []
   #edge: string
   #count = 0
@@ -187,7 +187,7 @@ export class TcpListener implements OpenTcpPort {
     parts: TcpAcceptingParts
   ): Promise<TcpListener> {
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
-    // Connections may come in the same turn as the bind's answer.
+    // Connections may arrive in the same turn as the result of the bind.
     let listener: TcpListener | undefined
     const before: Socket[] = []
     server.on('connection', (socket) => {
@@ -232,7 +232,7 @@ export class TcpListener implements OpenTcpPort {
   }
 }
 
-/** Closes a connection that has no place, and counts it. */
+/** Closes a connection without a place and counts it. */
 export function turnAwayFromEdge(
   socket: Socket,
   { edge, peer }: { readonly edge: string; readonly peer: string },
@@ -249,7 +249,7 @@ function entryOf(edge: string, { host, port }: HostPort, region: string): EntryF
   return { id: edge, protocol: 'tcp', host, port, region }
 }
 
-/** Often enough for the idle time-out, seldom enough to cost nothing. */
+/** Returns the check interval: precise enough for the idle timeout and cheap (ms). */
 export function checkPeriod(idle: number): number {
   return idle > 0 ? Math.max(10, Math.min(1_000, idle / 4)) : 1_000
 }

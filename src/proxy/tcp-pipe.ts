@@ -6,16 +6,16 @@ import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 import { shorterLimit } from '../transport/join.js'
 import { isReset } from '../transport/pipes.js'
 
-/** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
+/** Result of a joined connection: both directions complete, a failure of either side, silence, or a drain. */
 export type PipeEnd = 'complete' | 'broken' | 'idle' | 'drained'
 
-/** A read of at least so many bytes is one of many: the next goes into a buffer that is sent on without a copy. */
+/** Minimum size of a bulk read (bytes): the next one uses a buffer that is sent without a copy. */
 const BULK = READ_BYTES / 4
 
-/** One end of a pipe: what it reads, its other side writes. */
+/** Side of a pipe; the other side writes what it reads. */
 class Side implements WireOwner {
   readonly wire: Wire
-  /** Nothing more comes from here. */
+  /** True after the end of its data. */
   ended = false
   closed = false
   readonly #pipe: Joined
@@ -27,7 +27,7 @@ class Side implements WireOwner {
 
   received(chunk: Buffer, length: number): void {
     const { wire } = this.#pipe.other(this)
-    // A connection that is at rest holds no buffer.
+    // An idle connection holds no buffer.
     this.wire.bulk = length >= BULK
     wire.forward(this.wire, chunk, 0, length)
     if (wire.congested) this.wire.pause()
@@ -39,7 +39,7 @@ class Side implements WireOwner {
 
   wireEnded(): void {
     const { wire } = this.#pipe.other(this)
-    // A reset is passed on behind what was read before it.
+    // A reset is forwarded after the data read before it.
     if (this.wire.wasReset) wire.flushed(() => this.wire.cut())
     else {
       this.ended = true
@@ -53,19 +53,19 @@ class Side implements WireOwner {
   }
 }
 
-/** What a side knows of its pipe. */
+/** Functions of the pipe for its sides. */
 interface Joined {
   other(side: Side): Side
   sideClosed(side: Side): void
 }
 
 /**
- * A client's connection joined to its upstream: bytes both ways with back-pressure, half-close passed on, an end when
- * nothing has moved for too long. It takes the sockets over; who needs them afterwards finds the client's in `client`.
+ * Joins a client connection to its upstream: bytes in both directions with back-pressure, half-close forwarded, idle timeout. It owns the
+ * sockets; the client's is available in `client`.
  */
 export class TcpPipe implements DeadlineOwner, Joined {
   place = -1
-  /** Once, when nothing can flow any more. */
+  /** Resolves once no more data can flow. */
   readonly ended: Promise<PipeEnd>
   readonly #client: Side
   readonly #upstream: Side
@@ -76,7 +76,10 @@ export class TcpPipe implements DeadlineOwner, Joined {
   #moved = -1
   #movedAt = 0
 
-  /** Limits are milliseconds of silence; 0: no limit. `halfClosed`: once one side has ended. `shared`: `READ_BYTES` that all pipes read into. */
+  /**
+   * Limits are milliseconds of silence; 0: no limit. `halfClosed`: after one side has ended. `shared`: read buffer of `READ_BYTES` for all
+   * pipes.
+   */
   constructor(
     client: Socket,
     upstream: BytePipe,
@@ -100,7 +103,7 @@ export class TcpPipe implements DeadlineOwner, Joined {
     return side === this.#client ? this.#upstream : this.#client
   }
 
-  /** Clean is a close after both ends and with everything sent: one that has sent its own end and goes takes nothing more. */
+  /** Handles a closed side. Clean: both ends were received and everything was sent, because a closed socket accepts no more data. */
   sideClosed(side: Side): void {
     if (this.#finish === undefined) return
     const ended = this.#client.ended && this.#upstream.ended
@@ -129,14 +132,14 @@ export class TcpPipe implements DeadlineOwner, Joined {
       this.reset('broken')
   }
 
-  /** FIN both ways; what is still on its way arrives. */
+  /** Sends FIN in both directions after pending data. */
   finish(): void {
     this.#end ??= 'drained'
     this.#client.wire.end()
     this.#upstream.wire.end()
   }
 
-  /** RST both ways. */
+  /** Sends RST in both directions. */
   reset(why: PipeEnd): void {
     this.#end ??= why
     this.#cut()

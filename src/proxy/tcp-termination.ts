@@ -8,19 +8,19 @@ import type { ListenLimits, TlsEntry } from '../transport/contract.js'
 import { type Terminated, terminateTls } from '../transport/tls/terminate.js'
 import { type ListenerTls, revocationsOf, type TlsContexts, type TlsDemand } from './tls.js'
 
-/** The handshakes that TCP edges may have under way, those of all of them together. */
+/** Limits the concurrent handshakes of all TCP edges. */
 export interface TerminationPlaces {
-  /** Takes a place; the way to give it back, which counts once, or what is full. */
+  /** Takes a place; returns the function that releases it, which has an effect once, or the limit that is reached. */
   enter(address: string): (() => void) | Crowding | Promise<(() => void) | Crowding>
 }
 
-/** The places of this process, where one thread gives them. */
+/** Handshake limits of a process in one thread. */
 export class OwnTerminationPlaces implements TerminationPlaces {
   readonly #limits: Pick<ListenLimits, 'handshakes' | 'handshakesPerAddress'>
   readonly #ofAddress: AddressCounts
   #running = 0
 
-  /** `limits` are read as they are at each handshake. */
+  /** `limits` are read at each handshake. */
   constructor(limits: Pick<ListenLimits, 'handshakes' | 'handshakesPerAddress'>, exempt: (address: string) => boolean) {
     this.#limits = limits
     this.#ofAddress = new AddressCounts(() => limits.handshakesPerAddress ?? 0, exempt)
@@ -48,7 +48,7 @@ interface TcpTerminationParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** Ends TLS on connections of TCP edges, as their policies say. */
+/** Terminates TLS on connections of TCP edges by their policies. */
 export class TcpTermination {
   readonly #parts: TcpTerminationParts
 
@@ -56,7 +56,7 @@ export class TcpTermination {
     this.#parts = parts
   }
 
-  /** After a failure the socket is destroyed. `timeout`: milliseconds; 0: no limit. */
+  /** Terminates TLS. Destroys the socket after a failure. `timeout`: milliseconds; 0: no limit. */
   async end(
     socket: Socket,
     { local, listener, peer }: ConnectionFacts,
@@ -65,7 +65,7 @@ export class TcpTermination {
     timeout: number
   ): Promise<Terminated> {
     const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, local.address, snapshot) }
-    // Where it fails, the handshake does too, and that is logged.
+    // On failure the handshake fails too, and that is logged.
     if (how.identity === undefined) await this.#parts.listeners.ready().catch(() => undefined)
     const entered = this.#parts.places.enter(peer.address)
     const leave = entered instanceof Promise ? await entered : entered
@@ -111,7 +111,7 @@ export class TcpTermination {
   }
 }
 
-/** PEM texts as they are, ids by what they name. */
+/** Returns the authorities: PEM texts unchanged, ids resolved. */
 function authorities(given: readonly string[], { tables }: Snapshot): ClientAuthority[] {
   return given.flatMap((one) =>
     one.includes('-----BEGIN')

@@ -1,22 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../lib/clock.js'
 
-/** How long the keys of session tickets live. Milliseconds. */
+/** Lifetime of the keys for session tickets (ms). */
 const LIFE = 12 * 3_600_000
+/** Length of the keys (bytes). */
 const BYTES = 48
 
-/** The keys of session tickets (RFC 8446 4.6.1), one set for the process: 48 bytes, another buffer whenever they are others. */
+/** Keys of session tickets (RFC 8446 4.6.1), one set for the process: 48 bytes; a new buffer for each change. */
 export interface TicketKeys {
   current(): Buffer
 }
 
-/** Keys that are made at the start and again twice a day; a client with an older ticket does a full handshake. */
+/** Keys created at the start and renewed twice a day; a client with an older ticket makes a full handshake. */
 export class OwnTicketKeys implements TicketKeys {
   readonly #clock: Clock
   #keys: Buffer
   #renewsAt: number
 
-  /** @param keys those of a process before this one, whose tickets count here. Not of 48 bytes: RangeError. */
+  /** @param keys keys of the previous process, whose tickets stay valid. Throws a RangeError unless they have 48 bytes. */
   constructor(clock: Clock, keys: Uint8Array = randomBytes(BYTES)) {
     if (keys.length !== BYTES) throw new RangeError(`keys of session tickets have ${BYTES} bytes`)
     this.#clock = clock

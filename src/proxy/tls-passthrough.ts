@@ -10,19 +10,19 @@ import { shorterLimit } from '../transport/join.js'
 import { TcpConnection, type TcpConnectionParts } from './tcp-connection.js'
 import { checkPeriod, endConnections } from './tcp-listener.js'
 
-/** A connection under way, with what it was chosen by. */
+/** Active connection with the name that selected its edge. */
 interface Live {
   readonly connection: CarriedConnection
   readonly edge: string
-  /** Name in the ClientHello; without one the address that the client dialled. */
+  /** Name in the ClientHello; without one the dialled address. */
   readonly name: string
   readonly publicPort: number | undefined
   readonly port: number
 }
 
 /**
- * Carries connections of TLS listeners whose names belong to edges that pass TLS on (RFC 6066 3). Each is a connection of the TCP edge with the
- * id of that edge: its modules, upstream, time-outs, log and metrics.
+ * Carries connections of TLS listeners to edges with TLS passthrough (RFC 6066 3). Each is a connection of the TCP edge with the same id:
+ * its modules, upstream, timeouts, log and metrics.
  */
 export class TlsPassthroughs {
   readonly #parts: TcpConnectionParts
@@ -36,12 +36,12 @@ export class TlsPassthroughs {
     this.#deadlineTimer = new DeadlineTimer(clock, checkPeriod(shorterLimit(timeouts.idle, timeouts.half_closed)))
   }
 
-  /** Number of connections under way. */
+  /** Number of active connections. */
   get open(): number {
     return this.#live.size
   }
 
-  /** What carries a connection to `found`, an edge that passes TLS on. `listener`: where it came in. `address`: the one that the client dialled. */
+  /** Returns the handler for a connection to the passthrough edge `found`. `address`: dialled by the client. */
   of(found: EdgeAt, listener: EntryFacts, sni: string | undefined, address: string): TlsPassthrough {
     const { id } = found.edge
     const { publicPort, port, region } = listener
@@ -64,7 +64,7 @@ export class TlsPassthroughs {
     }
   }
 
-  /** A snapshot serves: connections whose name is no longer passed to their edge have the time of a drain. Resolves when they are found. */
+  /** Drains connections whose name no longer belongs to their edge in the new snapshot. Resolves once they are found. */
   async serves(snapshot: Snapshot): Promise<void> {
     if (this.#edges === snapshot.tables.edges) return
     this.#edges = snapshot.tables.edges
@@ -78,7 +78,7 @@ export class TlsPassthroughs {
   }
 }
 
-/** Those whose name leads elsewhere in `snapshot`, in steps. */
+/** Finds connections whose name belongs to another edge in `snapshot`, in steps. */
 function* lost(all: ReadonlySet<Live>, snapshot: Snapshot): Steps<readonly Live[]> {
   const found: Live[] = []
   const passes = new Passes()
@@ -90,7 +90,7 @@ function* lost(all: ReadonlySet<Live>, snapshot: Snapshot): Steps<readonly Live[
   return found
 }
 
-/** The facts of the same connection as one of `edge`. */
+/** Returns the facts of the connection for the TCP edge `edge`. */
 function factsOf(socket: Socket, accepted: SocketFacts, edge: string, sni: string | undefined): SocketFacts {
   const facts = new SocketFacts(accepted.id, edge, socket, accepted.startedAt)
   facts.peer = accepted.peer

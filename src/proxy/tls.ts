@@ -15,16 +15,16 @@ import type { ListenerTlsTable, TlsEntry, TlsPassthrough } from '../transport/co
 import { type ServerContextOptions, serverContext } from '../transport/tls/terminate.js'
 import type { TicketKeys } from './ticket-keys.js'
 
-/** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */
+/** Certificate with its key as PEM. Contexts are cached by this object, so another certificate is another object. */
 export interface ServerIdentity {
   /** Leaf first. */
   readonly chain: string
   readonly privateKey: string
-  /** One whose key is of another type, for clients that cannot use this one. */
+  /** Certificate with another key type, for clients that do not support this one. */
   readonly also?: Omit<ServerIdentity, 'also'>
 }
 
-/** The certificate of names that have none. It is made once something can show it: most processes never speak TLS with one. */
+/** Self-signed certificate for names without one. Created on first use: most processes never need it. */
 export class DevelopmentIdentity {
   readonly #make: () => Promise<ServerIdentity>
   #making: Promise<ServerIdentity> | undefined
@@ -34,19 +34,19 @@ export class DevelopmentIdentity {
     this.#make = make
   }
 
-  /** One that is made already. */
+  /** Wraps an existing certificate. */
   static of(made: ServerIdentity): DevelopmentIdentity {
     const identity = new DevelopmentIdentity(async () => made)
     identity.#made = made
     return identity
   }
 
-  /** Undefined until it is made. */
+  /** Undefined until it is created. */
   get made(): ServerIdentity | undefined {
     return this.#made
   }
 
-  /** Makes it, the first time. Rejects as making it does, and then the next call tries again. */
+  /** Creates the certificate on the first call. Rejects if that fails; the next call retries. */
   async ready(): Promise<ServerIdentity> {
     this.#making ??= this.#make()
     try {
@@ -59,39 +59,39 @@ export class DevelopmentIdentity {
   }
 }
 
-/** What is asked of a handshake. */
+/** TLS requirements for a handshake. */
 export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
-  /** Those that may vouch for clients. */
+  /** Authorities for client certificates. */
   readonly authorities?: readonly ClientAuthority[]
 }
 
-/** What a handshake is made with. */
+/** Context of a handshake. */
 type ServerContext = Pick<TlsEntry, 'context' | 'certificate'>
 
 interface TlsContextsParts {
   readonly clock: Clock
   readonly ticketKeys: TicketKeys
-  /** Most contexts that are kept. */
+  /** Maximum number of cached contexts. */
   readonly most?: number
 }
 
 const MOST = 10_000
-/** Certificates whose contexts are made before a client asks for them. */
+/** Maximum number of contexts created in advance. */
 const MADE_AHEAD = 1_000
-/** Milliseconds of one step of making ahead. */
+/** Duration of one step of creation in advance (ms). */
 const STEP = 2
 const NO_DEMAND: TlsDemand = {}
 
-/** The secure contexts: one for each certificate and demand, kept while they are used and their ticket keys are the same. */
+/** Cache of secure contexts by certificate and requirements, valid while the ticket keys are unchanged. */
 export class TlsContexts {
   readonly #clock: Clock
   readonly #most: number
-  /** Made with the first: it takes room for all of them at once. */
+  /** Created on first use, because it allocates memory for all of them. */
   #made: LRUCache<string, ServerContext> | undefined
   readonly #numbers = new WeakMap<ServerIdentity, number>()
   #count = 0
   readonly #ticketKeys: TicketKeys
-  /** Those of the contexts that are kept. */
+  /** Ticket keys of the cached contexts. */
   #keys: Buffer
   #ahead: NodeJS.Immediate | undefined
 
@@ -107,7 +107,7 @@ export class TlsContexts {
     return this.#made
   }
 
-  /** Throws when certificate, key or authorities cannot be used. */
+  /** Returns the context. Throws if certificate, key or authorities are invalid. */
   of(identity: ServerIdentity, demand: TlsDemand = NO_DEMAND): ServerContext {
     this.#renew()
     const key = this.#key(identity, demand)
@@ -119,7 +119,10 @@ export class TlsContexts {
     return context
   }
 
-  /** Makes the contexts of the first certificates, in small steps, so that their first clients need not wait. `failed` is called with those that cannot be used. */
+  /**
+   * Creates the contexts of the first certificates in small steps, so that their first clients need not wait. `failed` is called for each
+   * invalid one.
+   */
   ahead(identities: Iterable<ServerIdentity>, failed: (identity: ServerIdentity, error: unknown) => void): void {
     this.stop()
     const wanted = identities[Symbol.iterator]()
@@ -144,7 +147,7 @@ export class TlsContexts {
     this.#ahead = setImmediate(step)
   }
 
-  /** Ends making ahead. */
+  /** Stops creation in advance. */
   stop(): void {
     if (this.#ahead !== undefined) clearImmediate(this.#ahead)
     this.#ahead = undefined
@@ -182,11 +185,11 @@ export class TlsContexts {
   }
 }
 
-/** What a handshake was held against. */
+/** Certificate and authorities used in a handshake. */
 interface Choice {
   readonly identity: ServerIdentity
   readonly tls: EdgeTls | undefined
-  /** Those that had to vouch for the client; undefined: none was asked. */
+  /** Authorities for the client certificate; undefined if none was requested. */
   readonly authorities: readonly ClientAuthority[] | undefined
 }
 
@@ -194,29 +197,28 @@ interface ListenerTlsParts {
   readonly clock: Clock
   readonly holder: SnapshotHolder
   readonly contexts: TlsContexts
-  /** Shown where no certificate fits. */
+  /** Used if no other certificate matches. */
   readonly development: DevelopmentIdentity
-  /** What a certificate authority is shown that validates a host; undefined: nothing is being validated there. */
+  /** Returns the validation response for a certificate authority; undefined if no validation is pending. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
-  /** Gives what carries a connection to `found`, an edge that passes TLS on. */
+  /** Returns the handler for a connection to the passthrough edge `found`. */
   readonly passes: (found: EdgeAt, listener: EntryFacts, sni: string | undefined, address: string) => TlsPassthrough
   readonly log: { warn(fields: object, message: string): void }
 }
 
 const ALPN = ['h2', 'http/1.1']
-/** Names that a warning was given for; more would be of no use. */
+/** Maximum number of names with a logged warning. */
 const MOST_WARNINGS = 1_000
 
 /**
- * TLS of the listeners: the certificate by the client's name for the server, the demands by the edge of that name. It
- * remembers what each connection was held against, so that no request passes on a connection that its own host would not
- * have accepted.
+ * TLS of the listeners: certificate by SNI, requirements by the edge of that name. It remembers the choice for each connection, so that a
+ * request is served only on a connection that its own host would have accepted.
  */
 export class ListenerTls {
   readonly #parts: ListenerTlsParts
-  /** By the `local` of a connection, which is an object of its own. */
+  /** Choices by the `local` object, which is unique for each connection. */
   readonly #choices = new WeakMap<ConnectionFacts['local'], Choice>()
-  /** Of connections whose authorities have other lists since their handshake. */
+  /** Results of revocation checks for connections whose authorities have new lists. */
   readonly #rechecked = new WeakMap<
     ConnectionFacts['local'],
     { readonly authorities: readonly ClientAuthority[]; readonly revoked: boolean }
@@ -228,16 +230,16 @@ export class ListenerTls {
     this.#parts = parts
   }
 
-  /** Resolves when there is a certificate for every name: before that, nothing may listen. */
+  /** Resolves once every name has a certificate; nothing may listen before that. */
   async ready(): Promise<void> {
     await this.#parts.development.ready()
   }
 
-  /** The table of one listener. */
+  /** Returns the table of one listener. */
   table(entry: EntryFacts): ListenerTlsTable {
     return {
       entryFor: ({ sni, alpn }, local) => {
-        // No choice is kept for it: a request on such a connection is misdirected.
+        // Without a recorded choice a request on this connection is misdirected.
         const validation = alpn[0] === ACME_TLS ? this.#validation(sni, alpn) : undefined
         if (validation !== undefined) return validation
         const snapshot = this.#parts.holder.current()
@@ -252,7 +254,7 @@ export class ListenerTls {
     }
   }
 
-  /** The entry for an authority that validates a name by tls-alpn-01 (RFC 8737 3), which offers that protocol alone. */
+  /** Returns the entry for an authority that validates a name by tls-alpn-01 (RFC 8737 3), which offers only that protocol. */
   #validation(sni: string | undefined, { length }: readonly string[]): TlsEntry | undefined {
     const { challenge, contexts } = this.#parts
     const proof = sni === undefined || length !== 1 ? undefined : challenge(sni, ACME_TLS)
@@ -264,12 +266,12 @@ export class ListenerTls {
   }
 
   /**
-   * Must a request for `host`, which `edge` serves, not pass on this connection? So it is when the handshake was held
-   * against less than the edge asks for now (RFC 9110 7.4), and when it showed another certificate than `host` has.
+   * Returns true if a request for `host` on `edge` must be rejected on this connection: the edge now requires more than the handshake did
+   * (RFC 9110 7.4), or the handshake used another certificate than that of `host`.
    */
   misdirected(connection: ConnectionFacts, host: string, edge: CompiledEdge | undefined, snapshot: Snapshot): boolean {
     const { tls } = connection
-    // The server of such a name ends TLS itself: no request for it can come by a handshake that was made here.
+    // The server of such a name terminates TLS itself, so its requests cannot arrive on this connection.
     if (edge?.passthrough === true) return tls !== undefined
     const asks = edge?.tls?.authorities !== undefined
     if (tls === undefined) return asks
@@ -281,12 +283,12 @@ export class ListenerTls {
       if (this.#isRevokedSince(connection, held, authorities)) return true
     }
     if (edge?.tls?.minVersion === '1.3' && tls.version !== 'TLSv1.3') return true
-    // Who dials an address names none, and got the certificate for it.
+    // A client that dials an address sends no SNI and got the certificate of that address.
     if (host === tls.sni || (tls.sni === undefined && isIP(host) !== 0)) return false
     return this.#identity(host, '', snapshot) !== held.identity
   }
 
-  /** Has its issuer revoked the client's certificate since the handshake? Worked out once for each state of the lists. */
+  /** Returns true if the client's certificate was revoked after the handshake. Computed once for each state of the lists. */
   #isRevokedSince({ local, tls }: ConnectionFacts, held: Choice, now: readonly ClientAuthority[] | undefined): boolean {
     if (now === undefined || sameItems(now, held.authorities)) return false
     const known = this.#rechecked.get(local)
@@ -298,23 +300,23 @@ export class ListenerTls {
     return revoked
   }
 
-  /** Makes contexts for the certificates of a configuration that is about to serve or serves already. */
+  /** Creates contexts for the certificates of a current or future configuration in advance. */
   ahead(snapshot: Snapshot): void {
     this.#parts.contexts.ahead(snapshot.tables.certificates, () => {
-      // The first client that asks for it is refused, and that is logged.
+      // The first client that needs it is rejected, and that is logged.
     })
   }
 
   /**
-   * The certificate that a client gets which asks for `name`, or for none and dialled `address`; where none fits the one of development. Throws a
-   * TypeError where that would be one before `ready`.
+   * Returns the certificate for SNI `name`, or without it for the dialled `address`; otherwise the development certificate. Throws a
+   * TypeError if that is needed before `ready`.
    */
   identityFor(name: string | undefined, address: string): ServerIdentity {
     return this.#identity(name, canonicalAddress(address), this.#parts.holder.current())
   }
 
   #choose(snapshot: Snapshot, name: string | undefined, address: string, found: CompiledEdge | undefined): Choice {
-    // An edge for every host asks nothing of clients that do not say which they want.
+    // The catch-all edge has no TLS requirements for clients without SNI.
     const edge = name === undefined && found?.hosts === 'every' ? undefined : found
     const identity = this.#identity(name, address, snapshot)
     if (identity === this.#parts.development.made && edge !== undefined) this.#warn(name ?? address, edge)
@@ -336,7 +338,7 @@ export class ListenerTls {
     try {
       if (tls === undefined) return { ...contexts.of(identity), alpn: ALPN }
       const demand: TlsDemand = {
-        // Below 1.2 nothing is spoken here, whatever an edge allows (RFC 8996).
+        // Versions below 1.2 are never used, whatever an edge allows (RFC 8996).
         minVersion: tls.minVersion === '1.3' ? 'TLSv1.3' : 'TLSv1.2',
         ...(authorities === undefined ? {} : { clientCertificates: 'require', authorities })
       }
@@ -356,7 +358,7 @@ export class ListenerTls {
   }
 
   #warn(name: string, edge: CompiledEdge): void {
-    // Names that no edge claims come from clients, and a client must not be able to fill the log.
+    // Names matched by a wildcard or catch-all come from clients, who must not be able to fill the log.
     const about = edge.hosts === 'every' || edge.hosts.some(({ host }) => host === ANY_HOST) ? ANY_HOST : name
     if (this.#warned.has(about) || this.#warned.size >= MOST_WARNINGS) return
     this.#warned.add(about)
@@ -367,7 +369,7 @@ export class ListenerTls {
   }
 }
 
-/** Authorities that are gone vouch for no client. */
+/** Returns the existing authorities of the TLS rules. */
 function authoritiesOf(tls: EdgeTls | undefined, { tables }: Snapshot): readonly ClientAuthority[] | undefined {
   return tls?.authorities?.flatMap((key) => tables.certificates.authority(key) ?? [])
 }
@@ -383,7 +385,7 @@ function sameItems(a: Authorities, b: Authorities): boolean {
   return a?.length === b?.length && a?.every((item, index) => item === b?.[index]) === true
 }
 
-/** Tell apart what the authorities have revoked. */
+/** Returns the revocation lists, which distinguish the state of the authorities. */
 function listsOf(authorities: readonly ClientAuthority[]): string[] {
   return authorities.map(({ listed }) => listed ?? '')
 }
@@ -392,7 +394,7 @@ function hasLists(authorities: Authorities): authorities is readonly ClientAutho
   return authorities?.some(({ listed }) => listed !== undefined) === true
 }
 
-/** What an entry says of revocation; nothing where no authority has a list. */
+/** Returns the revocation check of an entry; empty if no authority has a list. */
 export function revocationsOf(authorities: readonly ClientAuthority[]): Pick<TlsEntry, 'revoked'> {
   return hasLists(authorities) ? { revoked: (shown) => findRevoked(authorities, shown) } : {}
 }

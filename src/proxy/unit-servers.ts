@@ -17,55 +17,56 @@ import {
   serverOf
 } from './server.js'
 
-/** Stands in the key of a pool between the key of a group and what is of one tunnel. */
+/** Separator in a pool key between the group's key and the tunnel's part. */
 const OF_TUNNEL = '\n'
+/** Empty list of tunnels. */
 const NO_TUNNELS: readonly LiveTunnel[] = []
 
-/** A tunnel of an agent: the same object as long as it lives. */
+/** Tunnel of an agent; the object stays the same while the tunnel lives. */
 export interface LiveTunnel {
-  /** Stays when the agent comes back. */
+  /** Stable across reconnects of the agent. */
   readonly id: string
-  /** Wall clock, milliseconds: another time when the agent comes back. */
+  /** Wall clock, milliseconds; changes with a reconnect. */
   readonly startedAt: number
-  /** Can it take one more visitor now? */
+  /** True if it accepts another visitor now. */
   readonly ready: boolean
 }
 
-/** The live tunnels of groups. */
+/** Live tunnels by labels. */
 export interface TunnelGroups {
-  /** The tunnels that carry the labels; the same list as long as they are the same. */
+  /** Returns the tunnels with these labels; the list object changes only with its content. */
   members(labels: TunnelUpstream['labels']): readonly LiveTunnel[]
-  /** Opens pipes through the tunnel; what it turns away unread goes to another one that carries the labels. `key`: of the pool. */
+  /** Returns a dialer through the tunnel; an unread refusal is retried on another tunnel with the labels. `key`: pool key. */
   dialer(key: string, labels: TunnelUpstream['labels'], tunnel: LiveTunnel): Dialer
-  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  /** Notifies `follower` of all current and later tunnels until the returned function is called. */
   follow(follower: TunnelFollower): () => void
 }
 
-/** Learns which tunnels there are; `labels` select the tunnel. Must not throw. */
+/** Receives starts and ends of tunnels; `labels` select the tunnel. Must not throw. */
 export interface TunnelFollower {
   begins(tunnel: LiveTunnel, labels: TunnelUpstream['labels']): void
   ends(tunnel: LiveTunnel): void
 }
 
-/** The tunnels of one group as servers. */
+/** Tunnels of one group as servers. */
 export interface TunnelServers {
   readonly tunnels: readonly LiveTunnel[]
   readonly servers: readonly { readonly tunnel: LiveTunnel; readonly server: Server; readonly dialer: Dialer }[]
   readonly balancer: Balancer
 }
 
-/** A server of the configuration that serves went down or came back, as this process sees it. */
+/** Server of the current configuration that went down or recovered, as seen by this process. */
 export interface ServerChange {
-  /** Id of the backend, or name of the option, that it is of. */
+  /** Backend id, or option name. */
   readonly backend: string
   readonly server: string
   readonly state: ServerState
   readonly by: Observer
 }
 
-/** A name of the configuration that serves resolves no more, or again, as this process sees it. */
+/** Server name of the current configuration that stopped or resumed resolving, as seen by this process. */
 export interface NameChange {
-  /** Id of the backend, or name of the option, that it is of. */
+  /** Backend id, or option name. */
   readonly backend: string
   readonly name: string
   readonly state: NameState
@@ -74,30 +75,30 @@ export interface NameChange {
 export interface UnitServersParts extends Surroundings {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
-  /** Asks the servers whose units want it; absent: traffic alone tells. */
+  /** Active health checks. @default passive health only */
   readonly checks?: ServerChecks
   /** Called at each change. Must not throw. */
   readonly changed?: (change: ServerChange) => void
-  /** Called when what is known of a name has changed. Must not throw. */
+  /** Called when the state of a name changes. Must not throw. */
   readonly named?: (change: NameChange) => void
-  /** Called when what traffic has found of a place has changed. Must not throw. */
+  /** Called when the failures of an address change. Must not throw. */
   readonly outage?: (place: string, state: OutageState) => void
-  /** Judges what traffic finds of places, in another thread; absent: this one does. */
+  /** Judges failures of addresses in another thread. @default this thread judges */
   readonly judge?: OutageJudge
-  /** Called when the servers of a name have changed: connections with other keys are of no use. Must not throw. */
+  /** Called when the servers of a name change; connections with other keys can be closed. Must not throw. */
   readonly retain?: (keys: UpstreamKeys) => void
 }
 
-/** What is known of the servers of a unit. */
+/** State of a unit's servers. */
 export interface UnitState extends ServerState {
-  /** Each of them, where a name may have several. */
+  /** State of each server, if the name may have several. */
   readonly servers?: readonly { readonly name: string; readonly state: ServerState }[]
   readonly name?: NameState
 }
 
 /**
- * The servers that upstream units stand for: one per tunnel, one per unit object of an address, or one per address of its name. As
- * long as a unit stays as it was, its connections are reused and its health is remembered across snapshots.
+ * Servers of upstream units: one per tunnel, per address unit, or per address of a name. While a unit is unchanged, its connections and
+ * health are kept across snapshots.
  */
 export class UnitServers {
   readonly #clock: Clock
@@ -107,22 +108,22 @@ export class UnitServers {
   readonly #changed: UnitServersParts['changed']
   readonly #nameChanged: UnitServersParts['named']
   readonly #retain: UnitServersParts['retain']
-  /** The one server of a unit at an address. */
+  /** Single server of an address unit. */
   readonly #alone = new WeakMap<AddressUpstream, readonly [Member]>()
   readonly #named = new WeakMap<AddressUpstream, NamedServers>()
-  /** A tunnel is one server, whichever groups select it. */
+  /** Server of a tunnel, shared by all groups that select it. */
   readonly #tunnelServers = new WeakMap<LiveTunnel, Server>()
   readonly #groups = new WeakMap<TunnelUpstream, TunnelServers>()
-  /** By the places of their servers, which are the same in all threads. */
+  /** Tunnels by the key of their servers, the same in all threads. */
   readonly #live = new Map<string, LiveTunnel>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
-  /** What several servers share, by their place. */
+  /** Shared failures by address key. */
   readonly #outages = new Map<string, Outage>()
   readonly #outageChanged: UnitServersParts['outage']
   readonly #judge: OutageJudge | undefined
-  /** Of places that have no server here yet, or none any more. */
+  /** Failures of addresses without a server in this thread. */
   readonly #known = new Map<string, OutageState>()
-  /** Pool key → units that use it. */
+  /** Pool key → number of units with it. */
   readonly #uses = new Map<string, number>()
   #keys: UpstreamKeys = new Set<string>()
   #tunnelNumber = 0
@@ -143,7 +144,7 @@ export class UnitServers {
     })
   }
 
-  /** What is known of the server of a unit; undefined for one that is no server. */
+  /** Returns the state of a unit's servers; undefined for a unit without servers. */
   stateOf(unit: UpstreamUnit | undefined): UnitState | undefined {
     if (unit?.form !== 'address') return undefined
     const members = this.members(unit)
@@ -154,7 +155,7 @@ export class UnitServers {
     return best === undefined ? undefined : { ...best.state, servers, name: named.state }
   }
 
-  /** Each name of the units that serve, with the key of its unit. */
+  /** Returns the names of the current units with the keys of their units. */
   *names(): Generator<readonly [key: string, state: NameState]> {
     for (const [key, unit] of this.#followed) {
       const named = unit.form === 'address' ? this.#namedOf(unit) : undefined
@@ -162,18 +163,18 @@ export class UnitServers {
     }
   }
 
-  /** What is known of the tunnels of a group, by their ids; undefined for a unit that is none. */
+  /** Returns the states of a group's tunnels by id; undefined for another unit. */
   tunnelStatesOf(unit: UpstreamUnit | undefined): (readonly [id: string, state: ServerState])[] | undefined {
     if (unit?.form !== 'tunnels') return undefined
     return this.tunnelsOf(unit).servers.map(({ tunnel, server }) => [tunnel.id, server.state] as const)
   }
 
-  /** Does the unit serve? */
+  /** Returns true if the unit is in use. */
   follows(key: string): boolean {
     return this.#followed.get(key) !== undefined
   }
 
-  /** The servers of the units that serve, with the key of their unit; the tunnels of a group stand together. */
+  /** Returns the servers of the current units with the keys of their units; a group's tunnels are adjacent. */
   *servers(): Generator<readonly [key: string, unit: UpstreamUnit, servers: readonly Server[]]> {
     for (const [key, unit] of this.#followed) {
       if (unit.form === 'address') for (const { server } of this.members(unit)) yield [key, unit, [server]]
@@ -182,9 +183,8 @@ export class UnitServers {
   }
 
   /**
-   * Keys of pools that are in use once `units` serve, in steps that cost what has changed since the last call. `added` is called
-   * with each unit that is new or another, `dropped` with the key of each that is there no more. Must come to its end
-   * before it begins again.
+   * Updates the units in use and returns their pool keys, in steps whose cost depends on the changes. `added` is called for each new or
+   * changed unit, `dropped` for the key of each removed one. Must finish before it is called again.
    */
   *following(
     units: ShardedMap<UpstreamUnit>,
@@ -204,7 +204,7 @@ export class UnitServers {
     return this.#keys
   }
 
-  /** The servers that a unit stands for now, at least one. */
+  /** Returns the current servers of a unit, at least one. */
   members(unit: AddressUpstream): readonly Member[] {
     const known = this.#alone.get(unit)
     if (known !== undefined) return known
@@ -215,7 +215,7 @@ export class UnitServers {
     return alone
   }
 
-  /** The tunnels of a group as servers; the same object as long as the tunnels are the same. */
+  /** Returns the tunnels of a group as servers; the object changes only with the tunnels. */
   tunnelsOf(unit: TunnelUpstream): TunnelServers {
     const known = this.#groups.get(unit)
     const tunnels = this.#tunnels?.members(unit.labels) ?? NO_TUNNELS
@@ -228,7 +228,7 @@ export class UnitServers {
     return group
   }
 
-  /** What resolves the name of a unit; undefined for one at an address. */
+  /** Returns the resolver of a unit's name; undefined for an address. */
   #namedOf(unit: AddressUpstream): NamedServers | undefined {
     const { names } = this.#around
     if (names === undefined || !isNamed(unit)) return undefined
@@ -264,7 +264,7 @@ export class UnitServers {
     if (server !== undefined) this.#unshare(server)
   }
 
-  /** Answers whether the set of keys has changed. */
+  /** Returns true if the set of keys has changed. */
   #count(unitKey: string, unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
     if (unit?.form === 'tunnels') return this.#counted(groupKey(unit), by)
     if (unit?.form !== 'address') return false
@@ -305,17 +305,17 @@ export class UnitServers {
     return this.#counted(server.dialer.key, by)
   }
 
-  /** Another thread has seen how a place does. */
+  /** Applies an observation of another thread. */
   reported(place: string, how: Parameters<Outage['failed']>[0] | 'answered'): void {
     const outage = this.#outages.get(place) ?? this.#outageElsewhere(place)
     if (outage === undefined) return
     if (how === 'answered') outage.succeeded()
     else outage.failed(how)
-    // A place of which only another thread has servers is remembered as long as there is something against it.
+    // Failures of an address used only by other threads are remembered while they last.
     if (outage.isOver && outage.servers.size === 0) this.#outages.delete(place)
   }
 
-  /** What another thread has judged of a place. */
+  /** Applies a judgement of another thread. */
   learn(place: string, state: OutageState): void {
     if (isTunnel(place) && !this.#live.has(place)) return
     if (state.failures === 0 && state.downUntil === 0) this.#known.delete(place)
@@ -323,7 +323,7 @@ export class UnitServers {
     this.#outages.get(place)?.learn(state)
   }
 
-  /** What traffic has against places. */
+  /** Returns the failures of all addresses. */
   *outages(): Generator<readonly [place: string, state: OutageState]> {
     for (const [place, outage] of this.#outages) if (!outage.isOver) yield [place, outage.state]
   }
@@ -342,10 +342,10 @@ export class UnitServers {
     outage.changed = undefined
   }
 
-  /** Of a place that has no server here; undefined for a tunnel that is over. */
+  /** Returns the failures of an address without a server here; undefined for a closed tunnel. */
   #outageElsewhere(place: string): Outage | undefined {
     if (!isTunnel(place)) return this.#outageAt(place, new Outage(this.#clock))
-    // A server says when it goes down: this thread may not have carried anything to the tunnel yet.
+    // A server reports when it goes down, so it must exist even if this thread has not used the tunnel yet.
     if (this.#live.has(place)) for (const [, unit] of this.#followed) if (unit.form === 'tunnels') this.tunnelsOf(unit)
     return this.#outages.get(place)
   }
@@ -367,7 +367,7 @@ export class UnitServers {
   }
 }
 
-/** A tunnel in all threads. Nothing else has a place that begins so. */
+/** Prefix of a tunnel's key in all threads; no other key begins with it. */
 const TUNNEL = 'tunnel '
 
 function placeOf({ id, startedAt }: LiveTunnel): string {
@@ -382,7 +382,7 @@ function groupKey({ id }: TunnelUpstream): string {
   return `tunnels ${id}`
 }
 
-/** The keys, where that of a group stands for those of its tunnels. */
+/** Extends the keys: a group's key includes those of its tunnels. */
 function withTunnels(keys: ReadonlySet<string>): UpstreamKeys {
   return {
     has(key) {
@@ -392,7 +392,7 @@ function withTunnels(keys: ReadonlySet<string>): UpstreamKeys {
   }
 }
 
-/** Id of a backend, or name of an option, from the key of its unit. */
+/** Returns the backend id or option name from a unit's key. */
 export function backendOf(key: string): string {
   return key.slice(key.indexOf(':') + 1)
 }

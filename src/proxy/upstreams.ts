@@ -15,36 +15,36 @@ import { Server } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 import { backendOf, UnitServers, type UnitServersParts } from './unit-servers.js'
 
-/** Time-outs of exchanges with servers, in milliseconds. */
+/** Timeouts of exchanges with servers (ms). */
 export interface UpstreamTimeouts {
   readonly connect: number
   readonly response: number
   readonly idle: number
 }
 
-/** An attempt at a server. */
+/** Target of an attempt at a server. */
 export type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
 
-/** The part of its weight with which a member begins that has come back. */
+/** Share of its weight with which a recovered member starts. */
 const COLDEST = 0.1
 
-/** Where one attempt goes. */
+/** Target of one attempt. */
 export type UpstreamTarget =
   | {
       readonly kind: 'server'
       readonly server: Server
-      /** Opens its connections: a tunnel has one for each backend that selects it. */
+      /** Dialer; a tunnel has one for each backend that selects it. */
       readonly dialer: Dialer
-      /** What the client's cookies are to say once the server has answered, from the inside out. */
+      /** Sticky cookies to set after the response, from the innermost backend outwards. */
       readonly sticks: readonly Stick[]
-      /** Id of the backend, or name of the option, that the server is of. */
+      /** Backend id, or option name. */
       readonly backend: string
     }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
 /**
- * Index of the share that gets the request: the one of the member that the client keeps (`held`), if it is in the first tier that is not
- * empty or among the first two, which work; else one of that tier, as the unit balances. `nameOf`: the member of a share.
+ * Returns the index of the chosen share: the member of the client's cookie (`held`) if it is in the first tier that is not empty or in the
+ * first two, which are up; otherwise by the balancing of that tier. `nameOf`: returns the member of a share.
  */
 function taken(
   tiers: readonly (readonly Share[])[],
@@ -60,27 +60,27 @@ function taken(
   return kept?.index ?? balancer.take(shares, flow)
 }
 
-/** Upstream units by key, of the snapshot that serves. */
+/** Looks up upstream units of the current snapshot by key. */
 export interface UpstreamLookup {
   upstream(key: string): UpstreamUnit | undefined
 }
 
-/** Where the retry budget of a unit is kept. */
+/** Returns the shared record of a unit's retry budget. */
 type BudgetRecord = (key: string) => SharedRecord | Promise<SharedRecord>
 
 interface UpstreamsParts extends UnitServersParts {
-  /** Answers from folders of files; absent: none is served. */
+  /** Serves folders of files. @default none */
   readonly files?: Pick<FileServers, 'dialer'>
-  /** Absent: each budget is of this thread alone. */
+  /** @default each budget belongs to this thread alone */
   readonly budgetRecord?: BudgetRecord
 }
 
-/** How good a choice a unit is, the best first: it works and has a place, one may wait for a place, or not even that; it is down. */
+/** States of a unit, the best first: up with a free place, up with a queue, up with a full queue, down. */
 const STATES = ['up', 'full', 'crowded', 'down'] as const
-/** `none`: it cannot be tried (again). */
+/** `none`: cannot be tried (again). */
 type State = (typeof STATES)[number] | 'none'
 
-/** One choice of a server for a request. */
+/** Choice of a server for a request. */
 interface Choosing {
   readonly units: UpstreamLookup
   readonly tried: ReadonlySet<Server>
@@ -89,17 +89,17 @@ interface Choosing {
 
 const NO_STICKS: readonly Stick[] = []
 
-/** Chooses a server for each attempt of a request: by failover, weights, load, hash or the cookie of the client. */
+/** Chooses a server for each attempt of a request by failover, weights, load, hash or the client's cookie. */
 export class Upstreams {
   readonly #clock: Clock
   readonly #turns = new WeakMap<readonly Member[], WeightedChoice>()
   readonly #balancers = new WeakMap<WeightedUpstream, Balancer>()
   readonly #folders = new WeakMap<FileUpstream, Server>()
   readonly #files: UpstreamsParts['files']
-  /** By the key of the unit. */
+  /** Budgets by unit key. */
   readonly #budgets = new Map<string, RetryBudget>()
   readonly #budgetRecord: BudgetRecord | undefined
-  /** The servers behind the units, with what is known of them. */
+  /** Servers of the units with their state. */
   readonly servers: UnitServers
   readonly cookies: StickyCookies
 
@@ -112,30 +112,30 @@ export class Upstreams {
   }
 
   /**
-   * Where the next attempt goes when `tried` have failed; undefined when nothing is left. Servers that are down are taken
-   * only when nothing else is left: they may have come back.
+   * Returns the target of the next attempt after `tried` have failed; undefined if none is left. Servers that are down are the last resort:
+   * they may have recovered.
    */
   choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>, flow: Flow): UpstreamTarget | undefined {
     return this.#choose({ units, tried, flow }, key)
   }
 
-  /** What bounds the retries of a backend: one for all requests to it, whichever route they took. */
+  /** Returns the retry budget of a backend, shared by all requests whatever their route. */
   retryBudget(key: string): RetryBudget {
     let budget = this.#budgets.get(key)
     if (budget === undefined) {
       budget = new RetryBudget(this.#clock, this.#budgetRecord?.(key))
-      // A request that began before its backend was dropped leaves nothing behind.
+      // A request that outlives its backend must leave nothing behind.
       if (this.servers.follows(key)) this.#budgets.set(key, budget)
     }
     return budget
   }
 
-  /** As `UnitServers.following`; what units need for choosing is made at once. */
+  /** Runs `UnitServers.following` and prepares the balancers of the units. */
   following(units: ShardedMap<UpstreamUnit>): Steps<UpstreamKeys> {
     return this.servers.following(units, {
       added: (key, unit) => {
         if (unit.form === 'weighted') this.#balancer(unit)
-        // Threads that have it together get it before the first request.
+        // Threads that share it receive it before the first request.
         if (this.#budgetRecord !== undefined && mayBound(unit)) this.retryBudget(key)
       },
       dropped: (key) => this.#budgets.delete(key)
@@ -162,7 +162,7 @@ export class Upstreams {
       case 'tunnels':
         return this.#tunnel(choosing, key, unit)
       case 'failover': {
-        // Who works and has no place is waited for.
+        // A healthy server without a free place is waited for.
         const member =
           unit.members.find((one) => !['down', 'none'].includes(this.#state(choosing, one))) ??
           unit.members.find((one) => this.#state(choosing, one) === 'down')
@@ -193,12 +193,12 @@ export class Upstreams {
     return this.#stuck(choosing, key, unit, member.upstream, this.#choose(choosing, member.upstream))
   }
 
-  /** One of the tunnels of a group, for this request alone. */
+  /** Chooses a tunnel of a group for this request. */
   #tunnel(choosing: Choosing, key: string, unit: TunnelUpstream): UpstreamTarget | undefined {
     const { servers, balancer } = this.servers.tunnelsOf(unit)
     const up: Share[] = []
     const down: Share[] = []
-    // Where an agent takes no more streams, those that are open may carry a request yet.
+    // If an agent accepts no more streams, open ones may still carry a request.
     const full: Share[] = []
     for (const [index, { tunnel, server }] of servers.entries()) {
       if (choosing.tried.has(server)) continue
@@ -216,12 +216,12 @@ export class Upstreams {
     return this.#stuck(choosing, key, unit, tunnel.id, target)
   }
 
-  /** Name of the member that the client keeps. */
+  /** Returns the member name of the client's cookie. */
   #held({ flow }: Choosing, key: string, { sticky }: Balance): string | undefined {
     return sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
   }
 
-  /** The target with what the cookie of the unit is to say of it. */
+  /** Adds the sticky cookie of the unit to the target. */
   #stuck(
     { flow }: Choosing,
     owner: string,
@@ -262,11 +262,11 @@ export class Upstreams {
     }
   }
 
-  /** What a member carries, and the part of its weight that it has: one that has just come back rises to the whole. */
+  /** Returns the load of a member and its current share of the weight, which rises after a recovery. */
   #business(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): { load: number; warmth: number } {
     const unit = units.upstream(key)
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return { load: 0, warmth: 1 }
-    // Several are as warm as the warmest.
+    // A group is as warm as its warmest member.
     let [load, warmth] = [0, COLDEST]
     for (const { server } of unit.form === 'address'
       ? this.servers.members(unit)
@@ -277,7 +277,7 @@ export class Upstreams {
     return { load, warmth }
   }
 
-  /** The server of a folder of files; undefined where none is served. */
+  /** Returns the server of a folder; undefined if files are not served. */
   #folder(unit: FileUpstream): Server | undefined {
     let server = this.#folders.get(unit)
     if (server === undefined && this.#files !== undefined) {
@@ -298,7 +298,7 @@ export class Upstreams {
     return balancer
   }
 
-  /** Of the servers of a unit that are left, one of the lowest priority with a server that works. */
+  /** Chooses among the untried servers of a unit: the lowest priority with a healthy server. */
   #member(unit: AddressUpstream, tried: ReadonlySet<Server>): Server | undefined {
     const members = this.servers.members(unit)
     const [only, second] = members
@@ -324,13 +324,13 @@ export class Upstreams {
   }
 }
 
-/** May retries of what goes to the unit be bounded? Those of a group are by its members. */
+/** Returns true if retries to the unit may be limited. Those of a group are limited by its members. */
 function mayBound(unit: UpstreamUnit): boolean {
   if (unit.form !== 'address') return unit.form === 'failover' || unit.form === 'weighted'
   return unit.retries?.share !== undefined || unit.retries?.perSecond !== undefined
 }
 
-/** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */
+/** Returns why there is no target: a group without tunnels, or no upstream at all. */
 export function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
   const unit = key === undefined ? undefined : units.upstream(key)
   return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : requestErrors.upstream

@@ -21,7 +21,7 @@ const statesSchema = Type.Array(
   { description: STATES }
 )
 
-/** Tunnels that carry all of its labels. */
+/** Backend of the tunnels that carry all of its labels. */
 export const tunnelGroupBackend = defineResource({
   name: 'tunnel_group_backend',
   description: 'The tunnels that carry all of its labels.',
@@ -46,7 +46,7 @@ export const tunnelGroupBackend = defineResource({
   rules: balanceRules
 })
 
-/** An answer without an upstream. */
+/** Backend that sends a fixed response without an upstream. */
 export const httpResponseBackend = defineResource({
   name: 'http_response_backend',
   description: 'A fixed HTTP response.',
@@ -74,7 +74,7 @@ export const httpResponseBackend = defineResource({
   ]
 })
 
-/** Statuses whose answers never have a body (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
+/** Statuses whose responses never have a body (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
 const BODILESS: readonly unknown[] = [204, 205, 304]
 
 function bodyFits({ body: { body, status_code: status }, report }: RuleView): void {
@@ -86,7 +86,7 @@ function bodyFits({ body: { body, status_code: status }, report }: RuleView): vo
 const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend, fileBackend] as const
 const MAX_MEMBERS = 100
 
-/** Shares traffic between backends. */
+/** Backend that shares traffic between other backends. */
 export const weightedBackend = defineResource({
   name: 'weighted_backend',
   description: 'Shares traffic between backends in proportion to their weights.',
@@ -122,14 +122,14 @@ export const weightedBackend = defineResource({
   rules: [{ on: ['backends'], check: someWeight }, ...balanceRules]
 })
 
-/** With all weights 0 there would be no backend to choose. */
+/** Rejects weights that are all 0, which leave no backend to choose. */
 function someWeight({ body, report }: RuleView): void {
   const weights = Object.values(body.backends as Readonly<Record<string, number>>)
   if (weights.some((weight) => weight > 0)) return
   report('backends', 'FIELD_INVALID', 'must have a weight above 0: a backend with weight 0 gets no traffic')
 }
 
-/** Takes the first backend that works. */
+/** Backend that uses the first healthy one of its list. */
 export const failoverBackend = defineResource({
   name: 'failover_backend',
   description: 'Sends traffic to the first of its backends that works.',
@@ -149,7 +149,7 @@ export const failoverBackend = defineResource({
   rules: [{ on: ['backends'], check: responseLast }]
 })
 
-/** A fixed response always works, so that what stands behind it would never be asked. */
+/** Rejects a fixed response before the end of the list: it is always healthy, so later backends would never be used. */
 function responseLast({ body, report }: RuleView): void {
   const backends = body.backends as readonly string[]
   const response = backends.findIndex((id) => id.startsWith(`${httpResponseBackend.idPrefix}_`))
@@ -158,10 +158,10 @@ function responseLast({ body, report }: RuleView): void {
   report('backends', 'CONFLICTING_FIELDS', message)
 }
 
-/** What a route may forward to. */
+/** Backends that a route may forward to. */
 export const HTTP_BACKENDS = [...SINGLE, weightedBackend, failoverBackend] as const
 
-/** What a TCP edge may forward to: a fixed HTTP response is none. */
+/** Backends that a TCP edge may forward to; not a fixed HTTP response. */
 export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend, failoverBackend] as const
 
 const keys = (id: string) => [upstreamKey(id)]
@@ -184,12 +184,12 @@ export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, 
   return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members, ...settings }]]
 })
 
-/** Units of backends that stand in for each other. */
+/** Units of failover backends. */
 export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, body } }) => [
   [upstreamKey(id), { kind: 'upstream', form: 'failover', members: body.backends.map(upstreamKey) }]
 ])
 
-/** Units of tunnels that are chosen by labels. */
+/** Units of tunnel groups. */
 export const tunnelGroups = planned(tunnelGroupBackend, keys, ({ record: { id, body } }) => [
   [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels, ...balanceOf(id, body) }]
 ])

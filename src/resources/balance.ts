@@ -6,8 +6,9 @@ import { object, type Rule, type RuleView } from '../schema/objects.js'
 const YEAR = 31_536_000
 /** Longest expression, in UTF-16 units. */
 const LONGEST_KEY = 1_000
-/** Browsers keep 4,096 bytes of name, value and attributes, and the value is ours. */
+/** Maximum length of a cookie name. Browsers keep 4,096 bytes of name, value and attributes, and Sluice generates the value. */
 const LONGEST_NAME = 64
+/** Maximum length of a cookie path. */
 const LONGEST_PATH = 512
 
 const STICKY = {
@@ -31,7 +32,7 @@ const STICKY = {
   })
 }
 
-/** How a backend chooses one of several: the same fields for all that do. `members`: what it chooses from, for people. */
+/** Returns the load-balancing fields of a backend. `members`: noun for its members in descriptions. */
 export function balanceFields(members: string) {
   return {
     balance: choice(['round_robin', 'least_requests', 'hash'], {
@@ -54,7 +55,7 @@ export function balanceFields(members: string) {
   }
 }
 
-/** About the fields of `balanceFields`. */
+/** Rules for the fields of `balanceFields`. */
 export const balanceRules: readonly Rule[] = [{ on: ['balance', 'hash_key'], check: keyFits }]
 
 function keyFits({ body, report }: RuleView): void {
@@ -99,7 +100,7 @@ interface BalanceBody {
 
 const SAME_SITE = { lax: 'Lax', strict: 'Strict', none: 'None' } as const
 
-/** What the fields of the record with this id mean for traffic. */
+/** Returns the balancing part of a unit from the fields of the record with this id. */
 export function balanceOf(id: string, { balance, hash_key: hashKey = '', sticky }: BalanceBody): Balance {
   return {
     ...(balance === 'least_requests' ? { balance } : {}),

@@ -10,7 +10,7 @@ import type { RuleView } from '../schema/objects.js'
 import { secret } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
 
-/** Why a certificate is none of an authority; reason in the details of the API. */
+/** Reasons for rejecting an authority's certificate, in the details of the API. */
 export const authorityErrors = defineErrors({
   CERTIFICATE_MANY: {
     text: 'The text holds more than one certificate.',
@@ -102,12 +102,12 @@ function readCertificate({ body, given, secret: clear, report }: RuleView): void
   })
 }
 
-/** What a reader of PEM calls a problem, in the words of requests. */
+/** Returns the request error code for a PEM error. */
 function codeFor(code: string): FieldCode {
   return code === 'TOO_LONG' ? code : 'FIELD_INVALID'
 }
 
-/** An authority that clients' certificates are checked against. */
+/** Authority for checking client certificates. */
 export const certificateAuthority = defineResource({
   name: 'certificate_authority',
   description: 'The certificate of an authority whose client certificates are trusted.',

@@ -12,7 +12,7 @@ import { certificateAuthority, tlsCertificate } from './certificates.js'
 import { defineResource, type MakeView, type RecordOf } from './resource.js'
 import { authorityKey, certificateKey, planned, secretAt } from './units.js'
 
-/** Why a certificate was not issued: the error_code of a job. */
+/** Reasons why a certificate was not issued: the error_code of a job. */
 export const provisioningErrors = defineErrors({
   DNS_ERROR: {
     text: 'The owner of the domain has to correct something: DNS, CAA or the name itself.',
@@ -25,8 +25,8 @@ export const provisioningErrors = defineErrors({
 })
 
 /**
- * Why an uploaded certificate cannot serve a domain now: it does not name it (RFC 6125 6.4.3: a wildcard stands for one label), or
- * its time has not come or is over. Undefined when it can, or when there is no such certificate, which other checks report.
+ * Returns why an uploaded certificate cannot serve a domain now: the name does not match (RFC 6125 6.4.3: a wildcard matches one label), or
+ * it is not yet valid or expired. Undefined if it can, or if it does not exist, which other checks report.
  */
 async function unfit(certificate: string, domain: string, { find, clock }: Makers): Promise<string | undefined> {
   const found = await find(tlsCertificate.name, certificate)
@@ -51,10 +51,10 @@ async function unfit(certificate: string, domain: string, { find, clock }: Maker
   return Date.parse(from) > now ? `is not valid before ${from}` : undefined
 }
 
-/** Pauses after attempts that failed: from a minute on twice as long each time, half a day at most. Milliseconds. */
+/** Pauses after failed attempts (ms): a minute, doubled each time, up to half a day. */
 export const ATTEMPT_PAUSES: BackoffRange = { first: 60_000, longest: 12 * 3_600_000 }
 
-/** The automated authorities that certificates may come from. */
+/** Supported ACME authorities. */
 const ACME_AUTHORITIES = ['letsencrypt'] as const
 
 const policyFields = (keyType: 'rsa' | 'ecdsa') => ({
@@ -62,40 +62,40 @@ const policyFields = (keyType: 'rsa' | 'ecdsa') => ({
   private_key_type: choice(['rsa', 'ecdsa'], { description: 'Type of the private key.', default: keyType })
 })
 
-/** Automatic management of certificates; null when it is off. `keyType` is the default. */
+/** Returns the field for automatic certificate management; null if disabled. `keyType` is the default. */
 function managementPolicy(keyType: 'rsa' | 'ecdsa'): Field<ObjectOf<ReturnType<typeof policyFields>>> {
   return object(policyFields(keyType), { description: 'Automatic management of the certificate; null: none.' })
 }
 
-/** What answers a challenge of the authority (RFC 8555 8.3, 8.4; RFC 8737). `identity`: PEM of the certificate that proves it, with its key. */
+/** Challenge response for the authority (RFC 8555 8.3, 8.4; RFC 8737). `identity`: PEM of the validation certificate with its key. */
 export type PendingChallenge =
   | { readonly type: 'http-01'; readonly host: string; readonly token: string; readonly value: string }
   | { readonly type: 'dns-01'; readonly name: string; readonly value: string }
   | { readonly type: 'tls-alpn-01'; readonly host: string; readonly identity: string }
 
-/** What the service itself keeps of a managed certificate; no answer shows it. */
+/** Internal state of a managed certificate; never shown in responses. */
 export type CertificateWork = {
-  /** URL of the order under way. */
+  /** URL of the current order. */
   readonly order: string | null
   readonly challenges: readonly PendingChallenge[]
-  /** Attempts that failed since the last success. */
+  /** Failed attempts since the last success. */
   readonly failures: number
-  /** What the certificate in use was asked for; null before the first. */
+  /** Request of the current certificate; null before the first. */
   readonly issued: {
     readonly names: readonly string[]
     readonly key_type: 'rsa' | 'ecdsa'
-    /** Milliseconds since the Unix epoch; records of an older version lack it. */
+    /** Milliseconds since the Unix epoch; missing in records of older versions. */
     readonly validity?: { readonly notBefore: number; readonly notAfter: number }
   } | null
-  /** Certificates in a row that were due for renewal when they came. */
+  /** Consecutive certificates that were due for renewal when they were issued. */
   readonly repeats?: number
-  /** Certificates in a row that were wanted at once: their suggested time was past when it was learned, or a user asked. */
+  /** Consecutive certificates requested at once: their suggested time had passed when it was received, or a user requested them. */
   readonly hurried?: number
-  /** No suggestion of the authority and no user brings the renewal forward beyond this. Milliseconds since the Unix epoch. */
+  /** Earliest renewal, whatever the authority or a user requests. Milliseconds since the Unix epoch. */
   readonly earliest?: number
 }
 
-/** What is being requested, as answers show it. */
+/** Current certificate request as shown in responses. */
 export type ProvisioningJob = {
   readonly error_code: keyof typeof provisioningErrors | null
   readonly msg: string
@@ -103,26 +103,26 @@ export type ProvisioningJob = {
   readonly retries_at: string | null
 }
 
-/** What the authority suggests for the renewal (RFC 9773 4.2), as answers show it. */
+/** Renewal time suggested by the authority (RFC 9773 4.2), as shown in responses. */
 export type SuggestedRenewal = {
   readonly suggested_window: { readonly start: string; readonly end: string }
   readonly explanation_url: string | null
 }
 
-/** What the API shows of a managed certificate. Times are RFC 3339 texts. */
+/** Status of a managed certificate in the API. Times are RFC 3339. */
 export type ManagementStatus = {
   readonly renews_at: string | null
   readonly provisioning_job: ProvisioningJob | null
-  /** Records of an older version lack it. */
+  /** Missing in records of older versions. */
   readonly renewal_info?: SuggestedRenewal | null
 }
 
-/** Path of the sealed key of the certificate that is being requested. */
+/** Path of the sealed key for the requested certificate. */
 export const REQUESTED_KEY = 'certificate_work.private_key_pem'
 
 const orNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
 
-/** Written by whatever requests the certificates. */
+/** Returns the status field, written by the certificate service. */
 function managementStatus(): Field<ManagementStatus | null> {
   const job = Type.Object({
     error_code: orNull('INTERNAL_ERROR (temporary) or DNS_ERROR (to be corrected); null: none.'),
@@ -152,7 +152,7 @@ function managementStatus(): Field<ManagementStatus | null> {
       null,
       'What automatic management does; null: it is off or has not started.'
     ),
-    // A policy that is removed by its own sub-path takes its status with it at once.
+    // Removing a policy by its sub-path hides the status at once.
     present: (stored, _path, { body }) =>
       stored === null || body.certificate_management_policy === null
         ? null
@@ -160,7 +160,7 @@ function managementStatus(): Field<ManagementStatus | null> {
   }
 }
 
-/** What the service has to remember between the steps of a request. Not null: the certificate in use is an automatic one. */
+/** Returns the field with the service's state between the steps of a request. If not null, the current certificate is an automatic one. */
 function certificateWork(): Field<CertificateWork | null> {
   return defineField<CertificateWork | null>({
     description: 'The request of the certificate under way.',
@@ -171,16 +171,16 @@ function certificateWork(): Field<CertificateWork | null> {
   })
 }
 
-/** The certificate that the service requested, where no answer shows it. */
+/** Returns the field with the automatic certificate; never shown in responses. */
 function automaticCertificate(target: Target): Field<string | null> {
   const { request: _never, ...hidden } = ref(target, { description: 'The certificate in use.', hidden: true })
   return { ...hidden, settable: 'never', read: () => undefined }
 }
 
-/** Settles what a written policy means for what the service keeps: a new one begins anew, one that is gone ends everything. */
+/** Updates the service's state for a changed policy: a new policy starts over, a removed one stops everything. */
 function settleManagement({ body, given, before, report }: RuleView): void {
   if (body.certificate_management_policy === null) {
-    // What was there is the automatic certificate of a policy that was removed, or was uploaded.
+    // The previous certificate is the automatic one of a removed policy, or an uploaded one.
     const automatic = before !== undefined && before.certificate_work !== null && before.certificate_work !== undefined
     if (automatic && !given.has('certificate')) body.certificate = null
     Object.assign(body, { certificate_management_status: null, certificate_work: null })
@@ -190,7 +190,7 @@ function settleManagement({ body, given, before, report }: RuleView): void {
   const never = whyUncertifiable(String(body.domain))
   if (never !== undefined)
     report('certificate_management_policy', 'FIELD_INVALID', `is not possible: the domain ${never}`)
-  // A policy that is written again has corrected what stopped it, so it does not wait for the next attempt.
+  // A policy that is written again may fix the last error, so the next attempt starts at once.
   const status = body.certificate_management_status as ManagementStatus | null
   if (status?.provisioning_job?.error_code == null) return
   body.certificate_management_status = status.renews_at === null ? null : { ...status, provisioning_job: null }
@@ -198,7 +198,7 @@ function settleManagement({ body, given, before, report }: RuleView): void {
   body.certificate_work = work === null ? null : { ...work, failures: 0, order: null, challenges: [] }
 }
 
-/** A hostname held for the account. */
+/** Hostname reserved for the account. */
 export const reservedDomain = defineResource({
   name: 'reserved_domain',
   description: 'A hostname held for the account, if wanted with a certificate.',
@@ -245,7 +245,7 @@ export const reservedDomain = defineResource({
   clearable: ['certificate', 'certificate_management_policy']
 })
 
-/** A certificate is uploaded or managed: the one that is given last ends the other. */
+/** A certificate is either uploaded or managed: the last one given replaces the other. */
 function oneCertificate(view: RuleView): void {
   const { body, given, before, report } = view
   const uploaded = given.has('certificate') && body.certificate !== null
@@ -263,7 +263,7 @@ function oneCertificate(view: RuleView): void {
     return
   }
   if (uploaded) body.certificate_management_policy = null
-  // The automatic certificate of a policy that is only written again stays in use.
+  // The automatic certificate stays in use if its policy is written again.
   if (managed) body.certificate = wasManaged ? before.certificate : null
   settleManagement(view)
 }
@@ -284,7 +284,7 @@ async function makeTargets({ body, before, makers, report }: MakeView): Promise<
   if (domain.startsWith('*.')) body.acme_challenge_cname_target = target('acme', makers)
 }
 
-/** A name in the zone that cannot be guessed, so that no other user can claim a dangling record. */
+/** Returns an unguessable name in the zone, so that no other user can claim a dangling DNS record. */
 function target(kind: string, { random, zone }: Makers): string {
   const label = () => Buffer.from(random(10)).toString('hex')
   return `${label()}.${label()}.${kind}.${zone}`
@@ -293,12 +293,12 @@ function target(kind: string, { random, zone }: Makers): string {
 const NAMES = Type.Array(Type.String({ description: 'A name.' }))
 const SERVERS = ['ns1', 'ns2'] as const
 
-/** Addresses for agents below a domain, one for each region. */
+/** Returns the agent addresses below a domain, one for each region. */
 export function agentHosts(domain: string, regions: readonly string[]): string[] {
   return regions.map((region) => `tunnel.${region}.${domain}`)
 }
 
-/** Addresses of one's own for agents to connect to. */
+/** Custom addresses for agents to connect to. */
 export const agentIngress = defineResource({
   name: 'agent_ingress',
   description: 'Addresses for agents to connect to, below a domain of the account.',
@@ -343,7 +343,7 @@ function noWildcard({ body, report }: RuleView): void {
 }
 
 async function refuseOwnZone({ body, before, makers: { zone }, report }: MakeView): Promise<void> {
-  // The zone may have become another since the ingress was made.
+  // The zone may have changed since the ingress was created.
   if (before !== undefined) return
   const domain = body.domain as string
   if (domain === zone || domain.endsWith(`.${zone}`)) {
@@ -359,7 +359,7 @@ export const tlsCertificates = planned(
   (id) => [certificateKey(id)],
   (one) => {
     const { id, body } = one.record
-    // One for clients alone is shown to upstreams, never to those who ask for a name of it.
+    // A certificate for client authentication alone is sent to upstreams, never served for its name.
     const uses = body.extended_key_usages
     const serves = uses.length === 0 || uses.includes('serverAuth') || uses.includes('anyExtendedKeyUsage')
     const { dns_names: dnsNames, ips } = body.subject_alternative_names
@@ -372,7 +372,7 @@ export const tlsCertificates = planned(
   }
 )
 
-/** Units of domains, which name their certificates. */
+/** Units of domains with references to their certificates. */
 export const reservedDomains = planned(
   reservedDomain,
   (id) => [domainKey(id)],
@@ -394,7 +394,7 @@ function authorityUnit({
   crl_pem,
   revoked_serial_numbers
 }: RecordOf<typeof certificateAuthority>['body']): Unit {
-  // Records of former versions have no lists.
+  // Records of older versions have no lists.
   const listed = (crl_pem ?? '') !== ''
   return { kind: 'authority', pem, ...(listed ? { revoked: revoked_serial_numbers } : {}) }
 }

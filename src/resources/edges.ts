@@ -22,18 +22,18 @@ import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
 import { authorityKey, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
 
-/** What routes must know of their edge, which knows them in full. */
+/** Identity of the HTTPS edge for its routes; the edge itself is defined below them. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
 
-/** Seconds. */
+/** One year in seconds. */
 const YEAR = 365 * 86_400
 
-/** Where traffic goes. `targets`: the kinds of backends that can carry it. */
+/** Returns the module that forwards traffic. `targets`: kinds of backends that can carry it. */
 function backendModule(targets: readonly Target[]) {
   return module('Where traffic goes.', { backend: ref(targets, { description: 'The backend.', required: true }) })
 }
 
-/** Tests of the policy beside them. */
+/** Tests stored beside the policy. */
 const policyTests = text({
   description:
     'An extension of Sluice: tests of traffic_policy, a document as "sluice test" reads it, YAML or JSON. A write that changes the ' +
@@ -43,7 +43,7 @@ const policyTests = text({
 
 const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
 
-/** `saml` stands between the other logins, in answers too. */
+/** Inserts `saml` between the other logins, in responses too. */
 function withSaml(fields: Readonly<Record<string, Field>>): Readonly<Record<string, Field>> {
   const entries = Object.entries(fields)
   entries.splice(entries.findIndex(([name]) => name === 'oauth') + 1, 0, ['saml', unsupported('saml')])
@@ -51,23 +51,23 @@ function withSaml(fields: Readonly<Record<string, Field>>): Readonly<Record<stri
 }
 
 /**
- * The path of a route as it is compared, from its normal form: a prefix ends on a segment border, so that its last slash says
- * nothing.
+ * Returns the path of a route for comparison from its normalized form: a prefix ends at a segment boundary, so a trailing slash makes no
+ * difference.
  */
 function comparedPath(matchType: string, path: string): string {
   return matchType === 'path_prefix' && path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
 }
 
-/** A star at the end, as other programs write a prefix. */
+/** Trailing star, the prefix syntax of other programs. */
 export const PREFIX_STAR = /\/\*{1,2}$/
 
-/** The path of a route without the star that marks a prefix: `/admin/*` and `/admin/**` are `/admin/`. */
+/** Removes the star of a prefix: `/admin/*` and `/admin/**` become `/admin/`. */
 const withoutStar = (path: string) => path.replace(PREFIX_STAR, '/')
 
-/** Placeholders and alternatives of other routers in the normal form of a path: `{id}`, `<id>`, `:id`, `(en|de)`. */
+/** Placeholders and alternatives of other routers in a normalized path: `{id}`, `<id>`, `:id`, `(en|de)`. */
 const FOREIGN_PATTERN = /%7B[^/]*%7D|%3C[^/]*%3E|(?<=\/):[A-Za-z_]\w*(?=\/|$)|\([^/)]*%7C[^/)]*\)/
 
-/** Keeps the compared path as `match`, and refuses patterns that would be literal text, which no author means. */
+/** Stores the compared path as `match`, and rejects patterns of other routers, which would match only as literal text. */
 function readMatch({ body, given, report }: RuleView): void {
   if (!given.has('match') && !given.has('match_type')) return
   const [type, match] = [String(body.match_type), String(body.match)]
@@ -92,7 +92,7 @@ function readMatch({ body, given, report }: RuleView): void {
   body.match = comparedPath(type, path)
 }
 
-/** What happens to the requests of an HTTPS edge whose path matches. */
+/** Handling of the requests of an HTTPS edge whose path matches. */
 export const httpsEdgeRoute = defineResource({
   name: 'https_edge_route',
   description: 'What happens to the requests of an HTTPS edge whose path matches.',
@@ -127,7 +127,7 @@ export const httpsEdgeRoute = defineResource({
   }
 })
 
-/** An entry for HTTPS traffic. Its routes are resources of their own. */
+/** Edge for HTTPS traffic. Its routes are separate resources. */
 export const httpsEdge = defineResource({
   ...HTTPS_EDGE,
   description: 'An entry for HTTPS traffic by host and port. Its routes say what happens to requests.',
@@ -196,7 +196,7 @@ export const httpsEdge = defineResource({
   }
 })
 
-/** What the lists of browsers ask of hosts (hstspreload.org). */
+/** Checks the conditions of the browsers' preload lists (hstspreload.org). */
 function preloadable({ body, report }: RuleView): void {
   if (body.preload !== true || (body.include_subdomains === true && (body.max_age as number) >= YEAR)) return
   report('preload', 'FIELD_INVALID', `needs include_subdomains and a max_age of ${YEAR} or more`)
@@ -215,10 +215,10 @@ function minVersion(): Field<string> {
   })
 }
 
-/** The value of `tls` for an edge whose connections come from TLS listeners. */
+/** Value of `tls` for an edge that receives its connections from TLS listeners. */
 export const PASSTHROUGH = 'passthrough'
 
-/** Reports hosts that the edge cannot have: of a port of its own, or among those of TLS listeners. */
+/** Reports hosts that the edge cannot serve, on its own ports or at TLS listeners. */
 function checkHosts({ body, report }: RuleView): void {
   for (const [index, hostport] of ((body.hostports ?? []) as readonly string[]).entries()) {
     const refusal = refusalOfTcpHost(hostport, body.tls === PASSTHROUGH)
@@ -226,7 +226,7 @@ function checkHosts({ body, report }: RuleView): void {
   }
 }
 
-/** An entry for TCP traffic. */
+/** Edge for TCP traffic. */
 export const tcpEdge = defineResource({
   name: 'tcp_edge',
   description:
@@ -263,14 +263,16 @@ export const tcpEdge = defineResource({
 
 type ModuleBody = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
 
-/** What the modules of a record mean: configurations of the enabled ones, the key of where it forwards to, its policy. */
+/** Compiled modules of a record: configurations of the enabled ones, the upstream's key and the policy. */
 interface PlannedModules {
   readonly modules: ModuleConfigs
   readonly upstream: { readonly upstream?: string }
   readonly units: readonly (readonly [key: string, unit: Unit])[]
 }
 
-/** A backend names the unit of its upstream and a policy is a unit of its own; other modules stand in their owner's unit. */
+/**
+ * Plans the modules of a record. The backend becomes a key and the policy a separate unit; other modules are part of their owner's unit.
+ */
 function plannedModules(resource: Resource, planned: PlannedRecord): PlannedModules {
   const { record } = planned
   const modules: Record<string, unknown> = {}
@@ -338,7 +340,7 @@ function edgeTls({ mutual_tls, tls_termination }: RecordOf<typeof httpsEdge>['bo
 }
 
 function edgeHsts({ hsts }: RecordOf<typeof httpsEdge>['body']): Hsts | undefined {
-  // Records of former versions have none.
+  // Records of older versions have none.
   if (hsts?.enabled !== true) return undefined
   return { maxAge: hsts.max_age, includeSubdomains: hsts.include_subdomains, preload: hsts.preload }
 }
@@ -351,7 +353,7 @@ export const httpsRoutes = planned(
     const { id, body } = one.record
     const { modules, upstream, units } = plannedModules(httpsEdgeRoute, one)
     const match = body.match_type === 'exact_path' ? 'exact' : 'prefix'
-    // Records of former versions hold what was written.
+    // Records of older versions hold the path as written.
     const read = FORMS.path(body.match)
     const formed = read.ok ? read.text : body.match
     const path = match === 'exact' ? formed : comparedPath(body.match_type, withoutStar(formed))

@@ -100,7 +100,7 @@ function eventFile(): Field<string> {
   })
 }
 
-/** The one format, in any case, given back as it came. */
+/** The only supported format, case-insensitive and returned as written. */
 const format = defineField<string>({
   description: 'Format of the events: json.',
   initial: 'json',
@@ -116,7 +116,7 @@ const format = defineField<string>({
 
 const textOrNull = (description: string) => nullable(Type.String({ description }))
 
-/** How the delivery goes, as far as this process knows. */
+/** Delivery state as known to this process. */
 const delivery = computed(
   nullable(
     Type.Object({
@@ -141,7 +141,7 @@ const delivery = computed(
   (_stored, _path, { id }, { deliveryOf }) => deliveryOf?.(id) ?? null
 )
 
-/** Where events go. */
+/** Destination of events. */
 export const eventDestination = defineResource({
   name: 'event_destination',
   description: 'Where events are sent to.',

@@ -13,14 +13,14 @@ import { eventDestination } from './event-destinations.js'
 import { absentNoun, defineResource, EVENT_TYPES } from './resource.js'
 
 const PATH = '/event_subscriptions'
-/** Longest filter, in UTF-16 units. */
+/** Maximum filter length in UTF-16 units. */
 const LONGEST_FILTER = 8_192
 
 interface Source {
   readonly type: string
-  /** Of traffic events alone; all of them when absent. */
+  /** Fields of a traffic event. @default all */
   readonly fields?: readonly string[]
-  /** Of traffic events alone. */
+  /** Filter for traffic events only. */
   readonly filter?: string
 }
 
@@ -66,7 +66,7 @@ const sources = defineField<readonly Source[]>({
     }))
 })
 
-/** Sends events of some types to destinations. */
+/** Sends events of selected types to destinations. */
 export const eventSubscription = defineResource({
   name: 'event_subscription',
   description: 'Sends events of the types that it names to its destinations.',
@@ -131,7 +131,7 @@ function readSource(value: unknown, at: string, reading: Reading): Source | unde
 const MEMBERS: readonly string[] = ['type', 'uri', 'fields', 'filter']
 const ONLY_TRAFFIC = `is for ${[...TRAFFIC_FIELDS.keys()].join(' and ')} only`
 
-/** Undefined when not given, null after a report. */
+/** Reads the fields; undefined if not given, null after a reported problem. */
 function readFields(type: string, value: unknown, at: string, reading: Reading): readonly string[] | undefined | null {
   if (value === undefined) return undefined
   const refuse = (field: string, message: string) => {
@@ -151,7 +151,7 @@ function readFields(type: string, value: unknown, at: string, reading: Reading):
   return [...new Set(value as string[])]
 }
 
-/** Undefined when not given, null after a report. */
+/** Reads the filter; undefined if not given, null after a reported problem. */
 function readFilter(type: string, value: unknown, at: string, reading: Reading): string | undefined | null {
   if (value === undefined || value === '') return undefined
   const refuse = (code: FieldCode, message: string) => {

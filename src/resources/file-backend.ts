@@ -7,7 +7,7 @@ import * as values from '../schema/values.js'
 import { defineResource } from './resource.js'
 import { planned } from './units.js'
 
-/** The file that stands for a folder unless others are named. */
+/** Default index file. */
 const INDEX = ['index.html']
 
 function servedFolder(): Field<string> {
@@ -29,7 +29,7 @@ function servedFolder(): Field<string> {
   })
 }
 
-/** Files of a folder of the machine that serves. */
+/** Backend that serves files of a local folder. */
 export const fileBackend = defineResource({
   name: 'file_backend',
   description: 'The files of a folder.',
@@ -73,8 +73,8 @@ export const fileBackend = defineResource({
 })
 
 /**
- * Units of folders of files. Revision 0 is that of a site file, which is checked when it is read; a record of the store may come from a process whose
- * operator names other folders, so each process checks it again.
+ * Units of file backends. Revision 0 is a site file, which is checked when read; a record of the store may come from a process with other
+ * allowed folders, so each process checks it again.
  */
 export const fileBackends = planned(
   fileBackend,

@@ -3,7 +3,7 @@ import { owner } from '../schema/references.js'
 import { token } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
 
-/** An identity for programs. */
+/** Identity for programs. */
 export const botUser = defineResource({
   name: 'bot_user',
   description: 'An identity for programs. Its API keys and credentials work while it is active.',
@@ -17,7 +17,7 @@ export const botUser = defineResource({
   }
 })
 
-/** A key that opens this API. */
+/** Key for this API. */
 export const apiKey = defineResource({
   name: 'api_key',
   description: 'A key that opens this API with the rights of its owner.',
@@ -32,7 +32,7 @@ export const apiKey = defineResource({
   }
 })
 
-/** An agent's authtoken. */
+/** Authtoken of an agent. */
 export const credential = defineResource({
   name: 'credential',
   description: 'The authtoken with which an agent starts a tunnel session. Sessions end when it is deleted.',

@@ -3,7 +3,7 @@ import { IP_POLICY, ref, refs } from '../schema/references.js'
 import { defineResource } from './resource.js'
 import { planned } from './units.js'
 
-/** A set of IP rules. It restricts nothing until an IP restriction or a module refers to it. */
+/** Set of IP rules. Restricts nothing until an IP restriction or a module refers to it. */
 export const ipPolicy = defineResource({
   ...IP_POLICY,
   description: 'A set of IP policy rules. It restricts no traffic until an IP restriction or a module refers to it.',
@@ -41,7 +41,7 @@ export const ipPolicyRule = defineResource({
   }
 })
 
-/** Attaches IP policies to one class of traffic; when not enforced it only warns. */
+/** Applies IP policies to one class of traffic; logs only if not enforced. */
 export const ipRestriction = defineResource({
   name: 'ip_restriction',
   description: 'Attaches IP policies to one class of traffic. When it is not enforced, it only warns.',
@@ -67,7 +67,7 @@ export const ipRestriction = defineResource({
   }
 })
 
-/** Units of IP policies; their rules are units of their own. */
+/** Units of IP policies; their rules are separate units. */
 export const ipPolicies = planned(
   ipPolicy,
   (id) => [`ip_policy:${id}`],

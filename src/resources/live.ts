@@ -9,7 +9,7 @@ const map = Type.Unsafe<Readonly<Record<string, string>>>({
   additionalProperties: { type: 'string', description: 'Value of the label.' }
 })
 
-/** A connected agent. Lives in memory: it is shown, never stored. */
+/** Connected agent. Exists in memory only; never stored. */
 export const tunnelSession = defineResource({
   name: 'tunnel_session',
   description: 'A connected agent.',
@@ -37,7 +37,7 @@ const reference = Type.Object(
 const liveRef = (description: string) =>
   kept<{ readonly id: string; readonly uri: string } | null>(reference, null, description)
 
-/** What an agent offers. Lives in memory. */
+/** Tunnel offered by an agent. Exists in memory only. */
 export const tunnel = defineResource({
   name: 'tunnel',
   description: 'A listener of a connected agent.',
@@ -63,7 +63,7 @@ export const tunnel = defineResource({
   }
 })
 
-/** A place where traffic is taken: of an edge, of an agent, or the default of the options. */
+/** Endpoint of an edge, of an agent, or the default one of the options. */
 export const endpoint = defineResource({
   name: 'endpoint',
   description: 'A place where traffic is taken: an edge, a tunnel, or the default of the options file.',

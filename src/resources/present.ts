@@ -4,24 +4,24 @@ import { presentMembers } from '../schema/objects.js'
 import { type Read, type ReadOptions, readUpdate } from './read.js'
 import type { Part, Resource } from './resource.js'
 
-/** Path of a record below the API's base URL, parents' ids filled in. */
+/** Returns the path of a record below the API's base URL, with parent ids. */
 export function pathOf(resource: Resource, record: Pick<ResourceRecord, 'id' | 'body'>): string {
   return `${collectionPath(resource, record.body)}/${record.id}`
 }
 
-/** Path of the collection; `values` has the parents' ids. */
+/** Returns the path of the collection; `values` has the parent ids. */
 function collectionPath(resource: Resource, values: Readonly<Record<string, unknown>>): string {
   return resource.path.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name]))
 }
 
-/** The URL of a record, or its path where the resource has relative ones. */
+/** Returns the URL of a record, or its path if the resource uses relative ones. */
 export function uriOf(resource: Resource, record: Pick<ResourceRecord, 'id' | 'body'>, baseUrl: string): string {
   return `${resource.relativeUri === true ? '' : baseUrl}${pathOf(resource, record)}`
 }
 
 /**
- * The answer that shows `record`: every documented key, always, and `declared` for one that a site file declares. `once` has the members of
- * its creation.
+ * Returns the response for `record` with every documented key, and `declared` for a record of a site file. `once` has the members shown
+ * only at creation.
  */
 export function present(
   resource: Resource,
@@ -40,13 +40,13 @@ export function present(
   }
 }
 
-/** The answer that shows the module `name` alone; null when it is not configured. */
+/** Returns the response with only the module `name`; null if it is not configured. */
 export function presentModule(resource: Resource, record: ResourceRecord, name: string, context: PresentContext): Json {
   const field = resource.fields[name]
   return field === undefined ? null : field.present(record.body[name] ?? null, name, record, context)
 }
 
-/** One page of a collection. `next` is the id that the next page begins before, undefined at the end. */
+/** Returns one page of a collection. `next` is the cursor of the next page, undefined at the end. */
 export function presentList(
   resource: Resource,
   records: readonly ResourceRecord[],
@@ -64,22 +64,22 @@ export function presentList(
 
 type Entry = Readonly<Record<string, unknown>>
 
-/** The entries of a part that a record holds, in their order. */
+/** Returns the entries of a part in order. */
 export function entriesOf(part: Part, record: ResourceRecord): readonly Entry[] {
   return (record.body[part.field] ?? []) as readonly Entry[]
 }
 
-/** The entry that `key` names, undefined when there is none. */
+/** Returns the entry with this key; undefined if there is none. */
 export function entryOf(part: Part, record: ResourceRecord, key: string): Entry | undefined {
   return entriesOf(part, record)[placeOf(part, record, key)]
 }
 
-/** Where the entry that `key` names stands; -1 when there is none. */
+/** Returns the index of the entry with this key; -1 if there is none. */
 export function placeOf(part: Part, record: ResourceRecord, key: string): number {
   return entriesOf(part, record).findIndex((entry) => entry[part.key] === key)
 }
 
-/** Reads the body of a POST that adds an entry, as the update of the record that it is. */
+/** Reads the body of a POST that adds an entry, as an update of the record. */
 export function readAddition(
   resource: Resource,
   part: Part,
@@ -92,7 +92,7 @@ export function readAddition(
   return readEntries(resource, part, current, { list, place: entries.length }, options)
 }
 
-/** Reads the body of a PATCH of the entry at `place`: what it does not give stays. */
+/** Reads the body of a PATCH of the entry at `place`; members that are not given are unchanged. */
 export function readReplacement(
   resource: Resource,
   part: Part,
@@ -107,14 +107,14 @@ export function readReplacement(
   return readEntries(resource, part, current, { list: entries.with(place, changed as Entry), place }, options)
 }
 
-/** The members but for a key without text and empty lists, which no entry can have. */
+/** Removes an empty key and empty lists, which mean "not set". */
 function withoutUnset({ key }: Part, entry: Entry): Entry {
   const isUnset = ([name, value]: [string, unknown]) =>
     name === key ? value === '' || value === null : Array.isArray(value) && value.length === 0
   return Object.fromEntries(Object.entries(entry).filter((member) => !isUnset(member)))
 }
 
-/** Reads a whole list of which one entry comes from the request: there that entry is the body. */
+/** Reads a complete list in which one entry is the request body. */
 function readEntries(
   resource: Resource,
   part: Part,
@@ -132,19 +132,19 @@ function readEntries(
   return { ok: false, problems }
 }
 
-/** The record without the entry that `key` names. */
+/** Returns the record without the entry of this key. */
 export function withoutEntry(part: Part, record: ResourceRecord, key: string): ResourceRecord {
   const entries = entriesOf(part, record).filter((entry) => entry[part.key] !== key)
   return { ...record, body: { ...record.body, [part.field]: entries } }
 }
 
-/** The answer with all entries. */
+/** Returns the response with all entries. */
 export function presentParts(resource: Resource, part: Part, record: ResourceRecord, context: PresentContext): Json {
   const whole = present(resource, record, context)
   return { [part.name]: whole[part.field] ?? [], uri: `${uriOf(resource, record, context.baseUrl)}/${part.name}` }
 }
 
-/** The answer with the entry that `key` names; undefined when there is none. */
+/** Returns the response with the entry of this key; undefined if there is none. */
 export function presentPart(
   resource: Resource,
   part: Part,

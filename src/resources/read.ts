@@ -3,41 +3,41 @@ import type { Body, FileCheck, Makers, PolicyCheck, Problem, Reading, ResourceRe
 import { readMembers } from '../schema/objects.js'
 import type { Resource } from './resource.js'
 
-/** What reading a body needs beside the body. */
+/** Context for reading a body. */
 export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
-  /** Absent where the machine that will write is not known: then that machine refuses. */
+  /** Checks files. @default the writing process, which is not known here, checks them */
   readonly checkFile?: FileCheck | undefined
   readonly checkFolder?: FileCheck | undefined
-  /** As in `Reading`: for requests of clients, not for files, whose authors mean what they write. */
+  /** See `Reading`: for client requests, not for files, whose authors write zero on purpose. */
   readonly zeroIsAbsent?: boolean
-  /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
+  /** Path parameters of the request by name (`id`, `edge_id`, …). A body may repeat them. */
   readonly path: Readonly<Record<string, string>>
 }
 
-/** What a valid request says: the stored form of its fields, not yet a record. */
+/** Stored form of the fields of a valid request, before it becomes a record. */
 export interface Input {
-  /** Of a creation all kept fields, of an update the whole body that results. */
+  /** For a creation all stored fields, for an update the complete resulting body. */
   readonly body: Body
-  /** Names of the fields that the request gives. */
+  /** Names of the fields in the request. */
   readonly given: ReadonlySet<string>
-  /** Sealed values that the request gives, by path. */
+  /** Sealed values in the request, by path. */
   readonly secrets: Readonly<Record<string, string>>
 }
 
-/** The outcome of reading a body. */
+/** Result of reading a body. */
 export type Read = { readonly ok: true; readonly input: Input } | Refused
 
 interface Refused {
   readonly ok: false
-  /** In the order of the fields; at least one. */
+  /** At least one, in the order of the fields. */
   readonly problems: readonly Problem[]
 }
 
-/** More problems are of no use; a hostile body could have a hundred thousand. */
+/** Maximum number of reported problems; a hostile body could have a hundred thousand. */
 const MOST_PROBLEMS = 50
 
-/** Reads the body of a creation. Finds every problem in one pass and never throws for what the body says. */
+/** Reads the body of a creation. Reports all problems in one pass; never throws because of the body. */
 export function readCreate(resource: Resource, body: unknown, options: ReadOptions): Read {
   const collected = collect(options)
   const unwrapped = unwrap(body, options)
@@ -59,7 +59,7 @@ export function readCreate(resource: Resource, body: unknown, options: ReadOptio
   return finish(read && { ...read, body: { ...read.body, ...parents } }, collected)
 }
 
-/** Reads the body of an update of `current`: what is absent stays. */
+/** Reads the body of an update of `current`; missing fields are unchanged. */
 export function readUpdate(resource: Resource, current: ResourceRecord, body: unknown, options: ReadOptions): Read {
   const collected = collect(options)
   const unwrapped = unwrap(body, options)
@@ -81,7 +81,7 @@ export function readUpdate(resource: Resource, current: ResourceRecord, body: un
   return finish(read, collected)
 }
 
-/** Reads the body of a PUT of the module `name`: it replaces the module whole. `{module: {…}}` is read as its content. */
+/** Reads the body of a PUT of the module `name`, which it replaces completely. `{module: {…}}` is read like its content. */
 export function readModule(
   resource: Resource,
   current: ResourceRecord,
@@ -98,11 +98,11 @@ export function readModule(
   if (astray.length > 0) return { ok: false, problems: astray }
   const inner = Object.fromEntries(Object.entries(outer).filter(([key]) => !Object.hasOwn(options.path, key)))
   const read = readUpdate(resource, current, { [name]: inner }, options)
-  // Nothing but the module is written here, so that an empty body is no absent one.
+  // This request writes only the module, so an empty body is an empty module, not a missing one.
   if (read.ok && !read.input.given.has(name))
     return readModule(resource, current, name, body, { ...options, zeroIsAbsent: false })
   if (read.ok) return read
-  // In a request of its own the module is the body.
+  // The module is the request body here, so paths of problems are relative to it.
   const problems = read.problems.map((problem) => {
     return { ...problem, field: problem.field === name ? '' : problem.field.replace(`${name}.`, '') }
   })
@@ -137,13 +137,13 @@ function finish(read: { body: Body; given: ReadonlySet<string> } | undefined, { 
   return read === undefined || problems.length > 0 ? { ok: false, problems } : { ok: true, input: { ...read, secrets } }
 }
 
-/** Official clients send a module, and some a whole resource, inside `{…path ids, module: {…}}`. */
+/** Unwraps `{…path ids, module: {…}}`, the form in which official clients send a module and some a whole resource. */
 function unwrap(body: unknown, { path }: ReadOptions): unknown {
   if (!isObject(body) || !isObject(body.module)) return body
   return Object.keys(body).every((key) => key === 'module' || Object.hasOwn(path, key)) ? body.module : body
 }
 
-/** Path ids that the body repeats; another value than in the path is a problem. */
+/** Returns the path ids that the body repeats; reports one that differs from the path. */
 function repeated(body: unknown, { path }: ReadOptions, { reading }: Collected): ReadonlySet<string> {
   const names = isObject(body) ? Object.keys(path).filter((name) => Object.hasOwn(body, name)) : []
   for (const name of names) {
@@ -166,15 +166,12 @@ export type Written =
   | {
       readonly ok: true
       readonly record: ResourceRecord
-      /** Members that the answer to this one request shows in place of what every later answer has. */
+      /** Members that only the response to the creation shows, in place of the usual values. */
       readonly once: Readonly<Record<string, Json>>
     }
   | Refused
 
-/**
- * The record of a creation whose references have been found to exist: id, time and every value that the service makes.
- * Refused when something that it is made from does not fit.
- */
+/** Creates a record, whose references must exist: id, time and generated values. Returns a refusal if a generated value is impossible. */
 export async function createRecord(resource: Resource, input: Input, makers: Makers): Promise<Written> {
   const id = makers.newId(resource.idPrefix)
   const body = { ...input.body }
@@ -189,7 +186,7 @@ export async function createRecord(resource: Resource, input: Input, makers: Mak
   return make(resource, { kind: resource.name, id, createdAt, body, secrets: { ...input.secrets } }, once, makers)
 }
 
-/** The record after an update. Sealed values of the fields that the request gives are replaced, the others stay. */
+/** Returns the record after an update. Sealed values of the given fields are replaced, others are kept. */
 export async function updateRecord(
   resource: Resource,
   current: ResourceRecord,
@@ -204,7 +201,7 @@ export async function updateRecord(
   return make(resource, { ...current, body, secrets }, {}, makers, current.body)
 }
 
-/** The record without the module, or without the clearable field, `name`, whose rules may refuse that. */
+/** Returns the record without the module or clearable field `name`; its rules may reject that. */
 export function clearField(resource: Resource, current: ResourceRecord, name: string): Written {
   const body: Body = { ...current.body, [name]: resource.fields[name]?.initial }
   const given = new Set([name])
@@ -224,7 +221,7 @@ export function clearField(resource: Resource, current: ResourceRecord, name: st
   return { ok: true, record: { ...current, body, secrets: secretsWithout(current.secrets, gone) }, once: {} }
 }
 
-/** Fields that the request gives, and those that a rule has changed on the way. */
+/** Returns the fields given in the request and those changed by a rule. */
 function replaced(before: Readonly<Body>, after: Body, { given }: Pick<Input, 'given'>): ReadonlySet<string> {
   return new Set([...given, ...Object.keys(after).filter((name) => after[name] !== before[name])])
 }

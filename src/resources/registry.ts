@@ -13,7 +13,7 @@ import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from 
 import { staticBackend } from './static-backend.js'
 import { vault, vaultSecret } from './vaults.js'
 
-/** Every resource. What refers to another stands after it, so that records can be made in this order. */
+/** All resources. A resource comes after those it refers to, so that records can be created in this order. */
 export const resources: readonly Resource[] = [
   botUser,
   credential,

@@ -2,72 +2,72 @@ import type { FieldCode } from '../schema/errors.js'
 import type { Body, BodyOf, Fields, Link, Makers, ResourceRecord } from '../schema/field.js'
 import { linksOfMembers, type Rule } from '../schema/objects.js'
 
-/** What the API can do with a record. */
+/** API operations on a record. */
 export type Operation = 'create' | 'get' | 'list' | 'update' | 'delete'
 
-/** A list inside the record whose entries have URLs of their own below the record. */
+/** List inside a record whose entries have URLs below the record. */
 export interface Part {
-  /** Its name in the path and its key in answers. */
+  /** Name in the path and key in responses. */
   readonly name: string
-  /** The field that holds it: a list of objects. */
+  /** Field with the list of objects. */
   readonly field: string
-  /** Member of an entry that names it in its path. */
+  /** Member that identifies an entry in the path. */
   readonly key: string
 }
 
-/** What a resource makes itself when its record is written: keys, signatures. */
+/** Context for generating values when a record is written: keys, signatures. */
 export interface MakeView {
   readonly id: string
   readonly body: Body
   readonly before: Readonly<Body> | undefined
   readonly makers: Makers
-  /** A text to keep sealed under `path`. */
+  /** Seals a text under `path`. */
   secret(path: string, text: string): void
-  /** Refuses the write. `field` as in requests. */
+  /** Rejects the write. `field` as in requests. */
   report(field: string, code: FieldCode, message: string): void
 }
 
 interface ResourceDefinition<F extends Fields = Fields> {
-  /** Kind of its records. */
+  /** Record kind. */
   readonly name: string
   readonly description: string
-  /** Collection, below the API's base URL; `{x}` stands for the value of the field `x`, which is a parent's id. */
+  /** Collection path below the API's base URL; `{x}` is the value of field `x`, a parent's id. */
   readonly path: string
-  /** Key of the list in its envelope. */
+  /** Key of the list in responses. */
   readonly listKey: string
   readonly idPrefix: string
   readonly fields: F
   readonly rules?: readonly Rule[]
   readonly make?: (view: MakeView) => Promise<void>
-  /** All of them unless named. */
+  /** @default all */
   readonly operations?: readonly Operation[]
-  /** Noun of its event types; none when its changes are no events. */
+  /** Noun of its event types. @default changes cause no events */
   readonly events?: EventNoun
   readonly parts?: readonly Part[]
-  /** Answers name the record by its path alone. */
+  /** Responses show the path of the record instead of a URL. */
   readonly relativeUri?: boolean
-  /** Modules that a DELETE may address beside the modules proper: fields with a sub-path that can only be cleared. */
+  /** Fields with a sub-path that supports only DELETE, besides the modules. */
   readonly clearable?: readonly string[]
 }
 
-/** A kind of API object: everything that distinguishes it from the others. */
+/** Definition of one kind of API object. */
 export interface Resource<F extends Fields = Fields> extends ResourceDefinition<F> {
   readonly rules: readonly Rule[]
   readonly operations: readonly Operation[]
   readonly parts: readonly Part[]
   readonly clearable: readonly string[]
-  /** Names of the fields that are modules. */
+  /** Names of the module fields. */
   readonly modules: readonly string[]
 }
 
-/** A record of this resource, typed. */
+/** Typed record of this resource. */
 export interface RecordOf<R extends Resource> extends ResourceRecord {
   readonly body: Readonly<BodyOf<R['fields']>>
 }
 
 const ALL: readonly Operation[] = ['create', 'get', 'list', 'update', 'delete']
 
-/** Declares a resource. Throws a RangeError when the declaration contradicts itself. */
+/** Declares a resource. Throws a RangeError if the definition is inconsistent. */
 export function defineResource<const F extends Fields>(definition: ResourceDefinition<F>): Resource<F> {
   const { name, fields, rules = [], parts = [], clearable = [] } = definition
   const named = [...rules.flatMap(({ on }) => on), ...parts.map(({ field }) => field), ...clearable]
@@ -86,7 +86,7 @@ export function defineResource<const F extends Fields>(definition: ResourceDefin
   }
 }
 
-/** Nouns of the events about a created, changed or deleted record, with what each is. They are older than the names of the resources. */
+/** Event nouns with descriptions. They are older than the resource names. */
 const NOUNS = {
   agent_ingress: 'An agent ingress',
   api_key: 'An API key',
@@ -112,16 +112,16 @@ const NOUNS = {
   vault: 'A vault'
 } as const
 
-/** The nouns by themselves. */
+/** All event nouns. */
 export const EVENT_NOUNS = Object.keys(NOUNS) as EventNoun[]
 
 /** First part of the type of an audit event, as in `vault_created.v0`. */
 export type EventNoun = keyof typeof NOUNS
 
-/** Nouns of events that others know and nothing here can cause: there are no such resources. */
+/** Event nouns known elsewhere whose resources do not exist here. */
 const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
 
-/** Events of traffic, of agents, of servers of backends and of guards of writes, which no resource makes. */
+/** Events of traffic, agents, backend servers and guards of writes, which no resource causes. */
 const TRAFFIC: Readonly<Record<string, string>> = {
   agent_session_start: 'An agent has connected and authenticated.',
   agent_session_stop: 'The connection of an agent has ended.',
@@ -136,7 +136,7 @@ const TRAFFIC: Readonly<Record<string, string>> = {
 /** Events of commands, which change no record. */
 const COMMANDS = { limit_bucket_reset: 'A bucket of a limit was reset by hand.' } as const
 
-/** The type of the event of a command. */
+/** Returns the event type of a command. */
 export function commandEventType(command: keyof typeof COMMANDS): string {
   return `${command}.v0`
 }
@@ -145,17 +145,17 @@ const CHANGES = ['created', 'updated', 'deleted'] as const
 
 type Change = (typeof CHANGES)[number]
 
-/** The type of the event of one change. */
+/** Returns the event type of a change. */
 export function eventType(noun: EventNoun, change: Change): string {
   return `${noun}_${change}.v0`
 }
 
-/** The resource that an event of this type would be about, when others have it and this version does not. */
+/** Returns the noun if this event type belongs to a resource that this version does not have. */
 export function absentNoun(type: string): string | undefined {
   return ABSENT_NOUNS.find((noun) => CHANGES.some((change) => type === `${noun}_${change}.v0`))
 }
 
-/** Every type that a subscription may name, sorted. */
+/** All event types for subscriptions, sorted. */
 export const EVENT_TYPES: readonly string[] = [
   ...EVENT_NOUNS.flatMap((noun) => CHANGES.map((change) => eventType(noun, change))),
   ...Object.keys(COMMANDS).map((name) => `${name}.v0`),
@@ -169,36 +169,36 @@ const MEANINGS: ReadonlyMap<string, string> = new Map([
   ...Object.entries({ ...COMMANDS, ...TRAFFIC }).map(([name, text]) => [`${name}.v0`, text] as const)
 ])
 
-/** When an event of this type is published; empty for a type that there is not. */
+/** Returns when an event of this type is published; empty for an unknown type. */
 export function eventMeaning(type: string): string {
   return MEANINGS.get(type) ?? ''
 }
 
-/** A value that only one record may have in its space. */
+/** Value that is unique within its space. */
 interface Claim {
   readonly space: string
   readonly value: string
-  /** As in requests. */
+  /** Field as in requests. */
   readonly field: string
 }
 
-/** Rows of the reference table for a record. */
+/** Returns the reference table rows of a record. */
 export function linksOf(resource: Resource, record: ResourceRecord): Link[] {
   return linksOfMembers(resource.fields, record.body, '')
 }
 
-/** A record's kind and id in one text. */
+/** Returns kind and id of a record as one text. */
 export function recordText({ kind, id }: { readonly kind: string; readonly id: string }): string {
   return `${kind} ${id}`
 }
 
-/** Links of `after` whose target `before` did not refer to: these must exist; an older one may be gone since. */
+/** Returns the links of `after` that `before` did not have: their targets must exist; the target of an older link may have been deleted. */
 export function newLinks(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Link[] {
   const known = new Set(before === undefined ? [] : linksOf(resource, before).map(recordText))
   return linksOf(resource, after).filter((link) => !known.has(recordText(link)))
 }
 
-/** What the record takes for itself: rows of the table of claims. */
+/** Returns the unique values of the record: rows of the table of claims. */
 export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] {
   return Object.entries(resource.fields).flatMap(([name, { unique, requestName }]) => {
     if (unique === undefined) return []
@@ -210,14 +210,14 @@ export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] 
       .filter((one) => one !== null && one !== undefined && one !== '')
       .map((one) => ({
         space,
-        // Several values are a tuple, encoded so that no two tuples look alike.
+        // Several values are a tuple, encoded unambiguously.
         value: prefix.length === 0 ? String(one) : JSON.stringify([...prefix, one]),
         field: requestName(name)
       }))
   })
 }
 
-/** Names of the request's fields that only an administrator may give. */
+/** Returns the request fields that only an administrator may set. */
 export function adminFields(resource: Resource, body: Readonly<Record<string, unknown>>): string[] {
   return Object.entries(resource.fields)
     .filter(([, { adminOnly }]) => adminOnly === true)

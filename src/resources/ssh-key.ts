@@ -25,7 +25,7 @@ export interface SshKeyPair {
   readonly privateKey: string
 }
 
-/** A public key in the form of the SSH wire protocol (RFC 4253 6.6, RFC 5656 3.1, RFC 8709 4). */
+/** Public key in the SSH wire format (RFC 4253 6.6, RFC 5656 3.1, RFC 8709 4). */
 export interface SshPublicKey {
   /** `ssh-ed25519`, `ssh-rsa` or `ecdsa-sha2-nistp…`. */
   readonly algorithm: string
@@ -43,7 +43,7 @@ export interface SshCertificateRequest {
   readonly serial: bigint
   readonly keyId: string
   readonly principals: readonly string[]
-  /** Seconds since the Unix epoch; valid from the first up to the second. */
+  /** Seconds since the Unix epoch; the end is exclusive. */
   readonly validAfter: number
   readonly validBefore: number
   readonly criticalOptions: Readonly<Record<string, string>>
@@ -55,7 +55,7 @@ interface CurveNames {
   readonly jwk: string
   readonly ssh: string
   readonly hash: string
-  /** Octets of a coordinate. */
+  /** Size of a coordinate in bytes. */
   readonly size: number
 }
 
@@ -69,7 +69,7 @@ const LEAST_RSA_BITS = 2048
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const generate = promisify(generateKeyPair)
 
-/** Makes a key pair beside the event loop: RSA of 4096 bits takes about half a second. */
+/** Generates a key pair in the thread pool: RSA of 4096 bits takes about half a second. */
 export async function generateSshKey(spec: SshKeySpec): Promise<SshKeyPair> {
   const { publicKey, privateKey } = await generateFor(spec)
   return {
@@ -84,7 +84,7 @@ function generateFor(spec: SshKeySpec) {
   return generate('ec', { namedCurve: CURVES[spec.curve].jwk })
 }
 
-/** Reads a line of an authorized_keys file: algorithm, base64, and a comment that is dropped. Undefined when it is none. */
+/** Reads a line of an authorized_keys file: algorithm, base64, and a comment that is dropped. Undefined if invalid. */
 export function readSshPublicKey(line: string): SshPublicKey | undefined {
   const text = line.trim()
   const [algorithm, base64] = /[\r\n]/.test(text) ? [] : text.split(/[ \t]+/, 2)
@@ -97,7 +97,7 @@ export function readSshPublicKey(line: string): SshPublicKey | undefined {
   try {
     key = createPublicKey({ key: jwk, format: 'jwk' })
   } catch (error) {
-    // A point that is not on its curve, a modulus of no size: OpenSSL knows. Anything else is a fault of ours.
+    // Errors of OpenSSL: a point not on its curve, an invalid modulus. Any other error is a bug.
     if (codeOf(error) === undefined) throw error
     return undefined
   }
@@ -106,7 +106,7 @@ export function readSshPublicKey(line: string): SshPublicKey | undefined {
   return encoded.algorithm === algorithm && blob.equals(encoded.blob) ? encoded : undefined
 }
 
-/** Signs an OpenSSH certificate (PROTOCOL.certkeys of OpenSSH). The answer is one line: algorithm and base64. */
+/** Signs an OpenSSH certificate (PROTOCOL.certkeys of OpenSSH). Returns one line: algorithm and base64. */
 export function signSshCertificate(request: SshCertificateRequest): string {
   const authority = createPrivateKey(request.authorityKey)
   const { key } = request
@@ -131,7 +131,7 @@ export function signSshCertificate(request: SshCertificateRequest): string {
   return `${algorithm} ${certificate.toString('base64')}`
 }
 
-/** A random serial number; certificates of one authority need distinct ones to be revoked by. */
+/** Returns a random serial number; revocation needs distinct ones for each authority. */
 export function newSshSerial(random: (bytes: number) => Uint8Array = randomBytes): bigint {
   return Buffer.from(random(8)).readBigUInt64BE() >> 1n
 }
@@ -156,7 +156,7 @@ function curveOf({ crv }: JsonWebKey): CurveNames {
   return found
 }
 
-/** Undefined when the strings are not those of a key. */
+/** Converts the parts of a key; undefined if they are invalid. */
 function jwkOf([algorithm, ...parts]: readonly Buffer[]): JsonWebKey | undefined {
   const name = algorithm?.toString('latin1')
   const [first, second] = parts
@@ -176,7 +176,7 @@ function jwkOf([algorithm, ...parts]: readonly Buffer[]): JsonWebKey | undefined
   }
 }
 
-/** The signature blob (RFC 4253 6.6): RSA with SHA-512 (RFC 8332), ECDSA as two integers (RFC 5656 3.1.2). */
+/** Returns the signature blob (RFC 4253 6.6): RSA with SHA-512 (RFC 8332), ECDSA as two integers (RFC 5656 3.1.2). */
 function signature(key: KeyObject, body: Buffer): Buffer {
   if (key.asymmetricKeyType === 'ed25519') return Buffer.concat([text('ssh-ed25519'), string(sign(null, body, key))])
   if (key.asymmetricKeyType === 'rsa') return Buffer.concat([text('rsa-sha2-512'), string(sign('sha512', body, key))])
@@ -186,7 +186,7 @@ function signature(key: KeyObject, body: Buffer): Buffer {
   return Buffer.concat([text(`ecdsa-sha2-${ssh}`), string(Buffer.concat(integers))])
 }
 
-/** Names in order; a value is a string inside a string, an empty one stands for a flag. */
+/** Encodes options sorted by name; a value is a nested string, an empty one a flag. */
 function options(named: Readonly<Record<string, string>>): Buffer {
   const entries = Object.entries(named).sort(([a], [b]) => (a < b ? -1 : 1))
   return Buffer.concat(
@@ -194,7 +194,7 @@ function options(named: Readonly<Record<string, string>>): Buffer {
   )
 }
 
-/** The length-prefixed strings that stand one after the other in `bytes`; undefined when they do not fill it. */
+/** Splits `bytes` into length-prefixed strings; undefined if the lengths do not match. */
 function readStrings(bytes: Uint8Array): Buffer[] | undefined {
   const buffer = Buffer.from(bytes)
   const strings: Buffer[] = []
@@ -229,7 +229,7 @@ function text(value: string): Buffer {
   return string(Buffer.from(value))
 }
 
-/** Content of an mpint (RFC 4251 5): a zero octet keeps a leading one bit from being a sign. */
+/** Encodes an mpint (RFC 4251 5): a zero byte before a leading one bit prevents a negative sign. */
 function integer(bytes: Buffer): Buffer {
   return ((bytes[0] ?? 0) & 0x80) === 0 ? bytes : Buffer.concat([Buffer.of(0), bytes])
 }

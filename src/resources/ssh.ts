@@ -17,7 +17,7 @@ import {
 
 const SIZES = [2048, 4096]
 
-/** Size of an RSA key; 0 when not given. */
+/** Size of an RSA key; 0 if not given. */
 const keySize = defineField<number>({
   description: 'Bits of an RSA key: 2048 or 4096 (default).',
   initial: 0,
@@ -35,7 +35,7 @@ const keySize = defineField<number>({
   present: (stored) => stored
 })
 
-/** A key that signs SSH certificates. It is made here and never leaves. */
+/** Key that signs SSH certificates. It is generated here and never leaves the store. */
 export const sshCertificateAuthority = defineResource({
   name: 'ssh_certificate_authority',
   description: 'A key, made by the service, that signs SSH certificates of hosts and users.',
@@ -129,7 +129,7 @@ const rules: readonly Rule[] = [
   { on: ['valid_after', 'valid_until'], check: inOrder }
 ]
 
-/** Lets clients know a host without asking. */
+/** Certificate of a host, so that clients trust it without a prompt. */
 export const sshHostCertificate = defineResource({
   name: 'ssh_host_certificate',
   description: 'An SSH certificate by which clients know a host.',
@@ -152,7 +152,7 @@ export const sshHostCertificate = defineResource({
   make: signer('host', YEAR)
 })
 
-/** Lets a user log in at servers that trust the authority. */
+/** Certificate of a user for servers that trust the authority. */
 export const sshUserCertificate = defineResource({
   name: 'ssh_user_certificate',
   description: 'An SSH certificate with which a user logs in at servers that trust its authority.',
@@ -199,7 +199,7 @@ function defaultExtensions({ body, given, before }: RuleView): void {
   body.extensions = { 'permit-pty': '', 'permit-user-rc': '' }
 }
 
-/** Signs when the record is made. `span`: milliseconds of validity when no end is given. */
+/** Returns the function that signs a new record. `span`: default validity (ms). */
 function signer(kind: 'host' | 'user', span: number) {
   return async ({ id, body, before, makers, report }: MakeView): Promise<void> => {
     if (before !== undefined) return

@@ -10,7 +10,7 @@ const HOUR = 3600
 const seconds = (description: string, bounds: { min: number; max: number; default: number }) =>
   number({ description: `${description} Seconds.`, ...bounds, unit: 'seconds' })
 
-/** Statuses, and ranges of them such as `200-399`. */
+/** Returns a field for statuses and ranges such as `200-399`. */
 const statuses = (description: string) =>
   texts({ description, item: 'A status or a range of them.', max: 20, bytes: 7 })
 
@@ -163,7 +163,7 @@ export function grpcNeedsHttp2({ body, report }: RuleView): void {
   report('health', 'CONFLICTING_FIELDS', 'type grpc needs http2, which gRPC is spoken over')
 }
 
-/** What a check of this type does not look at is refused. */
+/** Rejects fields that this type of health check ignores. */
 export function grpcFits({ body, report }: RuleView): void {
   const service = body.service as string
   if (!/^[\x21-\x7e]*$/.test(service)) report('service', 'FIELD_INVALID', 'must hold visible ASCII')
@@ -195,7 +195,7 @@ export function isCondition(written: string): written is RetryCondition {
   return (RETRY_CONDITIONS as readonly string[]).includes(written)
 }
 
-/** `503` or `500-599`; undefined for anything else. */
+/** Parses `503` or `500-599`; undefined if invalid. */
 export function statusRange(written: string): StatusRange | undefined {
   const parts = /^([1-5]\d\d)(?:-([1-5]\d\d))?$/.exec(written)
   if (parts === null) return undefined
@@ -209,7 +209,7 @@ export function pathFits({ body, report }: RuleView): void {
   report('path', 'FIELD_INVALID', 'must begin with / and hold visible ASCII without #')
 }
 
-/** What a connection that checks no certificate would pass over is refused. */
+/** Rejects fields that have no effect without certificate verification. */
 export function verifyFits({ body, report }: RuleView): void {
   if (body.verify !== 'off') return
   const unused = body.ca_pem !== '' ? 'ca_pem' : (body.pins as readonly string[]).length > 0 ? 'pins' : undefined
@@ -238,7 +238,7 @@ export function pinsRead({ body, report }: RuleView): void {
   }
 }
 
-/** `certificate:` or `public-key:` with 64 hexadecimal digits, which may have colons, or with base64 (RFC 7469 2.1.1). */
+/** Parses `certificate:` or `public-key:` with 64 hexadecimal digits, optionally with colons, or base64 (RFC 7469 2.1.1). */
 export function pinOf(written: string): CertificatePin | undefined {
   const [, of, hash = ''] = /^(certificate|public-key):(.+)$/.exec(written) ?? []
   if (of !== 'certificate' && of !== 'public-key') return undefined

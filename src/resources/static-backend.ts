@@ -33,7 +33,7 @@ const seen = (status: string) => ({
   reason: Type.String({ description: 'What was seen last.' }),
   since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
 })
-/** What is known of a server or a tunnel. */
+/** State of a server or tunnel. */
 export const stateFields = seen(OF_SERVER)
 const stateSchema = Type.Object(
   {
@@ -59,7 +59,7 @@ const stateSchema = Type.Object(
 )
 const UNCHECKED = { status: 'unchecked', reason: '', since: null, servers: [], name: null }
 
-/** An address that is always there. */
+/** Backend with a fixed address. */
 export const staticBackend = defineResource({
   name: 'static_backend',
   description: 'One upstream at a fixed address.',
@@ -152,7 +152,7 @@ export const staticBackend = defineResource({
 
 const USUAL: readonly StatusRange[] = [[200, 399]]
 
-/** Units of servers at fixed addresses. */
+/** Units of static backends. */
 export const staticBackends = planned(
   staticBackend,
   (id) => [upstreamKey(id)],
@@ -176,14 +176,17 @@ export const staticBackends = planned(
 
 type StaticBody = RecordOf<typeof staticBackend>['body']
 
-/** The domain of a service (RFC 2782) is what the certificate must be for: who answers for the name names the targets. */
+/**
+ * Returns the address of a server. The certificate must be for the domain of a service (RFC 2782), because the owner of that name chooses
+ * the targets.
+ */
 function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service' | 'socket'> {
   if (address.startsWith('unix:')) return { host: 'localhost', port: 0, socket: address.slice('unix:'.length) }
   if (/:\d+$/.test(address)) return splitHostport(address)
   return { host: address.split('.').slice(2).join('.'), port: 0, service: address }
 }
 
-/** Records of earlier versions have none of these fields. */
+/** Returns the connection settings; records of earlier versions have none of these fields. */
 function wayOf({ path = '', proxy_protocol: proxy, lenient, upgrades = [] }: StaticBody): Partial<AddressUpstream> {
   return {
     ...(path === '' ? {} : { pathPrefix: path }),
@@ -260,7 +263,7 @@ function timeoutsOf({ timeouts }: StaticBody): Partial<AddressUpstream> {
 
 const milliseconds = (given: number) => Math.round(given * 1000)
 
-/** The rules have refused what is none. */
+/** Parses status ranges; the rules have already rejected invalid ones. */
 function ranges(written: readonly string[]): StatusRange[] {
   const read: StatusRange[] = []
   for (const one of written) {

@@ -3,21 +3,21 @@ import type { HostPort, SecretReference, Unit } from '../runtime/plan.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordOf, Resource } from './resource.js'
 
-/** A record with the revision that wrote it last. */
+/** Record with the revision that last wrote it. */
 export interface PlannedRecord<R extends ResourceRecord = ResourceRecord> {
   readonly record: R
   readonly revision: number
 }
 
-/** What records of one kind mean for traffic: units under keys that follow from the id alone. */
+/** Conversion of the records of one kind to units, whose keys depend on the id alone. */
 export interface PlannedKind {
   readonly kind: string
-  /** Every key under which a record with this id may have a unit. */
+  /** Returns every possible unit key of a record with this id. */
   keys(id: string): readonly string[]
   units(planned: PlannedRecord): readonly (readonly [key: string, unit: Unit])[]
 }
 
-/** Declares what the records of `resource` mean. Keeps their type. */
+/** Declares how records of `resource` become units; keeps their type. */
 export function planned<R extends Resource>(
   resource: R,
   keys: PlannedKind['keys'],
@@ -26,23 +26,23 @@ export function planned<R extends Resource>(
   return { kind: resource.name, keys, units: (one) => units(one as PlannedRecord<RecordOf<R>>) }
 }
 
-/** Where the value of a sealed field is found; undefined when the record has none that opens. */
+/** Returns the reference to a sealed field; undefined if the record has no value that can be opened. */
 export function secretAt({ record, revision }: PlannedRecord, path: string): SecretReference | undefined {
   if (record.secrets[path] === undefined) return undefined
   return { secret: secretName(record, path), version: revision }
 }
 
-/** Name of a sealed field among all. */
+/** Returns the unique name of a sealed field. */
 export function secretName({ kind, id }: Pick<ResourceRecord, 'kind' | 'id'>, path: string): string {
   return `${kind}/${id}#${path}`
 }
 
-/** Id of the unit of a certificate. */
+/** Returns the key of a certificate's unit. */
 export const certificateKey = (id: string) => `certificate:${id}`
-/** Id of the unit of a certificate authority. */
+/** Returns the key of a certificate authority's unit. */
 export const authorityKey = (id: string) => `authority:${id}`
 
-/** Parts of a `host:port` that a field has checked; an IPv6 host loses its brackets. */
+/** Splits a validated `host:port`; removes the brackets of an IPv6 host. */
 export function splitHostport(hostport: string): HostPort {
   const parsed = parseAuthority(hostport)
   if (parsed?.port === undefined) throw new RangeError('a stored hostport is no host and port')

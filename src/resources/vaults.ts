@@ -5,17 +5,17 @@ import { botUser } from './identities.js'
 import { defineResource } from './resource.js'
 import { planned, secretAt } from './units.js'
 
-/** Where names of vaults are unique. */
+/** Space of unique vault names. */
 const VAULT_NAMES = 'vault_name'
-/** In `usable_by`: all members. */
+/** Value in `usable_by` for all members. */
 const EVERY_MEMBER = 'members'
 
-/** True when one who is no administrator may use a vault. `usableBy`: as the vault has it. */
+/** Returns true if a user or bot without administrator rights may use a vault. `usableBy`: the vault's value. */
 export function isUsableBy(usableBy: readonly string[], id: string): boolean {
   return usableBy.includes(id) || usableBy.includes(EVERY_MEMBER)
 }
 
-/** Keeps secrets under their names. */
+/** Namespace of secrets. */
 export const vault = defineResource({
   name: 'vault',
   description: 'Keeps secrets under their names. It can be deleted when it is empty.',
@@ -39,7 +39,7 @@ export const vault = defineResource({
 
 const MAX_VALUE = 64 * 1024
 
-/** A value that policies read by its name and no answer shows. */
+/** Value that policies read by name; never shown in responses. */
 export const vaultSecret = defineResource({
   name: 'vault_secret',
   description: 'A value that policies read as secrets.get("<vault>", "<name>"). No answer shows it.',
@@ -76,13 +76,13 @@ export const vaults = planned(
   vault,
   (id) => [`vault:${id}`],
   ({ record: { id, body } }) => {
-    // Records of former versions have none.
+    // Records of older versions have none.
     const { name, usable_by: usableBy = [] } = body
     return [[`vault:${id}`, { kind: 'vault', id, name, ...(usableBy.length === 0 ? {} : { usableBy }) }]]
   }
 )
 
-/** Units of secrets; the values stay beside the plan. */
+/** Units of secrets; values are kept outside the plan. */
 export const vaultSecrets = planned(
   vaultSecret,
   (id) => [`secret:${id}`],

@@ -5,13 +5,13 @@ import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import type { IpRuleUnit, RestrictionUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
-/** The part of a snapshot that decides by address. */
+/** Tables of a snapshot that address filters read. */
 interface RestrictedSnapshot {
   readonly tables: { readonly restrictions: Restrictions; readonly ipPolicies: IpPolicies }
   ipPolicy(id: string): AddressRules | undefined
 }
 
-/** How often an address filter has refused an address, and how often it only would have. */
+/** Numbers of addresses refused, and of addresses that an unenforced restriction would have refused. */
 export interface AddressFilterCounts {
   readonly refused: number
   readonly warned: number
@@ -26,10 +26,7 @@ interface AddressFilterParts {
   readonly refused?: (enforced: boolean) => void
 }
 
-/**
- * The IP restriction of one class of traffic: which addresses may come in. Nothing restricts a class until there is a
- * restriction for it; one that is not enforced is only logged and counted.
- */
+/** IP restriction of one class of traffic. Without a restriction every address is allowed; an unenforced one only logs and counts. */
 export class AddressFilter {
   readonly #traffic: FilteredTraffic
   readonly #parts: AddressFilterParts
@@ -44,7 +41,7 @@ export class AddressFilter {
     return this.#counts
   }
 
-  /** Judges one that comes in. `about`: further fields of the log line. */
+  /** Returns true if the address is allowed. `about`: extra fields of the log line. */
   admits(snapshot: RestrictedSnapshot, address: string | undefined, about?: object): boolean {
     const against = refusal(snapshot, this.#traffic, address)
     if (against === undefined) return true
@@ -58,12 +55,12 @@ export class AddressFilter {
   }
 }
 
-/** Would this snapshot keep `address` out? Counts and logs nothing. */
+/** Returns true if this snapshot refuses `address`. Logs and counts nothing. */
 export function refuses(snapshot: RestrictedSnapshot, traffic: FilteredTraffic, address: string | undefined): boolean {
   return refusal(snapshot, traffic, address)?.enforced === true
 }
 
-/** What speaks against an address; undefined when it passes. `network`: the one that decided, if any did. */
+/** Returns why an address is refused, or undefined if it is allowed. `network`: the network that decided, if any. */
 function refusal(snapshot: RestrictedSnapshot, traffic: FilteredTraffic, address: string | undefined) {
   const restriction = snapshot.tables.restrictions.get(traffic)
   if (restriction === undefined) return undefined
@@ -72,21 +69,21 @@ function refusal(snapshot: RestrictedSnapshot, traffic: FilteredTraffic, address
   return passes ? undefined : { enforced: restriction.enforced, network }
 }
 
-/** Is the restriction of this traffic the same in these two, with what its policies say? */
+/** Returns true if both snapshots restrict this traffic in the same way, rules of the policies included. */
 export function sameRestriction(one: RestrictedSnapshot, other: RestrictedSnapshot, traffic: FilteredTraffic): boolean {
   if (sameAddressRules(one, other)) return true
   const [now, then] = [one, other].map((snapshot) => snapshot.tables.restrictions.get(traffic))
   if (!isDeepStrictEqual(now, then)) return false
-  // Rules are shared as long as no write touches them.
+  // Snapshots share rule objects until a write changes them.
   return now?.policies.every((id) => one.ipPolicy(id) === other.ipPolicy(id)) ?? true
 }
 
-/** Do these two keep out the same addresses? false also when they only may differ. */
+/** Returns true if both snapshots refuse the same addresses. May return false for equal rules. */
 export function sameAddressRules(one: RestrictedSnapshot, other: RestrictedSnapshot): boolean {
   return one.tables.restrictions === other.tables.restrictions && one.tables.ipPolicies === other.tables.ipPolicies
 }
 
-/** What a change adds to and takes from the networks of one action of one policy. */
+/** Networks that a change adds to and removes from one action of one policy. */
 interface Edit {
   readonly put: Cidr[]
   readonly drop: Cidr[]
@@ -95,8 +92,8 @@ interface Edit {
 type PolicyEdit = Readonly<Record<IpRuleUnit['action'], Edit>>
 
 /**
- * IP policies by id. A policy is there as long as its own unit is; rules of others wait for theirs. Immutable; a change costs
- * what it touches, however many rules its policy has.
+ * IP policies by id. A policy exists as long as its own unit; rules without a policy wait for theirs. Immutable; the cost of a change
+ * depends on the changed rules alone.
  */
 export class IpPolicies {
   readonly #sets: ShardedMap<AddressRules>
@@ -117,7 +114,7 @@ export class IpPolicies {
     return atOnce(this.editing(changes))
   }
 
-  /** As `with`, in steps. */
+  /** Does the work of `with` in steps. */
   *editing(changes: readonly UnitChange[]): Steps<IpPolicies> {
     const edits = new Map<string, PolicyEdit>()
     const editOf = ({ policy, action }: IpRuleUnit): Edit => {
@@ -155,7 +152,7 @@ export class IpPolicies {
 
 const NO_RULES: AddressRules = { allow: new CidrSet([]), deny: new CidrSet([]) }
 
-/** None when the text is no network: then it was never one, so adding and dropping it agree. */
+/** Returns no network if the text is invalid; such a rule is never added, so dropping it changes nothing. */
 function networkOf({ cidr }: IpRuleUnit): readonly Cidr[] {
   const network = parseCidr(cidr)
   return network === undefined ? [] : [network]
@@ -165,7 +162,7 @@ function* edited(set: CidrSet, { put, drop }: Edit): Steps<CidrSet> {
   return put.length === 0 && drop.length === 0 ? set : yield* set.editing(put, drop)
 }
 
-/** The IP restriction of each class of traffic. Immutable. */
+/** IP restriction of each class of traffic. Immutable. */
 export class Restrictions {
   readonly #byTraffic: ReadonlyMap<string, RestrictionUnit>
 

@@ -1,4 +1,4 @@
-/** A fixed answer. */
+/** Upstream that sends a fixed response. */
 export interface ResponseUpstream {
   readonly kind: 'upstream'
   readonly form: 'response'
@@ -7,27 +7,27 @@ export interface ResponseUpstream {
   readonly body: string
 }
 
-/** A form in which files may lie ready beside the plain one. */
+/** Content coding of a precompressed file beside the plain one. */
 export type FileCoding = 'zst' | 'br' | 'gz'
 
-/** Files of a folder of this machine. */
+/** Upstream that serves files of a local folder. */
 export interface FileUpstream {
   readonly kind: 'upstream'
   readonly form: 'files'
   /** Absolute path. */
   readonly folder: string
-  /** The folder must lie in one that the operator of the serving process names. Absent: the operator has written it. */
+  /** The folder must be inside one that the operator of the process allows. @default the operator wrote the path, no check */
   readonly confined?: true
-  /** Names of files that stand for a folder, the first one that exists. */
+  /** Names of index files; the first that exists is sent. */
   readonly index: readonly string[]
-  /** Path of the file that is sent where there is none; absent: 404. */
+  /** Path of the file sent if the requested one does not exist. @default 404 */
   readonly fallback?: string
-  /** Endings of compressed files beside the plain ones, the preferred first. */
+  /** Suffixes of precompressed files, in order of preference. */
   readonly precompressed?: readonly FileCoding[]
-  /** Values of Cache-Control for patterns of paths; the first that matches counts. */
+  /** Cache-Control values by path pattern; the first match applies. */
   readonly cache?: readonly { readonly files: string; readonly value: string }[]
-  /** A folder without an index is answered with the list of its files. */
+  /** A folder without an index file is sent as a list of its files. */
   readonly listing?: true
-  /** Symbolic links may lead out of the folder. */
+  /** Symbolic links may point outside the folder. */
   readonly links?: true
 }

@@ -6,32 +6,32 @@ import type { CertificateUnit, SecretValues } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 import { secretValue } from './secrets.js'
 
-/** A certificate that can be presented. One object as long as its unit stays as it was. */
+/** Certificate to present. The object stays the same while its unit is unchanged. */
 export interface Certificate {
   readonly key: string
   /** PEM, leaf first. */
   readonly chain: string
   readonly privateKey: string
-  /** Its validity, milliseconds since the Unix epoch. */
+  /** Validity, milliseconds since the Unix epoch. */
   readonly notBefore: number
   readonly notAfter: number
   /** rsa, ecdsa or ed25519. */
   readonly keyType: string
-  /** A certificate for the same name whose key is of another type: each client gets the one that it can use. */
+  /** Certificate for the same name with another key type; each client gets the one that it supports. */
   readonly also?: Certificate
 }
 
 /**
- * Which certificate a name presents: one that is valid now before any other, then one for the name itself before one for the wildcard of its first
- * label, then that of a reserved domain before an uploaded one that names it, of several the one that lives longest. Immutable.
+ * Selects the certificate for a name, in this order: valid before expired, exact name before the wildcard of its first label, reserved
+ * domain before an uploaded certificate, latest expiry first. Immutable.
  */
 export class Certificates {
   readonly #certificates: ShardedMap<Certificate>
   /** Reserved name → key of its certificate. */
   readonly #domains: ShardedMap<string>
-  /** Name or address in certificates → their keys, the one that lives longest first. */
+  /** Name or address in certificates → certificate keys, latest expiry first. */
   readonly #names: ShardedMap<readonly string[]>
-  /** Addresses in certificates. */
+  /** Addresses that certificates contain. */
   readonly #addresses: ReadonlySet<string>
   /** By key. */
   readonly #authorities: ShardedMap<ClientAuthority>
@@ -58,7 +58,10 @@ export class Certificates {
     ShardedMap.empty()
   )
 
-  /** `name`: lower-case; or an IP address in its canonical form. `now`: milliseconds since the Unix epoch. */
+  /**
+   * Returns the certificate for `name`: a lower-case host name or an IP address in canonical form. `now`: milliseconds since the Unix
+   * epoch.
+   */
   find(name: string, now: number): Certificate | undefined {
     let first: Certificate | undefined
     let chosen: Certificate | undefined
@@ -71,26 +74,26 @@ export class Certificates {
     return chosen ?? first
   }
 
-  /** Is there a certificate for `name`, valid or not? */
+  /** Returns true if `name` has a certificate, valid or not. */
   has(name: string): boolean {
     return this.#candidates(name).next().done !== true
   }
 
   /**
-   * For a client that names no host, as clients do that dial an address (RFC 6066 3): the certificate of `address`, at which it arrived. Behind a
-   * translation of addresses that is not the one which the client dialled: then the certificate of the only address that has one.
+   * Returns the certificate for a client without SNI, as clients send none for an address (RFC 6066 3): that of the local `address`. Behind
+   * address translation the client dialled another address: then the certificate of the only address that has one.
    */
   findForAddress(address: string, now: number): Certificate | undefined {
     const [only] = this.#addresses.size === 1 ? this.#addresses : []
     return this.find(address, now) ?? (only === undefined ? undefined : this.find(only, now))
   }
 
-  /** By the key of its unit; undefined also when its private key does not open. */
+  /** Returns a certificate by its unit's key; undefined also if its private key cannot be decrypted. */
   at(key: string): Certificate | undefined {
     return this.#certificates.get(key)
   }
 
-  /** By the key of its unit; one object as long as that stays as it was. */
+  /** Returns an authority by its unit's key. The object stays the same while the unit is unchanged. */
   authority(key: string): ClientAuthority | undefined {
     return this.#authorities.get(key)
   }
@@ -163,7 +166,7 @@ export class Certificates {
     return key === undefined ? undefined : this.#certificates.get(key)
   }
 
-  /** The certificates that name `name`, by key with the end of their validity, to be edited. */
+  /** Returns the editable map of the certificates for `name`: key → expiry. */
   #keysOf(names: Map<string, Map<string, number>>, name: string): Map<string, number> {
     let keys = names.get(name)
     if (keys === undefined) {
@@ -186,7 +189,7 @@ function compiled(key: string, unit: CertificateUnit, values: SecretValues): Cer
 
 const pairs = new WeakMap<Certificate, WeakMap<Certificate, Certificate>>()
 
-/** One object for each pair: connections and TLS contexts are held against it. */
+/** Returns the same object for the same pair, because connections and TLS contexts are cached by it. */
 function both(first: Certificate, second: Certificate): Certificate {
   const known = pairs.get(first) ?? new WeakMap<Certificate, Certificate>()
   const made = known.get(second) ?? { ...first, also: second }
@@ -195,7 +198,7 @@ function both(first: Certificate, second: Certificate): Certificate {
   return made
 }
 
-/** Equal ends are ordered by key, so that two ways to one plan give one answer. */
+/** Equal expiry times are ordered by key, so that the result does not depend on the order of changes. */
 function longestFirst(keys: ReadonlyMap<string, number>): string[] {
   return [...keys].sort(([a, x], [b, y]) => (x === y ? (a < b ? -1 : 1) : y - x)).map(([key]) => key)
 }

@@ -11,45 +11,45 @@ import type { PolicyUnit, SecretValues, Unit, UpstreamUnit } from './plan.js'
 import { applying, asKind, type Change, type UnitChange, unitChanges } from './plan-changes.js'
 import { Snapshot } from './snapshot.js'
 
-/** What the policies of one kind of author may use. */
+/** Services and limits of the policies of one kind of author. */
 export interface PolicyRights {
   readonly services: PolicyServices
   readonly actions: readonly Action[]
-  /** Of their documents; absent: only the bounds of every document. */
+  /** Limits of their documents. @default the limits of every document */
   readonly limits?: DocumentLimits
 }
 
-/** What compiling a plan needs: the rights of its policies and the state that outlives a snapshot. */
+/** Rights of policies and the state that outlives a snapshot. */
 export interface CompileOptions extends PolicyRights {
   readonly persistentState: PersistentState
-  /** Of policies that agents send; where it is absent, a change that holds one is a defect. */
+  /** Rights of policies that agents send. Without them a change with such a policy is invalid. */
   readonly guests?: PolicyRights
 }
 
-/** How the state that a snapshot keeps becomes real; neither part can fail. Between both the snapshot is swapped in. */
+/** Steps that keep and release the state of a snapshot; the snapshot is swapped in between them. Neither fails. */
 interface Commit {
-  /** What the snapshot needs is kept. */
+  /** Keeps the state that the snapshot uses. */
   taking(): Steps<void>
-  /** What nothing uses any more is given up. */
+  /** Releases state that is no longer used. */
   sweeping(): Steps<void>
-  /** Both in one go. */
+  /** Runs both steps at once. */
   commit(): void
 }
 
-/** A snapshot ready to be swapped in, or what is wrong with the change. */
+/** Snapshot that is ready to be swapped in, or the problems of the change. */
 export type Prepared =
   | ({ readonly ok: true; readonly snapshot: Snapshot; readonly warnings: readonly UnitProblems[] } & Commit)
   | { readonly ok: false; readonly problems: readonly UnitProblems[] }
 
 /**
- * Compiles the units of a change beside the running snapshot. Nothing that runs is touched before `taking`, and nothing
- * else may be prepared until `sweeping` has ended. `secrets`: the values that units of the change refer to.
+ * Compiles the units of a change beside the running snapshot. Running state is unchanged before `taking`; nothing else may be prepared
+ * until `sweeping` has finished. `secrets`: the values that units of the change refer to.
  */
 export function prepare(running: Snapshot, change: Change, secrets: SecretValues, options: CompileOptions): Prepared {
   return atOnce(preparing(running, change, secrets, options))
 }
 
-/** As `prepare`, in steps: of what it compiles, one rule of a policy or one other unit a step. */
+/** Does the work of `prepare` in steps of one policy rule or one other unit. */
 export function* preparing(
   running: Snapshot,
   change: Change,
@@ -93,7 +93,7 @@ function* compilePolicies(changes: readonly UnitChange[], draft: Draft, running:
   for (const { key, before, after } of changes) {
     const unit = asKind(after, 'policy')
     if (passes.due() || unit !== undefined) yield
-    // What stands elsewhere in its file, and says the same, goes on as it is, with what it keeps.
+    // A unit that only moved within its file keeps its compiled policy and state.
     if (unit === undefined || (running.policy(key) !== undefined && saysTheSame(before, unit))) continue
     const { policy, problems } = yield* compilingUnit(unit, draft, key, options)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }

@@ -5,24 +5,24 @@ import { connVariables, endpointVariables, tlsVariables } from '../expression/va
 import { requestVariables } from '../expression/variables/http.js'
 import type { Flow } from '../flow/flow.js'
 
-/** The text by which a request finds its server; undefined where there is no value, or an empty one. */
+/** Returns the text that selects the server of a request; undefined if the value is missing or empty. */
 export type HashKey = (flow: Flow) => string | undefined
 
 export type CompiledHashKey =
   | { readonly ok: true; readonly key: HashKey }
-  /** `start`: the character at which it is wrong, from 0. */
+  /** `start`: character offset of the error, from 0. */
   | { readonly ok: false; readonly message: string; readonly start: number }
 
-/** Types of CEL that make one text. */
+/** CEL types that convert to one text. */
 const ONE_VALUE: ReadonlySet<string> = new Set(['string', 'int', 'uint', 'double', 'bool', 'bytes', 'dyn'])
-/** Functions that a key cannot have: of chance, because a key that is another one each time is of no use, and of vaults. */
+/** Functions excluded from hash keys: random ones, because the key would change with each request, and vaults. */
 const LEFT_OUT = /^(?:rand|secrets)\./
 
 let language: Language | undefined
 
 /**
- * Compiles the expression that says which requests belong together: CEL over the variables of the connection, the endpoint and
- * the request, with the functions of traffic policies except those of chance and vaults.
+ * Compiles a hash key: CEL over the variables of the connection, the endpoint and the request, with the functions of traffic policies
+ * except random ones and vaults.
  */
 export function compileHashKey(source: string): CompiledHashKey {
   language ??= new Language(
@@ -49,7 +49,7 @@ export function compileHashKey(source: string): CompiledHashKey {
       try {
         return textOf(value)
       } catch (error) {
-        // More than a text may show.
+        // The value exceeds the size limit of texts.
         if (!(error instanceof EvaluationError)) throw error
         return undefined
       }

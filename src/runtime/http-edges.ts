@@ -8,32 +8,32 @@ import { compileModules, type ModuleCompilation } from './modules.js'
 import type { EdgeTls, EdgeUnit, HostPort, Hsts, OnHttp, RouteUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
-/** An edge's routes, ready for lookup. */
+/** Edge with its routes, ready for lookup. */
 export interface CompiledEdge {
   readonly id: string
   readonly hosts: EdgeUnit['hosts']
   readonly routes: PathTable
-  /** Key of the policy whose `on_tcp_connect` sees connections. */
+  /** Key of the policy whose `on_tcp_connect` runs for connections. */
   readonly connectPolicy: string | undefined
   readonly tls: EdgeTls | undefined
-  /** What clients speak to it. */
+  /** Protocol of its clients. */
   readonly protocol: 'http' | 'https'
-  /** Gives way to every edge that does not. */
+  /** Any other edge with a matching host takes precedence. */
   readonly yields: boolean
-  /** TLS of its names is not ended: the TCP edge of the same id carries their connections. */
+  /** TLS is passed through: the TCP edge of the same id carries the connections. */
   readonly passthrough?: true | undefined
-  /** The form of paths; absent: that of the listener. */
+  /** Form of paths. @default that of the listener */
   readonly pathForm?: PathForm | undefined
-  /** What clients without TLS get; absent: what the process says. */
+  /** Action for clients without TLS. @default that of the process */
   readonly onHttp?: OnHttp | undefined
-  /** Value of Strict-Transport-Security; absent: that of the process. */
+  /** Strict-Transport-Security value. @default that of the process */
   readonly hsts?: string | undefined
 }
 
-/** An edge at the hostport that was asked for. */
+/** Edge with the host and port that matched. */
 export interface EdgeAt {
   readonly edge: CompiledEdge
-  /** How policies see it; undefined for the edge that takes every host, which is seen as its listener. */
+  /** Endpoint that policies see; undefined for the catch-all edge, whose policies see the listener. */
   readonly endpoint: EndpointFacts | undefined
 }
 
@@ -41,27 +41,27 @@ interface Holder extends EdgeAt {
   readonly endpoint: EndpointFacts
 }
 
-/** The edges that serve one host, in the order of `precedence`: the first is meant when the request names no port, and of one port. */
+/** Edges of one host in the order of `precedence`. The first serves requests without a port, and requests for its port. */
 type Holders = readonly Holder[]
 
-/** The port of TLS by default: an edge with it is what a host without a port means. */
+/** Default port of TLS; preferred for a host without a port. */
 const DEFAULT_PORT = 443
-/** Ports that URLs leave out: a host without a port has them. */
+/** Default ports that URLs omit. */
 const USUAL_PORTS = { http: 80, https: DEFAULT_PORT } as const
 
 /**
- * Host and port → edge: the exact name first, then those with a star in the order of `hostPatterns`, then the edge that takes every host. A
- * wildcard holds the names below its suffix, at any depth, and not the suffix itself; a star behind other labels stands for one. Immutable.
+ * Host and port → edge. Order: exact name, patterns in the order of `hostPatterns`, catch-all edge. A leading wildcard matches names at any
+ * depth below its suffix, not the suffix itself; a star after other labels matches one label. Immutable.
  *
- * Edges hold `host:port` pairs. One with the port that URLs of its protocol leave out is found at every listener that knows no
- * public port; another one only at the listener whose port it is. A lookup without any port finds the edge on 443, else the one on
- * the lowest port. An edge that yields serves what no other edge asks for, by name or wildcard. What is found follows from the
- * edges alone, in whatever order they came: an edge that stands behind another comes forward when that one has gone.
+ * Edges have `host:port` pairs. A pair with the default port of its protocol matches at every listener without a public port; any other
+ * pair matches only at the listener of that port. A lookup without a port prefers the edge on 443, then the lowest port. A yielding edge
+ * serves only requests that no other edge matches by name or wildcard. The result depends on the edges alone, not on their order: if an
+ * edge is removed, the one that it shadowed takes its place.
  */
 export class HostTable {
   readonly #holders: ShardedMap<Holders>
   readonly #every: EdgeAt | undefined
-  /** Number of hosts with a star behind other labels. */
+  /** Number of hosts with a star after other labels. */
   readonly #inner: number
 
   private constructor(holders: ShardedMap<Holders>, every: EdgeAt | undefined, inner: number) {
@@ -72,17 +72,17 @@ export class HostTable {
 
   static readonly empty = new HostTable(ShardedMap.empty(), undefined, 0)
 
-  /** The edge that takes every host that no other edge claims. */
+  /** Catch-all edge: serves every host that no other edge matches. */
   get every(): CompiledEdge | undefined {
     return this.#every?.edge
   }
 
-  /** The table without what `drop` held, and then with what `put` holds. */
+  /** Returns the table without `drop` and with `put`. */
   with(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): HostTable {
     return atOnce(this.editing(put, drop))
   }
 
-  /** As `with`, in steps. */
+  /** Does the work of `with` in steps. */
   *editing(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): Steps<HostTable> {
     const changed = new Map<string, Holders>()
     let every = this.#every
@@ -105,12 +105,12 @@ export class HostTable {
     return new HostTable(yield* this.#holders.editing(held(changed), free(changed)), every, inner)
   }
 
-  /** The edge of `at`. */
+  /** Returns the edge that `at` finds. */
   find(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
     return this.at(host, publicPort, ownPort)?.edge
   }
 
-  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort`: that of the listener. */
+  /** Finds an edge. `publicPort`: the port that clients use; only edges with this port match. `ownPort`: the listener's port. */
   at(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     if (this.#holders.size === 0) return this.#every
     const exact = chosen(this.#holders.get(host), publicPort, ownPort)
@@ -119,7 +119,7 @@ export class HostTable {
     return above ?? chosen(this.#holders.get(ANY_HOST), publicPort, ownPort) ?? this.#every
   }
 
-  /** The ports on which edges have the host, by its name or a wildcard. */
+  /** Returns the ports on which edges match the host by name or wildcard. */
   portsOf(host: string): readonly number[] {
     const ports = new Set<number>()
     for (const name of hostPatterns(host))
@@ -179,7 +179,7 @@ function including(holders: Holders, { host, port }: HostPort, edge: CompiledEdg
   return [...others, holder].sort(precedence)
 }
 
-/** Edges that yield last; then by port; of two on one port the one with the lower id has it. */
+/** Sorts yielding edges last, then by port, then by id. */
 function precedence(a: Holder, b: Holder): number {
   if (a.edge.yields !== b.edge.yields) return a.edge.yields ? 1 : -1
   return rank(a.endpoint.port) - rank(b.endpoint.port) || (a.edge.id < b.edge.id ? -1 : 1)
@@ -189,7 +189,7 @@ function rank(port: number): number {
   return port === DEFAULT_PORT ? 0 : port
 }
 
-/** A route as the pipeline uses it. */
+/** Route as the pipeline uses it. */
 export interface Route {
   readonly id: string
   readonly edge: string
@@ -201,20 +201,20 @@ export interface Route {
 }
 
 /**
- * Path → route: an exact match first, then the longest prefix that ends on a segment border (`/a` holds `/a` and `/a/b`,
- * not `/ab`). Cost grows with the segments of the request's path, not with the number of routes. Immutable.
+ * Path → route: an exact match first, then the longest prefix that ends at a segment boundary (`/a` matches `/a` and `/a/b`, not `/ab`).
+ * The cost depends on the segments of the request path, not on the number of routes. Immutable.
  *
- * What it finds follows from its routes alone, in whatever order they came: of two in one place the one with the lower id
- * has it, and the other as soon as that one has gone.
+ * The result depends on the routes alone, not on their order: of two with the same path the lower id is used, and the other once that one
+ * is removed.
  */
 export class PathTable {
-  /** By id, those that stand behind another included. */
+  /** Routes by id, shadowed ones included. */
   readonly #routes: ReadonlyMap<string, Route>
   readonly #exact = new Map<string, Route>()
   readonly #prefixes = new Map<string, Route>()
-  /** Lengths of the prefixes: where none ends, nothing is cut off and looked up. */
+  /** Lengths of all prefixes; other lengths need no lookup. */
   readonly #lengths: ReadonlySet<number>
-  /** The route of `/`, when it is the only one: the lookup then needs no search. */
+  /** Route of `/` if it is the only route; needs no search. */
   readonly #only: Route | undefined
 
   private constructor(routes: ReadonlyMap<string, Route>) {
@@ -235,12 +235,12 @@ export class PathTable {
     return PathTable.empty.with(routes, [])
   }
 
-  /** Number of its routes. */
+  /** Number of routes. */
   get size(): number {
     return this.#routes.size
   }
 
-  /** The table without the routes of these ids, and then with `put`. */
+  /** Returns the table without the routes of these ids and with `put`. */
   with(put: Iterable<Route>, drop: Iterable<Pick<Route, 'id'>>): PathTable {
     const routes = new Map(this.#routes)
     for (const { id } of drop) routes.delete(id)
@@ -271,7 +271,7 @@ function withoutSlash(path: string): string {
   return path.endsWith('/') ? path.slice(0, -1) : path
 }
 
-/** HTTP edges with their routes. A route waits for its edge, whichever comes first. Immutable. */
+/** HTTP edges with their routes. A route without an edge waits for its edge. Immutable. */
 export class Edges {
   readonly hosts: HostTable
   readonly #edges: ShardedMap<CompiledEdge>
@@ -290,12 +290,12 @@ export class Edges {
     for (const [, edge] of this.#edges) yield edge
   }
 
-  /** The routes of an edge; none when there is no such edge. */
+  /** Returns the routes of an edge; an empty table if the edge does not exist. */
   routesOf(id: string): PathTable {
     return this.#edges.get(id)?.routes ?? PathTable.empty
   }
 
-  /** Compiles what changed: cost grows with the routes of the edges that are touched, not with all. */
+  /** Compiles the changes. The cost depends on the routes of the changed edges alone. */
   *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<Edges> {
     const routes = yield* this.#changedRoutes(changes, compilation)
     const put = new Map<string, CompiledEdge>()
@@ -357,7 +357,7 @@ export class Edges {
   }
 }
 
-// Walked through as they are used: a list of all of them, made in one go, would hold up the loop.
+// Iterates lazily: a complete list would block the event loop.
 
 function* leaving(gone: ReadonlyMap<string, unknown>, put: ReadonlyMap<string, unknown>): Generator<string> {
   for (const id of gone.keys()) if (!put.has(id)) yield id
@@ -376,7 +376,7 @@ function compileRoute(key: string, route: RouteUnit, compilation: ModuleCompilat
   return { id, edge, match, path, upstream, modules: compileModules(route.modules, key, id, compilation) }
 }
 
-/** RFC 6797 6.1; `preload` is a word of the lists that browsers come with (hstspreload.org). */
+/** Returns the header value (RFC 6797 6.1); `preload` belongs to the preload lists of browsers (hstspreload.org). */
 export function hstsValue({ maxAge, includeSubdomains, preload }: Hsts): string {
   return `max-age=${maxAge}${includeSubdomains ? '; includeSubDomains' : ''}${preload ? '; preload' : ''}`
 }

@@ -5,15 +5,15 @@ import { type CompiledEdge, type EdgeAt, hstsValue } from './http-edges.js'
 import type { HttpsUnit, ListenerUnit, OnHttp } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
-/** The port of HTTPS by default. */
+/** Default port of HTTPS. */
 const HTTPS_PORT = 443
 
-/** Where clients reach a name by HTTPS: its public port, or the listener whose port it is. */
+/** Address of a name over HTTPS: its public port, or the listener with that port. */
 export type HttpsPlace = { readonly port: number } | { readonly listener: string }
 
 /**
- * Which names are for HTTPS, what they answer to clients without TLS, and where clients find them with it. A name is for HTTPS
- * when its edge is and its port is 443 or that of a listener with TLS. Immutable.
+ * Names that use HTTPS, the action for their clients without TLS, and their HTTPS address. A name uses HTTPS if its edge does and its port
+ * is 443 or that of a TLS listener. Immutable.
  */
 export class HttpsRules {
   static readonly empty = new HttpsRules(undefined, new Map())
@@ -31,7 +31,7 @@ export class HttpsRules {
     this.#listeners = listeners
   }
 
-  /** Do clients of other machines come by IPv6? */
+  /** Returns true if a listener accepts IPv6 clients from other machines. */
   get takesIpv6(): boolean {
     return [...this.#listeners.values()].some(({ host }) => takesIpv6(host))
   }
@@ -42,26 +42,26 @@ export class HttpsRules {
     return listeners.some(({ tls }) => tls) && listeners.some(({ tls }) => !tls)
   }
 
-  /** Does a listener take the lenient form of paths? */
+  /** Returns true if a listener uses the lenient form of paths. */
   get takesLenientPaths(): boolean {
     return [...this.#listeners.values()].some(({ pathForm = 'strict' }) => pathForm !== 'strict')
   }
 
-  /** The value of Strict-Transport-Security in answers of an edge over TLS; undefined: none is added. */
+  /** Returns the Strict-Transport-Security value of an edge over TLS; undefined for none. */
   hsts(edge: CompiledEdge): string | undefined {
     return edge.protocol === 'https' ? (edge.hsts ?? this.#hsts) : undefined
   }
 
   /**
-   * What a name answers to a client without TLS. What an edge says itself holds for all of its names, whatever their ports;
-   * what takes every host is served, and so is what policies alone lead to.
+   * Returns the action for clients without TLS. An edge's own setting applies to all of its names and ports. The catch-all edge, and
+   * endpoints that only policies forward to, are served.
    */
   onHttp({ edge, endpoint }: EdgeAt): OnHttp {
     if (edge.protocol !== 'https' || endpoint === undefined || isInternal(endpoint.host)) return 'serve'
     return edge.onHttp ?? (this.#onHttp !== 'serve' && this.#isHttps(endpoint.port) ? this.#onHttp : 'serve')
   }
 
-  /** Where clients reach the same name with TLS; undefined: nowhere. */
+  /** Returns the HTTPS address of the same name; undefined if there is none. */
   place({ edge, endpoint }: EdgeAt): HttpsPlace | undefined {
     if (endpoint === undefined || edge.hosts === 'every') return undefined
     const others = edge.hosts.filter(({ host, port }) => host === endpoint.host && port !== endpoint.port)
@@ -95,7 +95,10 @@ export class HttpsRules {
     return false
   }
 
-  /** The listener with TLS of exactly this port; for that of HTTPS else the lowest of those without a public port, which serve it too. */
+  /**
+   * Returns the TLS listener with exactly this port; for 443 otherwise the lowest port of the listeners without a public port, which serve
+   * it too.
+   */
   #placeOf(wanted: number): HttpsPlace | undefined {
     let found: readonly [key: string, port: number] | undefined
     for (const [key, { tls, port, publicPort }] of this.#listeners) {

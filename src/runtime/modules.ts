@@ -5,24 +5,24 @@ import type { Draft } from './persistent-state.js'
 import type { ModuleConfigs, SecretReference, SecretValues } from './plan.js'
 import { secretValue } from './secrets.js'
 
-/** What units with modules are compiled with. */
+/** Services and state for compiling modules. */
 export interface ModuleCompilation {
   readonly services: PolicyServices
   readonly draft: Pick<Draft, 'for'>
   readonly secrets: SecretValues
 }
 
-/** Where a configuration keeps references to its secrets, by their paths in it. */
+/** Module configuration, with the references to its secrets by their paths. */
 type ModuleConfig = Record<string, unknown> & { readonly secrets?: Readonly<Record<string, SecretReference>> }
 
-/** Modules of a route or TCP edge in order of execution; null for none. `unit` is its key, `owner` its id. */
+/** Compiles the modules of a route or TCP edge, in order of execution; null for none. `unit`: its key; `owner`: its id. */
 export function compileModules(
   configs: ModuleConfigs,
   unit: string,
   owner: string,
   { services, draft, secrets }: ModuleCompilation
 ): readonly CompiledModule[] | null {
-  // Also without modules: what the unit kept before must be swept.
+  // Also without modules: state that the unit used before must be released.
   const { keep } = draft.for(unit)
   const names = Object.keys(configs)
   if (names.length === 0) return null

@@ -6,22 +6,21 @@ interface Kept {
   readonly users: Set<string>
 }
 
-/** What one unit has asked for, by identity. */
+/** State that one unit uses, by identity. */
 type Uses = ReadonlyMap<string, unknown>
 
 const NO_USES: Uses = new Map()
 
 /**
- * State that outlives snapshots (windows of limits, breakers), by a key that says when continuity holds.
+ * State that outlives snapshots (rate-limit windows, circuit breakers), by a key that defines when it is kept.
  *
- * A compilation asks for state through a draft: known keys answer what is kept, unknown ones build something new that
- * no other code sees. `taking` and `sweeping` make the draft real around the swap of the snapshot; a draft that is dropped
- * neither adds nor removes anything. State is swept when the last unit that uses it is gone. What they cost
- * depends on the units of its change alone, not on how much is kept.
+ * A compilation requests state from a draft: known keys return the kept state, new keys create state that is not yet visible. `taking` and
+ * `sweeping` apply the draft around the swap of the snapshot; a discarded draft changes nothing. State is released with its last unit. The
+ * cost depends on the units of the change alone.
  */
 export class PersistentState {
   readonly #kept = new Map<string, Kept>()
-  /** Unit to what it uses; units that use nothing are not in it. */
+  /** State by unit; units without state have no entry. */
   readonly #uses = new Map<string, Uses>()
 
   get size(): number {
@@ -44,7 +43,7 @@ export class Draft {
     this.#before = uses
   }
 
-  /** The draft as one unit sees it. `JSON.stringify` of the key is the identity; keys of different units may meet. */
+  /** Returns one unit's view of the draft. `JSON.stringify` of the key is the identity; units with the same key share state. */
   for(unit: string): KeptStateDraft {
     const used = new Map<string, unknown>()
     this.#uses.set(unit, used)
@@ -58,13 +57,13 @@ export class Draft {
     }
   }
 
-  /** Makes the draft real in one go. Cannot fail. */
+  /** Applies the draft at once. Cannot fail. */
   commit(dropped: readonly string[]): void {
     atOnce(this.taking())
     atOnce(this.sweeping(dropped))
   }
 
-  /** Keeps what the recompiled units asked for. Comes before `sweeping`: state that goes from one unit to another stays. Cannot fail. */
+  /** Keeps the state of the recompiled units. Runs before `sweeping`, so that state can move between units. Cannot fail. */
   *taking(): Steps<void> {
     for (const [unit, uses] of this.#uses) {
       for (const [identity, value] of uses) this.#take(identity, value, unit)
@@ -72,7 +71,7 @@ export class Draft {
     }
   }
 
-  /** Gives up what the recompiled and the dropped units no longer use. Cannot fail. */
+  /** Releases state that recompiled and dropped units no longer use. Cannot fail. */
   *sweeping(dropped: readonly string[]): Steps<void> {
     for (const [unit, uses] of this.#uses) {
       this.#settle(unit, uses)

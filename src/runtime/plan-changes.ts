@@ -2,7 +2,7 @@ import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { Plan, Unit } from './plan.js'
 
-/** The units that a change puts and drops, from the plan of one number to that of another. */
+/** Units put and dropped by a change, from one plan number to the next. */
 export interface Change {
   readonly from: number
   readonly to: number
@@ -13,8 +13,8 @@ export interface Change {
 export const emptyPlan: Plan = { number: 0, units: ShardedMap.empty() }
 
 /**
- * The plan after `change`, in steps; the plan given stays as it is.
- * Throws a RangeError when the change does not start at the plan's number: applying it would lose a write.
+ * Returns the plan after `change`, in steps; the given plan is unchanged. Throws a RangeError if the change does not start at the plan's
+ * number, because a write would be lost.
  */
 export function* applying(plan: Plan, change: Change): Steps<Plan> {
   if (change.from !== plan.number) {
@@ -23,14 +23,14 @@ export function* applying(plan: Plan, change: Change): Steps<Plan> {
   return { number: change.to, units: yield* plan.units.editing(change.put, change.drop) }
 }
 
-/** What a change does to one unit. */
+/** Change of one unit. */
 export interface UnitChange {
   readonly key: string
   readonly before: Unit | undefined
   readonly after: Unit | undefined
 }
 
-/** The units of a change with what stood there before; each key once. */
+/** Returns the changed units with their previous versions; each key once. */
 export function* unitChanges(plan: Plan, { put, drop }: Change): Steps<UnitChange[]> {
   const changes = new Map<string, UnitChange>()
   const passes = new Passes()
@@ -50,7 +50,7 @@ export function* unitChanges(plan: Plan, { put, drop }: Change): Steps<UnitChang
   return all
 }
 
-/** The unit when it is of this kind. */
+/** Returns the unit if it has this kind. */
 export function asKind<K extends Unit['kind']>(
   unit: Unit | undefined,
   kind: K

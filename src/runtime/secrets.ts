@@ -3,11 +3,11 @@ import { Passes, type Steps } from '../lib/slices.js'
 import type { SecretReference, SecretValues } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
-/** Values of secrets by the names of their vault and of themselves. Immutable. */
+/** Secret values by vault name and secret name. Immutable. */
 export class SecretTable {
-  /** Vault's name → its id. */
+  /** Vault name → vault id. */
   readonly #vaults: ShardedMap<string>
-  /** Vault's id and secret's name → value. */
+  /** Vault id and secret name → value. */
   readonly #values: ShardedMap<string>
 
   private constructor(vaults: ShardedMap<string>, values: ShardedMap<string>) {
@@ -22,12 +22,12 @@ export class SecretTable {
     return id === undefined ? undefined : this.at(id, name)
   }
 
-  /** Id of the vault with this name. */
+  /** Returns the id of the vault with this name. */
   vaultNamed(name: string): string | undefined {
     return this.#vaults.get(name)
   }
 
-  /** By the id of the vault. */
+  /** Returns a secret by vault id and name. */
   at(vault: string, name: string): string | undefined {
     return this.#values.get(placeOf(vault, name))
   }
@@ -56,15 +56,15 @@ export class SecretTable {
   }
 }
 
-/** The value that a reference leads to; undefined when there is none. */
+/** Returns the value of a reference; undefined if it does not exist. */
 export function secretValue(reference: SecretReference | undefined, values: SecretValues): string | undefined {
   return reference === undefined ? undefined : values.get(reference.secret)
 }
 
-/** Ids have no blank. */
+/** The separator is unambiguous because ids contain no blank. */
 const placeOf = (vault: string, name: string): string => `${vault} ${name}`
 
-/** Changes of a map by key; the last word on a key counts. */
+/** Changes of a map; the last change of a key applies. */
 class Edits<V> {
   readonly #put = new Map<string, V>()
   readonly #drop = new Set<string>()

@@ -19,18 +19,15 @@ interface RoutedLogin extends LoginPlace {
   readonly route: Route
 }
 
-/** The route that answers a request for a path of logins, and how. */
+/** Login response to a request, with its route. */
 interface FoundLogin extends OwnRequest {
   readonly route: Route
 }
 
-/**
- * The logins that the routes of one edge ask for, by a module or in a policy. Their paths belong to them on every host of the
- * edge, whatever the routes match.
- */
+/** Logins of the routes of one edge, by module or policy. Their paths are reserved on every host of the edge, whatever the routes match. */
 class EdgeLogins {
   readonly #routes: PathTable
-  /** The shortest path first, so that the order says nothing about when a route was made. */
+  /** Sorted by path length, so that the order does not depend on when a route was created. */
   readonly #places: readonly RoutedLogin[]
 
   constructor(routes: PathTable, units: ModuleUnits) {
@@ -40,7 +37,7 @@ class EdgeLogins {
       .sort((a, b) => a.path.length - b.path.length || (a.path < b.path ? -1 : 1))
   }
 
-  /** Undefined: the edge asks for no login, or not for the one that the request names. */
+  /** Returns the login that the request names; undefined if the edge has none. */
   find(own: OwnPath, request: FlowRequest): FoundLogin | undefined {
     if (this.#places.length === 0) return undefined
     const found = loginFor(own, request, this.#places, (path, among) => {
@@ -58,13 +55,13 @@ function placesOf(route: Route, units: ModuleUnits): RoutedLogin[] {
   return (modules ?? []).flatMap(({ logins }) => (logins?.(units) ?? []).map((gate) => ({ gate, route, path })))
 }
 
-/** The text of a policy. `source`: a file name or a URI, for people. */
+/** Text of a policy. `source`: a file name or URI, for messages. */
 export interface PolicySource {
   readonly text: string
   readonly source: string
 }
 
-/** What a plan is compiled to. Each table is immutable and shared with the snapshot before where nothing changed. */
+/** Compiled tables of a plan. Immutable; unchanged tables are shared with the previous snapshot. */
 interface Tables {
   readonly policies: ShardedMap<CompiledPolicy>
   readonly upstreams: ShardedMap<UpstreamUnit>
@@ -77,13 +74,13 @@ interface Tables {
   readonly secrets: SecretTable
 }
 
-/** A plan compiled for execution. Immutable. */
+/** Compiled plan. Immutable. */
 export class Snapshot implements ModuleUnits {
   readonly plan: Plan
   readonly tables: Tables
-  /** By the id of the edge, worked out when the first path of a login is asked for there. */
+  /** Logins by edge id, computed on the first request for a login path. */
   readonly #logins: Map<string, EdgeLogins>
-  /** The revision of the store that this is; the files of the process leave it as it is. 0: none yet, or there is no store. */
+  /** Revision of the store; files of the process do not change it. 0: no revision or no store. */
   readonly revision: number
 
   constructor(plan: Plan, tables: Tables, revision: number, logins = new Map<string, EdgeLogins>()) {
@@ -93,7 +90,7 @@ export class Snapshot implements ModuleUnits {
     this.#logins = logins
   }
 
-  /** The same under the number of another revision. */
+  /** Returns the same snapshot with another revision number. */
   at(revision: number): Snapshot {
     return revision === this.revision ? this : new Snapshot(this.plan, this.tables, revision, this.#logins)
   }
@@ -120,7 +117,7 @@ export class Snapshot implements ModuleUnits {
     return this.tables.policies.get(key)
   }
 
-  /** The text of a policy, as it was compiled, and where it comes from. */
+  /** Returns the text of a policy as it was compiled, and its origin. */
   policySource(key: string): PolicySource | undefined {
     const unit = this.plan.units.get(key)
     return unit?.kind === 'policy' ? { text: unit.text, source: unit.source } : undefined
@@ -144,7 +141,7 @@ export class Snapshot implements ModuleUnits {
       : this.internalTcpEdge(host, port) !== undefined
   }
 
-  /** The edge with an internal host; undefined also when the host is not internal. */
+  /** Returns the edge with an internal host; undefined also if the host is not internal. */
   internalEdge(host: string, port: number | undefined): EdgeAt | undefined {
     return isInternal(host) ? this.claimant(host, port) : undefined
   }
@@ -153,28 +150,28 @@ export class Snapshot implements ModuleUnits {
     return isInternal(host) && port !== undefined ? this.tables.tcpEdges.at(host, port) : undefined
   }
 
-  /** The edge of a lower-case host. For the ports see `HostTable.find`. */
+  /** Returns the edge of a lower-case host. For the ports see `HostTable.find`. */
   edge(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
     return this.edgeAt(host, publicPort, ownPort)?.edge
   }
 
-  /** As `edge`, with the hostport that was found. */
+  /** Returns the edge with the host and port that matched. */
   edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     return this.tables.edges.hosts.at(host, publicPort, ownPort)
   }
 
-  /** The edge that has a host by its name or a wildcard; undefined where it is that of every other host at best. */
+  /** Returns the edge that matches a host by name or wildcard; undefined for the catch-all edge. */
   claimant(host: string, port?: number): EdgeAt | undefined {
     const found = this.edgeAt(host, port)
     return found?.endpoint === undefined || found.endpoint.host === ANY_HOST ? undefined : found
   }
 
-  /** The route of a request, by lower-case host and normal path. */
+  /** Returns the route of a request, by lower-case host and normalized path. */
   route(host: string, path: string, publicPort?: number, ownPort?: number): Route | undefined {
     return this.edge(host, publicPort, ownPort)?.routes.find(path)
   }
 
-  /** The login of an edge that a request for a path of logins is for. */
+  /** Returns the login of an edge for a request with a login path. */
   login({ id, routes }: CompiledEdge, own: OwnPath, request: FlowRequest): FoundLogin | undefined {
     let logins = this.#logins.get(id)
     if (logins === undefined) {
@@ -184,14 +181,14 @@ export class Snapshot implements ModuleUnits {
     return logins.find(own, request)
   }
 
-  /** The policy that sees a connection before its first byte: that of the edge that takes every host. */
+  /** Returns the policy that runs before the first byte of a connection: that of the catch-all edge. */
   connectPolicy(): CompiledPolicy | undefined {
     const key = this.tables.edges.hosts.every?.connectPolicy
     return key === undefined ? undefined : this.policy(key)
   }
 }
 
-/** The one place that says which snapshot is current. Readers take it once per exchange and keep it. */
+/** Holds the current snapshot. Readers read it once per exchange and keep it. */
 export class SnapshotHolder {
   #current: Snapshot
 
@@ -203,7 +200,7 @@ export class SnapshotHolder {
     return this.#current
   }
 
-  /** One assignment: exchanges that began before keep the snapshot they have. */
+  /** Replaces the snapshot by one assignment; running exchanges keep theirs. */
   swap(next: Snapshot): void {
     this.#current = next
   }

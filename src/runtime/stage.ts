@@ -6,42 +6,42 @@ import type { Change } from './plan-changes.js'
 import type { BoundPorts, PortProblem, Ports } from './ports.js'
 import type { Snapshot, SnapshotHolder } from './snapshot.js'
 
-/** What a thread serves a plan with. */
+/** Dependencies for serving a plan in a thread. */
 export interface ServingParts {
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
   readonly ports: Ports
-  /** For one change: it is compiled beside traffic. */
+  /** Slices of the work for one change, which is compiled beside traffic. */
   readonly slices: () => Slices
-  /** Called after a new snapshot has been swapped in. Must not throw. */
+  /** Called after a swap. Must not throw. */
   readonly swapped: (snapshot: Snapshot) => void
-  /** What follows `swapped` beside traffic, and comes to its end before the next change. Must not throw. */
+  /** Steps after `swapped`, beside traffic; they finish before the next change. Must not throw. */
   readonly settling: (snapshot: Snapshot) => Steps<void>
 }
 
 /**
- * A change that is compiled beside what runs. `swap` makes it serve, as the revision of the store that is given or else the one
- * that runs, and cannot fail; nothing else may change what runs until it has resolved. Instead, `abandon` undoes what was prepared.
+ * Change compiled beside the running snapshot. `swap` makes it current, with the given store revision or the running one, and cannot fail;
+ * only one change may be staged until it resolves. `abandon` discards it instead.
  */
 export type Staged =
   | {
       readonly ok: true
-      /** What serves after `swap`. */
+      /** Snapshot that is current after `swap`. */
       readonly snapshot: Snapshot
       readonly warnings: readonly UnitProblems[]
-      /** Ports that are not open although a unit asks for them. */
+      /** Requested ports that are not open. */
       readonly ports: readonly PortProblem[]
       swap(revision?: number): Promise<void>
       abandon(): void
     }
   | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
 
-/** A failed bind beside a change that compiles, or the other way round. */
+/** Used if only one of compiling and binding failed. */
 const NO_PORTS: readonly PortProblem[] = []
 
 /**
- * Compiles a change beside the running snapshot and binds its ports; the same in every thread that serves a plan. With `tolerant` a
- * port that is taken does not refuse the change. `secrets`: the values that its units refer to.
+ * Compiles a change beside the running snapshot and binds its ports; runs in every thread that serves a plan. With `tolerant` a port in use
+ * does not reject the change. `secrets`: values for its units.
  */
 export async function stage(
   parts: ServingParts,

@@ -6,7 +6,7 @@ import { compileModules, type ModuleCompilation } from './modules.js'
 import type { TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
-/** A TCP edge as its listeners use it. One object as long as its unit stays as it was. */
+/** Compiled TCP edge. The object stays the same while its unit is unchanged. */
 export interface CompiledTcpEdge {
   readonly id: string
   readonly ports: TcpEdgeUnit['ports']
@@ -33,7 +33,7 @@ export class TcpEdges {
     return this.#edges.get(id)
   }
 
-  /** The edge that has this very hostport. */
+  /** Returns the edge with exactly this host and port. */
   at(host: string, port: number): CompiledTcpEdge | undefined {
     return this.#places.get(formatAuthority(host, port))
   }
@@ -58,7 +58,7 @@ export class TcpEdges {
       put.push([id, { id, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
     }
     if (put.length === 0 && drop.length === 0) return this
-    // Freed first: a hostport may go from one edge to another in one change.
+    // Removed first: one change may move a host and port between edges.
     const freed = yield* this.#places.editing([], left)
     return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(placesOf(put)))
   }

@@ -1,97 +1,97 @@
-/** What a process of the cluster says of itself. */
+/** Report of one process of the cluster. */
 export interface ProcessReport {
   readonly id: string
   readonly appliedRevision: number
-  /** What this process could not apply, or null. */
+  /** Configuration error of this process, or null. */
   readonly lastError: string | null
-  /** When this process last found that the store was not the one that it had followed; null: never. Milliseconds since the Unix epoch. */
+  /**
+   * When this process last found that the store's history differs from the one that it followed; null: never. Milliseconds since the Unix
+   * epoch.
+   */
   readonly divergedAt: number | null
   /** Milliseconds since the Unix epoch. */
   readonly seenAt: number
 }
 
-/** What the store says to a report. */
+/** Result of a report. */
 export interface Reported {
-  /** False: nothing was known of the process, and so there is nothing of it on the cluster board either. */
+  /** False if the process was unknown; then the cluster board has no entries of it either. */
   readonly known: boolean
-  /** How many calls others have left for it since its first report. */
+  /** Number of calls from other processes since its first report. */
   readonly calls: number
 }
 
 /**
- * What the processes on one store share beside records: what lives in each of them, and what one asks of
- * another. Nothing of it is a revision, and all of a process goes when its report goes.
+ * Data that the processes on one store share besides records: entries of each process, and calls between processes. None of it is a
+ * revision; deleting the report of a process deletes all of its data.
  */
 export interface ClusterBoard {
-  /**
-   * Puts and drops entries of a process, all or nothing. Fails with `STORE_FAILED` when the process has no report (any
-   * more).
-   */
+  /** Adds and removes entries of a process, all or nothing. Fails with `STORE_FAILED` if the process has no report. */
   publish(process: string, change: BoardChange): Promise<void>
-  /** Drops every entry of a process. */
+  /** Removes all entries of a process. */
   clear(process: string): Promise<void>
-  /** Entries of one kind, greatest rank first. */
+  /** Returns the entries of one kind, highest rank first. */
   list(kind: string, page: BoardPage, of: Published): Promise<BoardEntry[]>
-  /** Those that have this id: several when it moves from one process to another. */
+  /** Returns the entries with this id; several while it moves between processes. */
   get(kind: string, id: string, of: Published): Promise<PublishedEntry[]>
-  /** Leaves a call for a process and wakes it. False: it has no report (any more). */
+  /** Stores a call for a process and notifies it. Returns false if the process has no report. */
   call(call: BoardCall): Promise<boolean>
-  /** Calls for a process that have no answer, oldest first. */
+  /** Returns the unanswered calls for a process, oldest first. */
   waiting(process: string): Promise<BoardCall[]>
-  /** Answers a call and wakes the process that made it. Nothing happens when it was withdrawn. */
+  /** Answers a call and notifies its caller. Has no effect on a withdrawn call. */
   answer(call: Pick<BoardCall, 'id' | 'from'>, text: string): Promise<void>
-  /** Its answer; null: none yet; undefined: the call is gone, withdrawn or with the process that it was for. */
+  /** Returns the answer of a call; null if there is none yet; undefined if the call was withdrawn or its target process was removed. */
   answerTo(id: string): Promise<string | null | undefined>
-  /** Forgets a call, answered or not. */
+  /** Deletes a call, answered or not. */
   withdraw(id: string): Promise<void>
   /**
-   * `notified` runs when there may be a call or an answer for the process; it must not throw. A call that is not delivered
-   * shows in the process's next report. Answers what ends it.
+   * Calls `notified` when there may be a call or an answer for the process; it must not throw. A lost notification shows in the next
+   * report. Returns the function that stops listening.
    */
   listen(process: string, notified: () => void): () => void
 }
 
-/** Something that lives in one process. */
+/** Entry of one process. */
 export interface BoardEntry {
   readonly kind: string
-  /** Unique within its kind and process. */
+  /** Unique for its kind and process. */
   readonly id: string
-  /** Its place in lists, compared byte by byte in UTF-8. */
+  /** Sort key, compared as UTF-8 bytes. */
   readonly rank: string
   /** JSON text. */
   readonly body: string
 }
 
-/** An entry with the process that has published it. */
+/** Entry with its process. */
 export interface PublishedEntry extends BoardEntry {
   readonly process: string
 }
 
-/** What a process puts on the cluster board and takes from it. */
+/** Entries that a process adds and removes. */
 export interface BoardChange {
   readonly put: readonly BoardEntry[]
   readonly drop: readonly Pick<BoardEntry, 'kind' | 'id'>[]
 }
 
-/** Which part of the entries is asked for, by descending rank. */
+/** Page of entries by descending rank. */
 export interface BoardPage {
   readonly limit: number
-  /** Only ranks below this one. */
+  /** Only entries with a lower rank. */
   readonly below?: string | undefined
 }
 
-/** Whose entries count. */
+/** Selects processes. */
 export interface Published {
-  /** Not those of these processes. */
+  /** Excluded processes. */
   readonly except: readonly string[]
 }
 
-/** What one process asks of another. */
+/** Call from one process to another. */
 export interface BoardCall {
   readonly id: string
-  /** The process that is to answer. */
+  /** Process that answers. */
   readonly process: string
-  /** The one that asks. */
+  /** Process that calls. */
   readonly from: string
   /** JSON text. */
   readonly body: string

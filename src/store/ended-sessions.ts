@@ -1,27 +1,27 @@
 import type { Database, EndedSessionsTable } from './tables.js'
 
-/** A session of a visitor that was ended before its time, or all of one name that were begun until `begun`. Wall clock, milliseconds. */
+/** Visitor session ended early, or all sessions of one name that began until `begun`. Wall clock, milliseconds. */
 export interface EndedSession {
   readonly id: string
   readonly begun: number
-  /** When it would have ended by itself. */
+  /** Regular expiry. */
   readonly ends: number
 }
 
-/** What is known since a number that an earlier answer gave. A lower number than that: the store is an older one now. */
+/** Sessions ended since a number from an earlier result. A lower number than that means that the store is an older one. */
 export interface EndedSince {
   readonly sessions: readonly EndedSession[]
   readonly number: number
-  /** Sessions that were begun before are over, all of them; 0: nothing was folded. */
+  /** All sessions that began earlier are ended; 0: none folded. */
   readonly before: number
-  /** What was ended is not known just now, and nothing of it stands here. */
+  /** Ended sessions are unknown at the moment; the list is empty. */
   readonly blind?: true
 }
 
-/** The row that counts. Its lock makes numbers visible in their order. */
+/** Id of the counter row. Its lock makes numbers visible in order. */
 const COUNTER = ''
 
-/** Logouts, for the processes on one store and for those to come. Statements take no writer's turn. */
+/** Logouts for all processes on one store, and for later ones. Statements do not take the writer lock. */
 export class EndedSessions {
   readonly #database: Database
 
@@ -29,7 +29,7 @@ export class EndedSessions {
     this.#database = database
   }
 
-  /** All or nothing, each id once; those that are known already stay as they are, or take a later `begun`. */
+  /** Adds sessions, all or nothing, each id once; known ones are unchanged or get a later `begun`. */
   async add(sessions: readonly EndedSession[]): Promise<void> {
     await this.#database.writes.transaction().execute(async (trx) => {
       const { number } = await trx
@@ -57,7 +57,7 @@ export class EndedSessions {
     })
   }
 
-  /** `number`: that of the last answer, at first 0. */
+  /** `number`: that of the last result, 0 at first. */
   async since(number: number): Promise<EndedSince> {
     const rows = await this.#database.reads
       .selectFrom('ended_sessions')
@@ -73,8 +73,8 @@ export class EndedSessions {
   }
 
   /**
-   * Forgets sessions that have ended by themselves before `now`. Of more than `most` the oldest are folded into one moment: every
-   * session that was begun before it is over.
+   * Deletes sessions that expired before `now`. Beyond `most` the oldest are folded into one time: every session that began earlier is
+   * ended.
    */
   async forget(now: number, most: number): Promise<void> {
     await this.#database.writes.transaction().execute(async (trx) => {

@@ -59,7 +59,7 @@ export const storeErrors = defineErrors({
   }
 })
 
-/** Codes of the copy of the configuration that a process keeps for times without its store. */
+/** Codes of the configuration copy that a process keeps for outages of its store. */
 export const copyErrors = defineErrors({
   COPY_BROKEN: {
     text: 'The file is no whole copy of a configuration in the form of this version.',
@@ -77,17 +77,17 @@ export const copyErrors = defineErrors({
 
 export type StoreErrorCode = keyof typeof storeErrors
 
-/** What keeps a store from being used: it does not answer, takes no writes, has no room, its disk fails, or its file is damaged or gone. */
+/** Problem of the whole store: unreachable, read-only, full, disk failing, file damaged or gone. */
 export type StoreTrouble = 'unreachable' | 'read_only' | 'full' | 'failing' | 'damaged' | 'gone'
 
 export interface StoreErrorOptions extends ErrorOptions {
   readonly trouble?: StoreTrouble | undefined
 }
 
-/** A failure of the store, with its code; `trouble` says whether it concerns more than one call. */
+/** Error of the store with its code; `trouble` is set if it concerns more than one call. */
 export class StoreError extends CodedError {
   declare readonly code: StoreErrorCode
-  /** What the failure says about the store as a whole. Undefined: nothing. */
+  /** Problem of the whole store, or undefined. */
   readonly trouble: StoreTrouble | undefined
 
   constructor(code: StoreErrorCode, message: string, options: StoreErrorOptions = {}) {
@@ -97,7 +97,7 @@ export class StoreError extends CodedError {
   }
 }
 
-/** The value is taken; `keeper` is the record that holds it. The message leaves the value out: it may be a token's hash. */
+/** The value belongs to another record, `keeper`. The message omits the value, which may be a token's hash. */
 export class ClaimConflict extends StoreError {
   readonly claim: Claim
   readonly keeper: RecordKey

@@ -8,23 +8,23 @@ import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { openToRead } from './sqlite-driver.js'
 import { errorOf, failureOf, lockSqlite } from './sqlite-file.js'
 
-/** What a store says of itself to one who only looks. */
+/** Facts about a store for read-only inspection. */
 export interface StoreFacts {
-  /** The last one; null: the database holds no store yet. */
+  /** Last revision; null if the database has no store yet. */
   readonly revision: number | null
-  /** What this version would bring it to. */
+  /** Schema version of the store and of this program. */
   readonly schema: { readonly here: number; readonly known: number }
-  /** Id of the key that its secrets are sealed by; null: not known. */
+  /** Id of the key that seals secrets; null: unknown. */
   readonly sealKey: string | null
-  /** Has it anything sealed? */
+  /** True if the store has sealed values. */
   readonly secrets: boolean
-  /** When the last revision was committed, by the clock of who wrote it. Milliseconds of the Unix epoch; absent: there is none. */
+  /** When the last revision was committed, by the writer's clock. Milliseconds since the Unix epoch. @default no revision */
   readonly committedAt?: number
-  /** What the clock of a database server says, the same. */
+  /** Clock of the database server, milliseconds since the Unix epoch. */
   readonly serverTime?: number
-  /** Who has a SQLite file open, in words; absent: it is free. */
+  /** Description of the process that has a SQLite file open. @default not in use */
   readonly holder?: string
-  /** Id of the account; absent: it has none yet. */
+  /** Account id. @default none yet */
   readonly account?: string
   readonly certificates: readonly { readonly id: string; readonly notAfter: string }[]
 }
@@ -32,8 +32,8 @@ export interface StoreFacts {
 type Rows = <R>(sql: string) => Promise<readonly R[]>
 
 /**
- * Looks at a store and changes nothing in it, beside processes that use it. `address` as `openStore` takes it, but not in memory.
- * `thorough`: a SQLite file is read whole. Fails with a `StoreError`, of a damaged file too.
+ * Inspects a store without changes, also while processes use it. `address` as for `openStore`, but not in memory. `thorough`: reads the
+ * whole SQLite file. Fails with a `StoreError`, also if the file is damaged.
  */
 export async function inspectStore(
   address: string,
@@ -122,7 +122,7 @@ async function factsOf(name: string, rows: Rows, there: boolean): Promise<StoreF
   return {
     revision: meta.revision,
     schema: { here: meta.schema_version, known },
-    // An earlier version did not write it down.
+    // Earlier versions did not store it.
     sealKey: meta.seal_key ?? (sealed[0] === undefined ? null : (keyIdOf(new Uint8Array(sealed[0].sealed)) ?? null)),
     secrets: sealed.length > 0,
     ...(typeof meta.account_id === 'string' ? { account: meta.account_id } : {}),

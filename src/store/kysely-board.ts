@@ -4,11 +4,12 @@ import type { DeliveryReport, Lease, Outbox, OutboxEntry, OutboxPlace } from './
 import { pieces, printable, storable } from './queries.js'
 import type { Database, DeliveriesTable, Tables } from './tables.js'
 
-/** Rows of one statement; each takes five parameters. */
+/** Rows per statement; each has five parameters. */
 const ROWS = 200
+/** Ids per statement. */
 const IDS = 500
 
-/** The board over any database that Kysely speaks to. Its statements take no writer's turn. */
+/** Board on any database that Kysely supports. Its statements do not take the writer lock. */
 export class KyselyBoard implements ClusterBoard {
   readonly #database: Database
   readonly #now: () => number
@@ -111,7 +112,7 @@ export class KyselyBoard implements ClusterBoard {
     }
   }
 
-  /** There may be something for this process; undefined: for any. */
+  /** Notifies the listeners of a process; undefined: of all processes. */
   notify(process: string | undefined): void {
     const concerned = process === undefined ? [...this.#listeners.values()] : [this.#listeners.get(process) ?? []]
     for (const listeners of concerned) for (const run of listeners) run()
@@ -144,7 +145,7 @@ function toEntry(row: {
   return { kind: row.kind, id: row.id, rank: Buffer.from(row.rank as Uint8Array).toString(), body: row.body }
 }
 
-/** The outbox over any database that Kysely speaks to. Its statements stand for themselves: none of them takes the writer's turn. */
+/** Outbox on any database that Kysely supports. Its statements run outside of transactions and do not take the writer lock. */
 export class KyselyOutbox implements Outbox {
   readonly #database: Database
 
@@ -254,7 +255,7 @@ export class KyselyOutbox implements Outbox {
   }
 }
 
-/** Keeps the report in the place of the one before. */
+/** Replaces the delivery report. */
 export async function keepReport(connection: Kysely<Tables>, report: DeliveryReport): Promise<void> {
   const row = {
     delivered: report.delivered,

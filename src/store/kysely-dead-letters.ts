@@ -23,7 +23,7 @@ const COLUMNS = [
   'size'
 ] as const satisfies readonly (keyof DeadLettersTable)[]
 
-/** The dead letters over any database that Kysely speaks to. */
+/** Dead letters on any database that Kysely supports. */
 export class KyselyDeadLetters implements DeadLetters {
   readonly #database: Database
 
@@ -38,7 +38,7 @@ export class KyselyDeadLetters implements DeadLetters {
   ): Promise<DeadLetterCounts | undefined> {
     const { destination, place, body } = letter
     return await this.#database.writes.transaction().execute(async (trx) => {
-      // Of two processes that both believe in their lease, only one finds it waiting.
+      // If two processes both believe in their lease, only one finds the event in the outbox.
       const waiting = await trx
         .deleteFrom('outbox')
         .where('destination', '=', destination)
@@ -124,7 +124,7 @@ export class KyselyDeadLetters implements DeadLetters {
   }
 }
 
-/** Drops the oldest beyond the bounds, and counts them. */
+/** Drops and counts the oldest beyond the bounds. */
 async function bound(
   trx: Kysely<Tables>,
   destination: string,
@@ -174,14 +174,14 @@ function toLetter(row: Omit<Selectable<DeadLettersTable>, 'destination' | 'body'
 
 interface Redelivery {
   readonly destination: string
-  /** The number of one dead letter; undefined: all of the destination. */
+  /** Number of one dead letter; undefined: all of the destination. */
   readonly letter: number | undefined
-  /** The place in the outbox of the first one that is moved. */
+  /** Revision of the first moved entry in the outbox. */
   readonly revision: number
   readonly position: number
 }
 
-/** Moves dead letters back into the outbox, in the order of their numbers. Returns how many. */
+/** Moves dead letters back into the outbox in order of their numbers. Returns how many. */
 export async function moveToOutbox(
   trx: Kysely<Tables>,
   { destination, letter, revision, position }: Redelivery

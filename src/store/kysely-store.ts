@@ -29,13 +29,17 @@ import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
 import { amendNote, KyselyTransaction } from './transaction.js'
 
-/** Longer than PostgreSQL lets a transaction without a client stand, so that the last attempt finds it ended. */
+/**
+ * Time to wait for the outcome of a commit: longer than PostgreSQL keeps an abandoned transaction, so that the last attempt finds it ended
+ * (ms).
+ */
 const PATIENCE_MILLISECONDS = 20_000
+/** Delay between attempts (ms). */
 const PAUSE_MILLISECONDS = 250
-/** Ends the wait under a clock that stands still, too. */
+/** Maximum number of attempts; stops the wait even if the clock stands still. */
 const ATTEMPTS = PATIENCE_MILLISECONDS / PAUSE_MILLISECONDS
 
-/** Finds out what became of a commit whose answer was lost. */
+/** Determines the outcome of commits whose response was lost. */
 class Outcomes {
   readonly #database: Database
   readonly #log: StoreLog
@@ -48,8 +52,8 @@ class Outcomes {
   }
 
   /**
-   * Whether the operation was committed. Asks again while the database is out of reach; fails with
-   * `STORE_OUTCOME_UNKNOWN` when it stays so.
+   * Returns true if the operation was committed. Retries while the database is unreachable; fails with `STORE_OUTCOME_UNKNOWN` if it stays
+   * so.
    */
   async landed(operationId: string, cause: unknown): Promise<boolean> {
     this.#log.warn({ err: cause, store: this.#database.name, operationId }, 'a commit was not answered; looking it up')
@@ -69,7 +73,7 @@ class Outcomes {
 
   async #lookUp(operationId: string): Promise<boolean> {
     return await this.#database.writes.transaction().execute(async (trx) => {
-      // The server may still be committing: the writer's lock is free only once that has ended, one way or the other.
+      // The server may still be committing: the writer lock is free only after that.
       await trx
         .updateTable('meta')
         .set((eb) => ({ sequence: eb.ref('sequence') }))
@@ -83,20 +87,20 @@ class Outcomes {
 interface KyselyStoreParts {
   readonly log: StoreLog
   readonly clock: Clock
-  /** Learns what could be written, and probes through this store while there is trouble. */
+  /** Receives the results of writes, and probes the store while there is trouble. */
   readonly health?: StoreHealth
-  /** Reports what other processes say; absent: nothing does. */
+  /** Board for other processes. @default none */
   readonly board?: ClusterBoard
-  /** Called with the place of each revision that this store has committed itself. */
+  /** Called with the place of each revision that this store commits. */
   readonly onCommit: (place: Place) => void
-  /** Stops whatever watches the database. */
+  /** Stops watching the database. */
   readonly onClose: () => Promise<void>
 }
 
-/** Records of one write after which the planner's statistics are wrong. */
+/** Number of records in one write that makes the planner's statistics useless. */
 const MANY = 2_000
 
-/** The store over any database that Kysely speaks to. */
+/** Store on any database that Kysely supports. */
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
   readonly deadLetters: DeadLetters
@@ -108,9 +112,9 @@ export class KyselyStore extends Queries implements Store {
   readonly #outcomes: Outcomes
   readonly #mutex = new Mutex()
   #closed: Promise<void> | undefined
-  /** Another process has it. */
+  /** True while another process has the store. */
   #away = false
-  /** Id of the key that this handle writes under; undefined: any. */
+  /** Id of the key that this handle writes under; undefined: any key. */
   #sealKey: string | undefined
 
   constructor(database: Database, parts: KyselyStoreParts) {
@@ -290,7 +294,7 @@ export class KyselyStore extends Queries implements Store {
 
   async close(): Promise<void> {
     this.#parts.health?.probeWith(undefined)
-    // What waits for its return would be waited for.
+    // Otherwise commands waiting for the return of the store would never finish.
     if (this.#away) await this.#database.close()
     this.#closed ??= this.#mutex.run(async () => {
       await this.#parts.onClose()
@@ -299,7 +303,7 @@ export class KyselyStore extends Queries implements Store {
     await this.#closed
   }
 
-  /** Writes what is there already: whether the store can be written is known only by writing. */
+  /** Rewrites existing data, because only a write shows whether the store is writable. */
   async #probe(): Promise<void> {
     await this.#database.writes
       .updateTable('meta')
@@ -307,7 +311,7 @@ export class KyselyStore extends Queries implements Store {
       .execute()
   }
 
-  /** Everything of a transaction but its end; what fails is undone. */
+  /** Runs a transaction except for its commit; errors roll it back. */
   async #work<T>(trx: Started, operationId: string, work: (transaction: StoreTransaction) => Promise<T>) {
     let transaction: KyselyTransaction | undefined
     try {
@@ -324,7 +328,7 @@ export class KyselyStore extends Queries implements Store {
     }
   }
 
-  /** Takes the writer's turn among all processes: the row stays locked until the end of the transaction. */
+  /** Takes the writer lock of all processes: the row stays locked until the transaction ends. */
   async #begin(trx: Started): Promise<KyselyTransaction> {
     const meta = await trx
       .updateTable('meta')
@@ -341,9 +345,9 @@ export class KyselyStore extends Queries implements Store {
           .as('previous_mark')
       ])
       .executeTakeFirstOrThrow()
-    // A newer version may have come to the cluster since this process started.
+    // A newer version may have joined the cluster since this process started.
     if (meta.schema_version > SCHEMA_VERSION) throw newerSchema(this.#database.name, meta.schema_version)
-    // So may another sealing key: what this process seals could not be opened.
+    // The sealing key may have changed as well: values sealed by this process could not be opened.
     if (this.#sealKey !== undefined && meta.seal_key !== this.#sealKey)
       throw otherKey(this.#database.name, meta.seal_key)
     const at = Math.floor(this.#parts.clock.wall())
@@ -355,7 +359,7 @@ export class KyselyStore extends Queries implements Store {
     try {
       await trx.commit().execute()
     } catch (error) {
-      // The connection goes back only through a rollback, which shows nothing: the commit may have happened.
+      // The connection is returned after a rollback, which reveals nothing: the commit may have succeeded.
       await this.#undo(trx)
       if (isAnswered(error)) throw error
       if (!(await this.#outcomes.landed(operationId, error))) throw error
@@ -366,7 +370,7 @@ export class KyselyStore extends Queries implements Store {
     try {
       await trx.rollback().execute()
     } catch (error) {
-      // The database undoes what its client can no longer speak about.
+      // The database rolls back transactions of a lost client.
       this.#parts.log.warn({ err: error, store: this.#database.name }, 'a transaction could not be rolled back')
     }
   }
@@ -376,7 +380,7 @@ export class KyselyStore extends Queries implements Store {
   }
 }
 
-/** Was the commit refused by the database itself, or never given to it? */
+/** Returns true if the database rejected the commit, or never received it. */
 function isAnswered(error: unknown): boolean {
   return error instanceof StoreError && ['full', 'read_only', 'gone'].includes(error.trouble ?? '')
 }

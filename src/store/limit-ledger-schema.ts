@@ -2,18 +2,19 @@ import { sql, type Transaction } from 'kysely'
 import type { Tables } from './tables.js'
 
 /*
- * The ledger of limits in PostgreSQL. Its rules stand at the head of src/features/rate-limit/leases/member.ts.
+ * Ledger of rate limits in PostgreSQL. Its rules are at the head of src/features/rate-limit/leases/member.ts.
  *
- * Tables are logged, and a call is committed with its flush to the disk: what was granted is known after a crash. An unlogged table
- * would be empty then, and permits that members hold would be granted twice.
+ * Tables are logged, and a call is committed with a flush to disk, so that grants survive a crash. An unlogged table would be empty then,
+ * and permits that members hold would be granted twice.
  *
- * One call is one statement, so no process keeps a row locked while it is paused. Rows are locked in the order of their ids. The time is that
- * of the server, read when the row is locked; it does not go back for a row. Where the server is another one than before, by the time of its
- * start, its history is compared: another timeline is a server that may lack what the one before has committed.
+ * One call is one statement, so a paused process keeps no row locked. Rows are locked in order of their ids. Time is the server's, read
+ * once the row is locked; it never goes back for a row. After a change of the server, detected by its start time, the history is compared:
+ * another timeline is a server that may lack commits of the previous one.
  */
 
-/** The channel of buckets: the message is the id behind a mark, which says that permits are recalled, or that the bucket was cleared. */
+/** Channel for bucket changes. The message is a mark and the bucket id. */
 export const LIMITS_CHANNEL = 'sluice_limits'
+/** Marks of the messages: permits are recalled, or the bucket was cleared. */
 export const MARKS = { recalled: '-', cleared: '0' } as const
 
 const TABLES = [
@@ -46,7 +47,7 @@ const TABLES = [
     cleared bigint not null default 0,
     empty_at bigint not null default 0
   ) with (fillfactor = 50)`,
-  // At most some 470 moments: compressing them costs more than the call.
+  // About 470 timestamps at most: compressing them costs more than the call.
   'alter table limit_buckets alter ends set storage plain, alter counts set storage plain'
 ]
 
@@ -55,7 +56,7 @@ create function sluice_limits_now(p_now bigint) returns bigint language sql vola
   select coalesce(p_now, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
 $$`
 
-/** Answers when the ledger last had to assume that it lacks something. */
+/** Returns when the ledger last had to assume that data is missing. */
 const HISTORY = `
 create function sluice_limits_history(p_now bigint) returns bigint language plpgsql volatile as $$
 declare
@@ -78,7 +79,7 @@ begin
 end
 $$`
 
-/** Settles which share a member may admit alone, and forgets members that are silent for long. */
+/** Sets the share that a member may admit on its own, and removes members that are silent for long. */
 const BEAT = `
 create function sluice_limits_beat(p_now bigint, p_member text, p_share double precision) returns double precision
 language plpgsql volatile as $$
@@ -99,7 +100,7 @@ begin
 end
 $$`
 
-/** One bucket of one call; answers account, granted, free, used, leased, next and reset as JSON. */
+/** Processes one bucket of a call; returns account, granted, free, used, leased, next and reset as JSON. */
 const BUCKET = `
 create function sluice_limits_bucket(
   p_now bigint, p_member text, p_serial bigint, p_answered bigint, p_closed_at bigint, p_reserves boolean,
@@ -256,7 +257,7 @@ begin
 end
 $$`
 
-/** One call; answers the time, the share or null, the answers for its buckets or null, and members that are silent, as JSON. */
+/** Processes one call; returns the time, the share or null, the results of its buckets or null, and the silent members, as JSON. */
 const CALL = `
 create function sluice_limits_call(
   p_now bigint, p_member text, p_serial bigint, p_answered bigint, p_seen bigint,
@@ -319,7 +320,7 @@ begin
 end
 $$`
 
-/** Removes buckets that are over among the next ones behind an id; answers the last id of these, null at the end. */
+/** Deletes expired buckets among the next ones after an id; returns the last id, null at the end. */
 const SWEEP = `
 create function sluice_limits_sweep(p_now bigint, p_after text, p_most integer) returns text
 language plpgsql volatile as $$
@@ -354,7 +355,7 @@ create function sluice_limits_leave(p_now bigint, p_member text) returns void la
   delete from limit_members where id = p_member and local_at < sluice_limits_now(p_now) - 900000
 $$`
 
-/** Makes the tables and functions of the ledger. */
+/** Creates the tables and functions of the ledger. */
 export async function createLimitLedger(transaction: Transaction<Tables>): Promise<void> {
   for (const statement of [...TABLES, NOW, HISTORY, BEAT, BUCKET, CALL, SWEEP, CLEAR, LEAVE]) {
     await sql.raw(statement).execute(transaction)

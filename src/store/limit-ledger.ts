@@ -5,10 +5,11 @@ import { LIMITS_CHANNEL, MARKS } from './limit-ledger-schema.js'
 import { type PostgresClient, PostgresDriver } from './postgres.js'
 import type { StoreLog } from './store.js'
 
-/** Its own connections, so that a store that is busy holds up no request. A call is given up after a second. */
+/** Separate connections, so that a busy store delays no request. A call times out after a second (ms). */
 const POOL = { connections: 3, statement: 1_000, silence: 1_000, connect: 1_000 }
-/** Buckets that one sweep looks at: more than come anew in a second. */
+/** Buckets checked by one sweep: more than are created in a second. */
 const SWEEP = 10_000
+/** Delays between connection attempts (ms). */
 const RECONNECTING = { first: 250, longest: 5_000 }
 
 type Row = readonly [
@@ -26,11 +27,11 @@ type Said = readonly [now: number, share: number | null, grants: readonly Row[] 
 interface PostgresLimitLedgerParts {
   readonly log: StoreLog
   readonly lookup?: LookupFunction | undefined
-  /** What the ledger takes for the time, in milliseconds; for tests. Absent: that of the server. */
+  /** Clock of the ledger in milliseconds, for tests. @default the server's clock */
   readonly now?: () => number
 }
 
-/** The ledger in the database that has the records. Nothing is opened before the first call. */
+/** Ledger in the database of the records. Connects at the first call. */
 export class PostgresLimitLedger implements LimitLedger {
   readonly #driver: PostgresDriver
   readonly #log: StoreLog
@@ -39,7 +40,7 @@ export class PostgresLimitLedger implements LimitLedger {
   readonly #backoff = new Backoff(RECONNECTING)
   readonly #failing = new FirstFailure()
   readonly #asking = new FirstFailure()
-  /** The last bucket that was looked at. */
+  /** Last bucket checked. */
   #swept = ''
   #listening: Promise<void> | undefined
   #unlisten: (() => Promise<void>) | undefined

@@ -1,48 +1,48 @@
 import { sql, type Transaction } from 'kysely'
 import type { Database, Tables } from './tables.js'
 
-/** Generation of a session of a visitor, sealed by the login that wrote it; '' for one that has ended. */
+/** Generation of a visitor session, sealed by the login that wrote it; '' if the session ended. */
 export interface KeptSession {
   readonly number: number
   readonly sealed: string
 }
 
-/** Generation of a session to write. Times: wall clock, milliseconds. */
+/** Session generation to write. Times: wall clock, milliseconds. */
 export interface SavedSession extends KeptSession {
   readonly id: string
   readonly ends: number
   readonly at: number
-  /** Cookies hold a reference alone: without the row the session is lost. */
+  /** Cookies hold only a reference: without the row the session is lost. */
   readonly needed: boolean
-  /** Holder of the lease under which it is written; '' for the first generation. */
+  /** Holder of the lease for this write; '' for the first generation. */
   readonly holder: string
-  /** Releases the lease too. */
+  /** Releases the lease as well. */
   readonly last: boolean
 }
 
-/** Right to make the next generation of a session. */
+/** Right to create the next generation of a session. */
 export interface SessionLease {
   readonly id: string
-  /** The generation that the holder knows. */
+  /** Generation known to the holder. */
   readonly number: number
-  /** Random, new for each lease. */
+  /** Random and different for each lease. */
   readonly holder: string
   readonly at: number
   readonly ends: number
 }
 
-/** Most rows of one kind and their bytes. */
+/** Maximum rows of one kind and their bytes. */
 export interface SessionRoom {
   readonly rows: number
   readonly bytes: number
 }
 
-/** Milliseconds until another process may take the lease of one that has died: longer than clocks of a cluster may differ. */
+/** Time until another process may take over the lease of a crashed one; longer than clock differences in a cluster (ms). */
 const LEASE = 90_000
-/** Milliseconds after which it is written down that a session was read. */
+/** Minimum interval between updates of a session's last use (ms). */
 const TOUCH = 3_600_000
 
-/** Sessions of visitors that cookies cannot hold, or whose tokens were renewed: the processes of one store share them. */
+/** Visitor sessions that do not fit into cookies, or whose tokens were renewed, shared by the processes of one store. */
 export class LoginSessions {
   readonly #database: Database
 
@@ -50,7 +50,7 @@ export class LoginSessions {
     this.#database = database
   }
 
-  /** `at`: now, in milliseconds: a session that is read counts as new. */
+  /** `at`: now, in milliseconds; reading a session renews its last use. */
   async read(id: string, at: number): Promise<KeptSession | undefined> {
     const row = await this.#row(id)
     if (row !== undefined && at - Number(row.at) > TOUCH)
@@ -63,8 +63,8 @@ export class LoginSessions {
   }
 
   /**
-   * Takes the lease unless it is held. Answers the generation that another holder has made since `number`, or `busy` while that one
-   * is at work.
+   * Takes the lease unless it is held. Returns the generation that another holder created after `number`, or `busy` while that holder is
+   * working.
    */
   async claim({ id, number, holder, at, ends }: SessionLease): Promise<'claimed' | 'busy' | KeptSession> {
     const [now, until] = [Math.trunc(at), Math.trunc(ends)]
@@ -93,7 +93,10 @@ export class LoginSessions {
     return isHeld ? 'busy' : { number: Number(row.number), sealed: row.sealed ?? '' }
   }
 
-  /** Writes a generation under its lease, or one that is newer than what is known. Of those that are `needed` the oldest make room; false: this one alone has none. */
+  /**
+   * Writes a generation under its lease, or a newer one than the stored. Removes the oldest `needed` rows to make room; returns false if
+   * this row alone is too large.
+   */
   async save(session: SavedSession, room: SessionRoom): Promise<boolean> {
     const { id, number, sealed, holder, last } = session
     const row = {
@@ -122,7 +125,7 @@ export class LoginSessions {
     })
   }
 
-  /** Gives the lease back without a new generation. */
+  /** Releases the lease without a new generation. */
   async release({ id, holder }: Pick<SessionLease, 'id' | 'holder'>): Promise<void> {
     const { writes } = this.#database
     await writes
@@ -139,7 +142,7 @@ export class LoginSessions {
       .execute()
   }
 
-  /** Drops sessions that have ended before `now`, and of those that cookies hold too the oldest ones for which there is no room. */
+  /** Deletes sessions that ended before `now`, and the oldest of those that cookies hold as well if they exceed the room. */
   async forget(now: number, spare: SessionRoom): Promise<void> {
     const at = Math.trunc(now)
     await this.#database.writes.transaction().execute(async (trx) => {
@@ -160,7 +163,7 @@ export class LoginSessions {
   }
 }
 
-/** Drops the oldest sessions of one kind for which there is no room. */
+/** Deletes the oldest sessions of one kind that exceed the room. */
 async function keepNewest(trx: Transaction<Tables>, needed: 0 | 1, room: SessionRoom): Promise<void> {
   await sql`
     delete from login_sessions where needed = ${needed} and id in (

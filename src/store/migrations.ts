@@ -3,7 +3,7 @@ import { StoreError } from './errors.js'
 import { createLimitLedger } from './limit-ledger-schema.js'
 import type { Database, Tables } from './tables.js'
 
-/** One step of the schema; its place in the list is the version that it leads to. Steps are never changed or removed. */
+/** Step of the schema; its position in the list is the version that it creates. Steps are never changed or removed. */
 type Migration = (
   schema: Kysely<Tables>['schema'],
   bytes: Database['bytes'],
@@ -181,7 +181,7 @@ const sealKey: Migration = async (schema) => {
   await schema.alterTable('meta').addColumn('seal_key', 'text').execute()
 }
 
-/** Who names a record in a field is found in the index alone, each once and in order. */
+/** Index that answers which records refer to a record, each once and in order. */
 const namedBy: Migration = async (schema) => {
   await schema.dropIndex('references_to').execute()
   await schema
@@ -213,7 +213,7 @@ const deadLetters: Migration = async (schema) => {
       .execute()
 }
 
-/** Only a database that processes share has a ledger of limits. */
+/** Only a database shared by processes has a rate-limit ledger. */
 const limitLedger: Migration = async (_schema, bytes, transaction) => {
   if (bytes === 'bytea') await createLimitLedger(transaction)
 }
@@ -251,12 +251,12 @@ const MIGRATIONS: readonly Migration[] = [
   loginSessions
 ]
 
-/** The version of the schema that this code reads and writes. */
+/** Schema version of this code. */
 export const SCHEMA_VERSION = MIGRATIONS.length
 
 /**
- * Brings the schema to `target` in one transaction: forward only, and all or nothing. Two processes that start at once
- * wait for each other. Fails with `STORE_SCHEMA_NEWER` when the data is ahead of this code.
+ * Migrates the schema to `target` in one transaction, forward only. Two starting processes wait for each other. Fails with
+ * `STORE_SCHEMA_NEWER` if the data is newer than this code.
  */
 export async function migrate(database: Database, target = SCHEMA_VERSION): Promise<{ from: number; to: number }> {
   return await database.writes.transaction().execute(async (transaction) => {
@@ -272,7 +272,7 @@ export async function migrate(database: Database, target = SCHEMA_VERSION): Prom
   })
 }
 
-/** The refusal to work on data of a newer version. */
+/** Returns the error for data of a newer version. */
 export function newerSchema(name: string, version: number): StoreError {
   const message = `${name} has schema version ${version}, this version of sluice knows ${SCHEMA_VERSION}: run the newer one`
   return new StoreError('STORE_SCHEMA_NEWER', message)

@@ -25,7 +25,7 @@ const RECONNECTING = { first: 100, longest: 5_000 }
 interface RevisionWatchParts {
   readonly driver: PostgresDriver
   readonly channel: string
-  /** Called, on the same connection, with each message of another channel; undefined: messages may have been missed. */
+  /** Second channel on the same connection; called with each message, with undefined if messages may have been missed. */
   readonly beside: { readonly channel: string; readonly received: (message: string | undefined) => void }
   /** Reads the place of the last committed revision. */
   readonly read: () => Promise<Place>
@@ -34,9 +34,9 @@ interface RevisionWatchParts {
 }
 
 /**
- * Finds the revisions that other processes commit. A notification only wakes it: what counts is the place it then reads.
- * Notifications are lost while the connection is, so it reads after each reconnection and every 250 ms besides. A smaller
- * revision, or the same one with another mark, is reported like a larger one: the store may have gone back in time.
+ * Detects revisions from other processes. A notification only triggers a read of the last place. Notifications are lost while the
+ * connection is down, so it also reads after each reconnection and every 250 ms. A smaller revision, or the same one with another mark, is
+ * reported as well: the store may have gone back in time.
  */
 class RevisionWatch {
   readonly #parts: RevisionWatchParts
@@ -51,20 +51,20 @@ class RevisionWatch {
   readonly #looks = new FirstFailure()
   readonly #listens = new FirstFailure()
 
-  /** `seen` is the place that needs no report. */
+  /** `seen` is a place that is already known. */
   constructor(parts: RevisionWatchParts, seen: Place) {
     this.#parts = parts
     this.#seen = seen
   }
 
-  /** Resolves when the first attempt to listen has ended; the watch works either way. */
+  /** Resolves after the first attempt to listen; the watch works either way. */
   async start(): Promise<void> {
     this.#schedule()
     this.#connecting = this.#listen()
     await this.#connecting
   }
 
-  /** A revision that this process has committed itself needs no report. */
+  /** Marks a revision committed by this process as known. */
   saw(place: Place): void {
     if (place.revision > this.#seen.revision) this.#seen = place
   }
@@ -88,7 +88,7 @@ class RevisionWatch {
       const place = await this.#parts.read()
       this.#looks.passed()
       if (this.#stopped || samePlace(place, this.#seen)) return
-      // A read that began before a commit of this process may come back behind it: the next read puts that right.
+      // A read that started before a commit of this process may finish after it: the next read corrects that.
       this.#seen = place
       this.#parts.onRevision(place)
     } catch (error) {
@@ -135,19 +135,19 @@ interface StoreOptions {
   readonly log: StoreLog
   readonly clock: Clock
   /**
-   * Called with the place of the last revision when other processes have committed, with gaps, and when the store went back
-   * in time. Now and then it names one of this process's own, so compare it with what is applied. It must not throw.
+   * Called with the last place after commits of other processes, not for each one, and if the store went back in time. May include
+   * revisions of this process, so compare it with the applied one. Must not throw.
    */
   readonly onRevision: (place: Place) => void
-  /** Learns whether the store can be used. Absent: the store keeps that to itself. */
+  /** Receives the state of the store. @default not reported */
   readonly health?: StoreHealth
-  /** Finds the addresses of a database server. Absent: the system's look-up. */
+  /** Resolves the database server's name. @default the system's resolver */
   readonly lookup?: LookupFunction | undefined
 }
 
 /**
- * Opens a store and brings its schema up to date. `address` is a `postgres://` URL, the path of a SQLite file, or
- * `:memory:`. Fails with a `StoreError`: `STORE_ADDRESS`, `STORE_UNAVAILABLE`, `STORE_LOCKED`, `STORE_SCHEMA_NEWER`.
+ * Opens a store and migrates its schema. `address` is a `postgres://` URL, the path of a SQLite file, or `:memory:`. Fails with a
+ * `StoreError`: `STORE_ADDRESS`, `STORE_UNAVAILABLE`, `STORE_LOCKED`, `STORE_SCHEMA_NEWER`.
  */
 export async function openStore(address: string, options: StoreOptions): Promise<Store> {
   if (isPostgresUrl(address)) return await openPostgres(address, options)
@@ -162,8 +162,8 @@ export async function openStore(address: string, options: StoreOptions): Promise
 }
 
 /**
- * Makes a new store as a whole where there is none: a file without tables is then one that was emptied, and not one whose first start was
- * cut off. Of two processes that make it, one wins. Fails with a `StoreError`.
+ * Creates a new store atomically, so that a file without tables is an emptied store and never an interrupted first start. If two processes
+ * create it, one wins. Fails with a `StoreError`.
  */
 async function makeSqlite(path: string, log: StoreLog): Promise<void> {
   let partial = path
@@ -209,7 +209,7 @@ async function openPostgres(url: string, options: StoreOptions): Promise<Store> 
   return new KyselyStore(database, { log, clock, board, health, onCommit, onClose: () => watch.stop() })
 }
 
-/** Migrates and answers the last place; closes the database when that fails. */
+/** Migrates and returns the last place; closes the database on failure. */
 async function prepare(database: Database, log: StoreLog): Promise<Place> {
   try {
     const { from, to } = await migrate(database)

@@ -1,24 +1,24 @@
-/** What waits for one destination. Its place in the queue is the revision that caused it and the position within that. */
+/** Entry for one destination. Its position in the queue is the revision that caused it and the position in that revision. */
 export interface OutboxEntry {
   readonly revision: number
   readonly position: number
-  /** JSON text, sent as it is. */
+  /** JSON text, sent unchanged. */
   readonly body: string
 }
 
-/** The place of an entry. */
+/** Position of an entry. */
 export type OutboxPlace = Pick<OutboxEntry, 'revision' | 'position'>
 
-/** How the delivery to one destination goes, as the process that delivers there last wrote it. */
+/** Delivery state of one destination, as last written by the process that delivers to it. */
 export interface DeliveryReport {
   readonly destination: string
-  /** How many entries were taken, ever. */
+  /** Total number of accepted entries. */
   readonly delivered: number
-  /** How many wait; exact only while the destination fails. */
+  /** Number of waiting entries; exact only while the destination fails. */
   readonly waiting: number
-  /** Attempts since the last success. */
+  /** Failed attempts since the last success. */
   readonly failures: number
-  /** What the last failure was, for people; null before the first. */
+  /** Text of the last failure; null before the first. */
   readonly lastError: string | null
   /** Milliseconds since the Unix epoch; null before the first. */
   readonly lastFailureAt: number | null
@@ -26,34 +26,32 @@ export interface DeliveryReport {
 }
 
 /**
- * What is still to be delivered. Entries come in with the transaction of their cause (`StoreTransaction.post`) and go
- * when they were taken, so that neither a crash before nor one after loses any; one in between repeats some.
+ * Queue of undelivered events. Entries are added in the transaction of their cause (`StoreTransaction.post`) and removed once accepted. A
+ * crash loses no entry and may repeat some.
  *
- * Leases say which process delivers to which destination. They need no common clock: the holder changes the number of
- * its lease again and again, and a process that has seen the same number for long enough, by its own clock, may take the lease over.
+ * Leases assign destinations to processes. They need no common clock: the holder keeps changing the number of its lease, and a process that
+ * sees the same number for long enough, by its own clock, may take the lease over.
  */
 export interface Outbox {
-  /** The oldest entries of a destination, in the order of their revisions. */
+  /** Returns the oldest entries of a destination, in revision order. */
   next(destination: string, limit: number): Promise<OutboxEntry[]>
-  /** Destinations that got entries from revisions after this one, and that revision which the answer reaches up to. */
+  /** Returns the destinations with entries from later revisions, and the last revision covered. */
   postedAfter(revision: number): Promise<{ readonly destinations: readonly string[]; readonly revision: number }>
-  /** How many entries wait for a destination. */
+  /** Returns the number of waiting entries of a destination. */
   count(destination: string): Promise<number>
-  /** Removes the entries up to and with this one, and keeps the report. */
+  /** Removes the entries up to and including this one, and stores the report. */
   delivered(through: OutboxPlace, report: DeliveryReport): Promise<void>
-  /** Keeps the report. */
+  /** Stores the report. */
   report(report: DeliveryReport): Promise<void>
   reports(): Promise<DeliveryReport[]>
   leases(): Promise<Lease[]>
-  /**
-   * Takes a lease that no process holds, or that still has the number that was `seen`. False when another process was faster.
-   */
+  /** Takes a lease that is free or still has the number `seen`. Returns false if another process was faster. */
   take(destination: string, holder: string, seen: number | undefined): Promise<boolean>
-  /** Changes the numbers of all leases of the holder; answers what it still holds. */
+  /** Changes the numbers of all leases of the holder; returns the destinations that it still holds. */
   renew(holder: string): Promise<string[]>
-  /** Gives back all leases of the holder. */
+  /** Releases all leases of the holder. */
   release(holder: string): Promise<void>
-  /** The id of the account that this store holds: the one that is kept, or `fresh`, which is kept from then on. */
+  /** Returns the account id of this store; `fresh` is stored if there is none. */
   account(fresh: string): Promise<string>
 }
 
@@ -63,44 +61,44 @@ export interface Lease {
   readonly number: number
 }
 
-/** What the list shows of an event that its destination refused for good. */
+/** List entry of an event that its destination refused permanently. */
 export interface DeadLetter {
-  /** Counts within the destination, in the order of arrival; never used twice. */
+  /** Number in order of arrival for its destination; never reused. */
   readonly number: number
-  /** When it came to the list. Milliseconds since the Unix epoch. */
+  /** Arrival time, milliseconds since the Unix epoch. */
   readonly at: number
-  /** The next three are null when the event is damaged. */
+  /** This and the next two fields are null if the event is damaged. */
   readonly eventId: string | null
   readonly eventType: string | null
   /** RFC 3339. */
   readonly eventTimestamp: string | null
-  /** How often it was refused alone. */
+  /** Number of individual delivery attempts. */
   readonly attempts: number
-  /** The last refusal, for people; holds no secret. */
+  /** Text of the last refusal; contains no secret. */
   readonly reason: string
-  /** Bytes of the event. */
+  /** Size of the event in bytes. */
   readonly size: number
 }
 
-/** A dead letter with its event, a JSON text. */
+/** Dead letter with its event as JSON text. */
 export interface WholeDeadLetter extends DeadLetter {
   readonly body: string
 }
 
-/** What the list gets; its number and its size follow. */
+/** New dead letter; its number and size are derived. */
 export interface NewDeadLetter extends Omit<WholeDeadLetter, 'number' | 'size'> {
   readonly destination: string
-  /** Where it waits in the outbox. */
+  /** Its position in the outbox. */
   readonly place: OutboxPlace
 }
 
-/** What one destination may keep: beyond either bound the oldest go. The newest always stays. */
+/** Limits of one destination: beyond either one the oldest are dropped. The newest is always kept. */
 export interface DeadLetterBounds {
   readonly letters: number
   readonly bytes: number
 }
 
-/** How many dead letters a destination has, and how many were dropped because there was no room, ever. */
+/** Number of dead letters of a destination, and total number dropped for lack of room. */
 export interface DeadLetterCounts {
   readonly destination: string
   readonly letters: number
@@ -108,20 +106,20 @@ export interface DeadLetterCounts {
 }
 
 /**
- * Events that their destinations refused for good, by destination. `StoreTransaction.redeliver` gives them back to the
- * outbox, and `StoreTransaction.withdraw` drops those of a destination that is deleted.
+ * Events that their destinations refused permanently. `StoreTransaction.redeliver` moves them back to the outbox;
+ * `StoreTransaction.withdraw` deletes those of a deleted destination.
  */
 export interface DeadLetters {
   /**
-   * Moves an event from the outbox to the list and keeps the report, all in one transaction. Undefined when it does not wait
-   * any more: another process was there before, or the destination is gone. Nothing is written then.
+   * Moves an event from the outbox to the list and stores the report in one transaction. Returns undefined and writes nothing if the event
+   * no longer waits: another process was faster, or the destination was deleted.
    */
   add(letter: NewDeadLetter, report: DeliveryReport, bounds: DeadLetterBounds): Promise<DeadLetterCounts | undefined>
-  /** Newest first. `before`: only those with lower numbers. */
+  /** Returns the newest first. `before`: only lower numbers. */
   list(destination: string, page: { readonly limit: number; readonly before?: number }): Promise<DeadLetter[]>
   get(destination: string, number: number): Promise<WholeDeadLetter | undefined>
-  /** Drops one, or all; answers how many. */
+  /** Deletes one or all; returns how many. */
   drop(destination: string, number?: number): Promise<number>
-  /** Of destinations that something was delivered to, or tried. */
+  /** Returns the counts of all destinations with a delivery or an attempt. */
   counts(): Promise<DeadLetterCounts[]>
 }

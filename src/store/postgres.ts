@@ -7,18 +7,18 @@ import { StoreError, type StoreTrouble } from './errors.js'
 import type { StoreLog } from './store.js'
 import type { Database, Tables } from './tables.js'
 
-/** The channel of new revisions; the message is the number. */
+/** Channel of new revisions; the message is the number. */
 export const REVISIONS_CHANNEL = 'sluice_revisions'
 
-/** The channel on which a process asks another one to read the cluster board; the message is the id of the other one. */
+/** Channel that wakes a process to read the cluster board; the message is its id. */
 export const CALLS_CHANNEL = 'sluice_calls'
 
-/** Any number, as long as it stays the same: all processes that migrate one database wait at it. */
+/** Advisory lock for migrations of one database; any constant number. */
 const MIGRATION_LOCK = 7_583_942
 
-/** A PostgreSQL database, through the connections of `driver`. Nothing is opened before the first query. */
+/** PostgreSQL database on the connections of `driver`. Connects at the first query. */
 export function postgresDatabase(driver: PostgresDriver): Database {
-  // Kysely's own type asks for cursors too, which nothing here opens.
+  // Kysely's type also requires cursors, which are not used here.
   const pool = driver as unknown as PostgresPool
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
   return {
@@ -29,7 +29,7 @@ export function postgresDatabase(driver: PostgresDriver): Database {
     holdForMigration: async (transaction) => {
       await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(transaction)
     },
-    // The server does it by itself a minute later; until then it would sort all records for one page.
+    // The server does it a minute later on its own; until then it would sort all records for one page.
     recount: async (transaction) => {
       await sql`analyze records, "references", claims, changes`.execute(transaction)
     },
@@ -47,41 +47,42 @@ export function postgresDatabase(driver: PostgresDriver): Database {
   }
 }
 
-/** Before the next address of a host is tried beside one that does not answer. */
+/** Delay before the next address of a host is tried in parallel (ms). */
 const ADDRESS_MILLISECONDS = 1000
-/** How long a write waits for the writers of other processes. */
+/** Maximum wait of a write for the writers of other processes (ms). */
 const LOCK_MILLISECONDS = 8000
-/** A process that hangs within a transaction holds up the whole cluster, but no longer than this. */
+/** Maximum time that a process hanging in a transaction can block the cluster (ms). */
 const IDLE_TRANSACTION_MILLISECONDS = 10_000
+/** Type OID of int8. */
 const INT8 = 20
 
-/** What a query needs of a connection; a reserved connection goes back with `release`. */
+/** Connection for queries; a reserved one is returned with `release`. */
 export interface PostgresClient {
   query<R>(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult<R & pg.QueryResultRow>>
   release(): void
 }
 
-/** How many connections there are, and how long each step may take. Milliseconds. */
+/** Size of the pool and timeouts of each step (ms). */
 interface PoolBounds {
   readonly connections: number
   readonly connect: number
   readonly statement: number
-  /** A connection whose server fell silent is given up; not before the server's own limit. */
+  /** Timeout of a silent server; longer than the server's own limit. */
   readonly silence: number
 }
 
 const POOL: PoolBounds = { connections: 8, connect: 5000, statement: 10_000, silence: 12_000 }
 
 export interface PostgresDriverOptions {
-  /** Absent: those of a store. */
+  /** @default that of a store */
   readonly pool?: PoolBounds
-  /** Called with the error of each statement and connection that fails. */
+  /** Called with the error of each failed statement or connection. */
   readonly failed?: (error: unknown) => void
-  /** Finds the addresses of the server. Absent: the system's look-up, which keeps a thread of the pool busy while it waits. */
+  /** Resolves the server's name. @default the system's resolver, which blocks a thread of the pool meanwhile */
   readonly lookup?: LookupFunction | undefined
 }
 
-/** The connections of one process to its PostgreSQL. The only file that knows the driver. */
+/** PostgreSQL connections of one process. The only file that uses the driver. */
 export class PostgresDriver {
   readonly name: string
   readonly #config: pg.ClientConfig
@@ -116,11 +117,11 @@ export class PostgresDriver {
       idle_in_transaction_session_timeout: IDLE_TRANSACTION_MILLISECONDS
     })
     this.#pool.on('error', (error) => this.#lost(error))
-    // Without a listener the loss of a connection in use would end the process; its query reports it already.
+    // Without this listener the loss of a connection would crash the process; its query reports the error.
     this.#pool.on('connect', (client) => client.on('error', () => undefined))
   }
 
-  /** A connection of the pool, for one query or one transaction. */
+  /** Returns a pooled connection for one query or one transaction. */
   async connect(): Promise<PostgresClient> {
     if (this.#ending !== undefined) throw new StoreError('STORE_CLOSED', `${this.name} is closed`)
     try {
@@ -133,8 +134,8 @@ export class PostgresDriver {
   }
 
   /**
-   * A connection of its own that runs what stands in `handlers` by channel for each message there, and `ended` once when it
-   * is lost. Resolves, once it listens, with what closes it.
+   * Opens a separate connection that calls the handler of a channel for each message, and `ended` once when it is lost. Resolves once it is
+   * listening, with the function that closes it.
    */
   async listen(
     handlers: Readonly<Record<string, (message: string) => void>>,
@@ -154,7 +155,7 @@ export class PostgresDriver {
     return () => client.end()
   }
 
-  /** Waits until the connections in use have come back. */
+  /** Waits until all connections in use are released. */
   async end(): Promise<void> {
     this.#ending ??= this.#pool.end()
     await this.#ending
@@ -165,7 +166,7 @@ export class PostgresDriver {
   }
 }
 
-/** One connection while it is in use. What may be out of step with its server does not go back to the pool. */
+/** Connection in use. It is not returned to the pool if its state may differ from the server's. */
 class Reserved implements PostgresClient {
   readonly #client: pg.PoolClient
   readonly #name: string
@@ -196,8 +197,8 @@ class Reserved implements PostgresClient {
 }
 
 /**
- * A socket that finds names by `lookup` and tries one address after the other. The driver connects it, by port and host or by the
- * path of a Unix socket, and checks certificates against the host that it was given, not against an address.
+ * Socket that resolves names by `lookup` and tries all addresses. The driver connects it by host and port or by a Unix socket path, and
+ * checks the certificate against the host name, not the address.
  */
 function socketBy(lookup: LookupFunction): Socket {
   const socket = new Socket()
@@ -209,14 +210,14 @@ function socketBy(lookup: LookupFunction): Socket {
   })
 }
 
-/** Counters are far below 2^53; as text they would compare as text. */
+/** Returns numbers for int8: counters are far below 2^53, and as text they would compare as text. */
 function parserOf(type: number, format?: 'text' | 'binary'): (text: string) => unknown {
   return type === INT8 ? Number : (pg.types.getTypeParser(type, format as 'text') as (text: string) => unknown)
 }
 
-/** SQLSTATE classes of what passes: connection, transaction, resources, operator, plus read-only and idle transactions. */
+/** SQLSTATE classes of temporary errors: connection, transaction, resources, operator, plus read-only and idle transactions. */
 const PASSING = /^(08|40|53|57|58)|^(25006|25P03)$/
-/** The row that gives the turn to write stayed locked for `LOCK_MILLISECONDS`. */
+/** SQLSTATE if the writer lock was not free within `LOCK_MILLISECONDS`. */
 const LOCK_NOT_AVAILABLE = '55P03'
 
 function refused(name: string, error: unknown): StoreError {
@@ -232,11 +233,11 @@ function refused(name: string, error: unknown): StoreError {
   })
 }
 
-/** SQLSTATEs of a server that does not let this user in: its authentication, the name of the database, the right to connect. */
+/** SQLSTATEs of a server that denies access: authentication, database name, permission to connect. */
 const REFUSING = /^(28|3D)|^42501$/
-/** What the driver says, without a code, when it has no password, the server fails to prove that it knows it, or has no TLS. */
+/** Driver messages, without a code, for a missing password, a server that fails to prove it knows it, or one without TLS. */
 const REFUSED_HERE = /^SASL|does not support SSL/
-/** SQLSTATEs that say something about the whole database: read-only transaction, disk full, I/O error, starting or shutting down. */
+/** SQLSTATEs that concern the whole database: read-only transaction, disk full, I/O error, starting or shutting down. */
 const TROUBLES: ReadonlyMap<string, StoreTrouble> = new Map([
   ['25006', 'read_only'],
   ['53100', 'full'],
@@ -263,7 +264,7 @@ function reasonOf(error: unknown): string {
   return code === undefined || message.includes(code) ? message : `${message} (${code})`
 }
 
-/** Host, port and database of an address, without user and password. */
+/** Returns host, port and database of an address, without user and password. */
 function nameOf(url: string): string {
   const name = postgresName(url)
   if (name === undefined) throw new StoreError('STORE_ADDRESS', 'the address of PostgreSQL is no valid URL')

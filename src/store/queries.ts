@@ -29,34 +29,34 @@ export function toReference(row: Selectable<ReferencesTable>): Reference {
 }
 
 /**
- * Whether both databases keep this text as it is. SQLite's driver cuts it at a NUL, PostgreSQL refuses one, and half a
- * surrogate pair has no UTF-8. An id that is not storable was never stored.
+ * Returns true if both databases store the text unchanged. SQLite's driver truncates at NUL, PostgreSQL rejects it, and a lone surrogate
+ * has no UTF-8 form. An id that is not storable does not exist.
  */
 export function storable(text: string): boolean {
   return !text.includes('\0') && !HALF_PAIR.test(text)
 }
 
-/** Text for people, made storable. */
+/** Makes a text for people storable. */
 export function printable(text: string): string {
   return text.replaceAll('\0', '\u{fffd}').replaceAll(HALF_PAIRS, '\u{fffd}')
 }
 
-/** A claimed value as it stands in the table: JSON text escapes exactly what the databases would alter. */
+/** Encodes a claimed value for the table: JSON escapes exactly the characters that the databases would change. */
 export function claimText(value: string): string {
   return JSON.stringify(value)
 }
 
-/** A text that is different for every key, for maps and sets. */
+/** Returns a unique text for a key, for maps and sets. */
 export function keyText(key: RecordKey): string {
   return JSON.stringify([key.kind, key.id])
 }
 
-/** Lists in pieces, because a statement takes a limited number of parameters. */
+/** Splits a list, because the parameters of a statement are limited. */
 export function* pieces<T>(list: readonly T[], size: number): Generator<readonly T[]> {
   for (let start = 0; start < list.length; start += size) yield list.slice(start, start + size)
 }
 
-/** Ids by kind, each once, in the order of asking. */
+/** Groups ids by kind, each once, in the given order. */
 export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
   const sets = new Map<string, Set<string>>()
   for (const { kind, id } of keys) {
@@ -68,20 +68,20 @@ export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
 }
 
 const KEYS_PER_STATEMENT = 500
-/** Few enough that one answer holds up no loop. */
+/** Changes per statement, few enough not to block the event loop. */
 const CHANGES_PER_STATEMENT = 500
 
-/** Where a piece of the changes ends. */
+/** End of one part of the changes. */
 interface End {
   readonly revision: number
   readonly position: number
 }
 
-/** The reads, over whatever connection they are given: the store's own or a transaction's. */
+/** Read queries on any connection, of the store or of a transaction. */
 export class Queries implements StoreReader {
   readonly #connection: () => Kysely<Tables>
 
-  /** `connection` is asked before each read, so that it can refuse. */
+  /** `connection` is called before each read, so that it can refuse. */
   constructor(connection: () => Kysely<Tables>) {
     this.#connection = connection
   }
@@ -201,7 +201,7 @@ export class Queries implements StoreReader {
     if (!more) return { ...feed, complete: true, changes }
     for await (const some of this.#changesFrom(end, place.revision, kinds))
       for (const change of some) changes.push(change)
-    // Several statements do not see one state: what they began with must still be the history.
+    // Several statements do not share one snapshot: the history must still be the one at the start.
     const now = await this.#firstChanges(place.revision, 1)
     const same =
       now.from <= revision + 1 && (now.mark ?? place.mark) === place.mark && now.place.revision >= place.revision
@@ -209,8 +209,8 @@ export class Queries implements StoreReader {
   }
 
   /**
-   * What a history says of a revision, and the first changes after it. One statement, so that it sees one state: whole
-   * revisions, none of them half. Two ranges and no join of revisions with changes, for which SQLite would index all changes anew each time.
+   * Returns what the history has about a revision, and the first changes after it. One statement, so that it sees one state: complete
+   * revisions only. Two ranges instead of a join of revisions with changes, for which SQLite would index all changes each time.
    */
   async #firstChanges(revision: number, limit: number, kinds?: readonly string[]) {
     const rows = await this.#connection()
@@ -252,12 +252,12 @@ export class Queries implements StoreReader {
       }
     }
     const from = first?.history_from ?? 0
-    // Without a row of its own, the last revision is the last of those that are forgotten.
+    // A last revision without a row is the last of the deleted ones.
     const place: Place = { revision: first?.last ?? Math.max(0, from - 1), mark: first?.last_mark ?? undefined }
     return { place, from, mark: first?.known_mark ?? undefined, changes, end, more: rows.length > limit }
   }
 
-  /** The changes after a place within the list, up to a revision, in pieces. */
+  /** Yields the changes between a place and a revision in parts. */
   async *#changesFrom(
     start: End | undefined,
     last: number,
@@ -285,7 +285,7 @@ export class Queries implements StoreReader {
     return { revision, mark: (await query.executeTakeFirst())?.operation_id }
   }
 
-  /** The place of the last committed revision, in one statement. Not for transactions, whose own revision is no place yet. */
+  /** Returns the place of the last committed revision in one statement. Not for transactions, whose own revision has no place yet. */
   async lastPlace(): Promise<Place> {
     const row = await this.#connection()
       .selectFrom('meta')
@@ -301,8 +301,8 @@ export class Queries implements StoreReader {
   }
 
   /**
-   * Records, or those that name one. These are looked up by their keys and made whole before they are put in order: for the
-   * sake of the order both databases would rather walk through all records of the kind.
+   * Returns records, optionally only those that refer to one. These are looked up by their keys before sorting; otherwise both databases
+   * would scan all records of the kind because of the order.
    */
   #rows(kind: string, referring: PageRequest['referring']) {
     const connection = this.#connection()
@@ -324,7 +324,7 @@ export class Queries implements StoreReader {
                 .where('field', '=', field)
                 .as('named')
             )
-            // SQLite keeps the order of a cross join.
+            // SQLite preserves the order of a cross join.
             .crossJoin('records')
             .where('records.kind', '=', kind)
             .whereRef('records.id', '=', 'named.from_id')

@@ -1,33 +1,32 @@
 import type { Json } from '../lib/json.js'
 
 /**
- * The store of the control plane: what it holds and what can be asked of it. Two implementations behind one interface:
- * SQLite for one process, PostgreSQL for several.
+ * Store of the control plane. One interface with two implementations: SQLite for one process, PostgreSQL for several.
  *
- * Every write is one transaction with one revision. Revisions are numbered in commit order without gaps, so that
- * "everything after my last" never loses a write. Whatever fails, fails with a `StoreError`.
+ * Every write is one transaction with one revision. Revisions are numbered in commit order without gaps, so that a read after a revision
+ * never misses a write. Every failure is a `StoreError`.
  */
 
-/** Kinds and ids are opaque text without NUL; an id is unique within its kind. */
+/** Kind and id are opaque text without NUL; an id is unique for its kind. */
 export interface RecordKey {
   readonly kind: string
   readonly id: string
 }
 
-/** A record as the store keeps it. */
+/** Record as stored. */
 export interface StoredRecord extends RecordKey {
-  /** Greater than that of every record stored before, over all kinds. */
+  /** Greater than that of all earlier records of any kind. */
   readonly sequence: number
-  /** The revision that wrote this record last. */
+  /** Revision that last wrote this record. */
   readonly revision: number
   /** Milliseconds since the Unix epoch. */
   readonly createdAt: number
   readonly body: Json
-  /** Write-only values in sealed form; the store never looks inside. */
+  /** Sealed write-only values; opaque to the store. */
   readonly sealed: Uint8Array | null
 }
 
-/** A record with all that hangs on it, as the store keeps it. */
+/** Record as stored, with its references and claims. */
 export interface WholeRecord extends Omit<StoredRecord, 'body'> {
   /** JSON text. */
   readonly body: string
@@ -35,57 +34,57 @@ export interface WholeRecord extends Omit<StoredRecord, 'body'> {
   readonly claims: readonly Claim[]
 }
 
-/** Which records are wanted whole: those behind a key in the order of keys, or those of some keys that exist. */
+/** Selects complete records: those after a key in key order, or those with the given keys. */
 export type WholeRequest =
   | { readonly after: RecordKey | undefined; readonly limit: number }
   | { readonly keys: readonly RecordKey[] }
 
-/** The sealed values of one record. */
+/** Sealed values of one record. */
 export interface SealedRecord extends RecordKey {
   readonly sealed: Uint8Array
 }
 
-/** A record to write for the first time. */
+/** New record. */
 export interface NewRecord extends RecordKey {
   readonly body: Json
   readonly sealed?: Uint8Array | null
-  /** Milliseconds since the Unix epoch; the time of the transaction unless given. */
+  /** Milliseconds since the Unix epoch. @default the time of the transaction */
   readonly createdAt?: number
 }
 
-/** What of a record is written anew; what is absent stays. */
+/** Changed parts of a record; missing ones are unchanged. */
 export interface RecordUpdate {
   readonly body?: Json
   readonly sealed?: Uint8Array | null
 }
 
-/** The whole content of a record that is there. */
+/** Complete content of an existing record. */
 export interface KeyedUpdate extends RecordKey, Required<RecordUpdate> {}
 
-/** A field of one record names another. The record that is named need not exist (any more). */
+/** Reference from a field of one record to another, which need not exist. */
 export interface Reference {
   readonly from: RecordKey
   readonly field: string
   readonly to: RecordKey
-  /** Place within the field, from 0. */
+  /** Position in the field, from 0. */
   readonly position: number
 }
 
-/** A value that at most one record holds in its space: a hostport, a name, a token's hash. */
+/** Value that at most one record has in its space: a hostport, a name, a token's hash. */
 export interface Claim {
   readonly space: string
-  /** Any text of at most 1,000 bytes. */
+  /** Text of at most 1,000 bytes. */
   readonly value: string
 }
 
-/** A value that a record takes. */
+/** Value with the record that claims it. */
 export interface KeptClaim extends Claim {
   readonly keeper: RecordKey
 }
 
 export type Operation = 'insert' | 'update' | 'delete'
 
-/** One record that a revision has changed. */
+/** Record changed by a revision. */
 export interface Change extends RecordKey {
   readonly revision: number
   readonly operation: Operation

@@ -4,12 +4,12 @@ import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference 
 import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
 
-/** Few enough that building such a statement holds up no loop. */
+/** Rows per statement, few enough that building it does not block the event loop. */
 export const ROWS_PER_STATEMENT = 250
-/** SQLite takes up to 1,000 conditions within each other, of which each claim is one. */
+/** Claims per statement: SQLite accepts up to 1,000 nested conditions, one per claim. */
 const CLAIMS_PER_RELEASE = 100
 
-/** Deletes the references of these records. */
+/** Deletes the references from these records. */
 export async function clearReferences(trx: Kysely<Tables>, from: readonly RecordKey[]): Promise<void> {
   for (const [kind, ids] of idsByKind(from)) {
     for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
@@ -18,7 +18,7 @@ export async function clearReferences(trx: Kysely<Tables>, from: readonly Record
   }
 }
 
-/** Adds references of records that have none in these fields; those of one field keep their order. */
+/** Adds references from records that have none in these fields; the order of each field is kept. */
 export async function addReferences(
   trx: Kysely<Tables>,
   references: readonly Omit<Reference, 'position'>[]
@@ -33,7 +33,7 @@ export async function addReferences(
   for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
 }
 
-/** Takes the values that are free. Returns claims of which some were not: whose they are is to be looked up. */
+/** Claims the free values. Returns the claims of pieces that were not completely free; the caller looks up the owners. */
 export async function takeClaims(trx: Kysely<Tables>, claims: readonly KeptClaim[]): Promise<KeptClaim[]> {
   const untaken: KeptClaim[] = []
   for (const some of pieces(claims, ROWS_PER_STATEMENT)) {
@@ -48,7 +48,7 @@ export async function takeClaims(trx: Kysely<Tables>, claims: readonly KeptClaim
   return untaken
 }
 
-/** Gives up the values that their keepers hold. */
+/** Releases values that their keepers hold. */
 export async function releaseClaims(trx: Kysely<Tables>, claims: readonly KeptClaim[]): Promise<void> {
   for (const some of pieces(claims, CLAIMS_PER_RELEASE)) {
     await trx
@@ -70,7 +70,7 @@ type Row = {
   [Column in keyof RecordsTable]: Column extends 'sealed' ? Uint8Array | ArrayBuffer | null : RecordsTable[Column]
 }
 
-/** Records with their references and claims, each of the three read by statements of its own. */
+/** Returns records with their references and claims, each read by separate statements. */
 export async function wholeRecords(connection: Kysely<Tables>, request: WholeRequest): Promise<WholeRecord[]> {
   const rows = 'keys' in request ? await rowsOf(connection, request.keys) : await rowsAfter(connection, request)
   const references = new Map<string, Reference[]>()

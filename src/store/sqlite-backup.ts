@@ -19,29 +19,29 @@ import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'
 import { copySqlite, errorOf, failureOf, lockSqlite } from './sqlite-file.js'
 
-/** A file that a backup takes along. */
+/** File included in a backup. */
 export interface BackupFile {
-  /** Its place in the data folder. */
+  /** Path in the data folder. */
   readonly name: string
   readonly content: Uint8Array
 }
 
-/** What a backup says of itself. */
+/** Facts about a backup. */
 export interface BackupFacts {
   readonly revision: number
-  /** Id of the key that its secrets are sealed by; null: it is not known, or there are none. */
+  /** Id of the key that seals its secrets; null: unknown or no secrets. */
   readonly sealKey: string | null
   readonly files: readonly BackupFile[]
 }
 
-/** Where a backup keeps the files beside the database. No table of the store. */
+/** Table for additional files in a backup; not a table of the store. */
 const FILES = 'backup_files'
-/** Tables about running processes; in a backup their rows would only be wrong. */
+/** Tables about running processes, which are emptied in a backup. */
 const OF_PROCESSES = ['processes', 'leases']
 
 /**
- * Makes `to` a consistent backup of the database `from`, whether or not a process has it open. `to` appears as a whole or
- * not at all, and replaces the plain file that is there; a pipe or device gets its bytes. Fails with a `StoreError`.
+ * Backs up the database `from` to `to` consistently, even while a process has it open. `to` is created or replaced atomically; a pipe or
+ * device receives the bytes. Fails with a `StoreError`.
  */
 export function backUpSqlite(from: string, to: string, files: readonly BackupFile[]): BackupFacts {
   return withFileErrors(to, () => {
@@ -56,7 +56,7 @@ export function backUpSqlite(from: string, to: string, files: readonly BackupFil
       return facts
     } catch (error) {
       const failure = failureOf(error)
-      // What cannot be read is the store, not the file that is written.
+      // The unreadable file is the store, not the backup.
       throw error instanceof StoreError || !DAMAGE.test(failure.code) ? error : errorOf(from, failure)
     } finally {
       rmSync(partial, { force: true })
@@ -64,14 +64,14 @@ export function backUpSqlite(from: string, to: string, files: readonly BackupFil
   })
 }
 
-/** Bytes that are read at once. */
+/** Bytes per read. */
 const PIECE = 1024 * 1024
 
 const DAMAGE = /^SQLITE_(CORRUPT|NOTADB)/
 
 const NO_FAILURE = { code: '' }
 
-/** How reading a database fails at its first page. */
+/** Returns the error of reading a database's first page. */
 function unreadable(path: string): { readonly code: string } {
   try {
     const database = openToRead(path)
@@ -86,10 +86,13 @@ function unreadable(path: string): { readonly code: string } {
   }
 }
 
-/** What a backup holds. `name` is what it is called in errors. Fails with a `StoreError` when it is damaged, none, or of a newer version. */
+/**
+ * Checks a backup and returns its facts. `name` is used in errors. Fails with a `StoreError` if it is damaged, not a backup or of a newer
+ * version.
+ */
 export function checkBackup(path: string, name = path): BackupFacts {
   return withFileErrors(name, () => {
-    // The store itself is known by its name; a backup has no backup of its own.
+    // For the store itself the name suffices; a backup has no backup of its own.
     const { code } = name === path ? unreadable(path) : NO_FAILURE
     if (DAMAGE.test(code)) {
       const message = `${name} is damaged, or no backup (${code}); name a file that "sluice backup" or GET /backup has written`
@@ -114,10 +117,7 @@ export function checkBackup(path: string, name = path): BackupFacts {
   })
 }
 
-/**
- * Runs `run` while no process has or gets the database `path`, whose folder is made when it is missing. Fails with
- * `STORE_LOCKED`.
- */
+/** Runs `run` while no process has or can open the database `path`; creates its folder if missing. Fails with `STORE_LOCKED`. */
 export async function whileUnused<T>(path: string, run: () => Promise<T>): Promise<T> {
   makeFolder(dirname(path))
   const lock = withFileErrors(path, () => lockSqlite(path))
@@ -128,10 +128,7 @@ export async function whileUnused<T>(path: string, run: () => Promise<T>): Promi
   }
 }
 
-/**
- * Puts the database of a backup in the place of `path`, as a whole. No process may have `path` open (`whileUnused`). Fails with a
- * `StoreError`.
- */
+/** Replaces `path` with a backup's database atomically. No process may have `path` open (`whileUnused`). Fails with a `StoreError`. */
 export function restoreSqlite(backup: string, path: string): void {
   withFileErrors(path, () => {
     const place = writtenFile(path)
@@ -157,8 +154,8 @@ export function restoreSqlite(backup: string, path: string): void {
 }
 
 /**
- * Puts a copy from before in the place of the store `path` when that has a schema which only a newer version knows; otherwise nothing
- * changes. Fails with `STORE_LOCKED`.
+ * Replaces the store `path` with an earlier copy if its schema is newer than this version knows; otherwise does nothing. Fails with
+ * `STORE_LOCKED`.
  */
 export async function undoNewerSchema(path: string, copy: string): Promise<void> {
   await whileUnused(path, async () => {
@@ -175,13 +172,13 @@ export async function undoNewerSchema(path: string, copy: string): Promise<void>
   })
 }
 
-/** A journal belongs to the file that goes; beside the one that comes it would damage it. */
+/** Merges the journal into the old file; it would damage the new file. */
 function foldJournal(path: string): void {
   if (existsSync(path)) {
     try {
       const database = openDatabase(path)
       try {
-        // What the journal holds is then in the file: a crash before the new one comes leaves the old one whole.
+        // The file then contains the journal: a crash before the replacement leaves a complete old file.
         const [done] = database.pragma('wal_checkpoint(TRUNCATE)') as { readonly busy: number }[]
         if (done?.busy === 1) throw new StoreError('STORE_UNAVAILABLE', `${path} is being read by another program`)
       } finally {
@@ -189,7 +186,7 @@ function foldJournal(path: string): void {
       }
     } catch (error) {
       if (error instanceof StoreError || codeOf(error)?.startsWith('SQLITE_BUSY') === true) throw error
-      // It is damaged, which may be why it is replaced.
+      // A damaged file may be the reason for the replacement.
     }
   }
   for (const end of ['-wal', '-shm']) rmSync(`${path}${end}`, { force: true })
@@ -204,7 +201,7 @@ function copyFrom(from: string, to: string): void {
   }
 }
 
-/** The file gets its name once it is on the disk, and the name is then there too. */
+/** Renames the file after a flush to disk, then flushes the folder. */
 function take(partial: string, to: WrittenFile): void {
   if (to.kind === 'other') {
     writeInto(to.path, partial)
@@ -216,7 +213,7 @@ function take(partial: string, to: WrittenFile): void {
   sync(dirname(to.path))
 }
 
-/** Writes what `from` holds into what is no plain file, whose reader may be slow. */
+/** Writes the content of `from` into a pipe or device, whose reader may be slow. */
 function writeInto(path: string, from: string): void {
   const [source, target] = [openSync(from, 'r'), openSync(path, constants.O_WRONLY | constants.O_NOCTTY)]
   try {

@@ -3,7 +3,7 @@ import { openDatabase, type SqliteDatabase } from './sqlite-driver.js'
 import { copySqlite, failureOf } from './sqlite-file.js'
 import type { SqliteCopyData, SqliteOpening } from './sqlite-protocol.js'
 
-/** Copies one file on a connection of its own, says how that went, and ends. */
+/** Copies one file on a separate connection, reports the result and exits. */
 function copy({ from, to }: SqliteCopyData): SqliteOpening {
   let database: SqliteDatabase | undefined
   try {

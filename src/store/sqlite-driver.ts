@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import type Libsql from 'libsql'
 
-/** Loaded for the first database: a process that has its store in a thread of its own starts without it. */
+/** Loaded with the first database: a process whose store runs in another thread starts without it. */
 let loaded: typeof Libsql | undefined
 
 function driver(): typeof Libsql {
@@ -9,23 +9,23 @@ function driver(): typeof Libsql {
   return loaded
 }
 
-/** One connection to a SQLite file. */
+/** Connection to a SQLite file. */
 export type SqliteDatabase = Libsql.Database
 export type SqliteStatement = Libsql.Statement<unknown[]>
 
-/** Opens a file, which is made when it is missing, or `:memory:`. Fails with an error that has a `code`, such as `SQLITE_CANTOPEN`. */
+/** Opens a file, created if missing, or `:memory:`. Fails with an error that has a `code`, such as `SQLITE_CANTOPEN`. */
 export function openDatabase(path: string): SqliteDatabase {
   try {
     return new (driver())(path)
   } catch (error) {
-    // The driver's error has no code when the file cannot be opened at all.
+    // The driver's error has no code if the file cannot be opened at all.
     if ((error as { readonly code?: string }).code) throw error
     const { message } = error as Error
     throw Object.assign(new Error(message, { cause: error }), { code: 'SQLITE_CANTOPEN' })
   }
 }
 
-/** Opens a file that is there, and changes nothing in it. */
+/** Opens an existing file read-only. */
 export function openToRead(path: string): SqliteDatabase {
   return new (driver())(path, { readonly: true, fileMustExist: true })
 }

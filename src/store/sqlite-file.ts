@@ -18,12 +18,11 @@ import {
 const OWNER_ONLY = 0o600
 
 /**
- * Writes what the database holds, as of one moment, into a new file that only its owner reads; writers are not held up.
- * The content is on the disk when this returns, the name of the file only once its folder is. Fails with the system's
- * error (`EEXIST`: there is such a file) or with SQLite's.
+ * Writes a snapshot of the database into a new file that only its owner can read; writers are not blocked. On return the content is on
+ * disk; the file name is only after a flush of the folder. Fails with the system's error (`EEXIST`: the file exists) or with SQLite's.
  */
 export function copySqlite(database: SqliteDatabase, to: string): void {
-  // SQLite would make it readable for every user.
+  // SQLite would create it readable for every user.
   const file = openSync(to, 'wx', OWNER_ONLY)
   try {
     database.prepare('vacuum into ?').run([to])
@@ -33,16 +32,15 @@ export function copySqlite(database: SqliteDatabase, to: string): void {
   }
 }
 
-/** The right to use a SQLite file, held by one process. */
+/** Lock of a SQLite file, held by one process. */
 interface SqliteLock {
   release(): void
 }
 
 /**
- * Takes the lock of a file, whatever name leads to it: `<file>.lock` beside the file itself, a SQLite file in
- * which an open transaction is the lock. The system lets go of it when the process dies, however it dies, and a process
- * number that is used again says nothing false. Fails with `STORE_LOCKED`, and with `STORE_FAILED` for a file with several hard
- * links, because each of them would get a journal and a lock of its own.
+ * Locks a file, whatever path leads to it: `<file>.lock` beside the real file is a SQLite file in which an open transaction is the lock.
+ * The system releases it if the process dies, and a reused process id cannot confuse it. Fails with `STORE_LOCKED`, and with `STORE_FAILED`
+ * for a file with several hard links, because each would have a journal and lock of its own.
  */
 export function lockSqlite(path: string): SqliteLock {
   const real = realFile(path)
@@ -67,12 +65,12 @@ export function lockSqlite(path: string): SqliteLock {
   return { release: () => giveUp(lock) }
 }
 
-/** The one name of a file that is there, or is to be made in a folder that is there. */
+/** Returns the real path of a file that exists or will be created in an existing folder. */
 export function realFile(path: string): string {
   return existsSync(path) ? realpathSync(path) : join(realpathSync(dirname(path)), basename(path))
 }
 
-/** Ends the transaction first: a closed connection keeps its locks while a statement of it still awaits collection. */
+/** Rolls back first: a closed connection keeps its locks until its statements are garbage-collected. */
 function giveUp(lock: SqliteDatabase): void {
   lock.exec('rollback')
   lock.close()
@@ -90,18 +88,18 @@ function holderOf(lock: SqliteDatabase): string {
     const [holder] = lock.prepare('select pid, host from holder').all([]) as { pid: number; host: string }[]
     if (holder !== undefined) return `process ${holder.pid} on ${holder.host}`
   } catch {
-    // It is just being written: a process has it, but its name is not there yet.
+    // It is being written: another process has the lock, but its name is not written yet.
   }
   return 'another process'
 }
 
-/** Throws a StoreError `STORE_FAILED` for a database of another program, and for a file that ends within its last page. */
+/** Throws a StoreError `STORE_FAILED` for a database of another program, and for a file truncated within a page. */
 function mustBeStore({ database }: Connection, path: string): void {
   const tables = database.prepare(`select name from sqlite_master where type = 'table'`).all([])
   const named = tables as { readonly name: string }[]
   if (named.length > 0 && !named.some(({ name }) => name === 'meta'))
     throw new StoreError('STORE_FAILED', `${path} is a database of another program; name another place for the store`)
-  // While there is a journal, the pages may be in that. SQLite itself sees whole pages that are missing.
+  // With a journal, the pages may be there. SQLite itself detects missing whole pages.
   if ((statSync(`${realFile(path)}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) return
   const number = (name: string) => Number(Object.values((database.pragma(name) as [object])[0])[0])
   if (statSync(path).size < number('page_count') * number('page_size'))
@@ -110,20 +108,20 @@ function mustBeStore({ database }: Connection, path: string): void {
 
 const NOTHING: SqliteResult = { rows: [], changes: null }
 const KEPT_STATEMENTS = 200
-/** Bytes of the smallest database, one page. */
+/** Size of the smallest database, one page (bytes). */
 const SMALLEST = 512
-/** How long a tool that copies the file may hold it before a statement fails. */
+/** Maximum time that a tool copying the file may lock it before a statement fails (ms). */
 const BUSY_MILLISECONDS = 2000
 
 /**
- * One SQLite file, its lock file and its two connections, used synchronously. Only the store thread has one. In memory
- * there is one connection, because a second would see another database.
+ * SQLite file with its lock file and two connections, used synchronously. Only the store thread uses it. In memory there is one connection,
+ * because a second would see another database.
  */
 export class SqliteFile {
   readonly #lock: SqliteLock | undefined
   readonly #writer: Connection
   readonly #reader: Connection
-  /** The file as it was opened; undefined: in memory. */
+  /** Identity of the opened file; undefined in memory. */
   readonly #file: OpenFile | undefined
   #inTransaction = false
 
@@ -138,19 +136,19 @@ export class SqliteFile {
     this.#file = opened?.file
   }
 
-  /** Creates the file and its folder where they are missing, readable by this user alone. */
+  /** Creates the file and its folder if missing, readable by this user alone. */
   static open(path: string): SqliteFile {
     if (path === IN_MEMORY) {
       const only = new Connection(path)
       return new SqliteFile(only, only)
     }
     makeFolder(dirname(path))
-    // The lock follows the file, which has to be there. One that is there is not touched: closing it here would end the
-    // locks that SQLite holds on it in this process (fcntl).
+    // The lock needs an existing file. An existing one is not opened: closing it would release SQLite's locks on it in this process
+    // (fcntl).
     if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     const there = statSync(path)
     if (!there.isFile()) throw new StoreError('STORE_FAILED', `${path} is no plain file; name a file for the store`)
-    // SQLite takes what is shorter than its head for an empty database.
+    // SQLite treats a file shorter than its header as an empty database.
     if (there.size > 0 && there.size < SMALLEST) throw errorOf(path, { code: 'SQLITE_NOTADB', message: 'cut off' })
     const lock = lockSqlite(path)
     try {
@@ -203,13 +201,13 @@ export class SqliteFile {
     return this.#writer.query(sql, parameters)
   }
 
-  /** A full disk ends a transaction from below; what follows would then be committed one statement at a time. */
+  /** Throws if the transaction has ended: a full disk ends it implicitly, and later statements would be committed one by one. */
   #mustStand(): void {
     if (this.#inTransaction && !this.#writer.database.inTransaction)
       throw new StoreError('STORE_UNAVAILABLE', 'the transaction was undone by the database')
   }
 
-  /** What is written into a file that has no name any more, or another file in its place, is lost with the process. */
+  /** Throws if the file was deleted or replaced, because writes would be lost with the process. */
   #mustBeThere(): void {
     if (this.#file === undefined) return
     const { path, dev, ino, whole } = this.#file
@@ -232,7 +230,7 @@ interface OpenFile {
   readonly path: string
   readonly dev: number
   readonly ino: number
-  /** It held a database. */
+  /** The file contained a database. */
   readonly whole: boolean
 }
 
@@ -241,7 +239,7 @@ function openFile(path: string): OpenFile {
   return { path, dev, ino, whole: size >= SMALLEST }
 }
 
-/** Code of a file that is not the one any more that was opened. */
+/** Code of a file that was deleted or replaced after it was opened. */
 const GONE = 'gone'
 
 class Connection {
@@ -258,7 +256,7 @@ class Connection {
 
   query(sql: string, parameters: readonly unknown[]): SqliteResult {
     const statement = this.#statements.get(sql) ?? this.database.prepare(sql)
-    // A statement that fails may stay half run, and would then hold up the next commit: it is not kept.
+    // A failed statement may stay active and block the next commit, so it is not reused.
     this.#statements.delete(sql)
     const result = run(statement, parameters)
     this.#statements.set(sql, statement)
@@ -273,8 +271,9 @@ function run(statement: SqliteStatement, parameters: readonly unknown[]): Sqlite
   return { rows: statement.all(parameters) as Record<string, SqliteValue>[], changes: null }
 }
 
-/** What a repetition may heal: no room, no permission, another program in the way, a disk that failed. */
+/** Errors that a retry may fix: no space, no permission, locked by another program, disk failure. */
 const PASSING = /^(SQLITE_(FULL|BUSY|LOCKED|READONLY|IOERR|CANTOPEN)|E[A-Z]+$)/
+/** Error codes that concern the whole store. */
 const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
   [/^(SQLITE_FULL|ENOSPC|EDQUOT)$/, 'full'],
   [/^(SQLITE_READONLY|EROFS|EACCES|EPERM)/, 'read_only'],
@@ -283,12 +282,12 @@ const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
 ]
 const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE', 'STORE_FAILED']
 
-/** An error of the driver, of the system or of ours as data that can pass between threads. */
+/** Converts an error of the driver, the system or Sluice to data for another thread. */
 export function failureOf(error: unknown): SqliteFailure {
   return { code: codeOf(error) ?? 'SQLITE_ERROR', message: error instanceof Error ? error.message : String(error) }
 }
 
-/** The error that a failure on the file `name` becomes. */
+/** Creates the error for a failure on the file `name`. */
 export function errorOf(name: string, { code, message }: SqliteFailure): StoreError {
   const ours = OURS.find((known) => known === code)
   if (ours !== undefined) return new StoreError(ours, message)

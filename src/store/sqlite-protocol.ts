@@ -1,6 +1,6 @@
-/** What the main thread and the store thread say to each other. Everything here can be cloned between threads. */
+/** Messages between the main thread and the store thread. All of them can be cloned. */
 
-/** The writer is the only connection that changes anything; the reader never waits for it. */
+/** Only the writer's connection changes data; the reader never waits for it. */
 export type Channel = 'writer' | 'reader'
 
 export type SqliteValue = null | number | string | Uint8Array | ArrayBuffer
@@ -17,32 +17,32 @@ export interface SqliteRequest {
 
 export interface SqliteResult {
   readonly rows: readonly Readonly<Record<string, SqliteValue>>[]
-  /** Rows that a statement without an answer has changed. */
+  /** Rows changed by a statement without a result. */
   readonly changes: number | null
 }
 
-/** Where commands run: in the store thread, or here. Fails with `StoreError`. */
+/** Executes commands in the store thread or in this one. Fails with `StoreError`. */
 export interface SqliteExecutor {
   execute(command: SqliteCommand): Promise<SqliteResult>
-  /** Writes what is committed, as of one moment, into a new file that only this user reads. */
+  /** Writes a snapshot of the committed data into a new file that only this user can read. */
   copy(to: string): Promise<void>
-  /** Resolves once the file is closed and its lock free. */
+  /** Resolves once the file is closed and unlocked. */
   close(): Promise<void>
-  /** Absent: no other process can use what it has open. */
+  /** @default other processes cannot use the file */
   readonly away?: SqliteAway
 }
 
-/** Lets another process have the file for a while. */
+/** Lends the file to another process. */
 export interface SqliteAway {
-  /** Resolves once the file is closed and its lock free. Commands wait from then on, and fail when it is closed instead. */
+  /** Resolves once the file is closed and unlocked. Later commands wait, and fail if it is closed instead of reopened. */
   give(): Promise<void>
-  /** Opens the file again. Fails as the first opening does, and then the file is away as before. */
+  /** Reopens the file. Fails as the first opening does; the file then stays lent. */
   take(): Promise<void>
 }
 
-/** An error as data: an `Error` loses its code between threads. */
+/** Error as data, because an `Error` loses its code between threads. */
 export interface SqliteFailure {
-  /** Of SQLite (`SQLITE_FULL`), of the system (`EACCES`) or one of `StoreErrorCode`. */
+  /** Code of SQLite (`SQLITE_FULL`), of the system (`EACCES`) or one of `StoreErrorCode`. */
   readonly code: string
   readonly message: string
 }
@@ -51,19 +51,19 @@ export type SqliteReply =
   | { readonly number: number; readonly result: SqliteResult }
   | { readonly number: number; readonly failure: SqliteFailure }
 
-/** The first message of the thread: whether the file could be opened. */
+/** First message of the thread: result of opening the file. */
 export type SqliteOpening = { readonly opened: true } | { readonly opened: false; readonly failure: SqliteFailure }
 
 export interface SqliteThreadData {
-  /** A file, or `:memory:`. */
+  /** File path or `:memory:`. */
   readonly path: string
 }
 
-/** What the thread that copies a file is to do; its one message is a `SqliteOpening`. */
+/** Input of the copying thread; its only message is a `SqliteOpening`. */
 export interface SqliteCopyData {
   readonly from: string
   readonly to: string
 }
 
-/** The path that SQLite takes for a database in memory. */
+/** SQLite's path of an in-memory database. */
 export const IN_MEMORY = ':memory:'

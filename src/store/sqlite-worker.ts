@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { failureOf, SqliteFile } from './sqlite-file.js'
 import type { SqliteOpening, SqliteReply, SqliteRequest, SqliteThreadData } from './sqlite-protocol.js'
 
-/** The store thread: opens the file, then answers one request after the other until it is asked to close. */
+/** Runs the store thread: opens the file, then executes requests one by one until it is closed. */
 function serve(): void {
   const port = parentPort
   if (port === null) return

@@ -43,7 +43,7 @@ async function copyBeside(from: string, to: string): Promise<void> {
   if (!done.opened) throw errorOf(to, done.failure)
 }
 
-/** Starts the store thread, which opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. */
+/** Starts the store thread, which opens the file. Fails with `STORE_LOCKED`, or with the error of opening the file. */
 async function openThread(path: string): Promise<Worker> {
   const workerData: SqliteThreadData = { path }
   const worker = threadBeside(import.meta.url, 'sqlite-worker', workerData)
@@ -55,13 +55,13 @@ async function openThread(path: string): Promise<Worker> {
   return worker
 }
 
-/** While another process has the file: what waits for its return, and who ends that. */
+/** State while another process has the file: waiting commands, and the function that stops the wait. */
 interface Absence {
   readonly over: Promise<void>
   end(): void
 }
 
-/** The main thread's end of the store thread. */
+/** Client of the store thread in the main thread. */
 class SqliteClient implements SqliteExecutor {
   readonly away: SqliteAway = { give: () => this.#give(), take: () => this.#take() }
   readonly #waiting = new Map<number, Waiting>()
@@ -80,7 +80,7 @@ class SqliteClient implements SqliteExecutor {
     this.#exited = this.#attach(worker)
   }
 
-  /** Opens the file. Fails as `openThread` does. `failed` is called with each statement that fails later. */
+  /** Opens the file. Fails as `openThread` does. `failed` is called for each statement that fails later. */
   static async open(path: string, failed: (error: unknown) => void = () => undefined): Promise<SqliteClient> {
     return new SqliteClient(path, await openThread(path), failed)
   }
@@ -99,14 +99,14 @@ class SqliteClient implements SqliteExecutor {
     })
   }
 
-  /** In a thread and on a connection of its own, so that reads and writes go on meanwhile. */
+  /** Uses a separate thread and connection, so that reads and writes continue. */
   async copy(to: string): Promise<void> {
     await this.#absence?.over
     if (this.#gone !== undefined) throw this.#gone
     await copyBeside(this.#name, to)
   }
 
-  /** Resolves once the file is closed, its lock free and the thread gone. */
+  /** Resolves once the file is closed and unlocked and the thread has exited. */
   async close(): Promise<void> {
     if (this.#absence !== undefined) {
       this.#gone ??= new StoreError('STORE_CLOSED', `${this.#name} is closed: another process has it`)
@@ -136,7 +136,7 @@ class SqliteClient implements SqliteExecutor {
     this.#absence = undefined
   }
 
-  /** Resolves when the thread has ended. */
+  /** Resolves when the thread exits. */
   #attach(worker: Worker): Promise<void> {
     worker.on('message', (reply: SqliteReply) => this.#settle(reply))
     worker.on('error', (error) =>
@@ -170,12 +170,12 @@ class SqliteClient implements SqliteExecutor {
   }
 }
 
-/** Opens a SQLite file in a thread of its own. `failed` is called with each statement that fails. */
+/** Opens a SQLite file in a separate thread. `failed` is called for each failed statement. */
 export async function openSqlite(path: string, failed?: (error: unknown) => void): Promise<Database> {
   return sqliteDatabase(path, await SqliteClient.open(path, failed))
 }
 
-/** A SQLite database that is open already, a file or memory. */
+/** Wraps an opened SQLite database, a file or memory. */
 export function sqliteDatabase(path: string, executor: SqliteExecutor): Database {
   const writer = new WriterDriver(executor)
   const writes = new Kysely<Tables>({ dialect: dialectOf(writer) })
@@ -187,9 +187,9 @@ export function sqliteDatabase(path: string, executor: SqliteExecutor): Database
     reads,
     writes,
     bytes: 'blob',
-    // The lock file has already refused every other process.
+    // The lock file already excludes other processes.
     holdForMigration: () => Promise.resolve(),
-    // Its plans follow from the indexes alone.
+    // SQLite's query plans depend on the indexes alone.
     recount: () => Promise.resolve(),
     announce: () => Promise.resolve(),
     wake: () => Promise.resolve(),
@@ -236,7 +236,7 @@ class SqliteConnection implements DatabaseConnection {
   }
 }
 
-/** Statements of a transaction and those beside it share one connection, so they take turns. */
+/** Serializes transactions and single statements, which share one connection. */
 class WriterDriver implements Driver {
   readonly #executor: SqliteExecutor
   readonly #connection: SqliteConnection
@@ -250,7 +250,7 @@ class WriterDriver implements Driver {
 
   async init(): Promise<void> {}
 
-  /** Resolves when nothing writes, with what lets writers go on. */
+  /** Resolves when no write is running, with the function that lets writers continue. */
   async hold(): Promise<() => void> {
     return await this.#mutex.acquire()
   }
@@ -279,7 +279,7 @@ class WriterDriver implements Driver {
   async destroy(): Promise<void> {}
 }
 
-/** Reads are single statements, and the thread runs them one by one. */
+/** Reads are single statements, which the thread runs one by one. */
 class ReaderDriver implements Driver {
   readonly #connection: SqliteConnection
 
@@ -323,7 +323,7 @@ function dialectOf(driver: Driver): Dialect {
   }
 }
 
-/** SQLite on the calling thread: for memory, where no disk can hold up the loop. */
+/** SQLite on the calling thread, for memory only, where no disk can block the event loop. */
 export class SqliteHere implements SqliteExecutor {
   readonly #name: string
   readonly #file: SqliteFile

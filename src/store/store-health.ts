@@ -1,17 +1,16 @@
 import type { Clock } from '../lib/clock.js'
 import { StoreError, type StoreTrouble } from './errors.js'
 
-/** Without an answer for so long a store that is asked all the time is out of reach. Milliseconds. */
+/** Time without a response after which a watched store counts as unreachable (ms). */
 const SILENT_AFTER = 3_000
-/** What one look may add to a silence: while this process stood still, it heard no answer. Milliseconds. */
+/** Maximum time that one check adds to the silence: a blocked process receives no responses (ms). */
 const MOST_STEP = 1_500
-/** So long after the last failure a success ends the trouble: of a full disk, small writes succeed between large ones. Milliseconds. */
+/** Time after the last failure before a success clears the trouble: on a full disk small writes succeed between large ones (ms). */
 const HOLD = 5_000
 
 /**
- * Whether the store can be read and written, as far as its users have seen: the driver reports each statement that fails,
- * the store each write that is committed. While all goes well it asks nothing itself. Belongs to one process and outlives
- * its connections.
+ * Health of the store as its users see it: the driver reports failed statements, the store reports commits. Sends no queries of its own
+ * while there is no failure. Belongs to one process and outlives its connections.
  */
 export class StoreHealth {
   readonly #clock: Clock
@@ -27,44 +26,44 @@ export class StoreHealth {
     this.#clock = clock
   }
 
-  /** What keeps the store from being used. Undefined: nothing that is known. */
+  /** Current problem of the store, or undefined. */
   get trouble(): StoreTrouble | undefined {
     return this.#watched && this.#silence > SILENT_AFTER ? 'unreachable' : this.#trouble
   }
 
-  /** From now on the store is asked several times a second, and `answered` is called with each answer. */
+  /** Starts a watch: the store is queried several times a second, and each response calls `answered`. */
   watch(): void {
     this.#watched = true
     this.answered()
   }
 
-  /** How to find out whether the store can be written again; it is tried while there is trouble. Undefined: not any more. */
+  /** Sets the probe for writes, which runs while there is trouble. Undefined: stops probing. */
   probeWith(probe: (() => Promise<void>) | undefined): void {
     this.#probe = probe
   }
 
-  /** The store has answered the question of a watch. */
+  /** Records a response to the watch. */
   answered(): void {
     this.#silence = 0
     this.#lookedAt = this.#clock.monotonic()
     if (this.#trouble === 'unreachable') this.#trouble = undefined
   }
 
-  /** A write is committed. */
+  /** Records a committed write. */
   wrote(): void {
     if (this.#clock.monotonic() - this.#failedAt >= HOLD) this.#trouble = undefined
   }
 
-  /** Something failed; what says nothing about the store is ignored. */
+  /** Records a failure; errors that do not concern the whole store are ignored. */
   failed(error: unknown): void {
     if (!(error instanceof StoreError) || error.trouble === undefined) return
-    // One connection that broke says little where the watch knows better.
+    // The watch knows better than one broken connection.
     if (this.#watched && error.trouble === 'unreachable') return
     this.#trouble = error.trouble
     this.#failedAt = this.#clock.monotonic()
   }
 
-  /** Called every second or so: counts the silence, and tries the store while there is trouble. */
+  /** Called about every second: measures the silence, and probes the store while there is trouble. */
   look(): void {
     const now = this.#clock.monotonic()
     this.#silence += Math.min(MOST_STEP, now - (this.#lookedAt ?? now))

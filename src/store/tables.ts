@@ -2,7 +2,7 @@ import type { ColumnDataType, ColumnType, Generated, Kysely, Transaction } from 
 import type { Operation } from './records.js'
 import type { SqliteAway } from './sqlite-protocol.js'
 
-/** The tables as both databases have them. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
+/** Tables of both databases. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
 export interface Tables extends SessionTables {
   meta: MetaTable
   records: RecordsTable
@@ -26,17 +26,17 @@ interface SessionTables {
   login_sessions: LoginSessionsTable
 }
 
-/** One row. Its lock is the writer's turn among all processes. */
+/** Single row. Its lock is the writer lock of all processes. */
 interface MetaTable {
   one: Generated<number>
   revision: number
   sequence: number
   schema_version: number
-  /** Revisions below this one are forgotten. */
+  /** Revisions below this one are deleted. */
   history_from: number
-  /** Made when it is asked for first. */
+  /** Created on first use. */
   account_id: string | null
-  /** Id of the key that secrets are sealed by; null: not known. */
+  /** Id of the key that seals secrets; null: unknown. */
   seal_key: string | null
 }
 
@@ -61,7 +61,7 @@ export interface ReferencesTable {
 
 interface ClaimsTable {
   space: string
-  /** JSON text of the value: neither database keeps a NUL or half a surrogate pair as it is. */
+  /** Value as JSON text, because the databases change NUL and lone surrogates. */
   value: string
   kind: string
   id: string
@@ -82,7 +82,7 @@ interface ChangesTable {
   operation: Operation
 }
 
-/** Where a deleted record stood, so that its id still works as a cursor. */
+/** Position of a deleted record, so that its id still works as a cursor. */
 interface TombstonesTable {
   kind: string
   id: string
@@ -97,34 +97,34 @@ interface ProcessesTable {
   last_error: string | null
   diverged_at: number | null
   seen_at: number
-  /** How many calls were left for it, ever. */
+  /** Total number of calls for the process. */
   calls: number
 }
 
-/** What lives in the processes. */
+/** Board entries of processes. */
 interface EntriesTable {
   process: string
   kind: string
   id: string
-  /** Bytes, because databases do not agree on the order of text. */
+  /** Bytes, because databases sort text differently. */
   rank: ColumnType<Uint8Array | ArrayBuffer, Uint8Array, Uint8Array>
   /** JSON text. */
   body: string
 }
 
-/** What processes ask of each other. */
+/** Calls between processes. */
 interface CallsTable {
   id: string
   process: string
   caller: string
   /** JSON text. */
   body: string
-  /** JSON text; null: none yet. */
+  /** JSON text; null: no answer yet. */
   answer: string | null
   at: number
 }
 
-/** What waits for a destination. */
+/** Undelivered events of destinations. */
 interface OutboxTable {
   destination: string
   revision: number
@@ -133,7 +133,7 @@ interface OutboxTable {
   body: string
 }
 
-/** How the delivery to a destination goes. */
+/** Delivery state of a destination. */
 export interface DeliveriesTable {
   destination: string
   delivered: number
@@ -142,84 +142,84 @@ export interface DeliveriesTable {
   last_error: string | null
   last_failure_at: number | null
   last_success_at: number | null
-  /** How many dead letters it ever got: the number of the last one. */
+  /** Total number of dead letters: the number of the last one. */
   letters_added: Generated<number>
-  /** How many of them were dropped because there was no room. */
+  /** Number of dead letters dropped for lack of room. */
   letters_dropped: Generated<number>
 }
 
-/** Events that a destination refused for good. */
+/** Events that a destination refused permanently. */
 export interface DeadLettersTable {
   destination: string
-  /** Counts within the destination; never used twice. */
+  /** Number for its destination; never reused. */
   number: number
   at: number
-  /** The next three are null when the body is damaged. */
+  /** This and the next two columns are null if the body is damaged. */
   event_id: string | null
   event_type: string | null
   event_timestamp: string | null
   attempts: number
   reason: string
-  /** Bytes of the body. */
+  /** Size of the body in bytes. */
   size: number
   /** JSON text. */
   body: string
 }
 
-/** Which process delivers to a destination. */
+/** Assigns a destination to a process. */
 interface LeasesTable {
   destination: string
   holder: string
-  /** Changes with every renewal by the holder. */
+  /** Changed by each renewal of the holder. */
   number: number
 }
 
-/** Sessions of visitors that were ended before their time, and the row that counts them. */
+/** Visitor sessions ended early, and the row with their counter. */
 export interface EndedSessionsTable {
   id: string
-  /** Grows in the order of commits. */
+  /** Increases in commit order. */
   number: number
   begun: number
   ends: number
 }
 
-/** Sessions of visitors: what cookies cannot hold, and the last generation of renewed tokens. */
+/** Visitor sessions that do not fit into cookies, and the last generation of renewed tokens. */
 interface LoginSessionsTable {
   id: string
   /** Generation of the tokens. */
   number: number
-  /** 1: cookies hold a reference alone. */
+  /** 1: cookies hold only a reference. */
   needed: number
-  /** Bytes of what is sealed. */
+  /** Size of the sealed value in bytes. */
   size: number
   ends: number
   at: number
-  /** Holder of the lease for the next generation; null: there is none. */
+  /** Holder of the lease for the next generation; null: no lease. */
   holder: string | null
   held_at: number
-  /** Null: a lease alone; '': the session has ended. */
+  /** Null: only a lease; '': the session ended. */
   sealed: string | null
 }
 
-/** One opened database, as much of it as differs between SQLite and PostgreSQL. */
+/** Opened database: the differences between SQLite and PostgreSQL. */
 export interface Database {
-  /** What people call it in logs and errors; holds no password. */
+  /** Name for logs and errors, without password. */
   readonly name: string
-  /** Reads that do not wait for a running transaction, where the database can. */
+  /** Reads that do not wait for a running transaction, if the database supports that. */
   readonly reads: Kysely<Tables>
   readonly writes: Kysely<Tables>
   readonly bytes: ColumnDataType
-  /** Holds off other processes that open the same database, until the transaction ends. */
+  /** Blocks other processes that open the same database until the transaction ends. */
   holdForMigration(transaction: Transaction<Tables>): Promise<void>
-  /** Counts the rows anew for the planner, after a write that changed many. */
+  /** Updates the planner's statistics after a write of many rows. */
   recount(transaction: Transaction<Tables>): Promise<void>
-  /** Notifies other processes of the revision when the transaction commits. */
+  /** Notifies other processes of the revision on commit. */
   announce(transaction: Transaction<Tables>, revision: number): Promise<void>
-  /** Notifies another process, when the transaction commits, that there is something for it on the cluster board. */
+  /** Notifies another process on commit to read the cluster board. */
   wake(transaction: Transaction<Tables>, process: string): Promise<void>
-  /** Writes what is committed, as of one moment, into a new SQLite file that only this user reads. */
+  /** Writes a snapshot of the committed data into a new SQLite file that only this user can read. */
   copy(to: string): Promise<void>
-  /** Lets another process have it for a while. Absent: processes share it, or no other one can have it. */
+  /** Lends the file to another process. @default not possible or not necessary */
   readonly away?: SqliteAway
   close(): Promise<void>
 }

@@ -22,7 +22,7 @@ interface Entry extends RecordKey {
   readonly operation: Operation
 }
 
-/** What one transaction did to each record, taken together: an insert that was deleted again is nothing. */
+/** Combined effect of one transaction on each record: an insert followed by a delete is no change. */
 class ChangeSet {
   readonly #entries = new Map<string, Entry>()
 
@@ -50,15 +50,15 @@ function together(first: Operation | undefined, then: Operation): Operation | un
 
 interface TransactionStart {
   readonly number: number
-  /** The last sequence that is taken. */
+  /** Last used sequence. */
   readonly sequence: number
   /** Milliseconds since the Unix epoch. */
   readonly at: number
-  /** Of the revision before. Null: there is none, or its writer committed while this transaction waited for its turn. */
+  /** Mark of the previous revision. Null: none, or its writer committed while this transaction waited for its turn. */
   readonly previousMark: string | null
 }
 
-/** What the work of one write sees and does, and the rows that its revision leaves behind. */
+/** Transaction handle of one write, and the rows of its revision. */
 export class KyselyTransaction extends Queries implements StoreTransaction {
   readonly number: number
   readonly previous: number
@@ -86,7 +86,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     this.#previousMark = start.previousMark
   }
 
-  /** How many records it has changed so far. */
+  /** Number of records changed so far. */
   get changed(): number {
     return this.#changes.size
   }
@@ -108,14 +108,14 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     for (const some of pieces(records, ROWS_PER_STATEMENT)) {
       this.#touched = true
       const rows = some.map((record) => this.#rowOf(record))
-      // A violated key would end the whole transaction on PostgreSQL; a row that was not inserted says the same.
+      // A key violation would abort the transaction on PostgreSQL; a row that was not inserted gives the same information.
       const result = await trx
         .insertInto('records')
         .values(rows)
         .onConflict((conflict) => conflict.columns(['kind', 'id']).doNothing())
         .executeTakeFirst()
       if (Number(result.numInsertedOrUpdatedRows) !== rows.length) {
-        // Of several rows some may be in: work that catches the error must not commit those.
+        // Some of the rows may be inserted: work that catches the error must not commit them.
         this.#spoiled ||= records.length > 1
         throw exists(some)
       }
@@ -151,7 +151,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     for (const some of pieces(updates, ROWS_PER_STATEMENT)) await this.#mustBeThere(some)
     for (const some of pieces(updates, ROWS_PER_STATEMENT)) {
       this.#touched = true
-      // No row of these is new, so that neither its place in lists nor the number of one is ever seen.
+      // None of these rows is new, so that their place and sequence numbers are never used.
       const place = { revision: this.number, created_at: 0 }
       const rows = some.map(({ kind, id, body, sealed }, at) => {
         return { kind, id, ...place, sequence: -1 - at, body: JSON.stringify(body), sealed }
@@ -185,7 +185,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
           .returning(['kind', 'id', 'created_at', 'sequence'])
           .execute()
         if (gone.length !== some.length) {
-          // Of several some may be gone: work that catches the error must not commit that.
+          // Some of the rows may be deleted: work that catches the error must not commit that.
           this.#spoiled ||= keys.length > 1
           const there = new Set(gone.map(({ id }) => id))
           throw missing(kind, some.find((id) => !there.has(id)) ?? '')
@@ -319,7 +319,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     this.#abandoned = true
   }
 
-  /** Ends the handle and writes the revision's own rows; false when there is nothing to commit. */
+  /** Closes the handle and writes the revision's own rows; returns false if there is nothing to commit. */
   async finish(operationId: string): Promise<boolean> {
     const trx = this.#open()
     this.end()
@@ -336,7 +336,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     return true
   }
 
-  /** From here on the handle refuses everything. */
+  /** Closes the handle; every later call fails. */
   end(): void {
     this.#ended = true
   }
@@ -355,7 +355,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     }
   }
 
-  /** Of a value that could not be taken. */
+  /** Returns the record that holds a claimed value. */
   async #holderOf({ space, value }: Claim): Promise<RecordKey> {
     const holder = await this.keeperOf(space, value)
     if (holder === undefined) throw new StoreError('STORE_FAILED', `a claim in ${space} was neither taken nor free`)
@@ -374,7 +374,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   }
 }
 
-/** Changes the note of a revision, if it still is `from`. */
+/** Changes the note of a revision if it still is `from`. */
 export async function amendNote(database: Kysely<Tables>, revision: number, from: Json, to: Json): Promise<boolean> {
   const { numUpdatedRows } = await database
     .updateTable('revisions')

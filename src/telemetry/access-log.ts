@@ -4,25 +4,25 @@ import { toMicroseconds } from '../lib/units.js'
 import { redact, shownQuery } from './redaction.js'
 import type { UpstreamTries } from './upstream-tries.js'
 
-/** The part of a pino logger that the access log needs. */
+/** Part of a pino logger that the access log uses. */
 export interface LineWriter {
   info(fields: object, message: string): void
-  /** An exchange with its request, where the line needs more of it than the fields. Left out: `info` takes it. */
+  /** Writes an exchange whose line needs more of the request than the fields. @default `info` */
   exchange?(fields: ExchangeFields, request: RequestHead): void
 }
 
 /** Fields of a line about an exchange, by name. */
 export type ExchangeFields = Readonly<Record<string, unknown>>
 
-/** Which exchanges get a line. */
+/** Selects the exchanges that are logged. */
 export interface AccessSample {
-  /** The share, 0 to 1. */
+  /** Share of exchanges, 0 to 1. */
   readonly share: number
-  /** Says of an exchange that has ended whether it is meant; undefined: all are. */
+  /** Returns true if the finished exchange is logged; undefined: all are. */
   readonly where: ((flow: Flow) => boolean) | undefined
 }
 
-/** The names of the fields of a line about an exchange, as `access_log_fields` may choose them. */
+/** Field names of exchange lines, for `access_log_fields`. */
 export const ACCESS_FIELDS = [
   'time',
   'request_id',
@@ -50,7 +50,7 @@ export const ACCESS_FIELDS = [
   'logs'
 ] as const
 
-/** Everything that one line of the access log holds. Times in milliseconds. */
+/** Data of one access log line. Times in milliseconds. */
 export interface ExchangeRecord {
   readonly connection: ConnectionFacts
   readonly request: RequestHead
@@ -60,28 +60,28 @@ export interface ExchangeRecord {
     | { readonly edge: string; readonly id: string; readonly path?: string; readonly match?: 'exact' | 'prefix' }
     | undefined
   readonly revision: number
-  /** 0 when there was no answer. */
+  /** 0 if no response was sent. */
   readonly status: number
   readonly code: string | undefined
   readonly sent: Sent
   readonly duration: number
   readonly upstreamDuration: number | undefined
-  /** Undefined without an ordinary answer of an upstream. */
+  /** Undefined if no upstream sent an ordinary response. */
   readonly reusedConnection: boolean | undefined
-  /** What was tried to get an answer; undefined when nothing was forwarded. */
+  /** Attempts at upstreams; undefined if nothing was forwarded. */
   readonly tries: UpstreamTries | undefined
 }
 
 /**
- * One structured line per exchange, written when it ends. Header values are never logged; values of query parameters
- * and of logged metadata whose name sounds like a secret are replaced.
+ * Writes one structured line per exchange when it finishes. Header values are never logged; values of query parameters and metadata with a
+ * sensitive name are redacted.
  */
 export class AccessLog {
   readonly #log: LineWriter
   readonly #sample: AccessSample
   #credit = 0
 
-  /** `sample` is read at each exchange. Failed ones (status 0 or from 500) always get a line. */
+  /** `sample` is read at each exchange. Failed exchanges (status 0 or from 500) are always logged. */
   constructor(log: LineWriter, sample: AccessSample) {
     this.#log = log
     this.#sample = sample
@@ -91,7 +91,7 @@ export class AccessLog {
     if (!this.#chosen(record)) return
     const { connection, request, flow, route, sent } = record
     const target = flow?.request?.target
-    // All fields for every line, undefined where there is none: objects of one form are made and written several times faster.
+    // Every line has all fields, undefined where they do not apply: objects of one shape are created and serialized several times faster.
     const fields = {
       request_id: flow?.requestId,
       trace_id: flow?.trace?.traceId,
@@ -133,7 +133,7 @@ export class AccessLog {
   }
 }
 
-/** Who served: the last try, and all of them. Without a try nothing. */
+/** Returns the fields of the last attempt and the list of all; nothing without an attempt. */
 function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
   const last = tries?.last
   if (tries === undefined || last === undefined) return undefined
@@ -146,21 +146,21 @@ function pathOnly(target: string): string {
   return mark === -1 ? target : target.slice(0, mark)
 }
 
-/** Everything that one line about a connection holds. */
+/** Data of one line about a connection. */
 export interface ConnectionRecord {
   readonly connection: ConnectionFacts
   readonly flow: Flow
   readonly edge: string
-  /** Why it was refused or broke off; undefined when it ran to its end. */
+  /** Reason for the refusal or failure; undefined if the connection completed. */
   readonly code: string | undefined
   readonly revision: number
   /** Milliseconds. */
   readonly duration: number
-  /** What was tried to get a connection; undefined when nothing was. */
+  /** Attempts to connect; undefined if none was made. */
   readonly tries: UpstreamTries | undefined
 }
 
-/** One structured line for each connection to a TCP edge, written when it ends. */
+/** Writes one structured line for each connection to a TCP edge when it closes. */
 export class ConnectionLog {
   readonly #log: LineWriter
 
@@ -168,7 +168,7 @@ export class ConnectionLog {
     this.#log = log
   }
 
-  /** Writes why a policy of the edge could not end TLS on a connection. */
+  /** Logs why a policy of the edge could not terminate TLS on a connection. */
   handshakeFailed(connection: ConnectionFacts, flow: Flow, why: string, detail: object): void {
     const { id, listener } = connection
     this.#log.info(

@@ -6,9 +6,9 @@ import { redactUrl } from './redaction.js'
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
 
 /**
- * The line that Apache and nginx call `combined`, with its end: client, time in UTC (`at`: milliseconds of the Unix epoch), request line,
- * status, bytes, Referer and User-Agent. Values in it that sound like secrets are replaced, and nothing of a client ends a line or
- * a quotation.
+ * Formats a line in the `combined` format of Apache and nginx, with its line end: client, UTC time (`at`: milliseconds since the Unix
+ * epoch), request line, status, bytes, Referer and User-Agent. Sensitive values are redacted, and client data cannot end a line or a
+ * quotation.
  */
 export function combinedLine(fields: ExchangeFields, { headers, method, version }: RequestHead, at: number): string {
   const read = new HeaderFields(headers)
@@ -26,7 +26,7 @@ function dateText(at: number): string {
   return `${day}:${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())} +0000`
 }
 
-/** As nginx writes them: quotation marks, backslashes and what is no visible ASCII as \xHH of each byte. */
+/** Escapes like nginx: quotation marks, backslashes and bytes other than visible ASCII become \xHH. */
 function escaped(text: string): string {
   return text.replace(/["\\]|[^ -~]/gu, (character) =>
     [...Buffer.from(character)].map((byte) => `\\x${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('')

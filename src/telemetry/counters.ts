@@ -7,40 +7,40 @@ import {
 import { ownMemory, type SeriesMemory } from './series-memory.js'
 
 /*
- * What traffic counts. Each is plain numbers that a request changes by itself; the metrics library, whose counters cost half
- * a microsecond each, reads them at a scrape.
+ * Metrics of traffic. Each is a plain number that a request increments; the metrics library, whose counters cost half a microsecond each,
+ * reads them at a scrape.
  */
 
 export interface Description {
   readonly name: string
   readonly help: string
   readonly registers: Registry[]
-  /** Memory of its numbers; left out: no other thread reads them. */
+  /** Memory of the numbers. @default not shared with other threads */
   readonly memory?: SeriesMemory | undefined
-  /** Metrics that several threads count, which it joins; left out: this thread alone counts it. */
+  /** List of the metrics that several threads count; the metric adds itself. @default counted by this thread alone */
   readonly relayed?: Relayed[]
 }
 
 type Labels = Readonly<Record<string, string>>
 
-/** A metric that several threads count, each by itself, and one shows. */
+/** Metric that several threads count and one thread exposes. */
 export interface Relayed {
   readonly name: string
-  /** Counts what another thread has counted of one series: as many numbers as its memory has. */
+  /** Adds the counts of one series from another thread: as many numbers as its memory has. */
   add(series: string, numbers: Float64Array): void
 }
 
-/** Of a metric without labels. */
+/** Series id of a metric without labels. */
 const UNLABELLED = ''
 
-/** The count of one set of labels. */
+/** Count of one label set. */
 interface Cell {
   readonly labels: Labels
-  /** One number. */
+  /** A single number. */
   readonly count: Float64Array
 }
 
-/** Counts of one name, by labels. A set of labels is shown from its first count on. */
+/** Counters of one name, by label set. A label set is exposed from its first count on. */
 export class Counters<L extends string> implements Relayed {
   readonly name: string
   readonly #names: readonly L[]
@@ -68,17 +68,17 @@ export class Counters<L extends string> implements Relayed {
     })
   }
 
-  /** The counter of a set of labels; all that are made for one set count together. */
+  /** Returns the counter of a label set; all counters of one set share their count. */
   labels(labels: Readonly<Record<L, string>>): Counter {
     return new Counter(() => this.#cell(labels).count)
   }
 
-  /** Every set of labels with its count. */
+  /** Returns every label set with its count. */
   *read(): Generator<readonly [labels: Labels, count: number]> {
     for (const { labels, count } of this.#cells.values()) yield [labels, count[0] as number]
   }
 
-  /** Counts one, where the labels are known only now. */
+  /** Increments the counter of a label set that is not known in advance. */
   count(labels: Readonly<Record<L, string>>): void {
     increase(this.#cell(labels).count, 1)
   }
@@ -104,7 +104,7 @@ export class Counters<L extends string> implements Relayed {
   }
 }
 
-/** Counts for one set of labels. */
+/** Counter of one label set. */
 class Counter {
   readonly #find: () => Float64Array
   #count: Float64Array | undefined
@@ -126,7 +126,7 @@ function increase(count: Float64Array, by: number): void {
 
 export type { Counter }
 
-/** One number without labels, shown from the start. */
+/** Number without labels, exposed from the start. */
 abstract class Single implements Relayed {
   readonly name: string
   readonly #count: Float64Array
@@ -150,7 +150,7 @@ abstract class Single implements Relayed {
   }
 }
 
-/** One count. */
+/** Counter without labels. */
 export class Total extends Single {
   constructor(description: Description) {
     super(description)
@@ -158,7 +158,7 @@ export class Total extends Single {
   }
 }
 
-/** How many there are now. */
+/** Gauge without labels. */
 export class Level extends Single {
   constructor(description: Description) {
     super(description)
@@ -172,7 +172,7 @@ export class Level extends Single {
 
 type Named = Pick<Description, 'name' | 'help' | 'registers'>
 
-/** Registers a counter without labels whose count `read` gives at each scrape. */
+/** Registers a counter without labels; `read` returns its value at each scrape. */
 export function showCounter({ name, help, registers }: Named, read: () => number): void {
   new CounterMetric({
     ...{ name, help, registers },
@@ -183,7 +183,7 @@ export function showCounter({ name, help, registers }: Named, read: () => number
   })
 }
 
-/** Registers a gauge without labels whose value `read` gives at each scrape; undefined: it has none. */
+/** Registers a gauge without labels; `read` returns its value at each scrape, undefined for none. */
 export function showGauge({ name, help, registers }: Named, read: () => number | undefined): void {
   new GaugeMetric({
     ...{ name, help, registers },
@@ -195,13 +195,13 @@ export function showGauge({ name, help, registers }: Named, read: () => number |
   })
 }
 
-/** How values are spread over ranges with upper bounds, in ascending order. */
+/** Histogram over ranges with ascending upper bounds. */
 class Distribution {
   readonly #bounds: readonly number[]
-  /** How many values each range has, then those above all bounds, then the sum of all. */
+  /** Number of values in each range, then above all bounds, then the sum of all values. */
   readonly numbers: Float64Array
 
-  /** `numbers`: two more than bounds. */
+  /** `numbers`: length of the bounds plus two. */
   constructor(bounds: readonly number[], numbers: Float64Array) {
     this.#bounds = bounds
     this.numbers = numbers
@@ -237,7 +237,7 @@ class Distribution {
 
 type SpreadDescription = Description & { readonly buckets: readonly number[] }
 
-/** The library has no way to set the values of a histogram, so the one that is registered here answers those that `read` does. */
+/** Registers a histogram whose values come from `read`, because the library cannot set them. */
 function registerHistogram(
   { buckets, ...about }: SpreadDescription & { readonly labelNames?: readonly string[] },
   read: () => SeriesValue[]
@@ -248,7 +248,7 @@ function registerHistogram(
   Object.assign(metric, { get, getForPromString: get })
 }
 
-/** One distribution, shown from the start. */
+/** Histogram without labels, exposed from the start. */
 export class Spread implements Relayed {
   readonly name: string
   readonly #values: Distribution
@@ -271,12 +271,12 @@ export class Spread implements Relayed {
   }
 }
 
-/** The label of all that have none of their own. */
+/** Label of all values without a histogram of their own. */
 const OTHER = 'other'
 
 /**
- * Distributions of one name by one label. What has gone from the configuration is shown no more. At most `most` values of the label
- * have a distribution of their own; what comes beyond counts as `other` until one of them has gone.
+ * Histograms of one name by one label. Labels that the configuration no longer has are not exposed. At most `most` labels have a histogram
+ * of their own; further ones count as `other` until one is removed.
  */
 export class Spreads implements Relayed {
   readonly name: string
@@ -287,7 +287,7 @@ export class Spreads implements Relayed {
   readonly #cells = new Map<string, Distribution>()
   #other: Distribution | undefined
 
-  /** `exists`: is there still a thing of this name? */
+  /** `exists`: returns true if the configuration still has this label. */
   constructor({
     label,
     most,
@@ -325,7 +325,7 @@ export class Spreads implements Relayed {
   }
 
   #begin(label: string): Distribution {
-    // No scrape may have come for long.
+    // The last scrape may have been long ago.
     if (this.#cells.size >= this.#most && this.#other === undefined) this.#forget()
     if (this.#cells.size >= this.#most) return this.#rest()
     const cell = this.#distribution(label)

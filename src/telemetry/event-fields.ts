@@ -12,7 +12,7 @@ function field<R>(type: EventFieldType, description: string, read: (record: R) =
   return { type, description, read }
 }
 
-/** Fields of both events of traffic. */
+/** Fields of both traffic events. */
 const FLOW_FIELDS: EventFields = {
   'conn.client_ip': field(
     'string',
@@ -59,7 +59,7 @@ const FLOW_FIELDS: EventFields = {
   )
 }
 
-/** RFC 3339; `at`: milliseconds since the Unix epoch. */
+/** Formats milliseconds since the Unix epoch by RFC 3339. */
 function timeText(at: number): string {
   return new Date(at).toISOString()
 }
@@ -154,16 +154,16 @@ function queryOf({ flow }: ExchangeRecord): string {
   return shownQuery(flow) ?? ''
 }
 
-/** Bytes that went through, as far as they were counted. */
+/** Returns the counted bytes of a body. */
 function lengthOf(body: Body | Outgoing | undefined): number | null {
   if (body === undefined) return 0
   if (body instanceof Uint8Array) return body.length
   return 'bytes' in body ? body.bytes : null
 }
 
-/** By lower-case name; the values of fields, and of parameters in them, that sound like secrets are replaced. */
+/** Returns fields by lower-case name, with sensitive values redacted. */
 function fieldsOf(list: HeaderList): Readonly<Record<string, readonly string[]>> {
-  // Without a prototype no name is special.
+  // An object without a prototype has no special names.
   const fields = Object.create(null) as Record<string, string[]>
   for (let i = 0; i < list.length; i += 2) {
     const name = (list[i] as string).toLowerCase()
@@ -176,7 +176,7 @@ function fieldsOf(list: HeaderList): Readonly<Record<string, readonly string[]>>
 }
 
 interface ClientCertificate {
-  /** Hexadecimal, lower-case, as policies see it. */
+  /** Lower-case hexadecimal, as in policies. */
   readonly serialNumber: string
   readonly commonName: string | null
 }
@@ -185,19 +185,19 @@ function certificateOf(tls: ExchangeRecord['connection']['tls']): ClientCertific
   if (tls?.clientCertificate === undefined) return undefined
   try {
     const certificate = new X509Certificate(tls.clientCertificate)
-    // A name with several common names has a list here, whatever the type says.
+    // A subject with several common names has a list here, despite the type.
     const names: string | string[] | undefined = certificate.toLegacyObject().subject?.CN
     return {
       serialNumber: certificate.serialNumber.toLowerCase().replace(/^(?:00)+(?=.)/, ''),
       commonName: (Array.isArray(names) ? names[0] : names) ?? null
     }
   } catch {
-    // The handshake took it unverified; what is no certificate has no fields.
+    // The handshake accepted it unverified; invalid certificates have no fields.
     return undefined
   }
 }
 
-/** Fields of both events, from what both records have. */
+/** Upstream fields of both events. */
 const UPSTREAM_FIELDS: EventFields<Pick<ExchangeRecord, 'tries'>> = {
   'upstream.backend': field(
     'string',
@@ -227,7 +227,7 @@ const TCP_FIELDS: EventFields<ConnectionRecord> = {
   'error.code': field('string', 'Why Sluice refused it or it failed; null when it did not.', ({ code }) => code ?? null)
 }
 
-/** One table, sorted by path. Throws when a path is declared twice. */
+/** Joins field tables, sorted by path. Throws if a path is declared twice. */
 function joined<R>(...tables: readonly EventFields<R>[]): EventFields<R> {
   const fields = tables.flatMap((table) => Object.entries(table)).sort(([a], [b]) => (a < b ? -1 : 1))
   const twice = fields.find(([path], i) => fields[i + 1]?.[0] === path)
@@ -235,7 +235,7 @@ function joined<R>(...tables: readonly EventFields<R>[]): EventFields<R> {
   return Object.fromEntries(fields)
 }
 
-/** What both events have comes first: events are written in the order of their fields. */
+/** Puts the common fields first, because events are written in the order of their fields. */
 function commonFirst<R>(fields: EventFields<R>, other: EventFields<never>): EventFields<R> {
   const entries = Object.entries(fields)
   const [common, own] = [true, false].map((both) => entries.filter(([path]) => path in other === both))
@@ -251,17 +251,18 @@ const onConnections = joined<ConnectionRecord>(FLOW_FIELDS, TCP_FIELDS, UPSTREAM
 const EXCHANGE_FIELDS = commonFirst(onExchanges, onConnections)
 const CONNECTION_FIELDS = commonFirst(onConnections, onExchanges)
 
-/** Types of the events whose subscribers choose fields. */
+/** Type of the event for a finished HTTP exchange; subscribers choose its fields. */
 export const HTTP_REQUEST_COMPLETE = 'http_request_complete.v0'
+/** Type of the event for a closed connection to a TCP edge; subscribers choose its fields. */
 export const TCP_CONNECTION_CLOSED = 'tcp_connection_closed.v0'
 
 export interface TrafficField {
   readonly type: EventFieldType
-  /** For people: what it holds, and when it is null. */
+  /** Content of the field, and when it is null. */
   readonly description: string
 }
 
-/** The fields of each traffic event by their dotted paths. An event shows null for what does not apply to it. */
+/** Fields of each traffic event by their dotted paths. A field that does not apply is null. */
 export const TRAFFIC_FIELDS: ReadonlyMap<string, Readonly<Record<string, TrafficField>>> = new Map<
   string,
   Readonly<Record<string, TrafficField>>
@@ -270,7 +271,7 @@ export const TRAFFIC_FIELDS: ReadonlyMap<string, Readonly<Record<string, Traffic
   [TCP_CONNECTION_CLOSED, CONNECTION_FIELDS]
 ])
 
-/** All of it as a list in Markdown. */
+/** Returns all fields as a Markdown list. */
 export function trafficFieldsText(): string {
   const lines: string[] = []
   for (const [type, fields] of TRAFFIC_FIELDS) {
@@ -283,15 +284,15 @@ export function trafficFieldsText(): string {
   return lines.join('\n')
 }
 
-/** Takes the events of traffic. Must not throw or block. */
+/** Receives traffic events. Must not throw or block. */
 export interface EventSink {
-  /** Does a subscription take this type? */
+  /** Returns true if a subscription includes this type. */
   wants(type: string): boolean
-  /** `read` answers the value of a field by its dotted path; null or undefined when it has none, and goes on to answer the same. */
+  /** `read` returns the value of a field by its dotted path, null or undefined for none; it keeps returning the same values. */
   put(type: string, read: (path: string) => unknown): void
 }
 
-/** Reports traffic to the subscriptions that take it. Without one it gathers nothing. */
+/** Reports traffic to subscriptions. Collects nothing without one. */
 export class TrafficEventSource {
   readonly #sink: EventSink
 
@@ -299,12 +300,12 @@ export class TrafficEventSource {
     this.#sink = sink
   }
 
-  /** Is what happens to requests gathered? */
+  /** Returns true if a subscription includes HTTP exchanges. */
   get wantsExchanges(): boolean {
     return this.#sink.wants(HTTP_REQUEST_COMPLETE)
   }
 
-  /** The same of connections to TCP edges. */
+  /** Returns true if a subscription includes connections to TCP edges. */
   get wantsConnections(): boolean {
     return this.#sink.wants(TCP_CONNECTION_CLOSED)
   }

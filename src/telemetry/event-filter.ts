@@ -5,23 +5,23 @@ import type { EventFieldType } from '../features/contract.js'
 import { type Flow, flowSlot } from '../flow/flow.js'
 import { TRAFFIC_FIELDS } from './event-fields.js'
 
-/** Reads one field of an event by its dotted path; times are RFC 3339, absent is null or undefined. */
+/** Reads one field of an event by its dotted path. Times are RFC 3339; null and undefined are missing values. */
 export type FieldReader = (path: string) => unknown
 
-/** Whether an event passes. What cannot be evaluated does not pass. */
+/** Returns true if an event passes; false also if the filter cannot be evaluated. */
 export type EventFilter = (read: FieldReader) => boolean
 
 export type CompiledFilter =
   | { readonly ok: true; readonly filter: EventFilter }
   | { readonly ok: false; readonly message: string; readonly start: number }
 
-/** Compiles filters: CEL with the functions of traffic policies over one variable, `ev`, which holds the fields of the event. */
+/** Compiles event filters: CEL with the functions of traffic policies and one variable, `ev`, with the fields of the event. */
 export class EventFilters {
   readonly #languages = new Map<string, Language>()
 
-  /** `type`: of the event that is filtered. Throws a RangeError when such events have no fields. */
+  /** `type`: event type. Throws a RangeError if its events have no fields. */
   compile(type: string, source: string): CompiledFilter {
-    // The phase decides about variables of the exchange only, and there are none here.
+    // The phase only selects variables of the exchange, and filters have none.
     const compiled = this.#language(type).expression(source, 'on_http_response')
     if (!compiled.ok) {
       const [first] = compiled.problems
@@ -45,7 +45,7 @@ export class EventFilters {
     const fields = TRAFFIC_FIELDS.get(type)
     if (fields === undefined) throw new RangeError(`events of type ${type} have no fields`)
     const variables = Object.entries(fields).map(([path, { type: of }]) => variable(path, of))
-    // A filter that says something else each time would be of no use, so chance is not in it.
+    // Random functions are excluded, because a filter must always return the same result.
     const language = new Language(variables, documentedFunctions({ random: () => 0 }))
     this.#languages.set(type, language)
     return language
@@ -56,7 +56,7 @@ function variable(path: string, type: EventFieldType): VariableDefinition {
   return { path: `ev.${path}`, type, optional: true, read: (flow) => typed(readerOf(flow)(path), type) }
 }
 
-/** In the representation of the expression layer. */
+/** Converts a value to the representation of the expression layer. */
 function typed(value: unknown, type: EventFieldType): unknown {
   if (value === undefined || value === null) return undefined
   if (type === 'int') return BigInt(Math.trunc(Number(value)))
@@ -70,7 +70,7 @@ function dataOf(value: unknown): unknown {
   return new Map(Object.entries(value).map(([key, item]) => [key, dataOf(item)]))
 }
 
-/** The variables of this language read the fields of an event and nothing else of a flow. */
+/** Returns a flow for the variables of this language, which read event fields alone. */
 function flowOf(read: FieldReader): Flow {
   return { get: () => read } as Pick<Flow, 'get'> as Flow
 }

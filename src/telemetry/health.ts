@@ -1,47 +1,47 @@
 import type { Clock } from '../lib/clock.js'
 
-/** How many file descriptors the process has open, and how many it may have. */
+/** Number of open file descriptors and their limit. */
 export interface DescriptorUse {
   readonly used: number
   readonly allowed: number
-  /** Are so few left that connections may soon be refused, or are some refused already? */
+  /** True if connections may soon be refused, or already are. */
   readonly short: boolean
 }
 
-/** What the reasons are derived from. Each is asked every second and at each question for the health: none may take long. */
+/** Inputs of the health reasons. Each is read every second and at each health request, so none may block. */
 export interface HealthSources {
-  /** What keeps the store from being used; undefined: nothing. */
+  /** Returns why the store is unusable; undefined if it works. */
   storeTrouble(): 'unreachable' | 'read_only' | 'full' | 'failing' | 'damaged' | 'gone' | undefined
-  /** Does the process serve its own copy of the configuration, because the store was out of reach when it started? */
+  /** Returns true if the process serves its local copy of the configuration because the store was unreachable at start. */
   servesCopy(): boolean
-  /** How many revisions of the store are late here. */
+  /** Returns the number of store revisions that are not applied yet. */
   revisionsBehind(): number
-  /** What of the configuration could not be applied, or null. */
+  /** Returns the part of the configuration that could not be applied, or null. */
   lastError(): string | null
-  /** Why lines of the log are being dropped; undefined: none are. */
+  /** Returns why log lines are dropped; undefined if none are. */
   logDropping(): string | undefined
-  /** How many certificates should have been renewed by now. */
+  /** Returns the number of certificates that are overdue for renewal. */
   overdueCertificates(): number
-  /** Does no DNS server answer? */
+  /** Returns true if no DNS server responds. */
   dnsSilent(): boolean
-  /** Names of the listeners that have no place for another connection. */
+  /** Returns the names of the listeners at their connection limit. */
   fullListeners(): ReadonlySet<string>
-  /** How many threads that should carry traffic do not. */
+  /** Returns the number of missing workers. */
   workersMissing(): number
-  /** Undefined where the system does not show it. */
+  /** Returns the descriptor use; undefined if the system does not report it. */
   descriptors(): DescriptorUse | undefined
 }
 
-/** A reason why the process serves, but not as it should. */
+/** Reason for a degraded process. */
 interface Reason {
-  /** A short word, seen without a key: it says nothing about what is configured. */
+  /** Short word, visible without a key: reveals nothing about the configuration. */
   readonly name: string
-  /** For the operator, in log, metrics and the description of the API. */
+  /** Text for operators in logs, metrics and the API description. */
   readonly means: string
   readonly holds: (sources: HealthSources) => boolean
-  /** Numbers that belong to it, for the log. */
+  /** Numbers for the log line. */
   readonly about?: (sources: HealthSources) => object
-  /** Its source logs it itself. */
+  /** The source writes its own log line. */
   readonly logged?: true
 }
 
@@ -124,27 +124,27 @@ const LIST = [
 
 type ReasonName = (typeof LIST)[number]['name']
 
-/** Every reason, in the order in which they are shown. A new one is one entry of this list, and a source above when it needs one. */
+/** All reasons in the order of display. A new reason is one entry here, with a new source above if necessary. */
 export const reasons: readonly (Reason & { readonly name: ReasonName })[] = LIST
 
-/** What the health of a process is read from. */
+/** Dependencies of the health report. */
 export interface HealthParts {
   readonly sources: HealthSources
   readonly clock: Clock
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
 }
 
-/** What is wrong in this process, and since when. Logs each change of it once. */
+/** Current reasons for a degraded process and their start times. Logs each change once. */
 export class Health {
   readonly #parts: HealthParts
-  /** Monotonic milliseconds. */
+  /** Start times in monotonic milliseconds. */
   readonly #since = new Map<ReasonName, number>()
 
   constructor(parts: HealthParts) {
     this.#parts = parts
   }
 
-  /** Looks at every source; returns the names of the reasons that hold, in the order of their list. */
+  /** Checks every source; returns the names of the active reasons in the order of the list. */
   look(): readonly ReasonName[] {
     const { sources, clock, log } = this.#parts
     const now = clock.monotonic()

@@ -23,18 +23,18 @@ const featureMetrics = features.flatMap(({ metrics = [] }) => metrics)
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** Routes, or backends, that have a histogram of their own: each makes as many series as it has ranges. */
+/** Maximum number of routes, or of backends, with a histogram of their own; each has one series per range. */
 const MOST_LABELLED = 1_000
 
 /**
- * All metrics of the data plane, in one registry of its own. Labels come from the configuration and from closed
- * sets, never from a request, so that a client cannot make series.
+ * All metrics of the data plane in a separate registry. Labels come from the configuration and closed sets, never from a request, so that
+ * clients cannot create series.
  */
 export class Metrics {
   readonly registry = new Registry()
-  /** How much of the traffic of the last minutes failed or was refused. */
+  /** Rates of failed and refused traffic in the last minutes. */
   readonly rates: TrafficRates
-  /** What all exchanges of clients came to. */
+  /** Totals of all client exchanges. */
   readonly meter: TrafficMeter
   readonly connections: Level
   readonly inFlight: Level
@@ -59,12 +59,12 @@ export class Metrics {
   readonly #revision: Gauge
   readonly #shadows: Counters<'old' | 'new'>
   readonly policy: PolicyMeter
-  /** Metrics that carrying traffic counts, in whichever thread. */
+  /** Metrics of traffic that any thread counts. */
   readonly relayed: readonly Relayed[]
 
   /**
-   * `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. `memory`: of what carrying
-   * traffic counts; left out: no other thread reads it.
+   * `hasUnit`: returns true if the current configuration has a unit with this key; other series are not exposed. `memory`: memory of
+   * traffic counts. @default not shared with other threads
    */
   constructor(hasUnit: (key: string) => boolean = () => true, rates = new TrafficRates(), memory?: SeriesMemory) {
     this.rates = rates
@@ -192,29 +192,29 @@ export class Metrics {
     this.policy = policyMeter(counted)
   }
 
-  /** Exchanges that failed or were refused since the start, by code. */
+  /** Returns failed and refused exchanges since the start, by code. */
   failuresByCode(): ReadonlyMap<string, number> {
     return new Map([...this.#failures.read()].map(([{ code = '' }, count]) => [code, count]))
   }
 
-  /** One exchange with a route ended. */
+  /** Counts a finished exchange of a route. */
   routeEnded(route: string, milliseconds: number): void {
     this.#routeDuration.observe(route, milliseconds / 1_000)
   }
 
-  /** A server of this backend answered; `milliseconds`: from the beginning of the try to the head of the answer. */
+  /** Counts a response from a server of this backend; `milliseconds`: from the start of the attempt to the response header. */
   answered(backend: string, milliseconds: number): void {
     this.#backendDuration.observe(backend, milliseconds / 1_000)
   }
 
-  /** One exchange ended. Seconds are derived from milliseconds; `upstream` is undefined when nothing was forwarded. */
+  /** Counts a finished exchange. Seconds are derived from milliseconds; `upstream` is undefined if nothing was forwarded. */
   ended(edge: string, status: number, milliseconds: number, upstream: number | undefined): void {
     this.#ended(edge, status).inc()
     this.#duration.observe(milliseconds / 1_000)
     if (upstream !== undefined) this.#upstreamDuration.observe(upstream / 1_000)
   }
 
-  /** Bytes of an exchange or connection that ended. */
+  /** Counts the bytes of a finished exchange or connection. */
   transferred(bytesIn: number, bytesOut: number): void {
     if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
     if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
@@ -242,12 +242,12 @@ export class Metrics {
     this.#refused.count({ status: String(status) })
   }
 
-  /** A connection got no further than its PROXY header or TLS handshake. `why` is a word of a closed set. */
+  /** Counts a connection that failed at its PROXY header or TLS handshake. `why` is from a closed set. */
   handshakeFailed(why: string): void {
     this.#handshakes.count({ reason: why })
   }
 
-  /** A connection was closed because there are too many. `limit` is a word of a closed set. */
+  /** Counts a connection closed because of a connection limit. `limit` is from a closed set. */
   turnedAway(listener: string, limit: string): void {
     this.#turnedAway.count({ listener, limit })
   }
@@ -256,7 +256,7 @@ export class Metrics {
     this.#restricted.count({ result: enforced ? 'refused' : 'would_refuse' })
   }
 
-  /** A connection to a TCP edge ended. `code` is undefined when both sides had said all that they had to. */
+  /** Counts a closed connection to a TCP edge. `code` is undefined if both sides finished normally. */
   connectionEnded(edge: string, code: string | undefined, milliseconds: number): void {
     this.#tcp.count({ edge, code: code ?? 'ok' })
     this.#tcpDuration.observe(milliseconds / 1_000)
@@ -274,22 +274,22 @@ export class Metrics {
     this.#reloads.count({ result })
   }
 
-  /** A shadow has seen an exchange. Both are words of closed sets. */
+  /** Counts an exchange evaluated by a shadow. Both arguments are from closed sets. */
   shadowed(old: string, candidate: string): void {
     this.#shadows.count({ old, new: candidate })
   }
 
-  /** The guard of a write has ended. `outcome` is a word of a closed set. */
+  /** Counts a finished guard of a write. `outcome` is from a closed set. */
   guardEnded(outcome: string): void {
     this.#guards.count({ outcome })
   }
 
-  /** This revision of the store serves from now on. */
+  /** Sets the current store revision. */
   serves(revision: number): void {
     this.#revision.set(revision)
   }
 
-  /** Registers the gauges of features; each reads its service at each scrape. */
+  /** Registers the gauges of features; each reads its service at a scrape. */
   observe(services: PolicyServices): void {
     for (const metric of featureMetrics) {
       if (metric.kind !== 'gauge') continue
@@ -299,7 +299,7 @@ export class Metrics {
     }
   }
 
-  /** Registers memory and CPU of the process, read at each scrape. */
+  /** Registers memory and CPU of the process, read at a scrape. */
   observeProcess(): void {
     const registers = [this.registry]
     const memory = { name: 'process_resident_memory_bytes', help: 'Resident memory of the process.', registers }

@@ -3,20 +3,20 @@ import type { Clock } from '../lib/clock.js'
 import { FailingNames, type Lookup } from '../lib/names/lookups.js'
 import { Counters, Spread, showCounter, showGauge } from './counters.js'
 
-/** What agents use now. */
+/** Current use by agents. */
 interface AgentCounts {
   readonly sessions: number
   readonly tunnels: number
   readonly streams: number
 }
 
-/** How often an IP restriction has refused an address, and how often it only would have. */
+/** Numbers of addresses refused, and of addresses that an unenforced restriction would have refused. */
 interface RestrictionCounts {
   readonly refused: number
   readonly warned: number
 }
 
-/** How the delivery of events to one destination goes. */
+/** Delivery state of one event destination. */
 interface DeliveryCounts {
   readonly delivered: number
   readonly dropped: number
@@ -26,39 +26,39 @@ interface DeliveryCounts {
   readonly dead_letters_dropped: number
 }
 
-/** How a thread that carries traffic is. */
+/** State of one worker. */
 export interface WorkerCounts {
-  /** Its number, from 1 on. */
+  /** Worker number, from 1. */
   readonly worker: number
   readonly connections: number
   readonly requests: number
-  /** Seconds; undefined: not known yet. */
+  /** Event loop delays in seconds; undefined before the first report. */
   readonly loop?: { readonly p50: number; readonly p99: number; readonly max: number }
   /** Bytes. */
   readonly heapUsed?: number
   readonly heapLimit?: number
 }
 
-/** What is known of one server. */
+/** State of one server. */
 export interface UpstreamState {
-  /** Id of the backend, or the name of the option that says it. */
+  /** Backend id, or the name of the option that sets it. */
   readonly backend: string
   readonly server: string
   readonly up: boolean
-  /** Exchanges and connections that it carries now. */
+  /** Active exchanges and connections. */
   readonly active: number
-  /** Those that wait for a place at it. */
+  /** Exchanges and connections in the queue. */
   readonly waiting: number
-  /** Those that got no place since its backend was written last. */
+  /** Exchanges and connections refused since the last change of the backend. */
   readonly refused: number
-  /** Requests and connections that were sent to it since its backend was written last, and those of them that failed. */
+  /** Requests and connections sent since the last change of the backend; `failures`: those that failed. */
   readonly tries: number
   readonly failures: number
 }
 
 /**
- * Makes metrics with a series for each thing that `read` gives at a scrape; the series of what it no longer gives ends.
- * `labelsOf` has a value for each of `labelNames`.
+ * Creates metrics with one series for each thing that `read` returns at a scrape; other series are removed. `labelsOf` returns a value for
+ * each of `labelNames`.
  */
 function seriesOf<T>(
   registry: Registry,
@@ -91,7 +91,7 @@ function seriesOf<T>(
   }
 }
 
-/** Reads at each scrape what is known of the servers of backends. */
+/** Registers the state of backend servers, read at each scrape. */
 export function observeUpstreams(registry: Registry, read: () => Iterable<UpstreamState>): void {
   const { counter, gauge } = seriesOf(registry, ['backend', 'server'], read, ({ backend, server }) => ({
     backend,
@@ -117,13 +117,13 @@ export function observeUpstreams(registry: Registry, read: () => Iterable<Upstre
   counter('sluice_upstream_tries_failed_total', 'Those of them that failed by its fault.', ({ failures }) => failures)
 }
 
-/** The backend or option of a name, and whether the name resolves. */
+/** Backend or option with a host name, and whether the name resolves. */
 export interface NameResolution {
   readonly backend: string
   readonly resolved: boolean
 }
 
-/** Reads at each scrape which names of servers resolve. */
+/** Registers which server names resolve, read at each scrape. */
 export function observeUpstreamNames(registry: Registry, read: () => Iterable<NameResolution>): void {
   seriesOf(registry, ['backend'], read, ({ backend }) => ({ backend })).gauge(
     'sluice_upstream_name_resolved',
@@ -132,7 +132,7 @@ export function observeUpstreamNames(registry: Registry, read: () => Iterable<Na
   )
 }
 
-/** Reads what agents use at each scrape. */
+/** Registers the use by agents, read at each scrape. */
 export function observeAgents(registry: Registry, read: () => AgentCounts): void {
   const gauge = (name: string, help: string, member: keyof AgentCounts) =>
     showGauge({ name, help, registers: [registry] }, () => read()[member])
@@ -141,7 +141,7 @@ export function observeAgents(registry: Registry, read: () => AgentCounts): void
   gauge('sluice_agent_streams', 'Connections to upstreams open now through tunnels.', 'streams')
 }
 
-/** Reads at each scrape what the IP restrictions of agents and of the management listener have done, by their type. */
+/** Registers the refusals of the IP restrictions of agents and the management listener, by type, read at each scrape. */
 export function observeRestrictions(registry: Registry, read: () => Readonly<Record<string, RestrictionCounts>>): void {
   const counts = () =>
     Object.entries(read()).flatMap(([type, { refused, warned }]) => [
@@ -155,7 +155,7 @@ export function observeRestrictions(registry: Registry, read: () => Readonly<Rec
   )
 }
 
-/** Reads at each scrape how the threads are that carry traffic. `ended`: those that have ended since the start. */
+/** Registers the state of the workers, read at each scrape. `ended`: workers that stopped since the start. */
 export function observeWorkers(registry: Registry, read: () => Iterable<WorkerCounts>, ended: () => number): void {
   const { counter, gauge } = seriesOf(registry, ['worker'], read, ({ worker }) => ({ worker: String(worker) }))
   gauge('sluice_worker_connections', 'Client connections that the thread has now.', ({ connections }) => connections)
@@ -169,7 +169,7 @@ export function observeWorkers(registry: Registry, read: () => Iterable<WorkerCo
   showCounter({ name: 'sluice_worker_exits_total', help, registers: [registry] }, ended)
 }
 
-/** Reads at each scrape how events are delivered; `read` gives the counts with the id of each destination. */
+/** Registers the state of event delivery, read at each scrape; `read` returns the counts with the destination ids. */
 export function observeDeliveries(
   registry: Registry,
   read: () => Iterable<readonly [destination: string, counts: DeliveryCounts]>
@@ -199,19 +199,19 @@ export function observeDeliveries(
   )
 }
 
-/** Reads at each scrape how often the store turned out to have another history than the one that was followed. */
+/** Registers how often the store's history diverged from the applied one, read at each scrape. */
 export function observeStore(registry: Registry, divergences: () => number): void {
   const help = 'How often the store had gone back in time or had been replaced, and was read anew.'
   showCounter({ name: 'sluice_store_divergences_total', help, registers: [registry] }, divergences)
 }
 
-/** Reads at each scrape how many lines of the log were dropped. */
+/** Registers the number of dropped log lines, read at each scrape. */
 export function observeLog(registry: Registry, dropped: () => number): void {
   const help = 'Lines of the log that were dropped because the reader was too slow or the disk was full.'
   showCounter({ name: 'sluice_log_dropped_total', help, registers: [registry] }, dropped)
 }
 
-/** Reads at each scrape what became of spans, by result. */
+/** Registers the numbers of spans by result, read at each scrape. */
 export function observeSpans(registry: Registry, read: () => Readonly<Record<string, number>>): void {
   seriesOf(
     registry,
@@ -227,7 +227,7 @@ export function observeSpans(registry: Registry, read: () => Readonly<Record<str
 
 const LOOKUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** Counts look-ups of names; returns what is to be called with each of them. Names are no labels: requests may choose them. */
+/** Counts name lookups; returns the function to call with each. Names are not labels, because requests may choose them. */
 export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup) => void {
   const registers = [registry]
   const lookups = new Counters({
@@ -260,25 +260,25 @@ export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup)
   }
 }
 
-/** How the process is, at a scrape. */
+/** State of the process at a scrape. */
 interface HealthReadings {
-  /** Names of all reasons for which a process may be degraded. */
+  /** Names of all possible reasons for a degraded process. */
   readonly reasons: readonly string[]
-  /** Those that hold. */
+  /** Returns the active reasons. */
   holding(): readonly string[]
-  /** Does the store answer? */
+  /** Returns true if the store responds. */
   storeUp(): boolean
-  /** By how many revisions of the store the process is late. */
+  /** Returns the number of store revisions that are not applied yet. */
   behind(): number
-  /** When a configuration was applied last, milliseconds since the Unix epoch; undefined: never. */
+  /** Returns when a configuration was last applied, milliseconds since the Unix epoch; undefined: never. */
   appliedAt(): number | undefined
-  /** Seconds. */
+  /** Returns event loop delays in seconds. */
   loop(): { readonly p50: number; readonly p99: number; readonly max: number }
-  /** Undefined where the system does not show it. */
+  /** Returns the descriptor use; undefined if the system does not report it. */
   descriptors(): { readonly used: number; readonly allowed: number } | undefined
 }
 
-/** Reads at each scrape how the process is. What is not known has no value. */
+/** Registers the state of the process, read at each scrape. Unknown values are omitted. */
 export function observeHealth(registry: Registry, read: HealthReadings): void {
   const gauge = (name: string, help: string, value: () => number | undefined) =>
     showGauge({ name, help, registers: [registry] }, value)

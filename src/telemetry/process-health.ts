@@ -3,19 +3,19 @@ import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import { codeOf } from '../lib/errors.js'
 import type { DescriptorUse } from './health.js'
 
-/** Shares of the allowed descriptors: short from the first one on, and no longer below the second. */
+/** Shares of the descriptor limit: short from the first, normal again below the second. */
 const SHORT = { from: 0.9, until: 0.8 }
 
-/** What the system says of descriptors. */
+/** Descriptor counts of the system. */
 export interface DescriptorCounts {
-  /** Rejects with `EMFILE` or `ENFILE` when there is none left to look with. */
+  /** Rejects with `EMFILE` or `ENFILE` if no descriptor is left for counting. */
   used(): Promise<number>
   allowed(): Promise<number>
 }
 
 /**
- * Keeps how many file descriptors the process has open and may have. The kernel refuses connections without telling this
- * process when there are none left, so the count has to say it before.
+ * Number of open file descriptors and their limit. At the limit the kernel refuses connections without notifying the process, so the count
+ * must warn earlier.
  */
 export class Descriptors {
   readonly #counts: DescriptorCounts
@@ -27,12 +27,12 @@ export class Descriptors {
     this.#counts = counts
   }
 
-  /** As of the last look; undefined where the system does not show it. */
+  /** Result of the last check; undefined if the system does not report it. */
   get use(): DescriptorUse | undefined {
     return this.#use
   }
 
-  /** Looks again; never rejects. */
+  /** Checks again; never rejects. */
   async look(): Promise<void> {
     if (this.#looking) return
     this.#looking = true
@@ -44,7 +44,7 @@ export class Descriptors {
   }
 
   async #look(): Promise<void> {
-    // The limit may be changed from outside; with no descriptor left the last one known has to do.
+    // The limit may change at run time; without a free descriptor the last known value is used.
     this.#allowed = (await orNothing(this.#counts.allowed())) ?? this.#allowed
     const allowed = this.#allowed
     if (allowed === undefined) return
@@ -68,15 +68,15 @@ function isExhausted(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE'
 }
 
-/** Files that the process may have open; undefined where the system does not show it (it is not Linux). */
+/** Returns the limit of open files; undefined if the system does not report it (it is not Linux). */
 export function openFilesAllowed(): Promise<number | undefined> {
   return orNothing(procCounts.allowed())
 }
 
-/** Read from /proc of Linux; elsewhere both reject. */
+/** Reads /proc of Linux; rejects on other systems. */
 const procCounts: DescriptorCounts = {
   async used() {
-    // Linux 6.2 and newer answer without opening anything (proc_pid_fd(5)).
+    // Linux 6.2 and newer return the count without opening anything (proc_pid_fd(5)).
     const { size } = await stat('/proc/self/fd')
     return size > 0 ? size : (await readdir('/proc/self/fd')).length - 1
   },
@@ -87,18 +87,19 @@ const procCounts: DescriptorCounts = {
   }
 }
 
-/** Milliseconds between samples; a sample holds them too. */
+/** Interval between samples, which each sample includes (ms). */
 const RESOLUTION = 20
+/** Length of one window (ms). */
 const WINDOW = 15_000
 
-/** How late the event loop was. Seconds. */
+/** Event loop delays in seconds. */
 export interface LoopDelays {
   readonly p50: number
   readonly p99: number
   readonly max: number
 }
 
-/** How late timers run, as of the last whole window of 15 s and of what came since; reading them changes nothing. */
+/** Delay of timers over the last complete window of 15 s and the current one; reading changes nothing. */
 export class LoopDelay {
   readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: RESOLUTION })
   readonly #timer: NodeJS.Timeout
@@ -109,7 +110,7 @@ export class LoopDelay {
     this.#timer = setInterval(() => this.#turn(), WINDOW).unref()
   }
 
-  /** Percentiles of the last whole window (before its end: of the one that runs); the longest delay of both. */
+  /** Percentiles of the last complete window (the current one if there is none yet); the maximum of both. */
   get delays(): LoopDelays {
     const now = this.#now()
     return this.#last === undefined ? now : { ...this.#last, max: Math.max(this.#last.max, now.max) }
@@ -132,7 +133,7 @@ export class LoopDelay {
   }
 }
 
-/** A sample is the time from one timer to the next. Nanoseconds. */
+/** Converts a sample, the time between two timers in nanoseconds, to a delay in seconds. */
 function delay(sample: number): number {
   return Math.max(0, sample / 1e6 - RESOLUTION) / 1e3
 }

@@ -1,45 +1,45 @@
 import type { Flow } from '../flow/flow.js'
 import { PeerNames } from '../lib/peer-names.js'
 
-/** Stands where a secret stood. */
+/** Replacement for a secret. */
 export const REDACTED = '[redacted]'
 
 /**
- * A name that holds one of these anywhere sounds like a secret: they are no part of ordinary words. The last ones are fields that carry a
- * proof or a certificate of the client (RFC 9449, RFC 9440), or a token, as browsers can send none elsewhere with a WebSocket.
+ * Parts that make a name sensitive anywhere in it, because ordinary words do not contain them. The last ones are fields with a proof or a
+ * certificate of the client (RFC 9449, RFC 9440), or with a token that browsers cannot send elsewhere with a WebSocket.
  */
 const ROOTS = (
   'accesskey api[-_]?key appkey assertion authcode authkey authoris authoriz bearer cookie credential hmac passcode passkey passphrase passw ' +
   'private saml secret sessid session signature token dpop (?:client|peer|ssl|tls)[-_]?cert(?:ificate)?(?![a-z._]) websocket-protocol'
 ).split(' ')
-/** These count as a whole part of a name only: `api_key` and `apiKey` have the part `key`, `keyword` and `monkey` do not. */
+/** Words that make a name sensitive only as a complete part: `api_key` and `apiKey` have the part `key`; `keyword` and `monkey` do not. */
 const WORDS = (
   'auth authn authz code codes creds csrf jwe jws jwt key keys magic mfa nonce oauth otp pass pin pw pwd refresh sess sid sig sign sso ticket ' +
   'totp verifier wresult xsrf'
 ).split(' ')
-/** Parts that make the `code` or `key` behind them an ordinary value: `status_code`, `sort_key`. */
+/** Parts that make a following `code` or `key` harmless: `status_code`, `sort_key`. */
 const ORDINARY = (
   'area close country currency error exit http lang language postal reason region response result state status zip bucket cache foreign group ' +
   'order partition primary public shard sort'
 ).split(' ')
-/** What identity providers send to the callback of a login beside the code: with both, an attacker could pass for the user. */
+/** Parameter that identity providers send to a login callback beside the code: with both, an attacker could impersonate the user. */
 const GRANT = 'state'
 
 const ROOT = new RegExp(ROOTS.join('|'), 'i')
 const WORD = new Set(WORDS)
 const BEHIND_ORDINARY = new Set(['code', 'codes', 'key', 'keys'])
 const BEFORE = new Set(ORDINARY)
-/** What this does not match holds no name that sounds like a secret. */
+/** Quick check: text without a match contains no sensitive name. */
 const SUSPECT = new RegExp([...ROOTS, ...WORDS].join('|'), 'i')
-/** An escape of a letter, or one that may hide one. */
+/** Escape of a letter, or an escape that may hide one. */
 const ENCODED_LETTER = /%(?:25|[46][1-9a-f]|[57][0-9a])/i
-/** Ends of parts: what is no letter or digit, and where a capital begins a word (`SAMLResponse`, `accessKey`). */
+/** Boundaries of parts: characters other than letters and digits, and capitals that begin a word (`SAMLResponse`, `accessKey`). */
 const PART_ENDS = /[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/
 
-/** Names that were judged. */
+/** Cache of judged names. */
 const judged = new PeerNames<boolean>()
 
-/** Does what has this name (of a parameter, a field, a key) sound like a secret? */
+/** Returns true if a parameter, field or key with this name is likely to hold a secret. */
 export function isSensitive(name: string): boolean {
   if (!SUSPECT.test(name)) return false
   const known = judged.get(name)
@@ -55,7 +55,7 @@ function judge(name: string): boolean {
   return parts.some((part, i) => WORD.has(part) && !(BEHIND_ORDINARY.has(part) && BEFORE.has(parts[i - 1] ?? '')))
 }
 
-/** Removes the number at the end of a part. A regular expression would look from each digit to the end of the run. */
+/** Removes the number at the end of a part. A loop, because a regular expression would rescan the digits from each position. */
 function withoutLastDigits(part: string): string {
   let end = part.length
   while (end > 0 && isDigit(part.charCodeAt(end - 1))) end--
@@ -66,27 +66,27 @@ function isDigit(code: number): boolean {
   return code >= 0x30 && code <= 0x39
 }
 
-/** The query of a request without the values of parameters whose name sounds like a secret; undefined when there is none. */
+/** Returns the query of a request with sensitive values redacted; undefined if there is none. */
 export function shownQuery(flow: Flow | undefined): string | undefined {
   const query = flow?.request?.target.query
   return query === undefined ? undefined : redactQuery(query, flow?.reservedPath !== undefined)
 }
 
-/** A query as `shownQuery` shows it. `own`: of a path of logins. */
+/** Redacts a query like `shownQuery`. `own`: the query belongs to a login path. */
 export function shownQueryOf(query: string, own: boolean): string {
   return redactQuery(query, own)
 }
 
-/** A text with a URL in it, such as that of `Referer` or `Location`, without the secrets of its query and fragment. */
+/** Redacts query and fragment of a text with a URL, such as `Referer` or `Location`. */
 export function redactUrl(text: string): string {
   const mark = text.search(/[?#]/)
   return mark === -1 ? text : text.slice(0, mark + 1) + redactQuery(text.slice(mark + 1), false)
 }
 
-/** `own`: of a path of logins. */
+/** `own`: the query belongs to a login path. */
 function redactQuery(query: string, own: boolean): string {
   if (!own && !SUSPECT.test(query) && !ENCODED_LETTER.test(query)) return query
-  // Separators stay as they came; some servers take a semicolon for one.
+  // Separators are kept; some servers accept a semicolon as one.
   return query
     .split(/([&;])/)
     .map((pair) => {
@@ -99,10 +99,10 @@ function redactQuery(query: string, own: boolean): string {
     .join('')
 }
 
-/** How often a value is decoded to find a query in it. */
+/** Maximum number of times a value is decoded to find a query in it. */
 const DEEPEST_VALUE = 3
 
-/** Is the value a URL or a query, however often encoded, with a parameter that sounds like a secret? */
+/** Returns true if the value is a URL or query, possibly encoded several times, with a sensitive parameter. */
 function holdsSecret(value: string, depth: number): boolean {
   const text = decoded(value)
   const pairs = text.split(/[?&;#]/)
@@ -110,20 +110,20 @@ function holdsSecret(value: string, depth: number): boolean {
   return depth > 0 && text !== value && holdsSecret(text, depth - 1)
 }
 
-/** As it stands where it is no encoding. */
+/** Decodes a text; returns it unchanged if it is not encoded. */
 function decoded(text: string): string {
   if (!text.includes('%')) return text
   try {
     return decodeURIComponent(text)
   } catch {
-    // A `%` that begins no escape, or bytes that are no UTF-8: names in ASCII are read all the same.
+    // Invalid escapes or invalid UTF-8: escapes of ASCII are decoded anyway.
     return text.replace(/%([2-7][0-9a-f])/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
   }
 }
 
 const DEEPEST = 8
 
-/** A copy of logged metadata without the values of keys that sound like secrets. */
+/** Returns a copy of logged metadata with sensitive values redacted. */
 export function redact(value: unknown, depth: number): unknown {
   if (depth > DEEPEST) return '[too deep]'
   if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))

@@ -3,18 +3,18 @@ import type { Metrics } from './metrics.js'
 import type { SharedSeries } from './series-memory.js'
 import { type RateRecord, TrafficRates } from './traffic-rates.js'
 
-/** Exchanges of one kind, and how many. */
+/** Exchanges of one kind and their number. */
 export type CountedRates = readonly (readonly [record: RateRecord, times: number])[]
 
-/** Kinds of records that are held back. */
+/** Maximum number of kinds of records before a flush. */
 const MOST = 1_000
 
-/** Gathers rates for another thread, which counts them. */
+/** Collects rates for the thread that counts them. */
 export class RelayedRates extends TrafficRates {
   #waiting = new Map<string, [record: RateRecord, times: number]>()
   readonly #full: () => void
 
-  /** `full`: called when no more kinds of records can be held back; calls `take`. */
+  /** `full`: called at the maximum number of kinds of records; it must call `take`. */
   constructor(full: () => void) {
     super()
     this.#full = full
@@ -29,7 +29,7 @@ export class RelayedRates extends TrafficRates {
     if (this.#waiting.size >= MOST) this.#full()
   }
 
-  /** What was counted since the last call. */
+  /** Returns and clears the collected records. */
   take(): CountedRates {
     const waiting = this.#waiting
     this.#waiting = new Map()
@@ -39,17 +39,17 @@ export class RelayedRates extends TrafficRates {
 
 interface Read {
   readonly series: SharedSeries
-  /** The numbers as they were when they were read last. */
+  /** Numbers at the last read. */
   readonly seen: Float64Array
 }
 
-/** A thread that counts. */
+/** Thread whose counts are read. */
 export interface CountingThread {
-  /** Exchanges that it had ended when it was read last. */
+  /** Number of its finished exchanges at the last read. */
   requests: number
 }
 
-/** Of one thread: its series by their ids, and what it has of the metrics that say how many there are now. */
+/** State of one thread: its series by id, and its share of the gauges. */
 interface Counting {
   readonly series: Map<number, Read>
   readonly levels: Map<Level, number>
@@ -57,7 +57,7 @@ interface Counting {
 
 const REQUESTS = 'sluice_requests_total'
 
-/** What other threads count, in the metrics of this one: it reads their numbers where they stand. */
+/** Adds the counts of other threads to the metrics of this thread by reading their shared memory. */
 export class CountedElsewhere {
   readonly #metrics: ReadonlyMap<string, Relayed>
   readonly #threads = new Map<CountingThread, Counting>()
@@ -66,19 +66,19 @@ export class CountedElsewhere {
     this.#metrics = new Map(relayed.map((metric) => [metric.name, metric]))
   }
 
-  /** The thread has a series from now on. */
+  /** Registers a new series of the thread. */
   begins(thread: CountingThread, series: SharedSeries): void {
     const counting = this.#threads.get(thread) ?? { series: new Map(), levels: new Map() }
     this.#threads.set(thread, counting)
     counting.series.set(series.id, { series, seen: new Float64Array(series.numbers.length) })
   }
 
-  /** Counts what threads have counted since the last call. */
+  /** Adds what the threads have counted since the last call. */
   read(): void {
     for (const [thread, counting] of this.#threads) this.#read(thread, counting)
   }
 
-  /** The thread is gone, and its connections and requests with it. What it has counted stays. */
+  /** Removes a stopped thread with its connections and active requests. Its counts are kept. */
   ended(thread: CountingThread): void {
     const counting = this.#threads.get(thread)
     if (counting === undefined) return
@@ -92,7 +92,7 @@ export class CountedElsewhere {
       if (series.numbers.every((value, place) => value === seen[place])) continue
       const now = series.numbers.slice()
       const since = now.map((value, place) => value - (seen[place] as number))
-      // Those of a distribution only rise: another series has begun in its place, and the news of it is on its way.
+      // Distributions only grow: a new series uses the memory, and its message has not arrived yet.
       if (since.length > 1 && since.some((value) => value < 0)) continue
       seen.set(now)
       const metric = this.#metrics.get(series.metric)

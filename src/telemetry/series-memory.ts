@@ -1,30 +1,30 @@
-/** Where the numbers of series stand. A series is what a metric has for one set of labels. */
+/** Memory for the numbers of series. A series belongs to one label set of a metric. */
 export interface SeriesMemory {
-  /** So many zeros for this series. Only the thread that asks may change them. `series`: its labels as one text. */
+  /** Allocates `length` zeros for a series. Only the allocating thread may change them. `series`: its labels as one text. */
   allot(metric: string, series: string, length: number): Float64Array
-  /** The series is over; its memory may go to another one. */
+  /** Releases the memory of a series for reuse. */
   free(numbers: Float64Array): void
 }
 
-/** For numbers that no other thread reads. */
+/** Memory that is not shared with other threads. */
 export const ownMemory: SeriesMemory = {
   allot: (_metric, _series, length) => new Float64Array(length),
   free: () => undefined
 }
 
-/** One series of a thread, for the one that shows it: the numbers change as that thread counts. */
+/** Series of one thread for the thread that exposes it; the numbers change as the owner counts. */
 export interface SharedSeries {
-  /** Tells it from the others of its thread; one that begins in the place of another has the same. */
+  /** Identifies the memory within its thread; a later series in the same memory has the same id. */
   readonly id: number
   readonly metric: string
   readonly series: string
   readonly numbers: Float64Array
 }
 
-/** Numbers of one block: 32 KiB. */
+/** Numbers in one block: 32 KiB. */
 const BLOCK = 4_096
 
-/** Numbers that another thread reads where they stand, as often as it likes: nothing is sent but what begins. */
+/** Shared memory that another thread can read at any time; only new series are sent as messages. */
 export class SharedSeriesMemory implements SeriesMemory {
   readonly #begun: (series: SharedSeries) => void
   readonly #ids = new WeakMap<Float64Array, number>()
@@ -33,7 +33,7 @@ export class SharedSeriesMemory implements SeriesMemory {
   #used = 0
   #count = 0
 
-  /** `begun`: called with each series that the other thread is to read. */
+  /** `begun`: called with each new series for the other thread. */
   constructor(begun: (series: SharedSeries) => void) {
     this.#begun = begun
   }

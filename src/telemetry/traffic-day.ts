@@ -2,15 +2,17 @@ import type { Clock } from '../lib/clock.js'
 import { difference, type Reading, readNumbers, type TrafficNumbers, type TrafficSecond } from './traffic-history.js'
 import { octaves, percentiles } from './traffic-meter.js'
 
-/** Minutes that are kept: a day, and the five minutes that the first of its hours is compared with. */
+/** Minutes kept: a day, and five minutes to compare its first hour with. */
 export const DAY_MINUTES = 1_445
+/** Milliseconds. */
 const MINUTE = 60_000
+/** Reported percentiles, from 0 to 1. */
 const SHARES = [0.5, 0.99]
 
-/** Traffic of one or several minutes. */
+/** Traffic of one or more minutes. */
 export interface TrafficMinutes extends Omit<TrafficSecond, 'connections' | 'inFlight'> {
   readonly minutes: number
-  /** Exchanges by duration: the number of those that took less than `below` milliseconds and at least half of it. */
+  /** Exchanges by duration: each entry counts durations of at least half of `below` and less than `below` milliseconds. */
   readonly durations: readonly { readonly below: number; readonly count: number }[]
 }
 
@@ -27,8 +29,8 @@ interface Minute {
 }
 
 /**
- * Traffic of the last day, minute by minute, in at most 1.6 MB. Its owner calls `tick` each second; minutes are those of the wall clock, and
- * one in which the clock was set is shorter or longer.
+ * Traffic of the last day by minute, in at most 1.6 MB. Its owner calls `tick` each second; minutes follow the wall clock, so a clock
+ * change makes one shorter or longer.
  */
 export class TrafficDay {
   readonly #numbers: Omit<TrafficNumbers, 'codes' | 'connections' | 'inFlight'>
@@ -44,7 +46,7 @@ export class TrafficDay {
     this.#minute = Math.floor(clock.wall() / MINUTE)
   }
 
-  /** Ends the minute when the clock has reached the next one. */
+  /** Closes the minute if the clock has reached the next one. */
   tick(): void {
     const minute = Math.floor(this.#clock.wall() / MINUTE)
     if (minute === this.#minute) return
@@ -55,7 +57,7 @@ export class TrafficDay {
     if (this.#minutes.length > DAY_MINUTES) this.#minutes.shift()
   }
 
-  /** Traffic of the last `minutes` minutes, oldest first, in steps that end at multiples of `step` minutes. */
+  /** Returns the last `minutes` minutes, oldest first, in steps that end at multiples of `step` minutes. */
   steps(minutes: number, step: number): readonly TrafficMinutes[] {
     const from = (this.#minute - minutes) * MINUTE
     const groups = new Map<number, Minute[]>()
@@ -68,7 +70,7 @@ export class TrafficDay {
     return [...groups.values()].map((group) => together(group))
   }
 
-  /** Traffic of the `minutes` minutes that ended `ago` minutes ago; undefined: this process does not know all of them. */
+  /** Returns the `minutes` minutes that ended `ago` minutes ago; undefined if this process does not have all of them. */
   span(minutes: number, ago: number): TrafficMinutes | undefined {
     const end = (this.#minute - ago) * MINUTE
     const found = this.#minutes.filter(({ at }) => at <= end && at > end - minutes * MINUTE)

@@ -4,26 +4,26 @@ import type { Json } from '../lib/json.js'
 import { TRAFFIC_FIELDS } from './event-fields.js'
 import { type EventFilter, EventFilters, type FieldReader } from './event-filter.js'
 
-/** One type that one subscription names, with where it goes. */
+/** One event type of a subscription and its destinations. */
 export interface Subscribed {
   readonly type: string
-  /** Names of the fields of a traffic event; all of them when absent. */
+  /** Fields of a traffic event. @default all */
   readonly fields?: readonly string[] | undefined
-  /** CEL over `ev`; absent: every event. */
+  /** CEL over `ev`. @default every event */
   readonly filter?: string | undefined
-  /** Ids. */
+  /** Destination ids. */
   readonly destinations: readonly string[]
 }
 
-/** Writes an object with chosen fields as JSON, straight from what reads them. */
+/** Writes an object with the chosen fields as JSON directly from the reader. */
 type Printer = (read: FieldReader) => string
 
-/** What may not stand in a JSON string as it is (RFC 8259 section 7), and halves of surrogate pairs, which UTF-8 lacks. */
+/** Characters that JSON strings must escape (RFC 8259 section 7), and lone surrogates, which UTF-8 cannot encode. */
 const TO_ESCAPE = /["\\\p{Cc}\p{Cs}]/u
 
 /**
- * `paths`: dotted; each is a field in an object below the one before its dot. A field without a value is null. The braces and
- * the names are written once, here: an event only adds its values.
+ * `paths`: dotted; each dot opens a nested object. A field without a value is null. Braces and names are prepared once; an event only adds
+ * its values.
  */
 export function printer(paths: Iterable<string>): Printer {
   const steps: { readonly before: string; readonly path: string }[] = []
@@ -49,7 +49,7 @@ export function printer(paths: Iterable<string>): Printer {
   }
 }
 
-/** Fields by the first part of their rest, with what is left of that. */
+/** Groups fields by the first part of their path, with the rest of the path. */
 function grouped(fields: Iterable<readonly [path: string, rest: string]>): ReadonlyMap<string, [string, string][]> {
   const keys = new Map<string, [string, string][]>()
   for (const [path, rest] of fields) {
@@ -71,29 +71,29 @@ function printed(value: unknown): string {
 interface TrafficParts {
   readonly clock: Clock
   readonly account: () => string
-  /** Takes an event for a destination. Must not throw or block. */
+  /** Queues an event for a destination. Must not throw or block. */
   readonly put: (destination: string, event: string) => void
-  /** An event could not be written. Must not throw. */
+  /** Reports an event that could not be written. Must not throw. */
   readonly fault: (error: unknown) => void
 }
 
-/** One subscription to one type, ready to run. */
+/** Compiled subscription to one type. */
 interface Route {
   readonly fields: readonly string[]
   readonly filter: EventFilter | undefined
   readonly destinations: readonly string[]
 }
 
-/** The subscriptions to one type, and what those that an event passes come to, by their places. */
+/** Subscriptions to one type, and cached results by the subscriptions that an event passes. */
 interface Routes {
   readonly list: readonly Route[]
   readonly outcomes: Map<string, readonly (readonly [destination: string, print: Printer])[]>
 }
 
-/** Of one type; filters that differ can come to many. */
+/** Maximum number of cached results of one type; filters can combine in many ways. */
 const MOST_OUTCOMES = 64
 
-/** One that waits to be written. */
+/** Event that waits to be written. */
 interface Happened {
   readonly type: string
   readonly at: number
@@ -101,15 +101,16 @@ interface Happened {
 }
 
 /**
- * Milliseconds for which what happened waits to be written. Writing is done by the way, several in a row: one alone costs
- * several times as much, and the next request would wait for it.
+ * Maximum time an event waits to be written (ms). Events are written in batches: a single write costs several times as much and would delay
+ * the next request.
  */
 const PAUSE = 10
-/** How many are written before requests get their turn again, and beyond them one of so many that wait. */
+/** Minimum number of events written before requests are served again. */
 const SLICE = 6
+/** Fraction of the queue that is written in addition: 1 / SHARE. */
 const SHARE = 8
 
-/** Events that no write causes: they are made only when a subscription takes them. */
+/** Queue of events that no write causes: created only if a subscription includes them. */
 export class TrafficEventQueue {
   readonly #parts: TrafficParts
   readonly #filters = new EventFilters()
@@ -122,14 +123,14 @@ export class TrafficEventQueue {
     this.#parts = parts
   }
 
-  /** Does a subscription take this type? Ask before an event is gathered. */
+  /** Returns true if a subscription includes this type. Call before collecting an event. */
   wants(type: string): boolean {
     return this.#routes.has(type)
   }
 
   /**
-   * An event with fields to choose from: `http_request_complete.v0`, `tcp_connection_closed.v0`. Only those are read that
-   * a subscription chose or filters by; `read` is kept for a moment and must answer then what it would answer now.
+   * Queues an event with selectable fields: `http_request_complete.v0`, `tcp_connection_closed.v0`. Only fields that a subscription selects
+   * or filters by are read; `read` is called later and must still return the present values.
    */
   put(type: string, read: FieldReader): void {
     if (!this.#routes.has(type)) return
@@ -139,7 +140,7 @@ export class TrafficEventQueue {
     setTimeout(() => this.#slice(), PAUSE).unref()
   }
 
-  /** An event that shows everything: `agent_session_start.v0`, `agent_session_stop.v0`. */
+  /** Queues an event with all of its data: `agent_session_start.v0`, `agent_session_stop.v0`. */
   publish(type: string, object: Json): void {
     this.flush()
     const routes = this.#routes.get(type)
@@ -150,7 +151,7 @@ export class TrafficEventQueue {
     }
   }
 
-  /** From now on these subscriptions count; for what happened before, those before. */
+  /** Replaces the subscriptions; queued events are written by the previous ones. */
   follow(subscriptions: ReadonlyMap<string, readonly Subscribed[]>): void {
     this.flush()
     const routes = new Map<string, Routes>()
@@ -159,7 +160,7 @@ export class TrafficEventQueue {
     this.#routes = routes
   }
 
-  /** Everything that happened goes to its destinations. */
+  /** Writes all queued events. */
   flush(): void {
     this.#writeUpTo(this.#waiting.length)
   }
@@ -176,7 +177,7 @@ export class TrafficEventQueue {
       try {
         this.#write(this.#waiting[this.#written] as Happened)
       } catch (error) {
-        // No caller would catch it, and the other events are still to be written.
+        // No caller would catch it, and other events are still to be written.
         this.#parts.fault(error)
       }
     }
@@ -198,12 +199,12 @@ export class TrafficEventQueue {
   #route(type: string, { fields, filter, destinations }: Subscribed): Route {
     const all = Object.keys(TRAFFIC_FIELDS.get(type) ?? {})
     const compiled = filter === undefined ? undefined : this.#filters.compile(type, filter)
-    // A filter that an earlier version took and this one refuses lets nothing through.
+    // A filter that an earlier version accepted and this one rejects lets no event pass.
     const pass = compiled === undefined ? undefined : compiled.ok ? compiled.filter : () => false
     return { fields: fields ?? all, filter: pass, destinations }
   }
 
-  /** An envelope as JSON up to its object. */
+  /** Returns the JSON of an envelope up to its object. */
   #head(type: string, at: number): string {
     const head = {
       event_id: newId('ev', at),
@@ -216,7 +217,7 @@ export class TrafficEventQueue {
   }
 }
 
-/** One event however many subscriptions lead to a destination: it shows what any of them asks for. */
+/** Returns one event per destination, with the fields that any subscription to it selects. */
 function outcomeOf({ list, outcomes }: Routes, passed: string): readonly (readonly [string, Printer])[] {
   const known = outcomes.get(passed)
   if (known !== undefined) return known

@@ -2,50 +2,51 @@ import type { Clock } from '../lib/clock.js'
 import { percentiles, type TrafficMeter } from './traffic-meter.js'
 import type { TrafficRates } from './traffic-rates.js'
 
-/** Seconds that are kept. */
+/** Seconds kept. */
 const HISTORY_SECONDS = 600
 /** Seconds whose codes are kept. */
 const CODE_SECONDS = 60
+/** Reported percentiles, from 0 to 1. */
 const SHARES = [0.5, 0.99]
 
-/** What traffic was in one second. */
+/** Traffic of one second. */
 export interface TrafficSecond {
   /** Wall clock at its end, milliseconds since the Unix epoch. */
   readonly at: number
   readonly requests: number
-  /** By the first digit of the status; 0: no answer. */
+  /** By first digit of the status; 0: no response. */
   readonly statuses: readonly number[]
-  /** Milliseconds; undefined: no exchange ended. */
+  /** Milliseconds; undefined if no exchange finished. */
   readonly p50: number | undefined
   readonly p99: number | undefined
-  /** What Sluice refused itself. */
+  /** Exchanges that Sluice refused itself. */
   readonly refused: number
-  /** Answers of 500 and above, and what had no answer. */
+  /** Responses with status 500 and above, and exchanges without a response. */
   readonly failed: number
   readonly bytesIn: number
   readonly bytesOut: number
-  /** Open at its end. */
+  /** Open connections at its end. */
   readonly connections: number
   readonly inFlight: number
 }
 
-/** Several seconds taken together, with the codes of what failed or was refused. */
+/** Sum of several seconds, with the codes of failed and refused exchanges. */
 export interface TrafficSummary extends Omit<TrafficSecond, 'at' | 'connections' | 'inFlight'> {
   readonly seconds: number
   readonly codes: ReadonlyMap<string, number>
 }
 
-/** Where the numbers come from: counts since the start. */
+/** Counts since the start. */
 export interface TrafficNumbers {
   readonly meter: TrafficMeter
   readonly rates: Pick<TrafficRates, 'totals'>
-  /** Exchanges that failed or were refused, by code. */
+  /** Returns failed and refused exchanges by code. */
   codes(): ReadonlyMap<string, number>
   readonly connections: { readonly value: number }
   readonly inFlight: { readonly value: number }
 }
 
-/** What counts were at one moment. */
+/** Counts at one moment. */
 export interface Reading {
   readonly statuses: Float64Array
   readonly durations: Float64Array
@@ -56,8 +57,8 @@ export interface Reading {
 }
 
 /**
- * Traffic of the last ten minutes, second by second: what counts were at the end of each second tells what happened in it, so
- * that no exchange pays for it. Its owner calls `tick` each second.
+ * Traffic of the last ten minutes by second. Counts are read at the end of each second, so that exchanges have no extra cost. Its owner
+ * calls `tick` each second.
  */
 export class TrafficHistory {
   readonly #numbers: TrafficNumbers
@@ -73,7 +74,7 @@ export class TrafficHistory {
     this.#readings.push({ reading: this.#read(), codes: numbers.codes() })
   }
 
-  /** A second is over. */
+  /** Closes a second. */
   tick(): void {
     const { connections, inFlight } = this.#numbers
     const before = this.#readings.at(-1)?.reading as Reading
@@ -91,12 +92,12 @@ export class TrafficHistory {
     for (const follower of this.#followers) follower(second)
   }
 
-  /** The last `count` seconds, oldest first. */
+  /** Returns the last `count` seconds, oldest first. */
   seconds(count: number): readonly TrafficSecond[] {
     return this.#seconds.slice(-count)
   }
 
-  /** The last minute taken together, or what there is of it. */
+  /** Returns the sum of the last minute, or of the part that is available. */
   lastMinute(): TrafficSummary {
     const [first] = this.#readings
     const last = this.#readings.at(-1)
@@ -109,7 +110,7 @@ export class TrafficHistory {
     return { seconds: this.#readings.length - 1, ...difference(first.reading, last.reading), codes }
   }
 
-  /** Calls `take` after each second, until the function that is returned is called. `take` does not throw. */
+  /** Calls `take` after each second until the returned function is called. `take` must not throw. */
   follow(take: (second: TrafficSecond) => void): () => void {
     this.#followers.add(take)
     return () => this.#followers.delete(take)
@@ -120,14 +121,14 @@ export class TrafficHistory {
   }
 }
 
-/** What counts are now. */
+/** Returns the current counts. */
 export function readNumbers({ meter, rates }: Pick<TrafficNumbers, 'meter' | 'rates'>): Reading {
   const [, failed = 0, refused = 0] = rates.totals
   const { bytesIn, bytesOut } = meter
   return { statuses: meter.statuses.slice(), durations: meter.durations.slice(), bytesIn, bytesOut, failed, refused }
 }
 
-/** Traffic between two readings. */
+/** Returns the traffic between two readings. */
 export function difference(before: Reading, after: Reading) {
   const statuses = Array.from(after.statuses, (count, at) => count - (before.statuses[at] as number))
   const [p50, p99] = percentiles(

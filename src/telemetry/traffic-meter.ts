@@ -1,22 +1,22 @@
 import type { Relayed } from './counters.js'
 import { ownMemory, type SeriesMemory } from './series-memory.js'
 
-/** Buckets of durations for each doubling: a percentile is off by 4.5 % at most. */
+/** Buckets per doubling of the duration: percentiles have an error of at most 4.5 %. */
 const STEPS = 8
-/** From 1 µs to an hour and more. */
+/** Number of buckets, from 1 µs to over an hour. */
 const BUCKETS = 32 * STEPS
-/** Classes of statuses; the first is "no answer". */
+/** Number of status classes; the first is "no response". */
 const CLASSES = 6
-/** Behind them: bytes in and out. */
+/** Index of the byte counts: in, out. */
 const BYTES = CLASSES + BUCKETS
 
-/** What all exchanges of clients came to since the start, as plain numbers that an exchange changes by itself. */
+/** Totals of all client exchanges since the start, as plain numbers that an exchange increments. */
 export class TrafficMeter implements Relayed {
   readonly name = 'traffic'
   readonly #numbers: Float64Array
-  /** Exchanges by the first digit of the status; 0: no answer. */
+  /** Exchanges by first digit of the status; 0: no response. */
   readonly statuses: Float64Array
-  /** Exchanges by duration: bucket i holds those of 2^(i/8) µs and more. */
+  /** Exchanges by duration: bucket i counts durations from 2^(i/8) µs. */
   readonly durations: Float64Array
 
   constructor(memory: SeriesMemory = ownMemory) {
@@ -34,9 +34,9 @@ export class TrafficMeter implements Relayed {
     return this.#numbers[BYTES + 1] as number
   }
 
-  /** An exchange has ended; `duration` in milliseconds. */
+  /** Counts a finished exchange; `duration` in milliseconds. */
   count(status: number, duration: number, bytesIn: number, bytesOut: number): void {
-    // A class that is not known counts as 5xx (RFC 9110 15).
+    // An unknown class counts as 5xx (RFC 9110 15).
     const group = Math.min((status / 100) | 0, CLASSES - 1)
     this.statuses[group] = (this.statuses[group] ?? 0) + 1
     const bucket = duration <= 0.001 ? 0 : Math.min((STEPS * Math.log2(duration * 1_000)) | 0, BUCKETS - 1)
@@ -51,12 +51,15 @@ export class TrafficMeter implements Relayed {
   }
 }
 
-/** Milliseconds in the middle of a bucket. */
+/** Returns the middle of a bucket in milliseconds. */
 function durationOf(bucket: number): number {
   return 2 ** ((bucket + 0.5) / STEPS) / 1_000
 }
 
-/** Exchanges by doublings of their duration, the shortest first: the number of those below `below` milliseconds and not below half of it. */
+/**
+ * Returns exchanges by doublings of their duration, shortest first: each entry counts durations of at least half of `below` and less than
+ * `below` milliseconds.
+ */
 export function octaves(counts: ArrayLike<number>): { readonly below: number; readonly count: number }[] {
   const found: { below: number; count: number }[] = []
   for (let from = 0; from < counts.length; from += STEPS) {
@@ -67,10 +70,7 @@ export function octaves(counts: ArrayLike<number>): { readonly below: number; re
   return found
 }
 
-/**
- * Durations that shares of all do not exceed, milliseconds; undefined: there are none. `counts`: by bucket; `shares`: ascending,
- * from 0 to 1.
- */
+/** Returns percentiles in milliseconds; undefined for no exchanges. `counts`: by bucket; `shares`: ascending, from 0 to 1. */
 export function percentiles(counts: ArrayLike<number>, shares: readonly number[]): readonly (number | undefined)[] {
   let all = 0
   for (let i = 0; i < counts.length; i++) all += counts[i] as number

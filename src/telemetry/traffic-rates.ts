@@ -1,50 +1,50 @@
 import { hostPatterns } from '../lib/host.js'
 
-/** What one exchange, or one connection to a TCP edge, came to. */
+/** Result of one exchange or of one connection to a TCP edge. */
 export type RateOutcome = 'served' | 'client-error' | 'refused' | 'failed'
 
 /** Counts of a span of time. */
 export interface Tally {
   readonly requests: number
-  /** Answers of 500 and above, and what had no answer. */
+  /** Responses with status 500 and above, and exchanges without a response. */
   readonly failed: number
-  /** What Sluice refused itself: statuses from 400 to 499 that no upstream answered, and closed connections. */
+  /** Refused by Sluice: statuses 400 to 499 without an upstream response, and closed connections. */
   readonly refused: number
-  /** Every status from 400 to 499, those of upstreams among them. */
+  /** Statuses 400 to 499, including those from upstreams. */
   readonly clientErrors: number
 }
 
-/** Which traffic is meant. */
+/** Selects traffic. */
 export interface RateScope {
-  /** All of it; the rest is not looked at then. */
+  /** Selects all traffic; the other members are ignored. */
   readonly all: boolean
-  /** Ids of routes. */
+  /** Route ids. */
   readonly routes: ReadonlySet<string>
-  /** Ids of edges, those of TCP among them. */
+  /** Edge ids, including TCP edges. */
   readonly edges: ReadonlySet<string>
-  /** Hosts, `*.` before a suffix, of edges that may be gone. */
+  /** Hosts, with `*.` for a suffix, of edges that may have been removed. */
   readonly hosts: ReadonlySet<string>
 }
 
-/** Counts by second since a watch began, and the revision from which on it counts. */
+/** Counts by second since the start of a watch and of a revision. */
 export interface RateWatch {
-  /** One for each second with traffic among the last `LONGEST`, oldest first. */
+  /** Returns one entry for each second with traffic among the last `LONGEST`, oldest first. */
   seconds(): readonly Tally[]
-  /** Since it began. */
+  /** Returns the sum since the start. */
   total(): Tally
   end(): void
 }
 
-/** What the counting of one exchange needs. */
+/** Data for counting one exchange. */
 export interface RateRecord {
   readonly route: string | undefined
-  /** undefined: no edge has the host. */
+  /** Undefined if no edge has the host. */
   readonly edge: string | undefined
-  /** Routes of internal entries that it was led through. */
+  /** Routes of internal endpoints that the exchange was forwarded through. */
   readonly inner: readonly string[] | undefined
-  /** As the client names it. */
+  /** Host as sent by the client. */
   readonly host: string | undefined
-  /** Does a policy ask, and no client? */
+  /** True for a request from a policy instead of a client. */
   readonly inside: boolean
   readonly revision: number
   readonly outcome: RateOutcome
@@ -52,23 +52,24 @@ export interface RateRecord {
   readonly at: number
 }
 
-/** Revisions from one up to another, which is not among them. */
+/** Range of revisions, without the upper end. */
 interface Revisions {
   readonly from: number
   readonly to: number
 }
 
-/** Revisions of which it is known when they began: more of them come in five minutes only where blocks hold many. */
+/** Maximum number of revisions with a known start; five minutes hold more only if single blocks have many. */
 const MOST_BEGUN = 1_000
-/** Reverted writes whose last requests may still end. */
+/** Maximum number of reverted writes whose last requests may still finish. */
 const MOST_SPOILT = 8
 
-/** Seconds of one block, and blocks that are kept: what happened before is known for five minutes. */
+/** Seconds in one block. */
 export const BLOCK = 5
+/** Number of blocks kept: five minutes. */
 const BLOCKS = 60
-/** Seconds that a watch keeps one by one. */
+/** Seconds that a watch keeps individually. */
 const LONGEST = 60
-/** Routes and edges that are counted on their own: each takes a kilobyte. */
+/** Maximum number of routes and edges with separate counts of one kilobyte each. */
 const MOST = 10_000
 
 const FIELDS = 4
@@ -85,7 +86,7 @@ function tallyAt(counts: Uint32Array, at: number): Tally {
   return { requests, failed, refused, clientErrors }
 }
 
-/** Tallies taken together. */
+/** Returns the sum of tallies. */
 export function sumOf(tallies: Iterable<Tally>): Tally {
   let { requests, failed, refused, clientErrors } = NOTHING
   for (const one of tallies) {
@@ -97,7 +98,7 @@ export function sumOf(tallies: Iterable<Tally>): Tally {
   return { requests, failed, refused, clientErrors }
 }
 
-/** Counts by steps of equal length; a step that comes around takes the place of the one before. */
+/** Ring of counts in steps of equal length; a new step replaces the oldest. */
 class Ring {
   readonly #steps: Float64Array
   readonly #counts: Uint32Array
@@ -112,7 +113,7 @@ class Ring {
     const slot = step % this.#steps.length
     const at = slot * FIELDS
     if (this.#steps[slot] !== step) {
-      // What began long ago may end after its place has gone to another.
+      // The step of an old exchange may have been replaced.
       if ((this.#steps[slot] as number) > step) return
       this.#steps[slot] = step
       this.#counts.fill(0, at, at + FIELDS)
@@ -132,7 +133,7 @@ class Ring {
   }
 }
 
-/** Counts of what one write touches, from its revision on. */
+/** Counts of the traffic that a write affects, from its revision on. */
 class Watch implements RateWatch {
   readonly scope: RateScope
   readonly revision: number
@@ -172,22 +173,22 @@ class Watch implements RateWatch {
 }
 
 /**
- * How many requests failed or were refused in the last minutes, by route and edge: numbers in a ring, which a request
- * changes by itself. A watch counts by seconds what one revision and those after it serve.
+ * Numbers of failed and refused requests of the last minutes, by route and edge, in a ring that requests increment. A watch counts by
+ * second for one revision and later ones.
  */
 export class TrafficRates {
-  /** Of all exchanges of clients since the start, by the places of outcomes: requests, failed, refused, errors of clients. */
+  /** Totals of all client exchanges since the start, by outcome index: requests, failed, refused, client errors. */
   readonly totals = new Float64Array(FIELDS)
   readonly #routes = new Map<string, Ring>()
   readonly #edges = new Map<string, Ring>()
   readonly #all = new Ring(BLOCKS)
   #watches: readonly Watch[] = []
   #spoilt: readonly Revisions[] = []
-  /** When each of the last revisions served first, by blocks. */
+  /** First block of each recent revision. */
   #begun: readonly { readonly revision: number; readonly block: number }[] = []
   #newest = -1
 
-  /** `times`: how many such there were. */
+  /** `times`: number of equal records. */
   count(record: RateRecord, times = 1): void {
     const places = PLACES[record.outcome]
     if (!record.inside) for (const place of places) this.totals[place] = (this.totals[place] as number) + times
@@ -209,8 +210,8 @@ export class TrafficRates {
   }
 
   /**
-   * What was counted of a scope before `now`, by blocks of `BLOCK` seconds that had traffic, oldest first; only blocks before
-   * the one in which `revision` served first, if it has.
+   * Returns the counts of a scope before `now`, by blocks of `BLOCK` seconds with traffic, oldest first; only blocks before the first one
+   * of `revision`, if it has begun.
    */
   before(scope: RateScope, now: number, revision: number): readonly Tally[] {
     const rings = scope.all
@@ -224,14 +225,14 @@ export class TrafficRates {
     return blocks.filter(({ requests }) => requests > 0)
   }
 
-  /** What was counted of a route or an edge in the last minute before `now`, to within a block. */
+  /** Returns the counts of a route or edge in the last minute before `now`, to the precision of a block. */
   lastMinute(kind: 'route' | 'edge', id: string, now: number): Tally {
     const ring = (kind === 'route' ? this.#routes : this.#edges).get(id)
     const last = Math.floor(now / (BLOCK * 1_000))
     return sumOf(Array.from({ length: 60 / BLOCK }, (_, i) => ring?.at(last - i) ?? NOTHING))
   }
 
-  /** Counts what `revision` and later ones serve of a scope from now on. */
+  /** Starts counting the traffic of a scope under `revision` and later ones. */
   watch(scope: RateScope, revision: number, now: number): RateWatch {
     const watch = new Watch(scope, revision, now, (ended) => {
       this.#watches = this.#watches.filter((one) => one !== ended)
@@ -240,7 +241,9 @@ export class TrafficRates {
     return watch
   }
 
-  /** What was counted of a scope since `from`, and what these revisions still serve, is no measure for later writes. */
+  /**
+   * Drops the counts of a scope since `from` and ignores what these revisions still serve, so that later writes are not compared with it.
+   */
   forget(scope: RateScope, from: number, revisions: Revisions): void {
     this.#spoilt = [...this.#spoilt, revisions].slice(-MOST_SPOILT)
     const first = Math.floor(from / (BLOCK * 1_000))

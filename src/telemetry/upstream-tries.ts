@@ -1,28 +1,28 @@
 import type { Failure } from '../flow/exchange.js'
 import { toMicroseconds } from '../lib/units.js'
 
-/** One try to get an answer from an upstream. Times in milliseconds, from the beginning of the try. */
+/** One attempt at an upstream. Times in milliseconds from its start. */
 export interface UpstreamTry {
-  /** Id of the backend, or the name of the option that says it. */
+  /** Backend id, or the name of the option that sets it. */
   readonly backend: string
-  /** Its URL, or the tunnels that it stands for. */
+  /** Server URL, or the tunnels. */
   readonly server: string
-  /** Until a connection stood; undefined when one was reused or none came about. */
+  /** Time until connected; undefined for a reused connection or none. */
   readonly connect: number | undefined
-  /** Until the head of the answer; undefined without one. */
+  /** Time until the response header; undefined without a response. */
   readonly firstByte: number | undefined
   readonly status: number | undefined
   readonly failure: Failure | undefined
 }
 
-/** Tries of one exchange that are kept; the last one always is. */
+/** Maximum number of attempts kept; the last is always among them. */
 const MOST_KEPT = 10
 
-/** The tries of one exchange. It is made only where a log line or an event is going to show them. */
+/** Attempts of one exchange. Created only if a log line or event shows them. */
 export class UpstreamTries {
-  /** The first ones and the last one, in their order. */
+  /** First attempts and the last one, in order. */
   readonly kept: UpstreamTry[] = []
-  /** How many there were. */
+  /** Number of all attempts. */
   count = 0
 
   add(one: UpstreamTry): void {
@@ -35,7 +35,7 @@ export class UpstreamTries {
     return this.kept.at(-1)
   }
 
-  /** As logs and events show them. */
+  /** Attempts as shown in logs and events. */
   get shown(): Readonly<Record<string, string | number>>[] {
     return this.kept.map(({ backend, server, connect, firstByte, status, failure }) => ({
       backend,

@@ -12,10 +12,10 @@ import { type Router, route } from '../routes.js'
 /** Below this path lies everything that the page loads. */
 const BELOW = '/dashboard'
 
-/** The pages are served as they are written. */
+/** The pages are served unchanged. */
 const PAGES = join(packageRoot(), 'src', 'api', 'dashboard', 'pages')
 
-/** Installed packages and their files beside what the package's name leads to, and the bundle of CodeMirror; nothing else of them is served. */
+/** Installed packages and their files beside the package's main file, and the bundle of CodeMirror; their other files are not served. */
 const LIBRARIES = [
   ['codemirror', 'codemirror.js'],
   ['preact', 'preact.module.js'],
@@ -56,7 +56,7 @@ export function addDashboard(router: Router): void {
   )
 }
 
-/** The files are few and small, and a browser keeps them: they are compressed as they are sent. */
+/** Compresses the response on each request: the files are few and small, and browsers cache them. */
 function compress(request: FastifyRequest, reply: FastifyReply, payload: unknown): unknown {
   reply.header('vary', 'accept-encoding')
   const accepted = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?(?:,|$))/.test(String(request.headers['accept-encoding'] ?? ''))
@@ -64,7 +64,7 @@ function compress(request: FastifyRequest, reply: FastifyReply, payload: unknown
     return payload
   reply.header('content-encoding', 'gzip').removeHeader('content-length')
   const packed = createGzip()
-  // Each of the two is destroyed with the other; what failed is reported by the one that is sent.
+  // Each stream is destroyed with the other; the sent one reports the error.
   pipeline(payload, packed, () => {})
   return packed
 }

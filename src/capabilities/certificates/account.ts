@@ -6,11 +6,11 @@ import { keptText, keptTextOrNull } from '../../schema/fields.js'
 import type { AcmeAccount, Authority, ExternalAccount } from './acme.js'
 import type { AcmeTransport } from './acme-transport.js'
 
-/** Who requests certificates, and where. */
+/** Certificate authority and account settings. */
 export interface AuthorityOptions {
   /** URL of the directory (RFC 8555 7.1.1). */
   readonly directory: string
-  /** Where the authority may write to; undefined: nowhere. */
+  /** Contact address for the authority; undefined for none. */
   readonly email: string | undefined
   readonly externalAccount: ExternalAccount | undefined
   /** New orders that it allows the account in three hours. @default 300, as Let's Encrypt */
@@ -57,7 +57,7 @@ export class Accounts {
     }
   }
 
-  /** The authority no longer knows the account: it is registered again, under the same key. */
+  /** Marks the account as unknown to the authority; it is registered again with the same key. */
   lose(): void {
     this.#authority = undefined
     this.#lost = true
@@ -69,7 +69,7 @@ export class Accounts {
     const { email } = this.#options
     const kept = await this.#kept()
     const privateKey = kept?.privateKey ?? (await newPrivateKey('ecdsa'))
-    // Kept before it is registered: what the authority knows must never be lost here.
+    // Store the key before registration, so that a registered account cannot be lost.
     if (kept === undefined) await this.#insert(privateKey, call())
     if (kept !== undefined && kept.url !== null && !this.#lost)
       return new Authority(this.#options, kept, this.#transport)
@@ -99,7 +99,7 @@ export class Accounts {
     const body = { directory: this.#options.directory, url: null }
     await this.#control.writer.write(call, {}, async (draft) => {
       const record = { kind: acmeAccount.name, id: this.#id, createdAt: '', body, secrets: { [KEY]: privateKey } }
-      // One whose key does not open any more is replaced: the authority knows no account by this key, and makes one.
+      // An account whose key cannot be decrypted is replaced by a new one.
       const lost = await this.#control.records.findAny(draft.tx, acmeAccount.name, this.#id)
       if (lost === undefined) await draft.insert(acmeAccount, record)
       else await draft.update(acmeAccount, lost, { ...lost.record, body, secrets: record.secrets })

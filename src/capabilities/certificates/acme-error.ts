@@ -1,23 +1,23 @@
 import { CodedError } from '../../lib/errors.js'
 import { provisioningErrors } from '../../resources/domains.js'
 
-/** What an error means for the request of a certificate. */
+/** Consequence of an error for a certificate request. */
 type AcmeFailure = keyof typeof provisioningErrors
 
-/** The authority refused, failed, or sent what cannot be understood. `message` is for users; it holds no key and no token. */
+/** Error of the authority, or an invalid response. `message` is for users; it contains no key and no token. */
 export class AcmeError extends CodedError {
   override readonly code: AcmeFailure
   /** Milliseconds before this request may be made again. */
   readonly retryAfter: number
-  /** Milliseconds that the authority is to be left alone with any request. */
+  /** Milliseconds during which no request may be sent to the authority. */
   readonly pause: number
   /** Does the authority no longer know our account? */
   readonly accountLost: boolean
-  /** Status of the answer; 0: there was none. */
+  /** Status of the response; 0 without a response. */
   readonly status: number
   /** Kind of its problem (RFC 8555 6.7); '' when it has none. */
   readonly kind: string
-  /** Says nothing about an order under way: the same request may succeed later. */
+  /** True if the error does not affect the order: a retry may succeed. */
   readonly passing: boolean
   /** The request was not sent: a limit of the authority is used up. */
   readonly unsent: boolean
@@ -63,7 +63,7 @@ const MOST_DETAIL = 300
 
 /** A problem document (RFC 7807) as far as it can be believed. */
 export interface AcmeProblem {
-  /** Last word of its type; '' when it is not one of ACME. */
+  /** Last part of the problem type; '' for types outside of ACME. */
   readonly kind: string
   readonly detail: string
 }
@@ -89,12 +89,12 @@ function printable(text: string): string {
 const MINUTE = 60_000
 const LONGEST_PAUSE_WHEN_BUSY = 60 * MINUTE
 
-/** An authority that is overloaded (503) says when it is not. A limit (429) is that of one endpoint or name. */
+/** Returns the pause for an overloaded authority (503). A rate limit (429) applies to one endpoint or name only. */
 function pauseOf(status: number, retryAfter: number): number {
   return status === 503 ? Math.min(retryAfter === 0 ? MINUTE : retryAfter, LONGEST_PAUSE_WHEN_BUSY) : 0
 }
 
-/** What an answer with an error status means. */
+/** Converts a response with an error status into an error. */
 export function refusedRequest(status: number, problem: AcmeProblem, retryAfter: number): AcmeError {
   const said = problem.detail === '' ? '' : `: ${problem.detail}`
   const what = problem.kind === '' ? `status ${status}` : `${problem.kind} (${status})`

@@ -4,12 +4,12 @@ import { isObject } from '../../lib/json.js'
 import { AcmeError, readProblem, refusedRequest } from './acme-error.js'
 import { type Endpoint, LONGEST_GAP, LONGEST_WAIT, type RequestPacer } from './request-pacer.js'
 
-/** An answer as the client of the protocol reads it. */
+/** A response as the protocol's client reads it. */
 interface AcmeAnswer {
   readonly status: number
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** Parsed JSON, or text when it is something else. */
+  /** Parsed JSON, or text for any other content. */
   readonly data: unknown
 }
 
@@ -32,9 +32,9 @@ const MOST_NONCES = 64
 const MOST_REFUSED_NONCES = 5
 
 /**
- * Sends the requests of the protocol, each in its turn. Answers with an error fail with an `AcmeError`, apart from `badNonce`, after which
- * the client tries again itself (RFC 8555 6.5). A directory or nonce that a limit refuses for a moment is asked for again; nothing else waits
- * here for what Retry-After says.
+ * Sends the protocol's requests in sequence. Error responses fail with an `AcmeError`, except `badNonce`, after which the
+ * client retries (RFC 8555 6.5). A directory or nonce request that hits a rate limit is retried; other requests do not wait
+ * for Retry-After here.
  */
 export class AcmeTransport {
   readonly pacer: RequestPacer
@@ -51,12 +51,12 @@ export class AcmeTransport {
     this.#endpoints = new Map([[parts.directory, 'directory']])
   }
 
-  /** A nonce of an earlier answer (RFC 8555 6.5), not used yet; undefined: there is none. */
+  /** Returns an unused nonce of an earlier response (RFC 8555 6.5); undefined if there is none. */
   takeNonce(): string | undefined {
     return this.#nonces.pop()
   }
 
-  /** Milliseconds that an answer asks to wait; 0: it does not. */
+  /** Returns the milliseconds to wait that a response requests; 0 for none. */
   retryAfter(headers: Readonly<Record<string, string>>): number {
     return retryAfterOf(headers['retry-after'], this.#parts.clock.wall())
   }
@@ -109,7 +109,7 @@ export class AcmeTransport {
       return { status, headers, data }
     }
     if (status >= 300) throw new AcmeError('INTERNAL_ERROR', `the authority answered with a redirect (${status})`)
-    // That of an answer to HEAD is used at once.
+    // The nonce of a HEAD response is used immediately.
     if (body !== undefined) {
       this.#keepNonce(headers)
       this.#refusedNonces = 0
@@ -117,7 +117,7 @@ export class AcmeTransport {
     return { status, headers, data }
   }
 
-  /** Those that are kept are likely to be as old. The answer brings one to try at once; when that is refused too, the authority gets a second. */
+  /** Drops stored nonces, which are probably as old. The response has a nonce for an immediate retry; after a second failure, waits a second. */
   async #nonceRefused(): Promise<void> {
     this.#nonces.length = 0
     if (++this.#refusedNonces > 1) await this.pacer.rest()
@@ -158,7 +158,7 @@ function headersOf(list: readonly string[]): Record<string, string> {
 }
 
 function contentOf(text: string, type: string): unknown {
-  // An answer to HEAD, a nonce for example, has the type of a content that it does not have (RFC 9110 9.3.2).
+  // A response to HEAD, such as a nonce, has the content type of a missing content (RFC 9110 9.3.2).
   if (text === '' || !/^application\/([a-z.-]+\+)?json\b/i.test(type)) return text
   try {
     return JSON.parse(text)
@@ -167,7 +167,7 @@ function contentOf(text: string, type: string): unknown {
   }
 }
 
-/** Milliseconds of a Retry-After (RFC 9110 10.2.3), a day at most; 0 when it says nothing. */
+/** Returns the milliseconds of a Retry-After header (RFC 9110 10.2.3), at most a day; 0 if there is none. */
 export function retryAfterOf(value: string | undefined, now: number): number {
   if (value === undefined) return 0
   const wait = /^\d{1,9}$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now

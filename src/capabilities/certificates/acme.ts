@@ -6,10 +6,10 @@ import type { OrderQueue } from './request-pacer.js'
 export type KeyType = 'rsa' | 'ecdsa'
 export type ChallengeType = 'http-01' | 'dns-01' | 'tls-alpn-01'
 
-/** Whom an authority knows us as. */
+/** Account at an authority. */
 export interface AcmeAccount {
   readonly privateKey: string
-  /** Its URL at the authority; null before it is registered. */
+  /** URL of the account; null before registration. */
   readonly url: string | null
 }
 
@@ -22,7 +22,7 @@ export interface ExternalAccount {
 
 /** A name that the authority still wants to see proved. */
 export interface Authorization {
-  /** Without the `*.` of a wildcard. */
+  /** Domain without the `*.` of a wildcard. */
   readonly name: string
   readonly wildcard: boolean
   readonly challenges: readonly OpenChallenge[]
@@ -32,19 +32,19 @@ export interface OpenChallenge {
   readonly type: ChallengeType
   readonly token: string
   readonly url: string
-  /** What proves it: the key authorization, or the value of the TXT record. */
+  /** Proof: the key authorization, or the value of the TXT record. */
   readonly value: string
   /** Was the authority asked to validate the challenge? */
   readonly begun: boolean
 }
 
-/** How an order stands (RFC 8555 7.1.6). */
+/** State of an order (RFC 8555 7.1.6). */
 export interface OrderState {
   readonly url: string
   readonly status: 'pending' | 'ready' | 'processing' | 'valid'
   /** Milliseconds before the next look that the authority asks for; 0: it does not. */
   readonly retryAfter: number
-  /** Where the certificate is asked for, and where it is then. */
+  /** URLs for requesting the certificate, and for downloading it. */
   readonly finalize: string
   readonly certificate: string | undefined
 }
@@ -60,11 +60,11 @@ interface LibraryHttp {
   getDirectory(): Promise<unknown>
   request(url: string, method: string, options?: { data?: unknown }): Promise<unknown>
   getResourceUrl(name: string): Promise<string>
-  /** Asks for a nonce for every request, instead of keeping those of answers. */
+  /** Requests a new nonce for every request, instead of keeping those of responses. */
   getNonce(): Promise<string>
 }
 
-/** The library's requests with the headers of their answers, which its own methods drop. */
+/** The library's requests with the headers of their responses, which its own methods drop. */
 interface LibraryApi {
   getOrder(url: string): Promise<{ readonly data: Order; readonly headers: Readonly<Record<string, string>> }>
 }
@@ -78,7 +78,7 @@ const RSA_BITS = 4096
 /** Problems of an order that names a certificate to replace, and would be none without it (RFC 9773 5). */
 const NOT_REPLACED = new Set(['alreadyReplaced', 'malformed', 'conflict'])
 
-/** What an authority says of the renewal of a certificate, as it came. */
+/** The authority's renewal information, unparsed. */
 export interface RenewalAnswer {
   readonly content: unknown
   readonly retryAfter: string | undefined
@@ -107,7 +107,7 @@ export class Authority {
     this.#transport = transport
   }
 
-  /** Registers the account, or finds it by its key; answers with its URL. */
+  /** Registers the account, or finds it by its key; returns its URL. */
   async register(email: string | undefined): Promise<string> {
     return await understood(async () => {
       const contact = email === undefined ? {} : { contact: [`mailto:${email}`] }
@@ -117,8 +117,8 @@ export class Authority {
   }
 
   /**
-   * Places an order. `replaces`: what the authority knows the certificate by that the new one takes the place of (RFC 9773 5).
-   * `queue`: orders that wait for their turn, among them this one when it fails with an error that is `unsent`.
+   * Places an order. `replaces`: id of the certificate that the new one replaces (RFC 9773 5). `queue`: number of waiting
+   * orders, including this one if it fails with an error that is `unsent`.
    */
   async order(
     names: readonly string[],
@@ -133,7 +133,7 @@ export class Authority {
         throw error
       })
       if (order.status === 'invalid') throw await this.#givenUp(order)
-      // The order stands when it cannot be read what is to be proved: the next look reads it.
+      // The order exists even if its challenges cannot be read now: the next look reads them.
       const open = await this.#open(order).catch((error: unknown) => {
         if (error instanceof AcmeError && error.passing) return []
         throw error
@@ -142,7 +142,7 @@ export class Authority {
     })
   }
 
-  /** How the order stands, with what is still to be proved. Fails when the authority has given it up, and says why. */
+  /** Returns the state of the order and its open authorizations. Fails with the reason if the order is invalid. */
   async look(url: string): Promise<{ order: OrderState; open: readonly Authorization[] }> {
     return await understood(async () => {
       const { data, headers } = await this.#api.getOrder(url)
@@ -158,7 +158,7 @@ export class Authority {
     await understood(() => this.#client.completeChallenge({ url, type, token, status: 'pending' } as ClientChallenge))
   }
 
-  /** Asks for the certificate of an order that is ready; returns the order as it is then. `privateKey`: PEM. */
+  /** Requests the certificate of a ready order; returns the updated order. `privateKey`: PEM. */
   async finalize(order: OrderState, names: readonly string[], privateKey: string): Promise<OrderState> {
     return await understood(async () => {
       const [first = '', ...others] = names
@@ -179,8 +179,8 @@ export class Authority {
   }
 
   /**
-   * When the authority would like a certificate to be renewed (RFC 9773 4). Undefined: it says so of none, or does not know this
-   * one. `id`: see `renewalIdOf`.
+   * Returns the suggested renewal time of a certificate (RFC 9773 4); undefined if the authority does not support this, or
+   * does not know the certificate. `id`: see `renewalIdOf`.
    */
   async renewalInfo(id: string): Promise<RenewalAnswer | undefined> {
     return await understood(async () => {
@@ -196,7 +196,7 @@ export class Authority {
     })
   }
 
-  /** Undefined: the authority has no renewal information. */
+  /** Returns the URL; undefined if the authority has no renewal information. */
   async #renewalInfoUrl(): Promise<string | undefined> {
     const { renewalInfo } = (await this.#http.getDirectory()) as { readonly renewalInfo?: unknown }
     return typeof renewalInfo === 'string' ? renewalInfo.replace(/\/$/, '') : undefined
@@ -237,7 +237,7 @@ export class Authority {
       return isEmpty(problem) ? [] : [validationFailed(nameOf(one), problem)]
     })
     if (reasons.length > 0) return worst(reasons)
-    // The order is lost, whatever the answer that should say why is.
+    // The order is lost, even if the reason cannot be read.
     return isEmpty(said) && authorizations instanceof AcmeError
       ? new AcmeError('INTERNAL_ERROR', authorizations.message)
       : whole
@@ -274,7 +274,7 @@ export async function newPrivateKey(type: KeyType): Promise<string> {
   return (await key).toString()
 }
 
-/** The certificate that answers a challenge tls-alpn-01 (RFC 8737 3), with its key: PEM texts, one behind the other. */
+/** Creates the certificate for a challenge tls-alpn-01 (RFC 8737 3), with its key: concatenated PEM. */
 export async function validationIdentity(name: string, keyAuthorization: string): Promise<string> {
   const authorization = { identifier: { type: 'dns', value: name } } as FullAuthorization
   const [key, certificate] = await crypto.createAlpnCertificate(
@@ -304,13 +304,13 @@ function isEmpty({ kind, detail }: AcmeProblem): boolean {
   return kind === '' && detail === ''
 }
 
-/** Of several names that failed, one that needs correction: the others are tried again with it. */
+/** Returns the most important error of several names: one that the user must correct, because every retry includes that name. */
 function worst(errors: readonly AcmeError[]): AcmeError {
   const found = errors.find(({ code }) => code === 'DNS_ERROR') ?? errors[0]
   return found ?? new AcmeError('INTERNAL_ERROR', 'the authority has given the order up')
 }
 
-/** The library throws plain errors for what an authority says wrongly. */
+/** Converts the plain errors that the library throws for invalid responses. */
 async function understood<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()

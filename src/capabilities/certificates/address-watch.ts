@@ -12,10 +12,10 @@ export interface AddressWatchParts {
   readonly addresses: readonly string[]
 }
 
-/** Milliseconds between looks at the addresses of one target. */
+/** Interval between address checks of one target (ms). */
 const EVERY = 30_000
 
-/** Looks whether names whose certificate could not be issued have come to lead to this service. */
+/** Checks whether names whose certificate request failed now resolve to this service. */
 export class AddressWatch {
   readonly #parts: AddressWatchParts
   /** Addresses of each target as the last look found them, and when the next one is due, monotonic milliseconds. */
@@ -25,7 +25,7 @@ export class AddressWatch {
     this.#parts = parts
   }
 
-  /** Only names that an authority visits: what is proved by DNS does not depend on addresses. */
+  /** Is a check due? Only for names that an authority visits: DNS challenges do not depend on addresses. */
   isDue({ id, status, names, challenge }: ManagedCertificate): boolean {
     if (status?.provisioning_job?.error_code == null) {
       this.#seen.delete(id)
@@ -57,7 +57,7 @@ export class AddressWatch {
   }
 }
 
-/** Where no own address of its family is known, as behind NAT, every address may be the one that leads here. */
+/** Without a known own address of the family, as behind NAT, every address may lead here. */
 function isOwn(address: string, own: readonly string[]): boolean {
   return own.includes(address) || !own.some((one) => isIP(one) === isIP(address))
 }

@@ -10,7 +10,7 @@ import { RequestPacer, type RequestPacerParts } from './request-pacer.js'
 /** The authority of a site file, completed from the options of the process. */
 export interface SiteAuthority {
   complete(declared: DeclaredAuthority): AuthorityOptions
-  /** May reach private addresses: the operator names the authority. `ca`: PEM; absent: as the options say. */
+  /** Creates a client that may reach private addresses: the operator names the authority. `ca`: PEM. @default as configured */
   outbound(ca: string | undefined): Outbound
 }
 
@@ -21,9 +21,9 @@ export interface AuthoritiesParts extends Pick<RequestPacerParts, 'waitUntil'> {
   readonly control: ServiceAccount
   readonly clock: Clock
   readonly outbound: Outbound
-  /** Of the options; a text: the reason why there is none. */
+  /** Authority of the options, or the reason why there is none. */
   readonly authority: AuthorityOptions | string
-  /** Absent: no site file says which. */
+  /** Authority of the site file. @default that of the options */
   readonly site?: SiteAuthority
 }
 
@@ -39,7 +39,7 @@ export class Authorities {
     if (typeof authority !== 'string') this.#usual = this.#accounts(outbound, authority)
   }
 
-  /** undefined: there is none, and the options say why. */
+  /** Accounts at the current authority; undefined without an authority, for which the options have the reason. */
   get current(): Accounts | undefined {
     const { control, site } = this.#parts
     const declared = currentSite(control.declared)?.certificates.authority

@@ -22,19 +22,19 @@ import { byTurn, challengesOf, type ManagedCertificate, stageOf, type TargetOpti
 
 export interface CertificatesParts extends TargetOptions, Pick<AuthoritiesParts, 'waitUntil'> {
   readonly control: ServiceAccount
-  /** What the data plane and the DNS listener answer from; kept by the certificates from now on. */
+  /** Challenge table of the data plane and the DNS listener, maintained by the certificates. */
   readonly challenges: ChallengeTable
   /** May reach private addresses: the operator names the authority. */
   readonly outbound: Outbound
-  /** The certificate authority to ask; a text: the reason why there is none. */
+  /** Certificate authority, or the reason why there is none. */
   readonly authority: AuthorityOptions | string
-  /** Where certificates of a site file come from; absent: from the same. */
+  /** Authority for certificates of a site file. @default `authority` */
   readonly site?: SiteAuthority
   readonly clock: Clock
   readonly watch: AddressWatch
   /** Is there a listener with TLS now? */
   readonly hasTls: () => boolean
-  /** Are there other processes on the store? */
+  /** Do other processes use the store? */
   readonly shared: boolean
   /** In [0, 1). */
   readonly random: () => number
@@ -43,17 +43,18 @@ export interface CertificatesParts extends TargetOptions, Pick<AuthoritiesParts,
 
 const DUTY = 'certificates'
 const AT_ONCE = 4
-/** Milliseconds after which a tick begins no further step: the lease has to be renewed, and records are to be read. */
+/** Time after which a tick starts no further step, so that the lease can be renewed and records are read (ms). */
 const SLICE = 5_000
 /** Milliseconds between lines of the log that say how far requests are. */
 const PROGRESS_EVERY = 30_000
-/** Without a renewal of the lease for so long, another process takes the certificates over. Milliseconds. */
+/** Time without a lease renewal after which another process takes over the certificates (ms). */
 const LEASE_EXPIRY = 20_000
-/** How long a renewal may take from its time on before it is overdue: orders, and a retry or two. Milliseconds. */
+/** Maximum duration of a renewal before it is overdue, including retries (ms). */
 const RENEWAL_TAKES = 600_000
+/** Error of a wildcard without a DNS listener. */
 const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
 
-/** One pass over what is due. */
+/** One pass over due targets. */
 interface Round extends OrderQueue {
   /** Names with an order. */
   readonly ordered: Set<string>
@@ -62,8 +63,7 @@ interface Round extends OrderQueue {
 }
 
 /**
- * Managed certificates: follows the records that want one, requests and renews, and answers the challenges of
- * authorities meanwhile. `tick` does everything that is due; between ticks nothing happens.
+ * Managed certificates: follows the records that request one, requests and renews certificates, and answers challenges. All work is done in `tick`.
  */
 export class Certificates {
   readonly challenges: ChallengeTable
@@ -75,11 +75,11 @@ export class Certificates {
   readonly #authorities: Authorities
   readonly #siteDomains: SiteDomains
   readonly #targets = new Map<string, ManagedCertificate>()
-  /** When the certificates of targets are due for renewal, milliseconds since the Unix epoch. */
+  /** Renewal times of the targets' certificates (ms since the Unix epoch). */
   readonly #renewals = new Map<string, number>()
-  /** When to look at an order again, monotonic milliseconds. */
+  /** Time of the next check of each order (monotonic ms). */
   readonly #polls = new Map<string, number>()
-  /** Until when the authority is left alone, monotonic milliseconds. */
+  /** End of the pause that the authority requested (monotonic ms). */
   #pausedUntil = 0
   readonly #follows = new FirstFailure()
   readonly #ticks = new FirstFailure()
@@ -87,7 +87,7 @@ export class Certificates {
   #ticking: Promise<void> | undefined
   readonly #following = new Mutex()
   #swept = false
-  /** When the next line about progress is due, monotonic milliseconds; undefined: nothing is being requested. */
+  /** Time of the next progress line (monotonic ms); undefined while no certificate is requested. */
   #progressAt: number | undefined
   #progressLogged = false
   #closed = false
@@ -98,7 +98,7 @@ export class Certificates {
     this.challenges = parts.challenges
     this.#ledger = new Ledger(control, clock, parts)
     const holder = newId('process', clock.wall())
-    // A process that has the store alone goes on at once after a crash.
+    // A process that has the store alone resumes immediately after a crash.
     if (shared) this.#leases = new Leases({ store: control.store.outbox, clock, holder, expiry: LEASE_EXPIRY })
     const authorities = new Authorities(parts)
     this.#authorities = authorities
@@ -137,7 +137,7 @@ export class Certificates {
     return false
   }
 
-  /** How many certificates should have been renewed by now. */
+  /** Number of certificates past their renewal time. */
   get overdue(): number {
     const due = this.#parts.clock.wall() - RENEWAL_TAKES
     let count = 0
@@ -146,8 +146,8 @@ export class Certificates {
   }
 
   /**
-   * Reads what has changed, goes on with every certificate that is due and waits for it. Calls at the same time are one.
-   * Never rejects: a store that cannot be reached is asked again at the next tick.
+   * Applies changed records, and runs one step for every due certificate. Concurrent calls share one run. Never rejects: the next tick retries an
+   * unreachable store.
    */
   async tick(): Promise<void> {
     this.#ticking ??= this.#tick().finally(() => {
@@ -156,7 +156,7 @@ export class Certificates {
     await this.#ticking
   }
 
-  /** Reads what has changed. Never rejects: what cannot be read now is read by the next tick. */
+  /** Reads changed records. Never rejects: the next tick retries failed reads. */
   async follow(): Promise<void> {
     if (this.#closed) return
     try {
@@ -176,7 +176,7 @@ export class Certificates {
     try {
       await this.#leases?.release()
     } catch (error) {
-      // The lease runs out by itself.
+      // The lease expires on its own.
       this.#parts.log.warn({ code: codeOf(error) }, 'the lease of the certificates could not be given back')
     }
   }
@@ -193,7 +193,7 @@ export class Certificates {
   }
 
   async #lookAfter(): Promise<void> {
-    // What an authority gave could not be kept.
+    // A new certificate could not be stored.
     if (this.#parts.control.applied.degraded !== null) return await this.#follow()
     await this.#siteDomains.settle()
     await this.#follow()
@@ -207,7 +207,7 @@ export class Certificates {
     this.#logProgress()
   }
 
-  /** Orders under way come first: what is begun is to be finished. */
+  /** Handles orders in progress before new ones. */
   async #work(): Promise<void> {
     const { clock } = this.#parts
     const end = clock.monotonic() + SLICE
@@ -230,7 +230,7 @@ export class Certificates {
     await Promise.all(Array.from({ length: AT_ONCE }, worker))
   }
 
-  /** A few at a time: no answer that is late holds up what is to be issued for long. */
+  /** Requests renewal information for a few certificates at a time, so that a slow response does not delay requests. */
   async #askAdvice(): Promise<void> {
     const { clock, log } = this.#parts
     if (this.#authorities.current === undefined || clock.monotonic() < this.#pausedUntil) return
@@ -249,7 +249,7 @@ export class Certificates {
     await Promise.all(due.map(look))
   }
 
-  /** Tries names again whose address has come to ours, and wildcards that can be proved by now: at once, or as soon as the last attempt allows. */
+  /** Retries names that now resolve to this service, and wildcards that are now provable, as soon as the retry interval allows. */
   async #lookForArrivals(): Promise<void> {
     const { clock, log, watch } = this.#parts
     const isDue = (target: ManagedCertificate) => watch.isDue(target) || this.#isProvable(target)
@@ -268,7 +268,7 @@ export class Certificates {
     await Promise.all(due.map(look))
   }
 
-  /** Has its last attempt failed because there was no DNS listener, and is there one now? False once the next attempt is as soon as it can be. */
+  /** Did the last attempt fail without a DNS listener, while there is one now? False if the retry is already as early as possible. */
   #isProvable({ status, work }: ManagedCertificate): boolean {
     const isMissed = this.#parts.dns && status?.provisioning_job?.msg === NO_DNS
     return isMissed && withEarlierRetry(status, work, this.#parts.clock.wall()) !== undefined
@@ -288,7 +288,7 @@ export class Certificates {
         this.#polls.set(target.id, clock.monotonic() + wait)
       }
     } catch (error) {
-      // One record that cannot be written must not hold up the others.
+      // An unwritable record must not block the others.
       log.warn({ err: error, kind: target.kind, id: target.id }, 'a managed certificate could not be looked after')
     }
   }
@@ -305,7 +305,7 @@ export class Certificates {
     if (!(await this.#issuance.begin(target, round))) round.isFull = true
   }
 
-  /** Tells the operator how far many requests are. A few that are soon done have lines of their own alone. */
+  /** Logs the progress of many requests. A few short requests are logged individually only. */
   #logProgress(): void {
     const { clock, log } = this.#parts
     const counts = { issued: 0, requested: 0, waiting: 0, failed: 0 }
@@ -341,7 +341,7 @@ export class Certificates {
   }
 
   async #load(): Promise<void> {
-    // What changes while this reads is read again by the next call.
+    // Changes during this read are read again by the next call.
     const place = await this.#ledger.place()
     const found = new Map<string, ManagedCertificate>()
     for await (const target of this.#ledger.targets()) found.set(target.id, target)
@@ -375,7 +375,7 @@ export class Certificates {
     this.#parts.log.warn({ kind, id, names, field }, message)
   }
 
-  /** The operator learns what the user of a record sees. */
+  /** Logs for the operator what the user of a record sees. */
   #logChange(before: ManagedCertificate | undefined, after: ManagedCertificate | undefined): void {
     if (before === undefined || after === undefined) return
     const { log } = this.#parts

@@ -1,20 +1,20 @@
 import { ACME_TLS } from '../../lib/acme-tls.js'
 import type { PendingChallenge } from '../../resources/domains.js'
 
-/** Where authorities ask (RFC 8555 8.3). */
+/** Path of http-01 challenges (RFC 8555 8.3). */
 const CHALLENGE_PATH = '/.well-known/acme-challenge/'
 
 const NONE: ReadonlyMap<string, readonly string[]> = new Map()
 
-/** The answers to the challenges of authorities that are open now. Kept by the record whose certificate is requested. */
+/** Responses to the open challenges of authorities, stored by the record of the requested certificate. */
 export class ChallengeTable {
   readonly #pending = new Map<string, readonly PendingChallenge[]>()
-  /** Answers by host and path. */
+  /** Responses by host and path. */
   readonly #answers = new Map<string, Uint8Array>()
   #texts = NONE
   readonly #followers: ((answers: ReadonlyMap<string, Uint8Array>) => void)[] = []
 
-  /** Calls `follower` with the answers to requests by host and path, now and whenever they are others. It must not throw. */
+  /** Calls `follower` with the responses by host and path, now and after every change. It must not throw. */
   follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void {
     this.#followers.push(follower)
     follower(this.#answers)
@@ -34,8 +34,9 @@ export class ChallengeTable {
   }
 
   /**
-   * The key authorization for a request of an authority; undefined for every other request. For the path `ACME_TLS`, which no request
-   * has, it is the certificate for a handshake with that protocol, and its key. `host`: lower-case, without a port. Looks at nothing else of the request and costs one comparison while nothing is pending.
+   * Returns the key authorization for a challenge request, undefined for all other requests. For the path `ACME_TLS`, which no request has, it is
+   * the certificate and key for a handshake with that protocol. `host`: lower-case, without a port. Ignores all other request data and costs one
+   * comparison while no challenge is pending.
    */
   answer(host: string, path: string): Uint8Array | undefined {
     if (this.#answers.size === 0 || !(path.startsWith(CHALLENGE_PATH) || path === ACME_TLS)) return undefined

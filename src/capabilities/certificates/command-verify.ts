@@ -15,7 +15,7 @@ import {
   verifyIngress
 } from './dns/requirements.js'
 
-/** What the command line says; each may be missing. */
+/** Options of the command line; each may be missing. */
 export interface VerifyFlags {
   readonly api: string
   readonly dns?: readonly string[]
@@ -27,7 +27,7 @@ interface Output {
   error(line: string): void
 }
 
-/** A domain with what asks the DNS for it. */
+/** A domain with its DNS check. */
 interface Subject {
   readonly domain: string
   verify(lookup: Lookup): Promise<Finding[]>
@@ -35,7 +35,7 @@ interface Subject {
 
 const MOST_PAGES = 10_000
 
-/** Answers with the exit code. */
+/** Resolves with the exit code. */
 export async function verifyDomains(
   wanted: readonly string[],
   flags: VerifyFlags,
@@ -186,7 +186,7 @@ async function all<T>(access: ApiAccess, { path, listKey }: Resource): Promise<T
     records.push(...(found as T[]))
     const last = (found.at(-1) as { id?: string } | undefined)?.id
     if (body.next_page_uri == null || last === undefined) break
-    // The next page is asked of the address that was given: the API may know itself by another.
+    // Request the next page from the given address: the API may know itself by a different one.
     query = `&before_id=${encodeURIComponent(last)}`
   }
   return records

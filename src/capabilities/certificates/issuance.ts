@@ -14,22 +14,22 @@ interface IssuanceParts {
   readonly authority: () => Promise<Authority>
   /** Called when the authority no longer knows our account. */
   readonly accountLost: () => void
-  /** Called when the authority must not be asked for so many milliseconds. */
+  /** Called with the pause that the authority requests (ms). */
   readonly pause: (milliseconds: number) => void
   readonly clock: Clock
   /** In [0, 1). */
   readonly random: () => number
   readonly log: { warn(fields: object, message: string): void }
-  /** Why dns-01 is not possible here; undefined when it is. */
+  /** Reason why dns-01 is not possible; undefined if it is. */
   readonly noDns: string | undefined
-  /** Is there a listener with TLS, so that names can be proved by tls-alpn-01? */
+  /** Is there a listener with TLS, so that tls-alpn-01 is possible? */
   readonly hasTls: () => boolean
 }
 
 /** An order that is not done by then is given up. */
 const LONGEST = 60 * MINUTE
 
-/** Between looks at an order that waits for the authority, and after a look that failed. Milliseconds. */
+/** Intervals between checks of a pending order, and after a failed check (ms). */
 const POLL = { usual: 2_000, failed: 15_000, longest: 10 * MINUTE }
 
 /** Processes that have not reported for this long are not waited for. */
@@ -38,8 +38,8 @@ const ALIVE = 10_000
 const NO_WORK: CertificateWork = { order: null, challenges: [], failures: 0, issued: null }
 
 /**
- * The request of one certificate, a step at a time: each step looks at how things stand at the authority and does what is
- * next. What must outlive the process is in the record, so that another process or another day can go on.
+ * Requests one certificate in steps: each step reads the order's state and takes the next action. Persistent state is in the
+ * record, so that another process can resume the request.
  */
 export class Issuance {
   readonly #parts: IssuanceParts
@@ -49,8 +49,8 @@ export class Issuance {
   }
 
   /**
-   * Places the order and publishes what proves the names; false when a limit of the authority makes it wait, in `queue`
-   * with others. Never rejects for a reason at the authority.
+   * Places the order and publishes the challenges. Returns false if a rate limit delays it, counted in `queue`. Never
+   * rejects because of the authority.
    */
   async begin(target: ManagedCertificate, queue?: OrderQueue): Promise<boolean> {
     const { ledger } = this.#parts
@@ -74,7 +74,7 @@ export class Issuance {
     }
   }
 
-  /** Goes on with an order; returns the milliseconds before the next look at it. `since`: the revision that published the challenges. */
+  /** Advances an order; returns the milliseconds until the next check. `since`: the revision that published the challenges. */
   async proceed(target: ManagedCertificate, since: number): Promise<number> {
     try {
       return Math.min(await this.#proceed(target, since), POLL.longest)
@@ -89,7 +89,7 @@ export class Issuance {
     }
   }
 
-  /** Writes what goes on with an order, unless the record says it already. */
+  /** Writes the progress of an order, unless the record has it already. */
   async #writeMessage(target: ManagedCertificate, msg: string): Promise<void> {
     const { work, status } = target
     if (work === null || status?.provisioning_job?.msg === msg) return
@@ -115,7 +115,7 @@ export class Issuance {
     return Math.max(POLL.usual, order.retryAfter)
   }
 
-  /** Asks the authority to look at what proves the names; false when that is not published everywhere yet. */
+  /** Requests validation by the authority; returns false if the challenges are not published by every process yet. */
   async #prove(
     target: ManagedCertificate,
     authority: Authority,
@@ -125,7 +125,7 @@ export class Issuance {
     const { ledger } = this.#parts
     const { work, status } = target
     if (work !== null && status !== null && work.challenges.length === 0 && open.length > 0) {
-      // The answer that named them was lost when the order was placed.
+      // The response with the challenges was lost when the order was placed.
       await ledger.step(target, {
         status,
         work: { ...work, challenges: await this.#published(target, open) }
@@ -146,7 +146,7 @@ export class Issuance {
     if (work === null || status === null || keyType === null) return POLL.usual
     let key = requestedKey
     if (key === undefined) {
-      // Kept before it is used: a process that ends now can still take the certificate later.
+      // Store the key before its use: after a crash, the certificate can still be downloaded.
       const { newPrivateKey } = await import('./acme.js')
       key = await newPrivateKey(keyType)
       if ((await ledger.step(target, { status, work, requestedKey: key })) === undefined) return 0
@@ -201,7 +201,7 @@ export class Issuance {
     return 0
   }
 
-  /** The automatic certificate that a new one takes the place of. */
+  /** Returns the renewal id of the certificate being replaced. */
   async #replaced(target: ManagedCertificate): Promise<string | undefined> {
     if (target.work?.issued == null) return undefined
     return (await this.#parts.ledger.leafOf(target))?.renewalId
@@ -249,7 +249,7 @@ export class Issuance {
     retriesAt: string | null
   ): ProvisioningJob {
     const job = status?.provisioning_job ?? null
-    // An order that has waited for its turn begins anew.
+    // A queued order starts again.
     const goesOn = job !== null && (code !== null || (job.error_code === null && job.retries_at === null))
     const started_at = goesOn ? job.started_at : timestampText(this.#parts.clock.wall())
     return { error_code: code, msg, started_at, retries_at: retriesAt }
@@ -278,7 +278,7 @@ export class Issuance {
   }
 }
 
-/** A job changes nothing of when the certificate in use is to be renewed. */
+/** Sets the job; the renewal time of the current certificate is unchanged. */
 function statusOf({ status }: ManagedCertificate, job: ProvisioningJob): ManagementStatus {
   return { renews_at: null, renewal_info: null, ...status, provisioning_job: job }
 }
@@ -287,7 +287,7 @@ const PROGRESS = 'The certificate is being requested.'
 
 const waiting = (why: string) => `The request waits for its turn: ${why}.`
 
-/** What the authority sent must be what was asked for: otherwise what serves now is better. */
+/** Checks that the received certificate matches the request; otherwise the current one is kept. */
 function usableLeaf(chain: string, key: string, names: readonly string[], now: number) {
   const read = readChain(chain)
   if (!read.ok) throw new AcmeError('INTERNAL_ERROR', `the authority sent a chain that cannot be used: ${read.message}`)

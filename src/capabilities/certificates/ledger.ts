@@ -17,11 +17,11 @@ import type { Place } from '../../store/store.js'
 import type { Validity } from './renewal-times.js'
 import { type ManagedCertificate, TARGET_KINDS, type TargetOptions, targetOf } from './target.js'
 
-/** What a step makes of a target. */
+/** Changes of a step to a target. */
 export interface TargetChange {
   readonly status: ManagementStatus
   readonly work: CertificateWork
-  /** Absent: as before. null: none any more. */
+  /** Private key of the request; null deletes it. @default unchanged */
   readonly requestedKey?: string | null
 }
 
@@ -33,7 +33,7 @@ export interface Issued {
 
 /** A certificate that is in use. */
 export interface Leaf {
-  /** What its authority knows it by (RFC 9773 4.1); undefined: it has no such name. */
+  /** Id for renewal information (RFC 9773 4.1); undefined if it has none. */
   readonly renewalId: string | undefined
   readonly validity: Validity
 }
@@ -46,7 +46,7 @@ export const OURSELVES: Principal = {
   key: null
 }
 
-/** Reads targets and writes what becomes of them. Fails as the control plane does. */
+/** Reads targets and writes their changes. Fails as the control plane does. */
 export class Ledger {
   readonly #control: ServiceAccount
   readonly #clock: Clock
@@ -73,7 +73,7 @@ export class Ledger {
     }
   }
 
-  /** What has changed after a place; undefined when the history has forgotten it, or is another one. */
+  /** Returns the changes after a position; undefined if the history no longer has them, or is a different one. */
   async changes(
     place: Place
   ): Promise<{ place: Place; touched: Map<string, ManagedCertificate | undefined> } | undefined> {
@@ -89,7 +89,7 @@ export class Ledger {
     return { place: feed.place, touched }
   }
 
-  /** What is known of the certificate in use; undefined when there is none, or it cannot be read. */
+  /** Returns the leaf of the current certificate; undefined if there is none, or it cannot be read. */
   async leafOf({ certificate }: ManagedCertificate): Promise<Leaf | undefined> {
     if (certificate === null) return undefined
     const found = await this.#control.records.findAny(this.#control.store, tlsCertificate.name, certificate)
@@ -106,7 +106,7 @@ export class Ledger {
     return await store.placeOf(await store.revision())
   }
 
-  /** Have the other processes on the store applied this revision, except those that have been silent for so many milliseconds? */
+  /** Have the other processes on the store applied this revision, except those that have been silent for this time (ms)? */
   async isEverywhere(revision: number, silence: number): Promise<boolean> {
     const reports = await this.#control.store.processes()
     this.#signs.look(reports)
@@ -114,14 +114,14 @@ export class Ledger {
     return reports.every(({ id, appliedRevision }) => appliedRevision >= revision || silent.has(id))
   }
 
-  /** Writes a step; false when the target is no longer what the step began with. Answers with the revision. */
+  /** Writes a step. Returns the revision, or undefined if the target has changed meanwhile. */
   async step(target: ManagedCertificate, change: TargetChange): Promise<number | undefined> {
     return await this.#write(target, async (draft, current) => {
       await this.#put(draft, current, change)
     })
   }
 
-  /** The new certificate becomes a record and takes the place of the one before, which goes if nothing else needs it. */
+  /** Stores the new certificate as a record and replaces the previous one, which is deleted if unused. */
   async install(target: ManagedCertificate, issued: Issued, change: TargetChange): Promise<number | undefined> {
     const { edits, store } = this.#control
     const body = {
@@ -138,7 +138,7 @@ export class Ledger {
     })
   }
 
-  /** Ends what is left of a management that its user has ended. */
+  /** Cleans up after a user has disabled management. */
   async detach(target: ManagedCertificate): Promise<void> {
     await this.#write(target, async (draft, current) => {
       const { record } = current
@@ -160,7 +160,7 @@ export class Ledger {
     }
   }
 
-  /** A record whose secrets do not open is left alone: the control plane says so. */
+  /** A record whose secrets cannot be decrypted is skipped: the control plane reports it. */
   #open(stored: StoredRecord): ManagedCertificate | undefined {
     try {
       return targetOf(this.#control.records.open(stored).record, this.#options)
@@ -219,7 +219,7 @@ async function dropUnused(draft: Draft, records: ServiceAccount['records'], id: 
   if ((await draft.tx.referencesTo(tlsCertificate.name, id, 1)).length === 0) await draft.remove(found.record)
 }
 
-/** No other process has written what a step would overwrite. */
+/** Is the target unchanged by other processes? */
 function isSame(current: ManagedCertificate | undefined, target: ManagedCertificate): boolean {
   if (current === undefined || current.keyType !== target.keyType) return false
   const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)

@@ -17,7 +17,7 @@ interface AdviceParts {
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
 }
 
-/** When the authority would like a certificate to be renewed. Times: milliseconds since the Unix epoch. */
+/** Suggested renewal window. Times: milliseconds since the Unix epoch. */
 interface Suggestion {
   readonly start: number
   readonly end: number
@@ -26,44 +26,46 @@ interface Suggestion {
 
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
-/** Between two looks, when the authority does not say; a certificate with a short life is looked at more often. */
+/** Interval of checks if the authority sets none; a short-lived certificate is checked more often (ms). */
 const USUAL = 6 * HOUR
-/** So many looks in the life of a certificate at least, if the authority does not say otherwise. */
+/** Minimum number of checks in the life of a certificate, unless the authority sets an interval. */
 const LOOKS = 24
+/** Pauses after failures (ms). */
 const AFTER_FAILURE = { first: MINUTE, longest: 6 * HOUR }
-/** What was suggested counts for so long while the authority cannot be asked. */
+/** Time for which a suggestion stays valid while the authority is unreachable (ms). */
 const LASTS = DAY
+/** Maximum length of an explanation URL (characters). */
 const LONGEST_URL = 1_000
 
-/** What this process knows of the certificate of a target. */
+/** This process's state of a target's certificate. */
 interface Watched {
   readonly certificate: string
   leaf: Leaf | undefined
-  /** When to ask, monotonic milliseconds. */
+  /** Time of the next request (monotonic ms). */
   next: number
   failures: number
-  /** Since when the authority cannot be asked, monotonic milliseconds. */
+  /** Start of the current failures (monotonic ms). */
   failingSince: number | undefined
 }
 
 /**
- * ACME renewal information (RFC 9773): asks the authority when each certificate should be renewed, and writes that time into
- * its record. What cannot be learned leaves the certificate to its share of life.
+ * ACME renewal information (RFC 9773): reads the suggested renewal time of each certificate, and writes it into its record.
+ * Without a suggestion, a certificate is renewed after a share of its lifetime.
  */
 export class RenewalAdvice {
   readonly #parts: AdviceParts
   readonly #watched = new Map<string, Watched>()
   readonly #failures = new FirstFailure()
-  /** Failures in a row, whatever the certificate. */
+  /** Number of consecutive failures over all certificates. */
   #row = 0
-  /** Until when no certificate is asked about, monotonic milliseconds. */
+  /** End of the pause for all certificates (monotonic ms). */
   #restsUntil = 0
 
   constructor(parts: AdviceParts) {
     this.#parts = parts
   }
 
-  /** Is it time to ask about this certificate? Never while it is being requested, or fails to be. */
+  /** Is the next request for this certificate due? Never while a new one is being requested, or its request fails. */
   isDue({ id, keyType, certificate, status, work }: ManagedCertificate): boolean {
     if (keyType === null || certificate === null || work?.issued == null) return false
     if (status === null || status.provisioning_job !== null || status.renews_at === null) return false
@@ -73,7 +75,7 @@ export class RenewalAdvice {
     return watched === undefined || watched.certificate !== certificate || watched.next <= now
   }
 
-  /** Called when the record is gone. */
+  /** Forgets a deleted record. */
   forget(id: string): void {
     this.#watched.delete(id)
   }
@@ -82,7 +84,7 @@ export class RenewalAdvice {
   async look(target: ManagedCertificate): Promise<void> {
     const { ledger, clock } = this.#parts
     const watched = this.#of(target)
-    // Whatever comes: not again in the same minute.
+    // At most one request a minute, whatever the result.
     watched.next = clock.monotonic() + MINUTE
     watched.leaf ??= await ledger.leafOf(target)
     const { leaf } = watched
@@ -146,7 +148,7 @@ export class RenewalAdvice {
     if (now - watched.failingSince >= LASTS) await this.#write(target, renewalId, validity, undefined)
   }
 
-  /** Writes nothing that the record says already: each write is a revision. False: the record has changed meanwhile. */
+  /** Writes a changed suggestion: each write is a revision. Returns false if the record has changed meanwhile. */
   async #write(
     target: ManagedCertificate,
     renewalId: string,
@@ -164,7 +166,7 @@ export class RenewalAdvice {
     const suggested = suggestion === undefined ? undefined : suggestedTime(suggestion, validity, share)
     const at = Math.max(suggested ?? renewalTime(validity.notBefore, validity.notAfter, share), work.earliest ?? 0)
     const hurries = suggested !== undefined && suggested <= now
-    // One that was due before is in no more of a hurry.
+    // An earlier suggestion that was already due does not count again.
     const wasDue = status.renews_at !== null && Date.parse(status.renews_at) <= now
     const hurried = hurries ? (work.hurried ?? 0) + (wasDue ? 0 : 1) : 0
     const changed: ManagementStatus = { ...status, renews_at: timestampText(at), renewal_info }
@@ -188,7 +190,7 @@ export class RenewalAdvice {
   }
 }
 
-/** Where in a window a certificate is renewed, in [0, 1): the same in every process, and as good as random among certificates. */
+/** Returns the position in a window, in [0, 1): the same in every process, pseudo-random among certificates. */
 function shareOf(renewalId: string): number {
   return createHash('sha256').update(renewalId).digest().readUIntBE(0, 6) / 2 ** 48
 }
@@ -208,7 +210,7 @@ function readSuggestion(content: unknown): Suggestion {
   const { suggestedWindow, explanationURL } = objectOf(content)
   const window = objectOf(suggestedWindow)
   const [start, end] = [timeOf(window.start), timeOf(window.end)]
-  // RFC 9773 4.2: a window that ends before it begins says nothing.
+  // RFC 9773 4.2: a window that ends before its start is invalid.
   if (start === undefined || end === undefined || end <= start)
     throw new AcmeError('INTERNAL_ERROR', 'the authority suggested a window of renewal that is none')
   const shows = typeof explanationURL === 'string' && explanationURL.length <= LONGEST_URL && isPage(explanationURL)

@@ -12,15 +12,15 @@ const RENEWAL = 2 / 3
 
 const SPREAD = 1 / 30
 
-/** One that lives for less is renewed in the middle of its life: a third of six days would leave an outage little room. */
+/** A shorter-lived certificate is renewed halfway: a third of six days leaves little time for outages (ms). */
 const SHORT_LIFE = 10 * DAY
 
 const SHORT_RENEWAL = 1 / 2
 
-/** Share of its life before which a certificate is renewed, whatever its authority suggests. */
+/** Latest renewal as a share of the lifetime, even if the authority suggests a later time. */
 const LATEST = 9 / 10
 
-/** What a new certificate is allowed to seem issued in the future: clocks of two machines are never quite the same. */
+/** Tolerated clock difference between authority and this machine (ms). */
 const CLOCK_DIFFERENCE = 10 * MINUTE
 
 /** First pause after a certificate that was due for renewal when it came; each further one in a row doubles it. */
@@ -29,24 +29,24 @@ const FIRST_REPEAT = 6 * HOUR
 /** Let's Encrypt allows a name five failed validations an hour. */
 const CORRECTION_PAUSES = { first: 5 * MINUTE, longest: 6 * HOUR }
 
-/** No retry is further away: the longest wait, and the longest Retry-After that is kept, with what is added at random. */
+/** Maximum time until a retry: the longest pause or Retry-After, with the random addition (ms). */
 const LONGEST_RETRY = 30 * HOUR
 
-/** When a certificate is valid, milliseconds since the Unix epoch. */
+/** Validity of a certificate (ms since the Unix epoch). */
 export interface Validity {
   readonly notBefore: number
   readonly notAfter: number
 }
 
-/** From when to when, milliseconds since the Unix epoch. */
+/** Time window (ms since the Unix epoch). */
 interface Window {
   readonly start: number
   readonly end: number
 }
 
 /**
- * When to renew a certificate, milliseconds since the Unix epoch: after two thirds of its life at the latest, after half of a life
- * of less than ten days, and a random while earlier, so that certificates of one day are not renewed in one minute. `random`: in [0, 1).
+ * Returns the renewal time (ms since the Unix epoch): at the latest after two thirds of the lifetime, or half of a lifetime
+ * below ten days, minus a random spread, so that certificates of one day are not renewed in one minute. `random`: in [0, 1).
  */
 export function renewalTime(notBefore: number, notAfter: number, random: number): number {
   const life = Math.max(0, notAfter - notBefore)
@@ -55,8 +55,8 @@ export function renewalTime(notBefore: number, notAfter: number, random: number)
 }
 
 /**
- * When to renew a certificate whose authority suggests a window, milliseconds since the Unix epoch; it may be past. `share`: where
- * in the window, in [0, 1).
+ * Returns the renewal time within a suggested window (ms since the Unix epoch); it may be past. `share`: position in the
+ * window, in [0, 1).
  */
 export function suggestedTime(window: Window, { notBefore, notAfter }: Validity, share: number): number {
   const at = window.start + (window.end - window.start) * share
@@ -64,8 +64,8 @@ export function suggestedTime(window: Window, { notBefore, notAfter }: Validity,
 }
 
 /**
- * Milliseconds that a new certificate is kept at least, whatever its authority suggests, after `hurried` certificates in a row that
- * it wanted replaced at once: an authority that says so of every one is not asked for ever more.
+ * Returns the minimum use of a new certificate (ms), whatever its authority suggests, after `hurried` consecutive certificates with a suggestion
+ * to replace them immediately. This slows down an authority that suggests so for every certificate.
  */
 export function shortestUse(hurried: number, { notAfter }: Validity, now: number): number {
   if (hurried === 0) return 0
@@ -73,33 +73,33 @@ export function shortestUse(hurried: number, { notAfter }: Validity, now: number
 }
 
 /**
- * Milliseconds before the next attempt after `failures` (at least one) in a row: from a minute on twice as long each time,
- * half a day at most, up to a fifth longer at random. `atLeast`: what the authority asked for.
+ * Returns the milliseconds before the next attempt after `failures` (at least one) consecutive failures: from a minute,
+ * doubled each time, at most half a day, up to a fifth longer at random. `atLeast`: wait requested by the authority.
  */
 export function retryDelay(failures: number, random: number, atLeast = 0): number {
   return Math.round(Math.max(pauseAfter(failures, ATTEMPT_PAUSES), atLeast) * (1 + random / 5))
 }
 
 /**
- * Milliseconds before the next attempt after a failure that a user has to correct: minutes at first, then hours, then four times a day, up to a fifth
- * longer at random. `atLeast`: what the authority asked for.
+ * Returns the milliseconds before the next attempt after a failure that a user must correct: minutes at first, then hours,
+ * then four times a day, up to a fifth longer at random. `atLeast`: wait requested by the authority.
  */
 export function correctionDelay(failures: number, random: number, atLeast = 0): number {
   return Math.round(Math.max(pauseAfter(failures, CORRECTION_PAUSES), atLeast) * (1 + random / 5))
 }
 
-/** When to renew a certificate that has just come, and how many in a row were due at once, this one included. */
+/** Renewal time of a new certificate, and the number of consecutive certificates that were due immediately, including this one. */
 interface Renewal {
   readonly at: number
   readonly repeats: number
-  /** What is wrong with the times, for the operator. */
+  /** Error in the validity times, for the operator. */
   readonly wrong: string | undefined
 }
 
 /**
- * The renewal of a certificate that has come at `now`; `repeats`: certificates in a row before it that were due when they came.
- * Such a one changes nothing: the clock is wrong, or the authority sends old ones. The next order then waits for half of what
- * is left at most, and longer and longer.
+ * Returns the renewal of a certificate received at `now`; `repeats`: number of consecutive certificates before it that were
+ * due immediately. Such a certificate shows that the clock is wrong or the authority sends old ones. The next order then
+ * waits increasingly long, up to half of the remaining lifetime.
  */
 export function renewalOf({ notBefore, notAfter }: Validity, now: number, repeats: number, random: number): Renewal {
   const early = notBefore > now + CLOCK_DIFFERENCE
@@ -128,7 +128,7 @@ export function isRetryBeyond(retriesAt: number, now: number): boolean {
   return retriesAt - now > LONGEST_RETRY
 }
 
-/** A retry comes before the certificate in use ends, unless the authority asked for more patience. */
+/** Limits a retry's wait to the remaining validity of the current certificate, unless the authority requested a longer wait. */
 export function retryBefore(wait: number, asked: number, validity: Validity | undefined, now: number): number {
   const left = (validity?.notAfter ?? Number.NEGATIVE_INFINITY) - now
   return left <= 0 ? wait : Math.max(asked, Math.min(wait, Math.max(left / 2, MINUTE)))

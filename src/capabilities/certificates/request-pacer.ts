@@ -5,13 +5,13 @@ import { AcmeError } from './acme-error.js'
 /** Requests that an authority limits together. */
 export type Endpoint = 'directory' | 'newNonce' | 'newAccount' | 'newOrder' | 'renewalInfo' | 'other'
 
-/** How many requests at once, and how many in a second after them. */
+/** Burst size and sustained rate of requests. */
 interface Budget {
   readonly burst: number
   readonly perSecond: number
 }
 
-/** At most half of what Let's Encrypt allows an address (https://letsencrypt.org/docs/rate-limits), so that another client has room beside this one. */
+/** At most half of what Let's Encrypt allows for an address (https://letsencrypt.org/docs/rate-limits), which leaves room for another client. */
 const BUDGETS: Readonly<Record<Endpoint, Budget>> = {
   directory: { burst: 20, perSecond: 20 },
   newNonce: { burst: 5, perSecond: 10 },
@@ -21,13 +21,14 @@ const BUDGETS: Readonly<Record<Endpoint, Budget>> = {
   other: { burst: 50, perSecond: 100 }
 }
 
-/** Endpoints whose limit is that of the client. What the others refuse may be the limit of one name. */
+/** Endpoints that are limited per client. Other endpoints may also be limited per name. */
 const OF_CLIENT: ReadonlySet<Endpoint> = new Set(['directory', 'newNonce', 'newAccount'])
 
 /** Longest wait for the turn of a request, which otherwise fails and is made again later. Milliseconds. */
 export const LONGEST_WAIT = 3_000
 /** Pause of an endpoint after it has refused a request; each further refusal in a row doubles it. Milliseconds. */
 const FIRST_GAP = 1_000
+/** Longest pause after rejections (ms). */
 export const LONGEST_GAP = 60_000
 /** Longest pause of an endpoint that the authority asks for. Milliseconds. */
 const LONGEST_PAUSE = 3_600_000
@@ -47,7 +48,7 @@ export interface OrderQueue {
   waiting: number
 }
 
-/** Token bucket by the moment at which it is full again (GCRA): a monotonic time in milliseconds. */
+/** Token bucket that stores the time at which it is full again (GCRA, monotonic ms). */
 class Bucket {
   #full = 0
 
@@ -56,7 +57,7 @@ class Bucket {
     readonly interval: number
   ) {}
 
-  /** When `ahead` + 1 further tokens are there. */
+  /** Returns the time at which `ahead` + 1 tokens are available. */
   moment(now: number, ahead = 0): number {
     return Math.max(now, this.#full - (this.burst - 1 - ahead) * this.interval)
   }
@@ -76,8 +77,8 @@ class Bucket {
 }
 
 /**
- * Paces the requests to one authority: a budget for each endpoint, and one for orders. What an endpoint refuses slows that endpoint down,
- * not the others. State of the process: after a restart the authority itself says what is left.
+ * Paces the requests to one authority, with a budget for each endpoint and for orders. A rejection slows down its endpoint
+ * only. State is not stored: after a restart the authority's rejections set the pace.
  */
 export class RequestPacer {
   readonly #clock: Clock

@@ -18,15 +18,16 @@ export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' |
   readonly zone: string
   /** Addresses of a host; rejects when it has none. */
   readonly lookup: AddressWatchParts['lookup']
-  /** Public addresses of this service: answers for its names in delegated domains. */
+  /** Public addresses of this service: records of its names in delegated domains. */
   readonly addresses: readonly string[]
   readonly regions: readonly string[]
-  /** Where the DNS is served; undefined: nowhere. */
+  /** Address of the DNS listener; undefined for none. */
   readonly dns: { readonly host: string; readonly port: number } | undefined
 }
 
-/** Milliseconds between looks at what is due. */
+/** Interval between ticks (ms). */
 const EVERY = 1_000
+/** Labels of the name servers. */
 const SERVERS = ['ns1', 'ns2']
 
 /** Managed certificates in a running process: the clock that drives them and the name server of their challenges. */
@@ -62,12 +63,12 @@ export class CertificateService {
     return service
   }
 
-  /** Where the DNS is served. */
+  /** Address of the DNS listener. */
   get dns(): DnsListener['address'] | undefined {
     return this.#dns?.address
   }
 
-  /** How many managed certificates are past their renewal time. */
+  /** Number of managed certificates past their renewal time. */
   get overdue(): number {
     return this.#certificates.overdue
   }
@@ -77,7 +78,7 @@ export class CertificateService {
     void this.#certificates.tick()
   }
 
-  /** Waits until the name server knows what was written before. Never rejects. */
+  /** Waits until the name server has applied earlier writes. Never rejects. */
   async followed(): Promise<void> {
     await this.#certificates.follow()
   }
@@ -89,7 +90,7 @@ export class CertificateService {
   }
 }
 
-/** What the options say of an authority. */
+/** Options of an authority. */
 export interface AcmeOptions {
   readonly directory: string
   readonly email: string | undefined
@@ -102,7 +103,7 @@ export interface AcmeOptions {
 const NOT_AGREED =
   'certificates are not requested here: the operator has not agreed to the terms of the authority (option acme.agree_terms)'
 
-/** The authority to ask, or the reason why there is none. Throws a CodedError `OPTION_INVALID`. */
+/** Returns the authority, or the reason why there is none. Throws a CodedError `OPTION_INVALID`. */
 export function authorityOf({
   directory,
   email,

@@ -17,19 +17,19 @@ export interface SiteDomainsParts {
   readonly control: ServiceAccount
   readonly call: () => Call
   readonly clock: Clock
-  /** Are there other processes on the store? They may serve other site files. */
+  /** Do other processes use the store? They may have other site files. */
   readonly shared: boolean
   readonly log: { warn(fields: object, message: string): void }
 }
 
 /**
- * Keeps a reserved domain for each host of the site file that is to have a managed certificate, and removes those that it made
- * for hosts that no longer are. Their ids, which follow from their names, distinguish them from the domains of users. A domain that a
- * user has reserved keeps its certificate as it is.
+ * Keeps a reserved domain for each host of the site file with a managed certificate, and deletes those that it created for
+ * removed hosts. Their ids are derived from their names, which distinguishes them from domains of users. A domain reserved
+ * by a user keeps its certificate.
  */
 export class SiteDomains {
   readonly #parts: SiteDomainsParts
-  /** What was settled last. */
+  /** State of the last successful run. */
   #settled: { readonly set: DeclaredSet | undefined; readonly revision: number } | undefined
   /** Hosts that this process has wanted since it started. */
   readonly #wanted = new Set<string>()
@@ -38,7 +38,7 @@ export class SiteDomains {
     this.#parts = parts
   }
 
-  /** Makes and removes what is missing and too many. Fails as the store does. */
+  /** Creates missing domains and removes superfluous ones. Fails as the store does. */
   async settle(): Promise<void> {
     const { control } = this.#parts
     const set = control.declared.current
@@ -52,7 +52,7 @@ export class SiteDomains {
       this.#wanted.add(host)
       await this.#keep(host, keyType, settled !== undefined && settled.set !== set)
     }
-    // Another process may have a file of its own, and a start without a file by mistake costs no certificate.
+    // Another process may have its own site file, and an accidental start without a file must not delete certificates.
     const alone = set !== undefined && (!this.#parts.shared || set.revision !== undefined)
     for await (const page of everyRecord(control.store, reservedDomain.name)) {
       for (const { id, body } of page) {
@@ -65,7 +65,7 @@ export class SiteDomains {
     this.#settled = { set, revision: await control.store.revision() }
   }
 
-  /** `saved`: the file was written since; what it says may have been corrected. */
+  /** Creates or updates the domain of a host. `saved`: the file was written since, possibly with corrections. */
   async #keep(host: string, keyType: DeclaredCertificates['keyType'], saved: boolean): Promise<void> {
     const { control, call, log } = this.#parts
     const { store, records, edits, writer } = control
@@ -90,12 +90,12 @@ export class SiteDomains {
         }
       })
     } catch (error) {
-      // One name must not hold up the others; another process may have made it meanwhile.
+      // A failing name must not block the others; another process may have created it.
       log.warn({ err: error, code: codeOf(error), host }, 'no managed certificate can be had for a site')
     }
   }
 
-  /** The status of a domain whose failed request may be made earlier now. */
+  /** Returns the status of a domain whose failed request may be retried earlier. */
   #sooner({ body }: ResourceRecord): ManagementStatus | undefined {
     const { certificate_management_status: status, certificate_work: work } = body as ManagedBody
     return withEarlierRetry(status, work ?? null, this.#parts.clock.wall())

@@ -12,26 +12,26 @@ import type { ResourceRecord } from '../../schema/field.js'
 import type { KeyType } from './acme.js'
 import { dueOf, isRetryBeyond } from './renewal-times.js'
 
-/** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
+/** A record with a certificate that is managed, or was until now, or with a delegated domain. */
 export interface ManagedCertificate {
   readonly kind: string
   readonly id: string
   /** Names of the certificate, the first one its subject. */
   readonly names: readonly string[]
-  /** null: its management has ended. */
+  /** Type of the key; null once its management has ended. */
   readonly keyType: KeyType | null
   readonly certificate: string | null
   readonly status: ManagementStatus | null
   readonly work: CertificateWork | null
   /** Key of the certificate that is being requested. */
   readonly requestedKey: string | undefined
-  /** Domain that is delegated to this service; null: none. */
+  /** Domain that is delegated to this service; null for none. */
   readonly delegated: string | null
-  /** How a name of the certificate is proved. `name`: without the `*.` of a wildcard. */
+  /** Returns the challenge for a name of the certificate. `name`: without the `*.` of a wildcard. */
   challenge(name: string): { readonly type: 'http-01' } | { readonly type: 'dns-01'; readonly record: string }
 }
 
-/** What the shape of targets depends on. */
+/** Options that determine challenges. */
 export interface TargetOptions {
   readonly regions: readonly string[]
   /** Is there a DNS listener? */
@@ -46,7 +46,7 @@ export const TARGET_KINDS: ReadonlyMap<string, Resource> = new Map<string, Resou
 
 const NOTHING: readonly PendingChallenge[] = []
 
-/** Undefined when the record has nothing to do with it. */
+/** Returns the managed certificate of a record; undefined for other kinds. */
 export function targetOf(record: ResourceRecord, options: TargetOptions): ManagedCertificate | undefined {
   if (record.kind === reservedDomain.name) return domainTarget(record as RecordOf<typeof reservedDomain>)
   if (record.kind === agentIngress.name) return ingressTarget(record as RecordOf<typeof agentIngress>, options)
@@ -78,13 +78,13 @@ function ingressTarget(record: RecordOf<typeof agentIngress>, { regions, dns }: 
 function managed({ kind, id, body, secrets }: RecordOf<typeof reservedDomain> | RecordOf<typeof agentIngress>) {
   const { certificate_management_policy: policy, certificate_management_status: status } = body
   const keyType = policy === null ? null : policy.private_key_type === 'rsa' ? ('rsa' as const) : ('ecdsa' as const)
-  // Records of an older version lack what came later.
+  // Records of an older version lack later fields.
   return { kind, id, keyType, status, work: body.certificate_work ?? null, requestedKey: secrets[REQUESTED_KEY] }
 }
 
 /**
- * What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when nothing is managed. `wrong`: a time of
- * the record that is ignored, because a clock that was wrong wrote it.
+ * Next action for a target. `moment`: milliseconds since the Unix epoch; Infinity if there is none. `wrong`: a time in the
+ * record that is ignored, because a wrong clock wrote it.
  */
 export type Stage = (
   | { readonly is: 'begin' | 'continue' | 'detach' }
@@ -93,13 +93,13 @@ export type Stage = (
 
 const NEVER: Stage = { is: 'wait', moment: Number.POSITIVE_INFINITY }
 
-/** What to do for a target at the time `now`. */
+/** Returns the next action for a target at the time `now`. */
 export function stageOf(target: ManagedCertificate, now: number): Stage {
   const { keyType, status, work, certificate, names } = target
   if (keyType === null) return work === null ? NEVER : { is: 'detach' }
   const job = status?.provisioning_job ?? null
   if (job !== null && job.error_code !== null) {
-    // A job of an older version that its user has to correct names no time: it is due.
+    // A failed job of an older version without a retry time is due.
     const moment = job.retries_at === null ? now : Date.parse(job.retries_at)
     return isRetryBeyond(moment, now) ? { is: 'begin', wrong: 'retries_at' } : at(moment, now)
   }
@@ -116,13 +116,13 @@ function at(moment: number, now: number): Stage {
   return moment <= now ? { is: 'begin' } : { is: 'wait', moment }
 }
 
-/** When a request that waits for its turn expects it; undefined: it does not wait. */
+/** Returns the expected start of a queued request; undefined if it is not queued. */
 export function turnOf({ status }: ManagedCertificate): string | undefined {
   const job = status?.provisioning_job
   return job?.error_code === null ? (job.retries_at ?? undefined) : undefined
 }
 
-/** Those that wait come first, the earliest turn before others. */
+/** Compares targets: queued ones first, by their expected start. */
 export function byTurn(a: ManagedCertificate, b: ManagedCertificate): number {
   const [first = '~', second = '~'] = [turnOf(a), turnOf(b)]
   return first === second ? 0 : first < second ? -1 : 1

@@ -17,9 +17,9 @@ import type { ThreadMember } from '../workers/thread-ledger.js'
 /** The limits over the cluster of a process. */
 export interface OpenClusterLimits {
   readonly services: readonly Provided[]
-  /** For threads that carry traffic; undefined: the process is alone on its store. */
+  /** Ledger and identities for workers; undefined if the process is alone on its store. */
   readonly threads: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
-  /** From now on `elsewhere` says what threads that carry traffic have done. */
+  /** Adds the statistics of workers to those of this thread. */
   count(elsewhere: () => Iterable<ClusterStatistics>): void
 }
 

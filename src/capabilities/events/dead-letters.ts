@@ -28,7 +28,7 @@ export class DeadLetterLists {
     this.#parts = parts
   }
 
-  /** Returns one page, newest first. `before`: id of the letter before the page, which may be gone. Fails with `QUERY_INVALID`. */
+  /** Returns one page, newest first. `before`: id of the letter before the page, which may have been deleted. Fails with `QUERY_INVALID`. */
   async list(id: string, { limit, before }: LetterPage, call: Call): Promise<DeadLetterList> {
     const last = before === undefined ? undefined : numberOf(before)
     if (before !== undefined && last === undefined)
@@ -45,7 +45,7 @@ export class DeadLetterLists {
     return { dead_letters: shown.map((letter) => this.#present(destination, letter)), uri, next_page_uri }
   }
 
-  /** Returns one with its event; with the text of it when it is damaged. */
+  /** Returns one dead letter with its event, or with the stored text if the event is damaged. */
   async get(id: string, letter: string, call: Call): Promise<DeadLetterWithEvent> {
     const destination = await this.#destination(id, call)
     const number = numberOf(letter)
@@ -55,7 +55,7 @@ export class DeadLetterLists {
     return { ...this.#present(destination, found), event: readEvent(found.body) }
   }
 
-  /** Gives one, or all, back to the outbox, behind what waits there; returns how many. */
+  /** Moves one dead letter, or all, back to the end of the outbox; returns their number. */
   async redeliver(id: string, letter: string | undefined, call: Call): Promise<number> {
     const destination = await this.#destination(id, call)
     const number = numberIn(letter)
@@ -79,8 +79,8 @@ export class DeadLetterLists {
   }
 
   /**
-   * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `FORBIDDEN` for
-   * callers who may not change it.
+   * Sends a test event to a destination immediately, without retries. The event's object is the destination. Fails with
+   * `FORBIDDEN` for callers who may not change the destination.
    */
   async test(id: string, { principal }: Call): Promise<DestinationTest> {
     mayOperate(principal, eventDestination, 'update')
@@ -118,13 +118,13 @@ interface LetterPage {
   readonly before?: string | undefined
 }
 
-/** The number in the id of a dead letter; undefined when it is none. */
+/** Parses the id of a dead letter; undefined if invalid. */
 function numberOf(id: string): number | undefined {
   const [, digits] = ID.exec(id) ?? []
   return digits === undefined ? undefined : Number(digits)
 }
 
-/** Undefined: all are meant. Fails with `NOT_FOUND` for what is the id of no dead letter. */
+/** Parses the id of a dead letter. Returns undefined for no id (all letters). Fails with `NOT_FOUND` for an invalid one. */
 function numberIn(letter: string | undefined): number | undefined {
   if (letter === undefined) return undefined
   const number = numberOf(letter)

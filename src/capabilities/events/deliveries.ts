@@ -23,16 +23,16 @@ export interface DeliveriesParts extends SenderParts {
   readonly records: Records
   /** In [0, 1). */
   readonly random: () => number
-  /** This life of this process, among processes on one store; absent: no other process has the store. */
+  /** Unique id of this process among those on one store; undefined if no other process uses the store. */
   readonly process?: string | undefined
   readonly backOff?: BackoffRange | undefined
   /** Milliseconds without a renewal of its leases after which another process delivers in the place of this one. */
   readonly patience?: number | undefined
   /** UTF-16 units of traffic events that wait for one destination. */
   readonly budget?: number | undefined
-  /** When an audit event counts as refused for good. */
+  /** Conditions for dropping an audit event. */
   readonly refusals?: RefusalRule | undefined
-  /** Of the dead letters of one destination. */
+  /** Limits of the dead letters of one destination. */
   readonly letterBounds?: DeadLetterBounds | undefined
   /** Called with the subscriptions whenever they have changed. */
   readonly subscribed: (subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
@@ -40,12 +40,14 @@ export interface DeliveriesParts extends SenderParts {
 
 /** Pauses after failures of a destination. */
 export const BACK_OFF: BackoffRange = { first: 1_000, longest: 300_000 }
-/** What destinations follow beside the outbox. */
+/** Kinds of records that change destinations. */
 const FOLLOWED = [eventDestination.name, eventSubscription.name]
+/** Time without a lease renewal after which another process takes over the deliveries (ms). */
 const PATIENCE = 6_000
+/** UTF-16 units of traffic events that wait for one destination. */
 const BUDGET = 16 * 1024 * 1024
 const LETTER_BOUNDS: DeadLetterBounds = { letters: 1_000, bytes: 16 * 1024 * 1024 }
-/** Milliseconds that traffic events get at the end to leave, and that what is on its way then gets to arrive. */
+/** Maximum time at stop for sending traffic events, and then for batches in flight (ms). */
 const LAST_WAIT = 2_000
 
 /** All destinations at work. It follows the records of the store: a change counts from its revision on. */
@@ -67,7 +69,7 @@ export class Deliveries {
       this.#leases = new Leases({ store: store.outbox, clock, holder: process, expiry: patience })
   }
 
-  /** Goes on where the last process stopped; when the store cannot be used just now, as soon as it can. */
+  /** Resumes delivery where the last process stopped, or once the store is available. */
   async start(): Promise<void> {
     try {
       await this.#look()
@@ -85,12 +87,12 @@ export class Deliveries {
     if (!this.#stopped) this.#looking.ask()
   }
 
-  /** Waits until what was written before the last `hear` is followed. Never rejects. */
+  /** Waits until changes before the last call of `hear` are applied. Never rejects. */
   async followed(): Promise<void> {
     await this.#looking.answered()
   }
 
-  /** Takes a traffic event; counts it when it is dropped. */
+  /** Queues a traffic event, or counts it as dropped. */
   put(destination: string, event: string): void {
     this.#destinations.get(destination)?.put(event)
   }
@@ -101,14 +103,14 @@ export class Deliveries {
     return found?.state.answer(found.unsupported)
   }
 
-  /** What is counted of each destination, by id. */
+  /** Yields the delivery counters of each destination, by id. */
   *counts(): Iterable<readonly [string, DeliveryAnswer]> {
     for (const [id, { state, unsupported }] of this.#destinations) yield [id, state.answer(unsupported)]
   }
 
   /**
-   * Sends one event at once, past everything that waits; answers why that failed, undefined when it was taken. What has
-   * failed before is tried again, too.
+   * Sends one event immediately, ahead of the queue. Returns the failure, or undefined on success. Failed events are then
+   * retried, too.
    */
   async test(destination: string, id: string, event: string): Promise<SendFailure | undefined> {
     const found = this.#destinations.get(destination)
@@ -122,7 +124,7 @@ export class Deliveries {
     return failure
   }
 
-  /** Counts the dead letters anew. Never rejects. */
+  /** Counts the dead letters again. Never rejects. */
   async lettersDropped(): Promise<void> {
     try {
       await this.#countLetters()
@@ -201,7 +203,7 @@ export class Deliveries {
     subscribed(await readSubscriptions(store, this.#parts.folders))
   }
 
-  /** Its events wait until its secrets are given anew, or the key that opens them is back. */
+  /** Its events wait until its secrets are entered again, or their key is restored. */
   #closed(destination: string, code: string): void {
     this.#parts.log.warn({ destination, code }, 'the secrets of an event destination do not open: its events wait')
   }
@@ -248,7 +250,7 @@ export class Deliveries {
     }
   }
 
-  /** Takes part in the cluster: renews its leases, takes over those that expired, reads the reports of the others. */
+  /** Renews the leases of this process, takes over expired ones, and reads the reports of other processes. */
   async #renew(): Promise<void> {
     if (this.#leases === undefined || this.#stopped) return
     const supported = [...this.#destinations].filter(([, { unsupported }]) => unsupported === undefined)

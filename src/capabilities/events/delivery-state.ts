@@ -2,11 +2,11 @@ import type { Clock } from '../../lib/clock.js'
 import { timestampText } from '../../lib/json.js'
 import type { DeadLetterCounts, DeliveryReport } from '../../store/outbox.js'
 
-/** How the delivery to one destination goes, as the API shows it. */
+/** Delivery status of one destination, as the API shows it. */
 export type DeliveryAnswer = {
-  /** `ok`: nothing has failed since the last success; `failing`: it is being tried again; `unsupported`: nothing is sent. */
+  /** `ok`: no failure since the last success; `failing`: delivery is being retried; `unsupported`: events are not sent. */
   readonly state: 'ok' | 'failing' | 'unsupported'
-  /** Why nothing is sent; null unless unsupported. */
+  /** Reason why events are not sent; null unless unsupported. */
   readonly reason: string | null
   /** Events that were taken, and events of traffic that were dropped because they came faster than they went. */
   readonly delivered: number
@@ -23,15 +23,15 @@ export type DeliveryAnswer = {
   readonly dead_letters_dropped: number
 }
 
-/** What is counted about one destination. */
+/** Delivery counters of one destination. */
 export class DeliveryState {
   readonly destination: string
   readonly #clock: Clock
   #report: DeliveryReport
-  /** Traffic events of this process; they are in no store. */
+  /** Number of delivered traffic events of this process; it is not stored. */
   #taken = 0
   #dropped = 0
-  /** Of any kind, by this process. */
+  /** Number of events of any kind delivered by this process. */
   #accepted = 0
   #letters: Omit<DeadLetterCounts, 'destination'> = { letters: 0, dropped: 0 }
 
@@ -60,7 +60,7 @@ export class DeliveryState {
     return this.#report.delivered + this.#taken
   }
 
-  /** What another process, or an earlier life of this one, has kept. */
+  /** Restores the counters stored by another process, or an earlier run of this one. */
   restore(report: DeliveryReport): void {
     this.#report = report
   }
@@ -87,12 +87,12 @@ export class DeliveryState {
     this.#accepted += 1
   }
 
-  /** What failed is not tried again: this many audit events, or events of traffic. */
+  /** Counts events that are not retried: this many audit events, or traffic events. */
   gaveUp(audit: number): void {
     this.#report = { ...this.#report, failures: 0, waiting: Math.max(0, this.#report.waiting - audit) }
   }
 
-  /** How many dead letters the store has. */
+  /** Sets the number of stored dead letters. */
   countLetters({ letters, dropped }: Omit<DeadLetterCounts, 'destination'>): void {
     this.#letters = { letters, dropped }
   }
@@ -101,7 +101,7 @@ export class DeliveryState {
     this.#dropped += events
   }
 
-  /** `unsupported`: why nothing is sent. */
+  /** Returns the status. `unsupported`: reason why events are not sent. */
   answer(unsupported: string | undefined): DeliveryAnswer {
     const { failures, waiting, lastError, lastFailureAt, lastSuccessAt } = this.#report
     const state = unsupported !== undefined ? 'unsupported' : failures > 0 ? 'failing' : 'ok'

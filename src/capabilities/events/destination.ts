@@ -9,7 +9,7 @@ import { OutboxSource, type RefusalRule, TrafficQueue } from './sources.js'
 
 export interface DestinationParts {
   readonly state: DeliveryState
-  /** Where it leads, as a text: another text is another way. Holds secrets. */
+  /** Key of the target: a changed key means another sender. Contains secrets. */
   readonly target: string
   readonly way: Way
   readonly outbox: Outbox
@@ -59,7 +59,7 @@ export class Destination {
     return this.#parts.state
   }
 
-  /** Why nothing is sent. */
+  /** Reason why events are not sent. */
   get unsupported(): string | undefined {
     return 'unsupported' in this.#parts.way ? this.#parts.way.unsupported : undefined
   }
@@ -73,7 +73,7 @@ export class Destination {
     this.#audit?.queue.wake()
   }
 
-  /** Try again now what has failed. */
+  /** Retries failed deliveries now. */
   hurry(): void {
     this.#audit?.queue.hurry()
     this.#traffic?.source.release()
@@ -96,7 +96,7 @@ export class Destination {
     await this.#traffic?.queue.idle()
   }
 
-  /** Ends the delivery of audit events, and the use of the store. What is on its way gets `grace` milliseconds. */
+  /** Ends the delivery of audit events, and the use of the store. Batches in flight get `grace` milliseconds. */
   async handOver(grace: number): Promise<void> {
     if (this.#handedOver) return
     this.#handedOver = true
@@ -104,14 +104,14 @@ export class Destination {
     try {
       await this.#audit?.source.flush()
     } catch (error) {
-      // They are delivered once more.
+      // These events are delivered again.
       this.#parts.fault(error)
     }
   }
 
   /**
-   * What is on its way gets `grace` milliseconds. Audit events that are not taken stay in the store; traffic events that
-   * wait are dropped.
+   * Waits up to `grace` milliseconds for the batch in flight. Undelivered audit events stay in the store; queued traffic
+   * events are dropped.
    */
   async stop(grace: number): Promise<void> {
     clearTimeout(this.#gathering)
@@ -120,7 +120,7 @@ export class Destination {
     await this.sender?.close()
   }
 
-  /** What has gathered goes. */
+  /** Sends the gathered events. */
   #release(): void {
     clearTimeout(this.#gathering)
     this.#gathering = undefined

@@ -25,8 +25,8 @@ interface RecorderParts {
 type Table = ReadonlyMap<string, readonly Subscribed[]>
 
 /**
- * Matches the events of a write with the subscriptions as they stand within its transaction. Matching there and not at
- * delivery means: subscriptions of the time when it happened get it, no others do, and what no subscription takes is never stored.
+ * Matches the events of a write with the subscriptions within its transaction. Because events are matched then, and not at
+ * delivery, exactly the subscriptions of that time receive them, and events without a subscription are never stored.
  */
 class Recorder implements EventRecorder {
   readonly #parts: RecorderParts
@@ -37,7 +37,7 @@ class Recorder implements EventRecorder {
   }
 
   async wants(tx: StoreTransaction, { kind, type }: { kind: string; type: string | null }): Promise<boolean> {
-    // A write may subscribe and go on; what it does from then on is subscribed to.
+    // A write may create a subscription; it applies to later events of the same write.
     if (kind === eventSubscription.name) this.#tables.delete(tx)
     return type !== null && (await this.#table(tx)).has(type)
   }
@@ -102,7 +102,7 @@ export interface EventsOptions
   readonly baseUrl: () => string
 }
 
-/** What a test of a destination came to. */
+/** Result of a destination test. */
 type TestAnswer = {
   readonly delivered: boolean
   /** Why not; null when it was delivered. */
@@ -110,12 +110,12 @@ type TestAnswer = {
   readonly duration_ms: number
 }
 
-/** Learns the account and what is subscribed. Must not throw. */
+/** Receives the account and the subscriptions. Must not throw. */
 type TrafficSubscriber = (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
 
 /** Events from their cause to their destinations. */
 export class Events implements EventRecorder {
-  /** Where traffic and agents say what happens. */
+  /** Queue for events of traffic and agents. */
   readonly traffic: TrafficEventQueue
   readonly #options: EventsOptions
   readonly #recorder: Recorder
@@ -135,14 +135,14 @@ export class Events implements EventRecorder {
     this.traffic = new TrafficEventQueue({ clock, account, put, fault })
   }
 
-  /** Before the first write: the store whose writes are recorded. Fails with a `StoreError`. */
+  /** Attaches the store whose writes are recorded, before the first write. Fails with a `StoreError`. */
   async attach(store: Store): Promise<Store> {
     this.#store = store
     this.#account = await store.outbox.account(newId('ac', this.#options.clock.wall()))
     return store
   }
 
-  /** Begins to deliver what waits in the store; after `handOver`, anew. */
+  /** Starts the delivery of stored events, also again after `handOver`. */
   async start(): Promise<void> {
     const { seal, ...options } = this.#options
     const before = this.#deliveries
@@ -159,13 +159,13 @@ export class Events implements EventRecorder {
     })
     this.#deliveries = deliveries
     await deliveries.start()
-    // What is on its way still arrives.
+    // Batches in flight still arrive.
     void before?.stop()
   }
 
   /**
-   * For another thread that writes events of traffic: calls `follower` with what is subscribed, now and whenever that changes.
-   * Answers the way to end it. What the thread has written goes to `written`.
+   * Subscribes a worker that creates traffic events: calls `follower` with the subscriptions, now and after every change.
+   * Returns a function that unsubscribes it. The worker passes its events to `written`.
    */
   subscribe(follower: TrafficSubscriber): () => void {
     this.#followers.add(follower)
@@ -194,10 +194,10 @@ export class Events implements EventRecorder {
     await this.#deliveries?.followed()
   }
 
-  /** How the delivery to a destination goes; undefined when there is no such destination. */
+  /** Returns the delivery status of a destination; undefined if the destination does not exist. */
   readonly deliveryOf = (destination: string): DeliveryAnswer | undefined => this.#deliveries?.answer(destination)
 
-  /** Sends an event of the type `test.v0` to a destination, at once and once; `object` is what it shows. */
+  /** Sends an event of the type `test.v0` to a destination immediately, without retries; `object` is its content. */
   readonly test = async (destination: string, object: Json): Promise<TestAnswer> => {
     const { clock } = this.#options
     const begun = clock.monotonic()
@@ -211,12 +211,12 @@ export class Events implements EventRecorder {
     return { delivered: failure === undefined, error: failure?.message ?? null, duration_ms: duration }
   }
 
-  /** Dead letters were dropped or given back: they are counted anew. Never rejects. */
+  /** Counts the dead letters again after some were dropped or requeued. Never rejects. */
   readonly lettersDropped = async (): Promise<void> => {
     await this.#deliveries?.lettersDropped()
   };
 
-  /** What is counted of each destination, by id, for metrics. */
+  /** Yields the delivery counters of each destination, by id, for metrics. */
   *counts(): Iterable<readonly [string, DeliveryAnswer]> {
     if (this.#deliveries !== undefined) yield* this.#deliveries.counts()
   }
@@ -226,7 +226,7 @@ export class Events implements EventRecorder {
     await this.#deliveries?.handOver()
   }
 
-  /** What waits of the events of traffic gets a moment. */
+  /** Stops delivery after a short wait for queued traffic events. */
   async stop(): Promise<void> {
     this.traffic.flush()
     await this.#deliveries?.stop()

@@ -1,15 +1,15 @@
 import { type BackoffRange, Coalescer, pauseAfter } from '../../lib/concurrency.js'
 import type { Batch, Sender, SendFailure } from './destinations/sender.js'
 
-/** What waits for one destination, oldest first. */
+/** Queue of one destination, oldest first. */
 export interface Source {
-  /** What goes next; the same until `done`, undefined when nothing waits. */
+  /** Returns the next batch, the same one until `done`; undefined if the queue is empty. */
   next(): Promise<Batch | undefined>
   /** It was taken. */
   done(batch: Batch): Promise<void>
   /**
-   * It was not taken, for the `failures`th time in a row. True when something else goes next, which need not wait: less of
-   * it, or what comes behind.
+   * Handles the `failures`th consecutive failure. Returns true if a different batch, smaller or later, can be sent without a
+   * pause.
    */
   failed(failure: SendFailure, failures: number): Promise<boolean>
 }
@@ -25,12 +25,12 @@ export interface LaneParts {
 }
 
 /**
- * Brings what waits to one destination, one batch after the other: the next goes when the one before was taken. It sleeps
- * while nothing waits and pauses after failures.
+ * Delivers the queue of one destination in sequence: each batch is sent after the previous one was accepted. Sleeps while
+ * the queue is empty, and pauses after failures.
  */
 export class DeliveryQueue {
   readonly #parts: LaneParts
-  /** Breaks off what is on its way. */
+  /** Aborts the batch in flight. */
   readonly #ending = new AbortController()
   readonly #running = new Coalescer(() => this.#run())
   #stopping = false
@@ -52,14 +52,14 @@ export class DeliveryQueue {
     this.wake()
   }
 
-  /** Resolves when nothing is under way and nothing is waited for. */
+  /** Resolves when no batch is in flight or awaited. */
   async idle(): Promise<void> {
     await this.#running.answered()
   }
 
   /**
-   * What is on its way gets `grace` milliseconds to arrive, then it is aborted; the next process sends it again. Nothing
-   * else is begun.
+   * Waits up to `grace` milliseconds for the batch in flight, then aborts it; the next process sends it again. No other
+   * batch is started.
    */
   async stop(grace: number): Promise<void> {
     this.#stopping = true
@@ -75,14 +75,14 @@ export class DeliveryQueue {
         this.#failures = await this.#drain(this.#failures)
         return
       } catch (error) {
-        // Whatever our own store refuses may work later.
+        // Errors of the own store may be temporary.
         this.#parts.fault(error)
         await this.#wait(this.#pauseAfter(++this.#failures))
       }
     }
   }
 
-  /** Sends until nothing waits; answers how many attempts have failed since the last success. */
+  /** Sends until the queue is empty. Returns the number of failed attempts since the last success. */
   async #drain(failures: number): Promise<number> {
     const { source, sender } = this.#parts
     const { signal } = this.#ending

@@ -6,7 +6,7 @@ import type { Batch, SendFailure } from './destinations/sender.js'
 import type { Source } from './queue.js'
 import { type EventHead, readHead } from './subscriptions.js'
 
-/** When an event counts as refused for good: after so many attempts alone, and not before this time has passed. Milliseconds. */
+/** Drop an event after `attempts` rejections alone, and not before `time` has passed (ms). */
 export interface RefusalRule {
   readonly attempts: number
   readonly time: number
@@ -18,7 +18,7 @@ export const REFUSAL_RULE: RefusalRule = { attempts: 5, time: 120_000 }
 interface Refused {
   readonly event: string
   readonly since: number
-  /** What the destination had taken by then. */
+  /** Number of events that the destination had accepted by then. */
   readonly taken: number
   attempts: number
 }
@@ -40,9 +40,9 @@ export class Refusals {
   }
 
   /**
-   * Counts a refusal of an event that was sent alone; true when it is one for good. `taken`: how many events the destination
-   * has taken so far. A refusal that may be no fault of the event counts only when the destination took another one since
-   * the first: else it may refuse all of them, and those behind would go the same way.
+   * Counts a rejection of an event that was sent alone; returns true if the event must be dropped. `taken`: number of events
+   * that the destination has accepted so far. An unclear rejection counts only if the destination accepted another event
+   * since the first one: otherwise it may reject all events.
    */
   isFinal(event: string, { fault }: SendFailure, taken: number): boolean {
     if (fault === undefined) return false
@@ -70,16 +70,18 @@ interface OutboxSourceParts {
   readonly gaveUp: (letter: NewDeadLetter) => void
 }
 
-/** Entries that are read at once. */
+/** Maximum number of entries per read. */
 const READ = 100
-/** Milliseconds after which what was taken is written down, though more follows: what a crash may repeat. */
+/** Time after which acknowledgements are stored during delivery (ms); a crash may repeat that much. */
 const WRITE_DOWN = 100
+/** Reason that a dead letter of a damaged event shows. */
 const DAMAGED = 'the event is damaged: what the store holds of it is no event'
+/** Head of a damaged event. */
 const NO_HEAD = { event_id: null, event_type: null, event_timestamp: null }
 
 /**
- * The audit events of one destination: they lie in the store until they were taken. One that the destination refuses for
- * good goes to its dead letters, so that those behind it do not wait for ever.
+ * Audit events of one destination, stored until delivered. An event that the destination finally rejects becomes a dead
+ * letter, so that it does not block later ones.
  */
 export class OutboxSource implements Source {
   readonly #parts: OutboxSourceParts
@@ -101,7 +103,7 @@ export class OutboxSource implements Source {
     const { mine, outbox, state } = this.#parts
     for (;;) {
       if (!mine()) {
-        // Another process goes on where the store says; what this one has read may be old by then.
+        // Another process continues from the stored position; entries read by this one may be stale.
         await this.#writeDown()
         this.#forget()
         return undefined
@@ -152,12 +154,12 @@ export class OutboxSource implements Source {
     return fault === 'event'
   }
 
-  /** Writes down what was taken. */
+  /** Stores acknowledgements. */
   async flush(): Promise<void> {
     await this.#writeDown()
   }
 
-  /** What goes next of what was read, up to the first that is damaged. */
+  /** Returns the next entries, up to the first damaged one. */
   #whole(): OutboxEntry[] {
     const damaged = this.#read.slice(0, this.#size).findIndex(({ body }) => readHead(body) === undefined)
     return this.#read.splice(0, damaged === -1 ? this.#size : damaged)
@@ -168,7 +170,7 @@ export class OutboxSource implements Source {
     this.#parts.state.took(events)
   }
 
-  /** All before it is written down already. */
+  /** Stores a dead letter. All earlier entries must be acknowledged. */
   async #giveUp(
     entry: OutboxEntry,
     { event_id, event_type, event_timestamp }: EventHead | typeof NO_HEAD,
@@ -189,7 +191,7 @@ export class OutboxSource implements Source {
     }
     state.gaveUp(1)
     const counts = await deadLetters.add(letter, state.report, letterBounds)
-    // Another process was there before, or the destination is gone: what was read is old.
+    // Another process stored it first, or the destination was deleted: the entries are stale.
     if (counts === undefined) return this.#forget()
     state.countLetters(counts)
     gaveUp(letter)
@@ -218,25 +220,26 @@ function placeText({ revision, position }: OutboxEntry): string {
 interface TrafficQueueParts {
   readonly state: DeliveryState
   readonly clock: Clock
-  /** Most bytes (UTF-16 units of JSON text) that wait; what comes beyond is dropped and counted. */
+  /** Maximum size of waiting events (UTF-16 units of JSON); further ones are dropped and counted. */
   readonly budget: number
   readonly refusals: RefusalRule
 }
 
-/** Of one batch. */
+/** Maximum number of events of one batch. */
 const MOST_EVENTS = 500
+/** Maximum size of one batch (UTF-16 units). */
 const MOST_TEXT = 512 * 1024
 
-/** The traffic events of one destination, in memory: bounded, and the newest are dropped when it is full. */
+/** Traffic events of one destination, in memory and bounded: new events are dropped when it is full. */
 export class TrafficQueue implements Source {
   readonly #parts: TrafficQueueParts
   #waiting: string[] = []
   #from = 0
   #text = 0
-  /** How many of those that wait go although they make no full batch. */
+  /** Number of queued events that are sent even in a partial batch. */
   #due = 0
   #sending: Batch | undefined
-  /** Of batches that were refused: it goes before everything else, in smaller ones. */
+  /** Events of rejected batches: they are sent first, in smaller batches. */
   #left: string[] = []
   /** Events of the next batch: fewer after a refusal, then slowly more again. */
   #most = MOST_EVENTS
@@ -264,7 +267,7 @@ export class TrafficQueue implements Source {
     return this.#waiting.length - this.#from >= this.#most
   }
 
-  /** What waits now goes, however little it is. */
+  /** Sends the queued events, even as a partial batch. */
   release(): void {
     this.#due = this.#waiting.length - this.#from
   }
@@ -288,7 +291,7 @@ export class TrafficQueue implements Source {
     this.#took(events)
   }
 
-  /** What is refused goes in halves, until the list is short enough or the event that is refused alone is dropped. */
+  /** Halves a rejected batch, until it is accepted, or its only event is dropped. */
   async failed(failure: SendFailure, failures: number): Promise<boolean> {
     const { state } = this.#parts
     const { message, fault, taken = 0 } = failure
@@ -338,7 +341,7 @@ export class TrafficQueue implements Source {
     }
     const events = this.#waiting.slice(this.#from, end)
     this.#from = end
-    // Taking from the front of a long list moves all the rest, so it is done seldom.
+    // Shifting a long list is slow, so it is done rarely.
     if (this.#from * 2 > this.#waiting.length) {
       this.#waiting = this.#waiting.slice(this.#from)
       this.#from = 0

@@ -10,7 +10,7 @@ import { unsupported } from './destinations/registry.js'
 
 type Body = RecordOf<typeof eventSubscription>['body']
 
-/** What all subscriptions together name, by type; without destinations that nothing is sent to. */
+/** Reads all subscriptions by event type, without destinations that receive no events. */
 export async function readSubscriptions(
   reader: StoreReader,
   folders: EventFolders | undefined
@@ -34,7 +34,7 @@ export async function readSubscriptions(
   return table
 }
 
-/** What would wait for ever is not stored. */
+/** Events that cannot be delivered are not stored. */
 async function servedDestinations(
   reader: StoreReader,
   folders: EventFolders | undefined
@@ -48,7 +48,7 @@ async function servedDestinations(
   return served
 }
 
-/** Who caused an event, as the event shows it. */
+/** Originator of an event, as the event shows it. */
 export type EventPrincipal = {
   readonly id: string
   readonly subject: string
@@ -70,7 +70,7 @@ type Envelope = {
   readonly object: Json
 }
 
-/** What an envelope is made from; `at` in milliseconds since the Unix epoch. */
+/** Contents of an envelope; `at` in milliseconds since the Unix epoch. */
 interface EnvelopeParts {
   readonly id: string
   readonly type: string
@@ -91,7 +91,7 @@ export function envelope({ id, type, at, account, principal, object }: EnvelopeP
   }
 }
 
-/** What every envelope has. */
+/** Common fields of all envelopes. */
 export type EventHead = Pick<Envelope, 'event_id' | 'event_type' | 'event_timestamp'>
 
 /** Reads the head of an envelope from its text; undefined when the text is none. */

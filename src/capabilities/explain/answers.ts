@@ -141,5 +141,5 @@ export type ExplainedRule = ValueOf<typeof RULE>
 export type ExplainedAction = ValueOf<typeof ACTION>
 export type ExplainedExpression = ValueOf<typeof EXPRESSION>
 export type ExplainedPart = ValueOf<typeof PART>
-/** A step while it is taken down. */
+/** An explained step under construction. */
 export type StepDraft = Draft<ExplainedStep>

@@ -6,25 +6,25 @@ import type { PolicyServices } from '../../policy/services.js'
 import type { PolicyUnit } from '../../runtime/plan.js'
 import { type PolicySource, Snapshot } from '../../runtime/snapshot.js'
 
-/** What the policies of an imagined exchange are compiled with. */
+/** Inputs for compiling the policies of a simulated exchange. */
 export interface CandidateParts {
   readonly services: PolicyServices
   readonly actions: readonly Action[]
   /** Texts of policies instead of those that run, by the keys of their units. */
   readonly instead?: ReadonlyMap<string, PolicySource>
-  /** State that outlives the snapshot, by its identity; absent: it has its own. */
+  /** State that outlives the snapshot, by its identity. @default a new map */
   readonly kept?: Map<string, unknown>
 }
 
 /**
- * The configuration that serves, with policies of its own: they are compiled when an exchange reaches them, keep their own
- * counters and use the services that are given. Everything else is the running one, and nothing of it changes.
+ * The running configuration with its own policies: they are compiled when an exchange reaches them, have their own counters
+ * and use the given services. The running configuration does not change.
  */
 export class CandidateSnapshot extends Snapshot {
   readonly #parts: CandidateParts
   readonly #compiled = new Map<string, CompiledPolicy | undefined>()
   readonly #kept: Map<string, unknown>
-  /** Values of vaults that policies have read: they are in nothing that is shown. */
+  /** Vault values that policies have read; they are hidden in all output. */
   readonly read = new Set<string>()
 
   constructor(running: Snapshot, parts: CandidateParts) {
@@ -48,7 +48,7 @@ export class CandidateSnapshot extends Snapshot {
     return value
   }
 
-  /** What is wrong with the texts that are given instead, in steps; empty: nothing. Warnings are left out. */
+  /** Yields between the checks of the candidate policies; returns their errors, without warnings. */
   *checking(): Steps<UnitProblems[]> {
     const all: UnitProblems[] = []
     for (const [key, { text, source }] of this.#parts.instead ?? []) {
@@ -77,7 +77,7 @@ export class CandidateSnapshot extends Snapshot {
   }
 
   #keep<T>(key: readonly unknown[], make: (identity: string) => T): T {
-    // The identity is that of the running policy: what is copied from its counters is found by it.
+    // The identity of the running policy finds the counters to copy.
     const identity = JSON.stringify(key.slice(1))
     const known = JSON.stringify(key)
     if (!this.#kept.has(known)) this.#kept.set(known, make(identity))

@@ -83,7 +83,7 @@ interface Read {
 
 const MOST_REPEATS = 1_000_000
 
-/** What the command line means, or what is wrong with it. */
+/** Returns the parsed options, or an error message. */
 function readFlags(url: string, flags: TryFlags): Read | string {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) return `${url} is no http(s) URL`
   const headers: string[] = []

@@ -44,14 +44,14 @@ interface Found {
   readonly record: ExchangeRecord | undefined
   readonly sent: SentUpstream | undefined
   readonly answer: { readonly status: number; readonly headers: HeaderList; readonly body: Uint8Array } | undefined
-  /** Set when `on_tcp_connect` closed the connection; null: without a rule that did. */
+  /** Rule by which `on_tcp_connect` closed the connection; null if no rule did; undefined if it was not closed. */
   readonly connectDecision: Flow['decidedBy'] | null
 }
 
 const MOST_ROUTES = 100
 const MOST_BODY = 4_096
 
-/** Puts together what is known when an exchange has ended. */
+/** Assembles the explanation of an ended exchange. */
 export function explanationOf(found: Found): Explanation {
   const { at, snapshot, request, entry, recorder, record, sent, answer, connectDecision, reveal } = found
   const shown = (headers: Fields) => (reveal ? [...headers] : redactedFields(headers))
@@ -154,7 +154,7 @@ function bodyText(body: Uint8Array): string | null {
   return body.length > MOST_BODY ? `${text}… (${body.length} bytes)` : text
 }
 
-/** A copy of data without these texts, wherever they stand in it: values of vaults, which a policy may have written into a field. */
+/** Returns a copy of data with these vault values removed from every string: a policy may have written them into a field. */
 export function withoutTexts<T>(data: T, texts: ReadonlySet<string>): T {
   const hidden = [...texts].filter((text) => text !== '').sort((a, b) => b.length - a.length)
   return hidden.length === 0 ? data : (hide(data, hidden) as T)

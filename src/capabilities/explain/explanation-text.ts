@@ -9,7 +9,7 @@ import type {
   Explanation
 } from './answers.js'
 
-/** An explanation for people, in lines: what was asked, each rule with the values of its expressions, and who decided. */
+/** Formats an explanation as lines: the request, each rule with the values of its expressions, and the deciding rule. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {
   const { request, at, listener, edge, other_ports: ports, route, steps, upstream, decision, omitted } = explanation
   const place = [
@@ -78,12 +78,12 @@ function actionText(
   ]
 }
 
-/** The source, and below it each part with its value; the parts of one value are those that stand inside of it. */
+/** Prints the source and, below it, each part with its value; the parts of a value are nested. */
 function expressionText(expression: ExplainedExpression, indent: string, style: ReportStyle): string[] {
   const { source, parts } = expression
   const result = 'missing' in expression ? `no value: ${expression.missing}` : JSON.stringify(expression.value)
   const head = `${indent}${printable(source.trim())} ${paint('=', 'faint', style)} ${printable(result)}`
-  // What is as long as the whole has been said.
+  // A part as long as the whole is already printed.
   const inner = parts.filter(({ length }) => length < source.length)
   if (source.includes('\n') || inner.length === 0)
     return [

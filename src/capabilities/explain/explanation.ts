@@ -21,23 +21,24 @@ type ExplainedRule = ExplainedPhase['rules'][number]
 type ExplainedAction = ExplainedRule['actions'][number]
 
 export interface ExplanationOptions {
-  /** Shows what sounds like a secret too, where the one who asks has written it. Values of vaults are never shown. */
+  /** Shows values whose names look secret, if the requester has written them. Vault values are never shown. */
   readonly reveal: boolean
   /** See `Explainer`. */
   readonly imagined: boolean
 }
 
-/** Characters of one value, and records of one explanation: what is beyond is counted and not kept. */
+/** Maximum characters of one value; the rest is counted and dropped. */
 const MOST_CHARACTERS = 2_000
+/** Maximum number of records of one explanation. */
 const MOST_RECORDS = 5_000
 
-/** What of a flow an action may change. */
+/** Parts of a flow that an action may change. */
 interface State {
   readonly values: ReadonlyMap<string, unknown>
   readonly results: ReadonlyMap<string, unknown>
 }
 
-/** Takes down how one exchange is decided. What it holds is plain data, without anything that sounds like a secret. */
+/** Records how one exchange is decided, as plain data without values whose names look secret. */
 export class ExplanationRecorder implements Explainer<Flow> {
   readonly steps: StepDraft[] = []
   /** Records that were left out because there were too many. */
@@ -128,7 +129,7 @@ export class ExplanationRecorder implements Explainer<Flow> {
     this.#action = undefined
   }
 
-  /** Data that comes from what has these names, as it may be shown. */
+  /** Returns the displayable form of data from sources with these names. */
   #shown(value: unknown, names: readonly string[], secret = false): unknown {
     if (typeof value === 'boolean' || value === null) return value
     if (secret || (!this.#reveal && names.some(isSensitive))) return REDACTED
@@ -226,7 +227,7 @@ function headersInto(values: Map<string, unknown>, of: string, list: HeaderList)
   }
 }
 
-/** A copy as JSON knows it, accessors read and integers as numbers where they are safe. */
+/** Returns a JSON copy: accessors are read, and safe integers become numbers. */
 function plain(value: unknown): unknown {
   if (typeof value === 'bigint') {
     const number = Number(value)

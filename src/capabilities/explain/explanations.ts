@@ -18,7 +18,7 @@ import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExplainedPolicy, Explanation } from './answers.js'
 
-/** Imagined requests, and what is changed for them of the configuration that serves. */
+/** Simulated requests, and changes of the running configuration for them. */
 interface ExplainRequest {
   readonly method: string
   readonly url: URL
@@ -27,19 +27,19 @@ interface ExplainRequest {
   readonly body: Uint8Array | undefined
   readonly version: '1.0' | '1.1' | '2'
   readonly clientAddress: string
-  /** Wall time of the first one, milliseconds; undefined: now. */
+  /** Wall time of the first request (ms). @default now */
   readonly at: number | undefined
   readonly repeat: number
   /** Milliseconds from one to the next. */
   readonly every: number
-  /** What the upstream is taken to answer. */
+  /** Simulated status of the upstream response. */
   readonly upstreamStatus: number
-  /** Do limits go on from what is counted now? */
+  /** `running` copies the current counters of limits. */
   readonly counters: 'running' | 'empty'
   readonly instead: CandidatePolicies
 }
 
-/** Explains requests by the configuration that serves, and changes nothing. Fails with a ControlError for a policy with errors. */
+/** Explains requests by the running configuration, without side effects. Fails with a ControlError for a policy with errors. */
 export type Explain = (request: ExplainRequest) => Promise<readonly Explanation[]>
 
 const MOST_REPEATS = 1_000

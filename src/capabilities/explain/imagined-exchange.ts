@@ -7,7 +7,7 @@ export interface ImaginedRequest {
   readonly method: string
   /** Absolute, http or https. */
   readonly url: URL
-  /** Names and values by turns; Host is taken from the URL unless it is among them. */
+  /** Flat list: name, value, name, value…; Host is taken from the URL if missing. */
   readonly headers: HeaderList
   readonly body?: Uint8Array
   readonly version: '1.0' | '1.1' | '2'
@@ -62,8 +62,8 @@ export function imaginedHead({ method, url, headers, body, version }: ImaginedRe
 }
 
 /**
- * The listener that a request like this comes in by: the one of the configuration with its scheme and port, else one that may be reached at
- * that port because it knows no public one, else one that stands for it.
+ * Returns the listener for a simulated request: the configured one with its scheme and port, otherwise one without a known
+ * public port, otherwise a made-up one.
  */
 export function imaginedEntry(url: URL, listeners: readonly EntryFacts[]): EntryFacts {
   const protocol = url.protocol === 'https:' ? 'https' : 'http'

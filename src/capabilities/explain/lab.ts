@@ -27,7 +27,7 @@ import { ExplanationRecorder } from './explanation.js'
 import { explanationOf, type SentUpstream } from './explanation-of.js'
 import { type ImaginedRequest, imaginedConnection, imaginedEntry, imaginedHead } from './imagined-exchange.js'
 
-/** What stands in for the upstream: an answer, made anew for each request. */
+/** Simulated upstream response, created anew for each request. */
 export interface UpstreamStub {
   readonly status: number
   readonly headers: readonly string[]
@@ -39,10 +39,10 @@ export interface LabParts {
   readonly forwarding: ClientAddress
   readonly region: string
   readonly stub: UpstreamStub
-  /** Answers from folders of files; absent: the stub does. */
+  /** Serves responses from folders of files. @default the stub responds */
   readonly files?: Pick<FileServers, 'dialer'>
   readonly metrics: Metrics
-  /** Shows what sounds like a secret too. */
+  /** Shows values whose names look secret, too. */
   readonly reveal: boolean
 }
 
@@ -52,32 +52,31 @@ export interface RepeatedRequest {
   readonly entry: EntryFacts
   readonly head: RequestHead
   readonly body: Uint8Array | undefined
-  /** Of the one that the connection is taken to come from. */
+  /** Address of the simulated client. */
   readonly clientAddress: string
   /** Absolute. */
   readonly url: string
 }
 
-/** How it was decided. */
+/** Result of a repeated exchange. */
 export interface Repeated {
   readonly explanation: Explanation
   /** Something that decides it reads its body. */
   readonly readsBody: boolean
 }
 
-/** Bytes of an answer that are kept. */
+/** Maximum bytes of a recorded response. */
 const MOST_ANSWER = 1024 * 1024
 const nothing = () => undefined
 const SILENT = { info: nothing, warn: nothing, error: nothing }
 const NO_EVENTS = { wants: () => false, publish: nothing, put: nothing }
 
 /**
- * Runs requests that no client has sent through the same steps as those of clients: admission, route, modules and policies. No byte
- * leaves the process: a stub answers in the place of upstreams, and what policies would ask of others is up to the services
- * that they are compiled with.
+ * Runs simulated requests through the steps of client requests: admission, route, modules and policies. No byte leaves the
+ * process: a stub replaces upstreams, and the given services handle outbound calls of policies.
  */
 export class Lab {
-  /** For the services of policies: what they ask internal entries with. */
+  /** Internal requests of policy services. */
   readonly internal: InternalRequests
   readonly #parts: LabParts
   readonly #pipeline: Pipeline
@@ -100,7 +99,7 @@ export class Lab {
         forwarding,
         clock,
         endpoints: new AddressFilter('endpoints', { log: SILENT }),
-        // The certificate that is chosen by name is the one of the host that is asked for.
+        // The certificate selected by name matches the requested host.
         tls: {
           misdirected: (connection, _host, edge) => connection.tls === undefined && edge?.tls?.authorities !== undefined
         }
@@ -133,15 +132,12 @@ export class Lab {
     this.#snapshot = snapshot
   }
 
-  /**
-   * Takes one request through, after those before it have ended. `stub`: answers in the place of the lab's. Never rejects for what
-   * the request says.
-   */
+  /** Runs one request, after the previous ones. `stub`: overrides the lab's stub. Never rejects because of the request. */
   async ask(request: ImaginedRequest, stub = this.#parts.stub): Promise<Explanation> {
     return (await this.imagine(request, stub)).explanation
   }
 
-  /** As `ask`, with what is known beside the explanation. */
+  /** Runs a request like `ask` and also reports whether its body was read. */
   async imagine(request: ImaginedRequest, stub: UpstreamStub): Promise<Repeated> {
     const { clock, region } = this.#parts
     this.#stub = stub
@@ -152,7 +148,7 @@ export class Lab {
     return await this.#run({ connection, entry, head, body, clientAddress, url: url.href }, request.headers)
   }
 
-  /** As `ask`, for an exchange as its transport gave it. */
+  /** Runs a recorded exchange, as its transport delivered it. */
   async repeat(request: RepeatedRequest, stub: UpstreamStub): Promise<Repeated> {
     this.#stub = stub
     return await this.#run(request, request.head.headers)
@@ -201,7 +197,7 @@ export class Lab {
     flow.explainer = recorder
     recorder.step('traffic_policy', phase.owner, 'connect')
     const verdict = phase.run(flow)
-    // A listener for HTTP lets nothing wait at this point.
+    // An HTTP listener does not wait in this phase.
     const refused = verdict !== undefined
     recorder.stepped(refused ? closeConnection : undefined)
     return refused ? { refused: flow.decidedBy ?? null } : { results: flow.results }
@@ -241,7 +237,7 @@ export class Lab {
 /** Longest time that a disk may take. Milliseconds. */
 const DISK_TIMEOUT = 10_000
 
-/** What a folder of files answers. The content of a file that is too long to be kept is left out. */
+/** Returns the response of a folder of files. Content that is too long to record is left out. */
 function fileAnswer(exchange: Exchange, request: AdmittedFlow['request'], dialer: Dialer): Promise<Forwarded> {
   const { method, target, authority, headers, head, body } = request
   const asked = {

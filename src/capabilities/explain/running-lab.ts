@@ -34,15 +34,16 @@ import { VirtualClock } from './virtual-clock.js'
 
 /** Memory for the buckets of one lab. */
 const LIMITER_BYTES = 256 * 1024
+/** Maximum bytes of all bodies, and of each. */
 const BODIES = { total: 64 * 1024 * 1024, each: 16 * 1024 * 1024 }
 
-/** What a policy asks of a server outside. */
+/** An outbound call of a policy. */
 interface OutsideRequest {
   readonly method: string
   readonly url: string
 }
 
-/** Answers in the place of a server outside; undefined: it cannot be reached. */
+/** Returns the response of an external server; undefined if it is unreachable. */
 type Outside = (request: OutsideRequest) => UpstreamStub | undefined
 
 interface LabServicesParts {
@@ -51,19 +52,19 @@ interface LabServicesParts {
   readonly documents?: RecentDocuments
   readonly rateLimitHeaders: 'none' | 'draft'
   readonly providers?: OperatorProviders
-  /** Absent: one of its own. */
+  /** @default a new limiter */
   readonly limits?: Limiter
-  /** Counters that the lab goes on from; absent: it begins with none. */
+  /** Initial counters. @default empty */
   readonly counted?: { window(identity: string, seconds: number): Pick<SlidingWindow, 'inspect'> }
   readonly outside: Outside
 }
 
-/** The language of policies in a time of its own. `random`: numbers in [0, 1). */
+/** Creates the policy language with its own clock. `random`: numbers in [0, 1). */
 export function labExpressions(clock: Clock, geo: Geo, random: () => number): Expressions {
   return createExpressions({ results: resultsOf(actions), clock, random, geo, userAgent: new UserAgents() })
 }
 
-/** Services of policies that run in a lab: buckets of its own, and no request leaves the process. */
+/** Creates the services of policies in a lab: they have their own buckets, and no request leaves the process. */
 export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts): PolicyServices {
   const { clock, expressions, documents = new RecentDocuments() } = parts
   const outbound = standIn(parts.outside)
@@ -89,7 +90,7 @@ export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts)
   ])
 }
 
-/** No request leaves: what a policy makes of the answer shows in its explanation. */
+/** No request leaves the process; its simulated response shows in the explanation. */
 function standIn(outside: Outside): Outbound {
   return {
     request({ method, url }) {
@@ -102,7 +103,7 @@ function standIn(outside: Outside): Outbound {
   }
 }
 
-/** Buckets that begin with what is counted elsewhere, each when it is first asked, and leave that alone. */
+/** Creates buckets that start from a copy of the running counters on first use. */
 function limiterOf(clock: Clock, counted: LabServicesParts['counted']): Limiter {
   let made: LimiterTable | undefined
   const table = () => {
@@ -140,11 +141,11 @@ interface PolicyBenchParts {
   /** Further units, such as secrets, with their values. */
   readonly units?: readonly (readonly [string, Unit])[]
   readonly secrets?: SecretValues
-  /** Shows what sounds like a secret too. */
+  /** Shows values whose names look secret, too. */
   readonly reveal: boolean
 }
 
-/** How a lab of a bench is opened. */
+/** Options for opening a lab. */
 interface LabStart {
   /** Wall time, milliseconds. */
   readonly now: number
@@ -152,7 +153,7 @@ interface LabStart {
   readonly outside: Outside
 }
 
-/** A lab, and what its policy may be doubted for. */
+/** A lab, and the warnings about its policy. */
 interface OpenLab {
   readonly lab: Lab
   readonly clock: VirtualClock
@@ -165,8 +166,8 @@ interface RefusedLab {
 }
 
 /**
- * Labs for one policy, that of an upstream which takes every host. Each begins with empty counters; what is compiled of
- * expressions is shared, so that one more lab costs little. One lab is used at a time: all have one clock.
+ * Labs for one policy, of an upstream that accepts every host. Each starts with empty counters; compiled expressions are
+ * shared, so that further labs are cheap. Only one lab is used at a time: all share one clock.
  */
 export class PolicyBench {
   readonly #parts: PolicyBenchParts
@@ -180,12 +181,12 @@ export class PolicyBench {
     this.#expressions = remembering(labExpressions(this.#clock, parts.geo ?? noGeo, parts.random))
   }
 
-  /** A lab that begins with nothing counted, or what is wrong with the policy. */
+  /** Opens a lab with empty counters, or returns the errors of the policy. */
   open(start: LabStart): OpenLab | RefusedLab {
     return atOnce(this.opening(start))
   }
 
-  /** As `open`, in steps. */
+  /** Opens a lab like `open`, in steps. */
   *opening({ now, stub, outside }: LabStart): Steps<OpenLab | RefusedLab> {
     const { policy, units = [], secrets = NO_SECRETS, reveal } = this.#parts
     const clock = this.#clock

@@ -18,7 +18,7 @@ import { Lab } from './lab.js'
 import { labExpressions, labServices } from './running-lab.js'
 import { VirtualClock } from './virtual-clock.js'
 
-/** What a lab of what serves is opened with. */
+/** Options for opening a lab over the running configuration. */
 interface RunningLabStart {
   /** Wall time of the lab, milliseconds. */
   readonly at: number
@@ -26,7 +26,7 @@ interface RunningLabStart {
   readonly instead: CandidatePolicies
   readonly counters: 'running' | 'empty'
   readonly upstreamStatus: number
-  /** Shows what sounds like a secret too. */
+  /** Shows values whose names look secret, too. */
   readonly reveal: boolean
   /** Numbers in [0, 1). */
   readonly random: () => number
@@ -37,11 +37,11 @@ interface RunningLab {
   readonly lab: Lab
   readonly clock: VirtualClock
   readonly snapshot: CandidateSnapshot
-  /** The servers that policies would have asked since this was called last. */
+  /** Returns the servers that policies would have called since the last call. */
   readonly takeNotAsked: () => string[]
 }
 
-/** Opens labs over what serves now: with copies of its counters, in a time of its own, and no server is asked. */
+/** Opens labs over the running configuration, with copies of its counters, their own clock, and no outbound calls. */
 export type OpenRunningLab = (start: RunningLabStart) => Promise<RunningLab>
 
 /** Rejects with a ControlError for policies with errors, and where no policy serves. */
@@ -81,7 +81,7 @@ export function runningLabs(
   }
 }
 
-/** Explains requests by what serves now. */
+/** Creates explanations by the running configuration. */
 export function explainRunning(open: OpenRunningLab, running: Clock): Explain {
   return async (request) => {
     const { at = running.wall(), repeat, every, upstreamStatus, instead, counters, body, ...asked } = request
@@ -105,7 +105,7 @@ function withoutPolicy(route: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `no route ${route} with a traffic policy serves here`, { field })
 }
 
-/** Of a URL what surely holds no secret. */
+/** Returns the origin of a URL; the rest may contain a secret. */
 function originOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin : ''
 }

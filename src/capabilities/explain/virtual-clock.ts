@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 
-/** A clock that stands still until it is moved. Both readings move together. */
+/** A clock that advances only when it is moved. Both readings move together. */
 export class VirtualClock implements Clock {
   #monotonic: number
   #wall: number
@@ -19,7 +19,7 @@ export class VirtualClock implements Clock {
     return this.#wall
   }
 
-  /** Sets the wall clock, for what begins anew; the other reading goes on. */
+  /** Sets the wall clock for a new run; the monotonic clock is unchanged. */
   begin(wall: number): void {
     this.#wall = wall
   }

@@ -12,10 +12,10 @@ interface GuardFlags {
   readonly wait?: boolean
 }
 
-/** Milliseconds between two looks at a guard that bakes. */
+/** Interval between checks of a guard that bakes (ms). */
 const LOOK = 500
 
-/** What is wrong with the options; undefined: nothing is. */
+/** Returns the error in the options, or undefined if they are valid. */
 export function wrongGuard({ guard, wait }: GuardFlags): string | undefined {
   if (guard === undefined) return wait === true ? '--wait needs --guard' : undefined
   try {
@@ -32,7 +32,7 @@ export function guardHeader({ guard }: GuardFlags): Readonly<Record<string, stri
   return guard === undefined ? {} : { guard }
 }
 
-/** The revision that an answer says serves: after a write, that of the write. */
+/** Returns the served revision in a response: after a write, its revision. */
 export function revisionOf({ headers }: ApiAnswer): number {
   return Number(headers.get('service-revision'))
 }
@@ -43,7 +43,7 @@ export async function guardEnd(access: ApiAccess, revision: number): Promise<num
     const { status, body } = await askApi(access, `/revisions/${revision}`)
     if (status !== 200) throw unusable(access, `no longer has revision ${revision}`)
     const { guard } = body
-    // Nothing was changed that a guard could watch.
+    // The write changed nothing that a guard could watch.
     if (!isObject(guard)) return ExitCode.ok
     const { state, reason, by } = guard
     if (state !== 'baking') {

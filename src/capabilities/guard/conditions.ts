@@ -10,7 +10,7 @@ const NAMES = ['bake', 'min-requests', ...Object.keys(RATES), 'changed-decisions
 const SHARE = /^(\+?)(\d{1,3}(?:\.\d{1,3})?)%$/
 
 /**
- * Reads a guard such as `bake=30s; error-rate=+2%; min-requests=50`: parts that `;` or `,` separates, whose values may stand in
+ * Reads a guard such as `bake=30s; error-rate=+2%; min-requests=50`: parts that `;` or `,` separates, whose values may be in
  * double quotes, so that a dictionary of strings (RFC 9651 3.2) is one too. Fails with `GUARD_INVALID`.
  */
 export function readGuard(text: string): Guard {

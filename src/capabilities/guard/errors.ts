@@ -1,6 +1,6 @@
 import { defineErrors } from '../../lib/errors.js'
 
-/** Codes of writes whose guard is refused. */
+/** Codes of writes whose guard is rejected. */
 export const guardErrors = defineErrors({
   GUARD_INVALID: {
     status: 400,

@@ -14,7 +14,7 @@ import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
 interface GuardJudgeParts {
   readonly store: Pick<Store, 'history' | 'amend'>
   readonly guarded: GuardedWrites
-  /** Undoes a revision; answers the revision that did, or undefined when there was nothing to undo. Fails with a `ControlError`. */
+  /** Reverts a revision. Resolves with the reverting revision, or undefined if there was nothing to revert. Fails with a `ControlError`. */
   readonly undo: (revision: number, why: GuardedRevert, call: Call) => Promise<number | undefined>
   readonly clock: Clock
   readonly log: StoreLog
@@ -22,13 +22,13 @@ interface GuardJudgeParts {
   readonly ended: (end: EndedGuard) => void
 }
 
-/** How often it looks whether a second has passed. Milliseconds. */
+/** Interval between checks for a completed second (ms). */
 const EVERY = 250
-/** How long a process that has seen too little leaves the end to those that have seen more. Milliseconds. */
+/** Time that a process with too little traffic waits for the verdict of other processes (ms). */
 const OTHERS = 5_000
-/** Revisions of others that are read at once. */
+/** Maximum number of revisions by other processes that one query reads. */
 const READ_AT_ONCE = 200
-/** What a later attempt may not meet. */
+/** Codes of errors that a later attempt may not meet. */
 const PASSING: ReadonlySet<string> = new Set([
   controlErrors.UNAVAILABLE.code,
   controlErrors.BUSY.code,
@@ -42,7 +42,7 @@ const OURSELVES: Principal = { id: 'guard', role: 'administrator', subject: 'gua
 /** Another process has ended the guard. */
 class EndedElsewhere extends Error {}
 
-/** Judges the writes whose guards bake, each second by itself, and reverts those that break. */
+/** Judges guarded writes every second and reverts those that violate a condition. */
 export class GuardJudge {
   readonly #parts: GuardJudgeParts
   readonly #timer: NodeJS.Timeout
@@ -55,7 +55,7 @@ export class GuardJudge {
     this.#timer = setInterval(() => this.#look(), EVERY).unref()
   }
 
-  /** Waits for a judgement that is being done. What bakes goes on in the process that starts next. */
+  /** Waits for the running judgement. The next process continues watching the guarded writes. */
   async stop(): Promise<void> {
     this.#stopped = true
     clearInterval(this.#timer)
@@ -71,7 +71,7 @@ export class GuardJudge {
     })
   }
 
-  /** Never rejects: what failed is tried again. */
+  /** Runs one round. Never rejects: failures are retried. */
   async #round(): Promise<void> {
     try {
       await this.#follow()
@@ -83,7 +83,7 @@ export class GuardJudge {
     }
   }
 
-  /** Reads what others have written since, or what this process left when it was stopped. */
+  /** Reads revisions that other processes wrote, or that this process left unread when it stopped. */
   async #follow(): Promise<void> {
     const { guarded, store } = this.#parts
     const { served, read } = guarded.place
@@ -122,7 +122,7 @@ export class GuardJudge {
     if (end.state === 'passed' || elapsed >= one.guard.bake + OTHERS) await this.#end(one, end)
   }
 
-  /** What the comparison of decisions has counted since the write, where its guard asks for that. */
+  /** Returns the changed decisions counted since the write, if its guard has such a condition. */
   #compared({ guard, revision }: BakingWrite): ReturnType<ChangedDecisions['since']> {
     return guard.changed === undefined ? undefined : this.#parts.guarded.changedDecisions?.since(revision)
   }
@@ -195,7 +195,7 @@ export class GuardJudge {
   }
 }
 
-/** `compared`: requests whose decisions were compared. */
+/** Returns the end of a guard. `compared`: number of compared requests. */
 function endOf({ guard, watched }: BakingWrite, compared: number): GuardEnd {
   const most = Math.max(compared, ...watched.map(({ watch }) => watch.total().requests))
   const inconclusive = (reason: string) => ({ state: 'inconclusive', reason, by: null }) as const

@@ -22,20 +22,20 @@ interface CountedScope {
   readonly hosts: ReadonlySet<string>
 }
 
-/** What is counted of a scope since a write. */
+/** Counters of a scope since a write. */
 interface TrafficWatch {
   seconds(): readonly Tally[]
   total(): Tally
   end(): void
 }
 
-/** What the process counts of its traffic. Times are monotonic milliseconds. */
+/** Traffic counters of this process. Times are monotonic milliseconds. */
 export interface CountedTraffic {
   /** By blocks of time that had traffic, oldest first; none of the time since `revision` serves. */
   before(scope: CountedScope, now: number, revision: number): readonly Tally[]
-  /** Counts what `revision` and later ones serve. */
+  /** Starts counting traffic of `revision` and later ones. */
   watch(scope: CountedScope, revision: number, now: number): TrafficWatch
-  /** What was counted from a time on, and what these revisions still serve, is no measure for later writes. `to` is not among them. */
+  /** Excludes traffic since a time, and later traffic of these revisions, from the baselines of later writes. `to` is exclusive. */
   forget(scope: CountedScope, from: number, revisions: { readonly from: number; readonly to: number }): void
 }
 
@@ -43,9 +43,9 @@ interface GuardedWritesParts {
   readonly catalogue: Catalogue
   readonly clock: Clock
   readonly log: StoreLog
-  /** Absent: the process carries no traffic, and guards are refused. */
+  /** Undefined if the process carries no traffic; guards are then rejected. */
   readonly traffic: CountedTraffic | undefined
-  /** Absent: that condition is refused. */
+  /** Undefined if the process compares no decisions; that condition is then rejected. */
   readonly changedDecisions: ChangedDecisions | undefined
 }
 
@@ -56,16 +56,16 @@ type GuardedNote = RevisionNote & { readonly guard: GuardNote }
 export interface BakingWrite {
   readonly revision: number
   readonly guard: Guard
-  /** As the store has it. */
+  /** The note as stored. */
   readonly note: GuardedNote
   readonly watched: readonly { readonly scope: CountedScope; readonly before: Baseline; readonly watch: TrafficWatch }[]
   /** Monotonic milliseconds. */
   readonly begun: number
   /** Seconds since then that were judged. */
   judged: number
-  /** The revision that has changed the same; undefined: none has. */
+  /** A later revision with overlapping changes; undefined if there is none. */
   superseded: number | undefined
-  /** Why it is being reverted; undefined: it is not. */
+  /** Reason for the revert in progress; undefined if none. */
   broken: string | undefined
 }
 
@@ -76,8 +76,8 @@ export interface OpeningGuard {
 }
 
 /**
- * The writes of a store whose guards bake, as far as this process knows them: its own from their commit on, those of others
- * once it has read them. Each process judges by its own traffic.
+ * Guarded writes of a store that this process knows: its own writes from their commit, those of other processes once read.
+ * Each process judges by its own traffic.
  */
 export class GuardedWrites {
   readonly #parts: GuardedWritesParts
@@ -93,7 +93,7 @@ export class GuardedWrites {
     return [...this.#baking.values()]
   }
 
-  /** The last revision that serves here, and the last one of which it is known whether its guard bakes. */
+  /** `served` is the last revision served here; `read` the last one whose guard state is known. */
   get place(): { readonly served: number; readonly read: number } {
     return { served: this.#served, read: this.#read }
   }
@@ -104,7 +104,7 @@ export class GuardedWrites {
   }
 
   /**
-   * The guard of a write that would change this. Undefined when there is none, or nothing that it could guard. Fails with
+   * Opens the guard of a write with these changes. Returns undefined if there is no guard, or nothing to watch. Fails with
    * `GUARD_UNSUPPORTED` and `GUARD_IMPOSSIBLE`.
    */
   opening(
@@ -169,14 +169,14 @@ export class GuardedWrites {
     this.#read = Math.max(this.#read, upTo)
   }
 
-  /** It bakes no more. */
+  /** Stops watching a write. */
   end(one: BakingWrite): void {
     for (const { watch } of one.watched) watch.end()
     this.#parts.changedDecisions?.end(one.revision)
     this.#baking.delete(one.revision)
   }
 
-  /** What a write has done to traffic until it was reverted is no measure for the next one. */
+  /** Excludes the traffic of a reverted write from the baseline of the next one. */
   forgetTraffic({ watched, begun, revision }: BakingWrite, by: number): void {
     for (const { scope } of watched) this.#parts.traffic?.forget(scope, begun, { from: revision, to: by })
   }
@@ -203,14 +203,14 @@ export class GuardedWrites {
     this.#baking.set(revision, { revision, guard, note, watched, begun: now, ...state })
   }
 
-  /** Do later changes touch what the earlier ones have made? Other fields of the same record do not matter. */
+  /** Do later changes affect the results of earlier ones? Other fields of the same record do not matter. */
   #overlap(earlier: readonly RecordedChange[], later: readonly RecordedChange[], writer: string): boolean {
     const before = new Map(earlier.map((change) => [`${change.kind} ${change.id}`, change]))
     return later.some((change) => {
       const former = before.get(`${change.kind} ${change.id}`)
       if (former === undefined) return false
       if (change.change !== 'updated' || former.change === 'deleted') return true
-      // What is ordered for a new domain, for instance, is written into it.
+      // The certificate service writes its status into a new domain, for example.
       if (former.change === 'created') return writer !== CERTIFICATE_SERVICE
       const names = new Set(this.#namesOf(former))
       return this.#namesOf(change).some((name) => names.has(name))

@@ -1,7 +1,7 @@
 import { type Baseline, type Guard, RATES, type RateLimit } from '../../control/guard-note.js'
 import { percent } from './conditions.js'
 
-/** What was counted in a span of time. */
+/** Counts of a time span. */
 export interface Tally {
   readonly requests: number
   readonly failed: number
@@ -11,19 +11,20 @@ export interface Tally {
 
 type Counted = Exclude<keyof Tally, 'requests'>
 
-/** What has broken. */
+/** A violated condition. */
 export interface Break {
   readonly condition: string
   readonly reason: string
 }
 
-/** Blocks that are taken together when it is asked how much counts vary: noise can come in waves of any length. */
+/** Numbers of consecutive blocks that are grouped to measure how counts vary: bursts may have any length. */
 const SCALES = [1, 3, 6]
+/** Minimum number of groups for measuring the spread. */
 const FEWEST_GROUPS = 5
-/** What is taken for the spread of less than that. */
+/** Spread that is assumed with fewer groups. */
 const UNKNOWN_SPREAD = 3
 
-/** The baseline of what was counted before, in blocks of equal length that had traffic. */
+/** Returns the baseline of earlier counts, in blocks of equal length with traffic. */
 export function baselineOf(blocks: readonly Tally[]): Baseline {
   const [requests, failed, refused, clientErrors] = (['requests', 'failed', 'refused', 'clientErrors'] as const).map(
     (name) => blocks.reduce((sum, block) => sum + block[name], 0)
@@ -68,21 +69,21 @@ function dispersion(groups: readonly Tally[], name: Counted): number {
 }
 
 /**
- * How sure it must be that a rate lies above its limit, in nats of Chernoff's bound: chance alone does it once in e^15, three
- * million, judgements. The rate of before is taken as high as e^-5 allows.
+ * Confidence that a rate exceeds its limit, in nats of Chernoff's bound: chance alone causes one such judgement in e^15
+ * (three million). The baseline rate is raised to its upper bound at e^-5.
  */
 const SURE = { after: 15, before: 5 }
 /**
- * Seconds that count as no worse than the worst of the rest: what breaks for so long may mend by itself, and three seconds of an
- * outage lie in four of the clock. Of many, a tenth.
+ * Seconds that are capped at the worst of the other seconds: so short an outage may recover without a revert, and three
+ * seconds of outage touch four seconds of the clock. With many seconds, a tenth of them.
  */
 const ACCIDENT = { seconds: 4, share: 0.1 }
 /** Milliseconds after which few seconds with traffic must do. */
 const SOON = 8_000
-/** Above this share of errors a write is broken even when nothing is known of before. */
+/** Error share that fails a write even without a baseline. */
 const MOST_ERRORS = 0.5
 
-/** What a judgement looks at. */
+/** Input of a judgement. */
 export interface Evidence {
   readonly before: Baseline
   /** Seconds with traffic since the write, at most the last minute. */
@@ -91,14 +92,14 @@ export interface Evidence {
   readonly elapsed: number
 }
 
-/** The first condition on a rate that is broken beyond doubt; undefined: none is. */
+/** Returns the first rate condition that is clearly violated; undefined if there is none. */
 export function judgeRates(guard: Guard, evidence: Evidence): Break | undefined {
   const total = sum(evidence.seconds, 'requests')
   if (total < guard.least) return undefined
   for (const limit of guard.rates) {
     const name = RATES[limit.name]
     const most = mostOf(limit, evidence.before, guard.least)
-    // Without its worst seconds it is no higher.
+    // Without its worst seconds, the rate is no higher.
     if (most === undefined || sum(evidence.seconds, name) <= total * most) continue
     const spread = limit.relative ? spreadAt(most, evidence.before, name) : 1
     const kept = withoutAccidents(evidence, name, most)
@@ -108,12 +109,12 @@ export function judgeRates(guard: Guard, evidence: Evidence): Break | undefined 
   return undefined
 }
 
-/** Is there anything that the condition could be compared with? */
+/** Is there a baseline for the condition? */
 export function comparable(limit: RateLimit, before: Baseline): boolean {
   return !limit.relative || limit.name === 'error-rate' || before.requests > 0
 }
 
-/** Is a share of what was counted above `most` beyond doubt? */
+/** Is a counted share clearly above `most`? */
 export function exceeds(count: number, of: number, most: number, spread: number): boolean {
   if (of === 0 || most >= 1 || count / of <= most) return false
   return (of * divergence(count / of, most)) / spread > SURE.after
@@ -130,7 +131,7 @@ function mostOf(limit: RateLimit, before: Baseline, least: number): number | und
   return most < 1 ? most : undefined
 }
 
-/** The spread at a higher rate: what varies beside chance stays as it is, while chance does more there. */
+/** Scales the spread to a higher rate: variation beyond chance stays constant, while chance contributes more. */
 function spreadAt(most: number, before: Baseline, name: Counted): number {
   const variance = (rate: number) => rate * (1 - rate)
   const then = before.requests === 0 ? 0 : variance(before[name] / before.requests)
@@ -148,7 +149,7 @@ function withoutAccidents({ seconds, elapsed }: Evidence, name: Counted, most: n
   return [...Array.from({ length: left }, () => next), ...worst.slice(left)]
 }
 
-/** The highest rate of which what was counted is likely enough. */
+/** Returns the highest rate for which the counts are likely enough. */
 function highest(count: number, of: number, spread: number): number {
   const rate = count / of
   let [low, high] = [rate, 1]

@@ -3,7 +3,7 @@ import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { RunningShadows } from '../shadow/running-shadows.js'
 import type { Beside } from '../shadow/shadow-runner.js'
 
-/** Every client is compared, with limits that go on from what is counted, within this time of each request. Milliseconds. */
+/** Compares all clients, with limits that continue from the current counters. `budget` is the maximum time for each request (ms). */
 const SETTINGS = { name: '', share: 1, budget: 2, counters: 'running', duration: 0, examples: 0 } as const
 
 /** Runs the configuration of before a guarded write beside the one that the write has made. */

@@ -9,9 +9,8 @@ const MOST_NAMES = 1_000
 const TRACED: ReadonlySet<Unit['kind']> = new Set(['route', 'edge', 'policy', 'upstream', 'tcp_edge'])
 
 /**
- * What traffic a change of units can break, in scopes that are judged each by itself: the routes that it touches, and the whole
- * edges of these, because traffic may go from one route to another. All traffic where the change reaches further than
- * routes and edges show.
+ * Returns the traffic scopes that a change of units can break: the touched routes, and all routes of their edges, because
+ * requests may move between routes. Returns all traffic if the change affects other units.
  */
 export function scopesOf(before: ShardedMap<Unit>, change: Pick<Units, 'put' | 'drop'>): readonly GuardScope[] {
   const after = before.with(change.put, change.drop)

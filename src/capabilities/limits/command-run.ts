@@ -28,7 +28,7 @@ export async function limitList(flags: LimitFlags & { readonly text?: string }):
   return ExitCode.ok
 }
 
-/** Prints whom a limit refuses most now. Resolves with the exit code. */
+/** Prints the keys that a limit rejects most. Resolves with the exit code. */
 export async function limitTop(limit: string, flags: LimitFlags & { readonly limit: string }): Promise<number> {
   return await ofLimit(limit, flags, async (access, id) => {
     const query = new URLSearchParams({ limit: flags.limit })
@@ -46,7 +46,7 @@ export async function limitTop(limit: string, flags: LimitFlags & { readonly lim
   })
 }
 
-/** Prints the bucket of a key, or empties it and prints what it is then. Resolves with the exit code. */
+/** Prints the bucket of a key, or resets it and prints its new state. Resolves with the exit code. */
 export async function limitBucket(
   command: 'key' | 'reset',
   limit: string,
@@ -67,7 +67,7 @@ export async function limitBucket(
   })
 }
 
-/** The query that names the bucket; undefined: the command line does not, or more than once. */
+/** Returns the query for a bucket; undefined unless the command line names exactly one. */
 function bucketOf(key: readonly string[], { values, bucket }: BucketFlags): URLSearchParams | undefined {
   const named: [string, string][] = []
   if (key.length === 1) named.push(['key', key[0] as string])
@@ -97,7 +97,7 @@ async function ofLimit(
   return ExitCode.failure
 }
 
-/** All limits with this text; the body of the answer where the API refuses. */
+/** Returns all limits with this text, or the body of the API's error. */
 async function limitsOf(
   access: ApiAccess,
   text: string | undefined

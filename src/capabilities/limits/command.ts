@@ -40,9 +40,9 @@ function bucketCommand(name: 'key' | 'reset', description: string): Command {
   })
 }
 
-/** `sluice limits`: shows limits of a running process, whom they refuse, and empties buckets. */
+/** `sluice limits`: lists the rate limits of a running process with their rejected keys, and resets buckets. */
 export function limitsCommand(): Command {
-  // The options of the list are those of this command, so its list is a command of its own that runs by default.
+  // The options of the list are also options of `limits`, so the list is a default subcommand.
   const list = withAccess(
     new Command('list')
       .description('list all rate limits with their counts')

@@ -15,13 +15,13 @@ import type { StoreLog } from '../../store/store.js'
 import { isSensitive, REDACTED } from '../../telemetry/redaction.js'
 import type { LimitBucketView, LimitList, LimitView, RefusedKeys } from './answers.js'
 
-/** Whose policy a limit stands in. */
+/** Owner of the policy that contains a limit. */
 interface Owner {
   readonly kind: 'options' | 'route' | 'edge' | 'endpoint'
   readonly id: string
-  /** As people know it: hosts and path. */
+  /** Display name: hosts and path. */
   readonly name: string
-  /** Below the address of the API; undefined: it is no record. */
+  /** Path of the record below the base URL of the API; undefined if the owner has no record. */
   readonly path: string | undefined
 }
 
@@ -29,13 +29,13 @@ interface Owner {
 interface Listed extends PolicyLimit {
   readonly id: string
   readonly owner: Owner
-  /** Where the text of its policy came from. */
+  /** Source file of the policy. */
   readonly source: string
-  /** Which parts of a key sound like secrets. */
+  /** Marks the parts of a key whose names look secret. */
   readonly secret: readonly boolean[]
 }
 
-/** A key, with its values as they are shown. */
+/** A key with its displayed values. */
 interface NamedKey {
   readonly key: string
   readonly values: readonly Json[] | null
@@ -46,7 +46,7 @@ interface Listing {
   readonly byId: ReadonlyMap<string, Listed>
 }
 
-/** Which limits are listed, and in what order. */
+/** Selects and orders the listed limits. */
 interface LimitQuery {
   readonly limit: number
   readonly before: string | undefined
@@ -146,8 +146,7 @@ export class Limits {
   }
 
   /**
-   * Empties a bucket: the requests that it refuses are admitted again. Its event is kept before, so that a reset never happens without a
-   * trace. Returns the bucket after that. Fails with `BUCKET_SHARED`, or as a write does.
+   * Resets a bucket and returns it. Its event is stored first, so that every reset is traced. Fails with `BUCKET_SHARED`, or as a write does.
    */
   async reset(id: string, query: BucketQuery, call: Call): Promise<LimitBucketView> {
     const one = await this.#find(id)
@@ -192,7 +191,7 @@ export class Limits {
     }
   }
 
-  /** The key that a request names, with its values as they are shown. */
+  /** Returns the key that a request names, with its displayed values. */
   #keyOf(one: Listed, { key, values, bucket }: BucketQuery): NamedKey {
     const { limit } = one
     if (bucket !== undefined) {
@@ -286,7 +285,7 @@ async function listingOf({ plan, tables }: Snapshot): Promise<Listing> {
   return { all, byId: new Map(all.map((one) => [one.id, one])) }
 }
 
-/** A limit over the cluster cannot say anything of its buckets, and change nothing, while its store does not answer. */
+/** Reports `UNAVAILABLE` while the store of a cluster limit does not respond. */
 async function asked<T>(answer: Promise<T>): Promise<T> {
   try {
     return await answer
@@ -314,7 +313,7 @@ function ownerOf(units: Snapshot['plan']['units'], { owner: id, author }: Policy
   if (hosts === 'every') return { kind: 'options', id, name: 'every other host', path: undefined }
   const named = hosts.map(({ host, port }) => (port === 443 ? host : `${host}:${port}`)).join(', ')
   const name = `${named}${path}`
-  // Several agents may serve one address, each by an endpoint of its own.
+  // Several agents may serve one address, each with its own endpoint.
   if (author === 'agent') return { kind: 'endpoint', id, name, path: undefined }
   if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
   return { kind: 'edge', id, name, path: `${tcpEdge.path}/${id}` }
@@ -326,7 +325,7 @@ function textOf({ id, limit, owner, rule }: Listed): string {
 
 /** Names of variables and strings of an expression. */
 const NAMES = /'([^']*)'|"([^"]*)"|[A-Za-z_]\w*/g
-/** What comes before the results of an action, whose name says nothing of its values; and where cookies are chosen from. */
+/** Namespaces of action results, whose names are independent of their values, and `cookies` before an index. */
 const NAMESPACES = /\bactions\s*\.\s*\w+\s*\.\s*\w+\s*\.|\bcookies\s*(?=\[)/g
 
 /** Does the expression name something that sounds like a secret, such as the header Authorization? */

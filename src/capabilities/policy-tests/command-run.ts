@@ -57,7 +57,7 @@ function passed({ problems, results, mutation }: SuiteReport): boolean {
   )
 }
 
-/** The files that are named, and those in folders that are; or what is wrong with a name. */
+/** Returns the named files, and those in named folders; or an error message. */
 async function testFiles(places: readonly string[]): Promise<string[] | string> {
   const files: string[] = []
   for (const place of places) {
@@ -130,7 +130,7 @@ async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportS
   }
 }
 
-/** The archives that a file of tests names, each as a case; or what is wrong with one of them. */
+/** Returns the archives of a test file, each as a case; or an error message. */
 async function recordedCases(file: string, { recorded }: ReadTests): Promise<ReadCase[] | string> {
   const cases: ReadCase[] = []
   for (const { file: name, line } of recorded) {
@@ -178,7 +178,7 @@ async function mutate(
   let killed = 0
   for (const mutant of mutantsOf(policy)) {
     const bench = benchOf(mutant)
-    // What no longer compiles is refused where it is written: no test is needed.
+    // Mutants that do not compile need no test.
     if (problemsOf(bench).length > 0) continue
     if (await isKilled(bench, cases)) killed++
     else survived.push(mutant)

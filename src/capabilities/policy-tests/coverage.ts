@@ -7,7 +7,7 @@ interface Uncovered {
   readonly what: string
 }
 
-/** How much of a policy its tests have shown. */
+/** Coverage of a policy by its tests. */
 export interface Coverage {
   readonly rules: Counted
   readonly actions: Counted
@@ -37,20 +37,20 @@ interface BranchSeen {
   readonly ways: Set<boolean>
 }
 
-/** A rule or an action of a policy as it stands there. */
+/** A rule or an action with its position in the policy. */
 interface Standing {
   readonly line: number
   readonly column: number
   readonly name: string
 }
 
-/** What the document has, whether it ran or not. */
+/** All rules and actions of the document, whether they ran or not. */
 export interface PolicyParts {
   readonly rules: readonly (Standing & { readonly conditions: readonly Standing[] })[]
   readonly actions: readonly Standing[]
 }
 
-/** Gathers what explanations show of one policy. */
+/** Collects coverage from explanations of one policy. */
 export class CoverageRecorder {
   readonly #rules = new Map<string, RuleSeen>()
   readonly #actions = new Set<string>()
@@ -75,7 +75,7 @@ export class CoverageRecorder {
     }
   }
 
-  /** `parts`: what the document has. */
+  /** Returns the coverage. `parts`: contents of the document. */
   result(parts: PolicyParts): Coverage {
     const uncovered: Uncovered[] = []
     const counted = { rules: 0, actions: 0, branches: 0, allBranches: 0 }

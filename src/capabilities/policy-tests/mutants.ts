@@ -6,13 +6,13 @@ import type { PolicyParts } from './coverage.js'
 /** A policy with one mistake in it. */
 export interface Mutant {
   readonly text: string
-  /** Where the mistake is. */
+  /** Position of the mistake. */
   readonly line: number
   readonly column: number
   readonly what: string
 }
 
-/** What stands in a policy that compiles: rules, conditions and actions with their places. */
+/** Returns the rules, conditions and actions of a valid policy with their positions. */
 export function partsOf(text: string): PolicyParts {
   const { document } = readDocument(text)
   const { source, phases } = document
@@ -33,9 +33,8 @@ export function partsOf(text: string): PolicyParts {
 }
 
 /**
- * Every policy that differs from one that compiles by one mistake: a condition that is negated, a rule that is left out, two
- * actions of a rule in the wrong order, the capacity of a limit that is one more or one less. Each is JSON, with the place in
- * the text that was given.
+ * Returns every policy that differs from a valid one by one mistake: a negated condition, a missing rule, two actions of a
+ * rule in the wrong order, the capacity of a limit plus or minus 1. Each is JSON, with the position in the given text.
  */
 export function mutantsOf(text: string): Mutant[] {
   const { document } = readDocument(text)
@@ -102,8 +101,8 @@ export function mutantsOf(text: string): Mutant[] {
 }
 
 /**
- * A policy that compiles with other capacities in its limits, as JSON. `rule`: the name of the rule whose limits are meant;
- * undefined: all. `limits`: how many got the capacity.
+ * Replaces the capacities of limits in a valid policy. Returns JSON and the number of changed limits. `rule`: name of the
+ * rule whose limits are changed, undefined for all.
  */
 export function withCapacity(
   text: string,

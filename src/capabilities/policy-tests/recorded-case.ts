@@ -2,8 +2,8 @@ import type { ArchivedExchange } from '../recorder/har.js'
 import type { ReadCase, TestStep } from './test-file.js'
 
 /**
- * An archive as one case: its requests come again at the times at which they came, and each must be decided as it was then. What
- * Sluice has not recorded was forwarded. `exchanges`: in the order of their beginnings; at least one.
+ * Converts an archive into one case: its requests are repeated at their times, and each must be decided as before. A request
+ * that Sluice did not record was forwarded. `exchanges`: in the order of their start; at least one.
  */
 export function recordedCase(
   file: string,

@@ -5,22 +5,22 @@ import type { Coverage } from './coverage.js'
 import type { Mutant } from './mutants.js'
 import type { CaseResult, Failure } from './run-tests.js'
 
-/** What came of one file of tests. */
+/** Results of one test file. */
 export interface SuiteReport {
   readonly file: string
   readonly policy: string
-  /** Lines that say what is wrong with the file or its policy; then nothing has run. */
+  /** Errors of the file or its policy; nothing runs if there are any. */
   readonly problems: readonly string[]
   readonly results: readonly CaseResult[]
   readonly milliseconds: number
   readonly coverage?: Coverage
-  /** Left out when a case fails: nothing can be said then. */
+  /** Left out if a case fails. */
   readonly mutation?: { readonly killed: number; readonly survived: readonly Mutant[] }
 }
 
 const PLAIN: ReportStyle = { excerpts: false, colors: false, width: 100 }
 
-/** A file for people: what failed, with the explanation of the request. */
+/** Formats the results of a file for display: failures, with the explanation of the request. */
 export function suiteText(
   { file, policy, problems, results, coverage, mutation }: SuiteReport,
   style: ReportStyle

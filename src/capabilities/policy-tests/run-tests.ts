@@ -10,28 +10,28 @@ import type { Expectation } from './test-schema.js'
 
 /** Something that was expected and did not come about. */
 export interface Failure {
-  /** From 1. */
+  /** Number of the step, from 1. */
   readonly step: number
-  /** Which time the request came, from 1. */
+  /** Number of the repetition, from 1. */
   readonly time: number
-  /** What was looked at: `status`, `headers.x-user`, … */
+  /** The compared property: `status`, `headers.x-user`, … */
   readonly what: string
   readonly expected: unknown
   readonly found: unknown
   readonly explanation: Explanation
 }
 
-/** What came of a case. */
+/** Result of a case. */
 export interface CaseResult {
   readonly name: string
   readonly line: number
-  /** The failures of the first request that has one; empty: the case has passed. */
+  /** Failures of the first failing request; empty if the case has passed. */
   readonly failures: readonly Failure[]
-  /** URLs that the policy asked and that no stub answers. */
+  /** URLs that the policy called without a stub. */
   readonly unanswered: readonly string[]
 }
 
-/** A lab that begins with nothing counted. */
+/** A lab with empty counters. */
 interface FreshLab {
   readonly lab: Pick<Lab, 'ask'>
   readonly clock: VirtualClock
@@ -39,15 +39,15 @@ interface FreshLab {
 
 type Seen = (explanation: Explanation) => void | Promise<void>
 
-/** Makes the lab of a case. `outside` answers in the place of servers that policies ask. */
+/** Creates the lab of a case. `outside` responds instead of external servers. */
 export type OpenCase = (
   now: number,
   outside: (request: { readonly method: string; readonly url: string }) => UpstreamStub | undefined
 ) => FreshLab | Promise<FreshLab>
 
 /**
- * Runs a case in a lab of its own, until something is not as expected. `seen` takes each explanation; the next request waits for
- * what it answers with.
+ * Runs a case in its own lab until the first failure. `seen` receives each explanation; the next request waits for the
+ * promise that it returns.
  */
 export async function runCase(
   { name, line, now, stubs, steps }: ReadCase,
@@ -96,7 +96,7 @@ async function runStep(
   return []
 }
 
-/** Does the decision depend on what a recording does not hold? */
+/** Does the decision depend on redacted data? */
 function readsRedacted({ steps }: Explanation): boolean {
   return JSON.stringify(steps).includes(REDACTED)
 }
@@ -160,7 +160,7 @@ function textDifference(what: string, expected: unknown, value: string | null, f
   if (value === null || !fits(expected, value)) found.push({ what, expected, found: value })
 }
 
-/** A text that is the same, or `{ contains }`, or `{ matches }`, whose pattern has been checked. */
+/** Compares a text with an expected text, `{ contains }`, or `{ matches }` with a valid pattern. */
 function fits(expected: unknown, value: string): boolean {
   if (typeof expected !== 'object' || expected === null) return String(expected) === value
   const { contains, matches } = expected as { readonly contains?: string; readonly matches?: string }
@@ -180,7 +180,7 @@ function publishedIn(steps: Explanation['steps']): ReadonlyMap<string, unknown> 
   return all
 }
 
-/** Of an object the members that are expected, at any depth; other values must be equal. */
+/** Compares the expected members of an object, at any depth; other values must be equal. */
 function includes(value: unknown, expected: unknown): boolean {
   if (typeof expected !== 'object' || expected === null || Array.isArray(expected))
     return isDeepStrictEqual(value, expected)

@@ -14,25 +14,28 @@ export const STORED_TESTS = { cases: 1_000, requests: 20_000, milliseconds: 5_00
 
 /** Tests that passed and are not run again: a dry run comes before its write, and a site file is read whole each time. */
 const REMEMBERED = 1_000
+/** Maximum number of failures in a message. */
 const SHOWN_FAILURES = 10
+/** Maximum length of a value in a message (characters). */
 const LONGEST_VALUE = 200
+/** Response of an upstream without a stub. */
 const NO_STUB = { status: 200, headers: [], body: undefined }
 
 /** Tests took longer than they may. */
 class TooLong extends Error {}
 
-/** What tests are run with. */
+/** Dependencies of test runs. */
 interface TestingParts {
   readonly geo?: Geo
-  /** For one run: traffic goes on beside it. */
+  /** Creates the time slices of one run, so that traffic is not blocked. */
   readonly slices?: () => Slices
-  /** Milliseconds of a clock that only goes forward. */
+  /** Monotonic clock (ms). */
   readonly now?: () => number
 }
 
 /**
- * Runs the tests of policies that are written. Each case has counters and a time of its own, no request leaves the process, and
- * the loop has a turn between two requests.
+ * Runs the tests of policies that are written. Each case has its own counters and clock, no request leaves the process, and
+ * the run yields to the event loop between requests.
  */
 export function policyTesting(parts: TestingParts = {}): PolicyTesting {
   const passed = new Set<string>()
@@ -50,14 +53,14 @@ export function policyTesting(parts: TestingParts = {}): PolicyTesting {
   }
 }
 
-/** What came of one case; `failure`: undefined when it has passed. */
+/** Result of one case; `failure` is undefined if it has passed. */
 interface CaseOutcome {
   readonly name: string
   readonly line: number
   readonly failure: TestProblem | undefined
 }
 
-/** Runs tests on a policy and says what came of each case. `problems`: why they were not run, or not to their end. */
+/** Runs tests on a policy and returns the result of each case. `problems`: why the run did not start or finish. */
 export type PolicyTestRun = (stored: {
   readonly policy: string
   readonly tests: string
@@ -175,7 +178,7 @@ function opening(bench: PolicyBench, slices: Slices): OpenCase {
   }
 }
 
-/** The case that makes more requests, together with those before it, than may be; undefined: none does. */
+/** Returns the case that exceeds the maximum number of requests; undefined if there is none. */
 function beyondRequests(cases: readonly ReadCase[], most: number): ReadCase | undefined {
   let requests = 0
   for (const one of cases) {
@@ -190,7 +193,7 @@ function failureAt(place: ReadCase | undefined, message: string): TestProblem {
   return { code: TESTS_FAILED, message, path, line, column }
 }
 
-/** What was expected first and did not come about. */
+/** Returns the first failure of a case. */
 function failureOf(place: ReadCase, { name, failures }: CaseResult): TestProblem {
   const [failure] = failures
   if (failure === undefined) throw new RangeError('a case failed without a failure')

@@ -14,14 +14,14 @@ import { type Expectation, type TestFile, testFileSchema, type WrittenStep, type
 export interface TestStep {
   /** Milliseconds that pass first. */
   readonly wait: number
-  /** Undefined: time passes, nothing else. */
+  /** Undefined if the step only advances the clock. */
   readonly request: ImaginedRequest | undefined
   readonly upstream: UpstreamStub
   readonly repeat: number
   /** Milliseconds. */
   readonly every: number
   readonly expect: Expectation
-  /** It was recorded: what depends on what was redacted in it is not judged. */
+  /** Set for a recorded request: results that depend on redacted values are not judged. */
   readonly isRecorded?: boolean
 }
 
@@ -29,7 +29,7 @@ export interface TestStep {
 export interface OutsideStub {
   readonly url: string
   readonly method: string | undefined
-  /** Undefined: it cannot be reached. */
+  /** Response of the stub; undefined if it is unreachable. */
   readonly answer: UpstreamStub | undefined
 }
 
@@ -47,14 +47,14 @@ export interface ReadCase {
   readonly steps: readonly TestStep[]
 }
 
-/** What a file of tests says. */
+/** Contents of a test file. */
 export interface ReadTests {
-  /** As written, relative to the file. */
+  /** Path as written, relative to the file. */
   readonly policy: string | undefined
   readonly secrets: ReadonlyMap<string, ReadonlyMap<string, string>>
   readonly ipPolicies: ReadonlyMap<string, { readonly allow: readonly string[]; readonly deny: readonly string[] }>
   readonly cases: readonly ReadCase[]
-  /** Archives whose requests must be decided as they were; as written, relative to the file. */
+  /** Archives whose requests must be decided as before; as written, relative to the file. */
   readonly recorded: readonly { readonly file: string; readonly line: number }[]
 }
 
@@ -62,6 +62,7 @@ const LIMITS = { depth: 32, nodes: 1_000_000 }
 const BEGINNING = Date.UTC(2026, 0, 1)
 /** Cases that the matrices of one file may make. */
 const MOST_CASES = 100_000
+/** Default values of a request. */
 const DEFAULTS = { host: 'example.com', path: '/', method: 'GET', client_ip: '192.0.2.1', http_version: '1.1' } as const
 
 /** Reads a file of tests: its cases, or everything that is wrong with it. `most`: cases that it may make. */
@@ -211,7 +212,7 @@ class TestReader {
   }
 }
 
-/** Each combination of the values of a matrix, at least `most` of more than that; one without values when it is empty. */
+/** Returns the combinations of the values of a matrix, cut off above `most`; one empty combination for an empty matrix. */
 function combinations(matrix: Readonly<Record<string, readonly unknown[]>>, most: number): Values[] {
   let all: Values[] = [{}]
   for (const [name, values] of Object.entries(matrix)) {

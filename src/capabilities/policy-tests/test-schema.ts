@@ -155,12 +155,12 @@ export const testFileSchema = object(
   { description: 'Tests of a traffic policy.' }
 )
 
-/** A file of tests as it is read. */
+/** Parsed test file. */
 export type TestFile = Static<typeof testFileSchema>
 type TestCase = NonNullable<TestFile['cases']>[number]
-/** One step as it is written. */
+/** One step of a test file. */
 export type WrittenStep = NonNullable<TestCase['steps']>[number]
-/** What must come of a step. */
+/** Expected result of a step. */
 export type Expectation = NonNullable<WrittenStep['expect']>
-/** A stub as it is written. */
+/** A stub of a test file. */
 export type WrittenStub = NonNullable<TestFile['stubs']>[number]

@@ -128,7 +128,7 @@ const EXAMPLE = object({
   reason: { ...textOrNull, description: 'Why it is not judged.' }
 })
 
-/** Recorded exchanges, decided by what serves and by other policies. */
+/** Recorded exchanges, decided by the running configuration and by other policies. */
 export const COMPARISON = titledObject(
   'Comparison',
   {

@@ -5,7 +5,7 @@ import { EXCHANGE_SOURCE } from './running-recorder.js'
 import { exchangeFileErrors } from './exchange-file.js'
 import { recorderErrors } from './recorder-settings.js'
 
-/** Shows what is recorded of traffic, and repeats it. */
+/** Lists recorded exchanges, and repeats them. */
 export const recorder = defineCapability({
   name: 'recorder',
   routes: exchangeRoutes,

@@ -23,7 +23,7 @@ const CRITERIA = [
   'text'
 ] as const satisfies readonly (keyof ExchangeCriteria)[]
 
-/** Which exchanges are meant. */
+/** Options that select exchanges. */
 export type CriteriaFlags = { readonly [Name in (typeof CRITERIA)[number]]?: string }
 
 export interface LogFlags extends AccessFlags, CriteriaFlags {
@@ -133,7 +133,7 @@ interface StreamEvent {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** The events of a stream (HTML 9.2.6); comments are left out. */
+/** Yields the events of a stream (HTML 9.2.6), without comments. */
 async function* eventsIn(stream: AsyncIterable<Uint8Array>): AsyncGenerator<StreamEvent> {
   const decoder = new TextDecoder()
   let text = ''

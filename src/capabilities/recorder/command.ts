@@ -18,7 +18,7 @@ the value of each part of their expressions. --where is a CEL expression over th
 exchange.rule, .action, .decided, .code, .outcome, .edge, .route, .backend, .duration_ms. Values with names of secrets are
 [redacted]. Exit code 0: done; 1: the API refused; 2: the command line is wrong.`
 
-/** Options of the criteria that exchanges are looked for by. */
+/** Adds the options that select exchanges. */
 function withCriteria(command: Command): Command {
   return command
     .option('--where <expression>', 'CEL condition on finished requests')

@@ -10,19 +10,19 @@ import { bytesOf, connectionOf, type RecordedExchange, urlOf } from './recorded-
 
 /** An exchange that was, to be decided again. */
 export interface PastExchange {
-  /** Null: it was not recorded here. */
+  /** Id; null if it was not recorded here. */
   readonly id: string | null
   /** Wall time, milliseconds. */
   readonly at: number
-  /** As its transport gave it, or as it would have. */
+  /** Request as its transport delivered it, or would have. */
   readonly request: RepeatedRequest | ImaginedRequest
-  /** What the upstream answered; undefined: it was not asked. */
+  /** Response of the upstream; undefined if no upstream was contacted. */
   readonly answer: UpstreamStub | undefined
   /** It had a body, which is not known. */
   readonly isBodyMissing: boolean
   /** Secrets of it are not known. */
   readonly isRedacted: boolean
-  /** As it was decided then; undefined: that is not known. */
+  /** The recorded decision; undefined if unknown. */
   readonly decided: string | undefined
 }
 
@@ -59,23 +59,23 @@ export function pastOfArchive(archived: ArchivedExchange): PastExchange {
   }
 }
 
-/** How one side decides an exchange. */
+/** Decision of one side on an exchange. */
 export interface Judgement {
   /** `decisionText`, or `not judged`. */
   readonly decision: string
-  /** Why it is not judged. */
+  /** Reason why it is not judged. */
   readonly reason: string | null
   readonly rule: string | null
   readonly isRefused: boolean
 }
 
-/** Decides exchanges, one after the other, with counters of its own. */
+/** Decides exchanges in sequence, with its own counters. */
 export type Judge = (past: PastExchange) => Promise<Judgement>
 
-/** The decision of an exchange that no knowledge is there for. */
+/** Decision on an exchange with missing data. */
 const NOT_JUDGED = 'not judged'
 
-/** What comes of a repeated exchange; nothing is guessed. `notAsked`: servers that it would have asked. */
+/** Judges a repeated exchange without guessing missing data. `notAsked`: servers that it would have called. */
 export function judgementOf(
   past: PastExchange,
   { explanation, readsBody }: Repeated,
@@ -114,7 +114,7 @@ interface Cell {
   readonly examples: ComparisonExample[]
 }
 
-/** How many exchanges, of how many clients. */
+/** Numbers of exchanges and of their clients. */
 interface Tally {
   exchanges: number
   readonly clients: Set<string>
@@ -172,7 +172,7 @@ export async function compare(
   }
 }
 
-/** How often one side refuses, and whom. */
+/** Counts the exchanges that one side rejects, and their clients. */
 export async function refusals(
   exchanges: readonly PastExchange[],
   side: Judge,

@@ -14,7 +14,7 @@ function of(flow: Flow): RecordedExchange {
   return flow.get(recordedSlot) as RecordedExchange
 }
 
-/** `exchange.*`: what is known of an exchange when it has ended, beside what policies read of it. */
+/** Variables `exchange.*` of ended exchanges, beyond those of policies. */
 const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   variable('id', 'string', ({ id }) => id),
   variable('edge', 'string', ({ edge }) => edge),
@@ -35,15 +35,15 @@ const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   { path: 'exchange.bytes_out', type: 'int', ...ofInteger((flow) => of(flow).bytesOut) }
 ]
 
-/** Says of an exchange that has ended whether it is meant. What cannot be evaluated is not. */
+/** Returns true if an ended exchange matches. A condition that cannot be evaluated does not match. */
 export type ExchangeCondition = (recorded: RecordedExchange) => boolean
 
-/** Says of a request that begins whether an exchange of its kind may be meant. */
+/** Returns true if the exchange of a new request may match. */
 export type RequestFilter = (flow: AdmittedFlow) => boolean
 
 type Compiled<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly message: string }
 
-/** Compiles a condition on exchanges that have ended, or says in one line what is wrong and where. */
+/** Compiles a condition on ended exchanges, or returns the error with its position. */
 export function exchangeCondition(expressions: Expressions, source: string): Compiled<ExchangeCondition> {
   const compiled = conditionOf(expressions.expression(source, 'on_http_response', EXCHANGE_VARIABLES), source)
   if (!compiled.ok) return compiled
@@ -75,11 +75,11 @@ function placeIn(source: string, offset: number): { readonly line: number; reado
   return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
 }
 
-/** What exchanges are looked for by; each that is given must hold. */
+/** Criteria for exchanges; all given ones must match. */
 export interface ExchangeQuery {
   /** A name, or `*.` and a name. */
   readonly host?: string | undefined
-  /** `429`, `4xx` or `400-499`; 0: no answer. */
+  /** `429`, `4xx` or `400-499`; 0 for no response. */
   readonly status?: string | undefined
   readonly method?: string | undefined
   /** Name of the rule that ended it. */
@@ -96,7 +96,7 @@ export interface ExchangeQuery {
   readonly since?: string | undefined
   /** RFC 3339: it began before. */
   readonly until?: string | undefined
-  /** Stands anywhere in what is shown of it, whatever its case. */
+  /** Text in the displayed exchange, case-insensitive. */
   readonly text?: string | undefined
   /** CEL. */
   readonly where?: string | undefined
@@ -123,9 +123,7 @@ export function exchangeFilter(
   return { ok: true, filter: (recorded) => conditions.every((holds) => holds(recorded)) }
 }
 
-/**
- * What a query that has been compiled says of requests that begin, as far as their heads decide it; undefined: any may be meant.
- */
+/** Returns the part of a compiled query that request heads decide; undefined if any request may match. */
 export function requestFilter({ method, client }: ExchangeQuery): RequestFilter | undefined {
   const network = client === undefined ? undefined : parseCidr(client)
   if (method === undefined && network === undefined) return undefined
@@ -135,7 +133,7 @@ export function requestFilter({ method, client }: ExchangeQuery): RequestFilter 
     (networks === undefined || networks.match(clientAddress) !== undefined)
 }
 
-/** A condition, or what the value must be. */
+/** Returns a condition, or the required form of the value. */
 const FILTERS: Readonly<Record<Exclude<Field, 'where'>, (value: string) => ExchangeCondition | string>> = {
   host(value) {
     const host = value.toLowerCase()

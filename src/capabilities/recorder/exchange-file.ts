@@ -15,12 +15,12 @@ export const exchangeFileErrors = defineErrors({
 const MODE = 0o600
 /** Bytes that may wait for the disk. */
 const WAITING = 4 * 1024 * 1024
-/** How long the last lines may take. Milliseconds. */
+/** Maximum time for writing the last lines (ms). */
 const LAST_LINES = 1_000
 
 /**
- * One line of JSON for each exchange in a file. When it is full it becomes `<path>.1`, and a new one begins; links are followed. What is no
- * plain file, such as a pipe, gets all lines.
+ * Writes each exchange as one line of JSON. A full file is renamed to `<path>.1`, and a new one begins; links are followed.
+ * A special file, such as a pipe, receives all lines.
  */
 export class ExchangeFile {
   readonly path: string
@@ -50,7 +50,7 @@ export class ExchangeFile {
     this.#output.write(line)
   }
 
-  /** Writes what still waits, for at most a second. */
+  /** Writes the queued lines, for at most a second. */
   async close(): Promise<void> {
     const fd = this.#fd
     await this.#output.close(LAST_LINES)
@@ -67,7 +67,7 @@ export class ExchangeFile {
       this.#output = this.#outputTo(fd)
       this.#bytes = sizeOf(fd)
     } catch (error) {
-      // The old file goes on; the next line tries again.
+      // Keep the old file; the next line tries again.
       this.#lost(codeOf(error) ?? 'it failed')
     }
   }
@@ -91,7 +91,7 @@ function opened(path: string): number {
   }
 }
 
-/** Bytes of an open file. What is no plain file never becomes full. */
+/** Returns the bytes of an open file. A special file never becomes full. */
 function sizeOf(fd: number): number {
   const found = fstatSync(fd)
   return found.isFile() ? found.size : Number.NEGATIVE_INFINITY

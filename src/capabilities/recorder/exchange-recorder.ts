@@ -17,7 +17,7 @@ import { type RecordedExchange, type ShadowedDecision, shownExchange } from './r
 import { type CompiledSettings, compiledSettings, type RecorderSettings } from './recorder-settings.js'
 import type { FromThreadRecorder, RecordingThreads, RelayedExchange, ToThreadRecorder } from './recording-threads.js'
 
-/** What a recorder works with. */
+/** Dependencies of a recorder. */
 export interface RecorderParts {
   readonly observers: Observers
   readonly clock: Clock
@@ -26,13 +26,13 @@ export interface RecorderParts {
   readonly baseUrl: () => string
   readonly log: { warn(fields: object, message: string): void }
   /**
-   * Called in a thread that records for another one, with what that one is to keep. `wanted`: for itself, and not only for those who follow.
-   * Must not throw. Absent: this recorder keeps what it records.
+   * Receives exchanges in a worker that records for the main thread. `wanted`: record it even without followers. Must not
+   * throw. @default this recorder keeps its exchanges
    */
   readonly relay?: (recorded: RecordedExchange, wanted: boolean, followers: readonly ExchangeFollower[]) => void
 }
 
-/** An exchange that repeats another one, and where it goes. */
+/** An exchange that repeats another one, with its callback. */
 interface Repeating {
   readonly id: string
   readonly made: (recorded: RecordedExchange) => void
@@ -41,8 +41,8 @@ interface Repeating {
 const notes = flowSlot<Noted | 'passed-over'>('recorder')
 
 /**
- * Records exchanges with exactly what policies can read of them, and how they were decided. Where nothing is recorded, followed or
- * explained, traffic does not call it.
+ * Records exchanges with all fields that policies can read, and their decisions. Traffic does not call it while nothing is
+ * recorded, followed or explained.
  */
 export class ExchangeRecorder {
   readonly ring: ExchangeRing
@@ -56,9 +56,9 @@ export class ExchangeRecorder {
   #explain: ((flow: Flow) => boolean) | undefined
   #file: ExchangeFile | undefined
   #attended = 0
-  /** Takes it from the observers; undefined: it is none of them. */
+  /** Unsubscribes from the exchange observers; undefined if not subscribed. */
   #leave: (() => void) | undefined
-  /** Exchanges that are recorded because they repeat others, by the connection that was made for them. */
+  /** Repeated exchanges, by the simulated connection. */
   readonly #repeating = new Map<number, Repeating>()
 
   /** Throws a CodedError `RECORDER_CONDITION` or `RECORDER_FILE`. */
@@ -70,7 +70,7 @@ export class ExchangeRecorder {
     this.#take(compiledSettings(parts.expressions, parts.settings))
   }
 
-  /** A key whose requests are explained for so many milliseconds; undefined: there are too many. */
+  /** Creates a key whose requests are explained. `lasting` is in milliseconds. Returns undefined if there are too many keys. */
   makeKey(lasting: number): ReturnType<ExplainKeys['make']> {
     const made = this.#keys.make(lasting)
     if (made !== undefined) this.#threads.send({ kind: 'explain-key', known: made.known })
@@ -94,13 +94,13 @@ export class ExchangeRecorder {
     await this.#threads.settle()
   }
 
-  /** What a recorder in a thread that begins has to know. */
+  /** Yields the messages that initialize the recorder of a new worker. */
   *standing(): Generator<ToThreadRecorder> {
     for (const [follower, { following }] of this.#followers) yield { kind: 'follow', follower, following }
     for (const known of this.#keys.known()) yield { kind: 'explain-key', known }
   }
 
-  /** Takes what a recorder in another thread says. */
+  /** Handles a message of a worker's recorder. */
   receive(message: FromThreadRecorder): void {
     if (message.kind === 'left-out') {
       this.#leftOut(message.counts)
@@ -126,7 +126,7 @@ export class ExchangeRecorder {
     for (const follower of chosen) follower.take(recorded)
   }
 
-  /** So many exchanges were left out, by the number of the follower. */
+  /** Reports left-out exchanges, by the number of the follower. */
   #leftOut(counts: ReadonlyMap<number, number>): void {
     for (const [follower, count] of counts) {
       const { leftOut } = this.#followers.get(follower)?.follower ?? {}
@@ -134,7 +134,7 @@ export class ExchangeRecorder {
     }
   }
 
-  /** How many follow. */
+  /** Number of followers. */
   get followers(): number {
     return this.#followers.size
   }
@@ -144,8 +144,8 @@ export class ExchangeRecorder {
   }
 
   /**
-   * Other settings, which are used from `use` on; what is recorded stays as far as it has room. Throws as the constructor does, and
-   * then changes nothing.
+   * Validates new settings, which apply once `use` is called; recorded exchanges are kept if they fit. Throws like the
+   * constructor, without changes.
    */
   prepare(settings: RecorderSettings): { use(): void } {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return { use: () => undefined }
@@ -159,7 +159,7 @@ export class ExchangeRecorder {
     }
   }
 
-  /** From now on the follower, which wants what `following` says, sees exchanges. Answers the way to stop. */
+  /** Adds a follower with the settings `following`. Returns a function that removes it. */
   follow(follower: ExchangeFollower, following: Following): () => void {
     const number = ++this.#followed
     this.#followers.set(number, { follower, following })
@@ -171,7 +171,7 @@ export class ExchangeRecorder {
     }
   }
 
-  /** The exchange that this connection carries repeats another one; `made` is called with it. Answers the way to stop. */
+  /** Marks the exchange on this connection as a repetition; `made` is called with its record. Returns a function that cancels it. */
   repeats(connection: number, id: string, made: Repeating['made']): () => void {
     this.#repeating.set(connection, { id, made })
     this.#look()
@@ -181,10 +181,10 @@ export class ExchangeRecorder {
     }
   }
 
-  /** An exchange is admitted. Answers what takes down how it is decided, if that is wanted. */
+  /** Starts recording an admitted exchange. Returns the explainer if its decision is to be explained. */
   begins(exchange: Exchange, flow: AdmittedFlow): ReturnType<ExchangeObserver['begins']> {
     const { request } = flow
-    // A list of fields is never changed: what steps change of the request is in other lists.
+    // Header lists are immutable: changed requests have new lists.
     const fields = request.headers.list
     const keyed = this.#isKeyed(flow)
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
@@ -235,7 +235,7 @@ export class ExchangeRecorder {
     const always = noted !== undefined && this.#mustBeKept(noted)
     if (!always && this.#where === undefined && this.#followers.size === 0) return
     const facts = { begun: noted !== undefined, hasExplanation: noted?.explainer !== undefined }
-    // Those that mean all say first whether they have room: what none of them takes is not put together.
+    // Followers of all exchanges first report whether they have capacity: an exchange that none accepts is not assembled.
     const all = [...this.#followers.values()].map(({ follower }) => follower)
     const asked = all.filter(({ where, admits }) => where !== undefined || admits(facts))
     if (!always && this.#where === undefined && asked.length === 0) return
@@ -259,7 +259,7 @@ export class ExchangeRecorder {
     for (const follower of followers) follower.take(recorded)
   }
 
-  /** Exchanges are looked at for what shadows may find out about them. Answers the way to stop. */
+  /** Observes exchanges for shadows. Returns a function that stops it. */
   attends(): () => void {
     this.#attended++
     this.#look()
@@ -269,7 +269,7 @@ export class ExchangeRecorder {
     }
   }
 
-  /** A shadow decides an exchange otherwise: it is kept, whatever else is recorded. */
+  /** Records an exchange on which a shadow decides otherwise, regardless of the recorder's settings. */
   shadowed(flow: Flow, shadow: ShadowedDecision): void {
     const noted = flow.get(notes)
     if (noted === undefined || noted === 'passed-over') return
@@ -285,7 +285,7 @@ export class ExchangeRecorder {
     return recordedExchange(record, noted, { now: this.#parts.clock.wall(), bodies: this.#settings.bodies })
   }
 
-  /** Ends what follows, and writes what still waits for the file. */
+  /** Ends all followers, and writes the queued lines of the file. */
   async stop(): Promise<void> {
     const followers = [...this.#followers.values()]
     this.#followers.clear()
@@ -294,7 +294,7 @@ export class ExchangeRecorder {
     this.#file = undefined
   }
 
-  /** What those who follow want of an exchange that begins. Each of them is asked, because they choose by what they got. */
+  /** Returns the highest level of detail that followers want of a new exchange. All are called, because their rates count. */
   #wantedOf(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
     let most: ReturnType<ExchangeFollower['begins']> = 'passed-over'
     for (const { follower } of this.#followers.values()) {
@@ -304,7 +304,7 @@ export class ExchangeRecorder {
     return most
   }
 
-  /** It is wanted for itself, and not only because it is explained for those who follow others. */
+  /** Must the exchange be kept even without followers? */
   #mustBeKept(noted: Noted): boolean {
     if (noted.repeats !== null || noted.id !== undefined || noted.shadow !== null) return true
     return noted.explainer !== undefined && this.#explain !== undefined
@@ -321,7 +321,7 @@ export class ExchangeRecorder {
     return true
   }
 
-  /** Looks at traffic as long as there is a reason to. */
+  /** Observes traffic while needed. */
   #look(): void {
     const wanted =
       this.#where !== undefined ||

@@ -5,7 +5,7 @@ interface Held {
   readonly content: Buffer
 }
 
-/** The last exchanges that fit into so many bytes, the oldest first. What has to go is dropped from the front. */
+/** Ring buffer of the last exchanges, oldest first, limited in bytes. */
 export class ExchangeRing {
   #held: Held[] = []
   /** Those before this index have been dropped. */
@@ -38,12 +38,12 @@ export class ExchangeRing {
     this.#trim()
   }
 
-  /** Keeps an exchange; false when it is larger than the ring. */
+  /** Adds an exchange. Returns false if it is larger than the ring. */
   add(recorded: RecordedExchange): boolean {
     return this.addText(recorded.id, JSON.stringify(recorded))
   }
 
-  /** Keeps an exchange that is JSON already; false when it is larger than the ring. */
+  /** Adds an exchange in JSON. Returns false if it is larger than the ring. */
   addText(id: string, text: string): boolean {
     // Bytes outside of the heap of JavaScript: thousands of exchanges would slow down its collections.
     const content = Buffer.from(text)
@@ -76,8 +76,8 @@ export class ExchangeRing {
   }
 
   /**
-   * The exchanges, the newest first; `before`: only those that are older than this one. One at a time, so that the reader can
-   * rest. What is added meanwhile is not among them; what is dropped meanwhile is left out.
+   * Yields the exchanges, newest first; `before`: only those older than this one. They are read lazily, so that the caller
+   * can yield to the event loop. Exchanges added meanwhile are excluded, dropped ones skipped.
    */
   *newest(before?: string): Generator<RecordedExchange> {
     const all = this.#held.slice(this.#first)

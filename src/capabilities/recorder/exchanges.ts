@@ -24,7 +24,7 @@ import type {
   RecorderState
 } from './answers.js'
 
-/** What exchanges are looked for by, as it was written. */
+/** Criteria for exchanges, as written. */
 export type ExchangeCriteria = Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string | undefined>>
 
 /** Names of the criteria. */
@@ -46,21 +46,21 @@ export const EXCHANGE_CRITERIA = [
 /** A way to stop following. */
 export type StopFollowing = () => void
 
-/** How exchanges are followed. */
+/** Options of a follower. */
 export interface FollowOptions {
   /** Are requests explained while it follows? */
   readonly explain: boolean
-  /** Exchanges a second at most, of those that are meant; undefined: each one. */
+  /** Maximum number of matching exchanges per second; undefined for all. */
   readonly rate: number | undefined
-  /** Called for each exchange that is meant and not taken because of the rate. Does not throw. */
+  /** Called for each matching exchange skipped by the rate limit. Does not throw. */
   readonly leftOut: () => void
-  /** Called with each exchange that is meant: all that is known of it. Does not throw. */
+  /** Called with each matching exchange, in full. Does not throw. */
   readonly take: (exchange: ExchangeView) => void
-  /** Called when nothing more comes, because the process stops. */
+  /** Called when the process stops. */
   readonly over: () => void
 }
 
-/** Other parts of a request that is sent again; undefined: as it was. */
+/** Changes of a repeated request; undefined members are unchanged. */
 export interface ReplayEdits {
   readonly method: string | undefined
   readonly url: URL | undefined
@@ -74,21 +74,21 @@ export interface ComparisonRequest {
   readonly criteria: ExchangeCriteria
   /** Exchanges at most, the newest ones. */
   readonly limit: number
-  /** An HTTP Archive in the place of what is recorded here. */
+  /** An HTTP Archive instead of recorded exchanges. */
   readonly archive: unknown
   readonly instead: CandidatePolicies
-  /** Other capacities of rate limits, each tried by itself; `rule`: the name of the rule, undefined: of every one. */
+  /** Other capacities of rate limits, each tried separately; `rule`: name of the rule, undefined for all. */
   readonly capacities: { readonly rule: string | undefined; readonly values: readonly number[] } | undefined
   readonly counters: 'running' | 'empty'
   /** Examples for each kind of difference. */
   readonly examples: number
 }
 
-/** The recorder of this process, as the API sees it. What fails, fails with a ControlError. */
+/** The recorder of this process, for the API. Methods fail with a ControlError. */
 export interface ExchangeSource {
-  /** What is recorded, and how much of it. */
+  /** Returns the settings and the fill level of the recorder. */
   state(): RecorderState
-  /** One page, the newest first. `next`: the id to go on before; undefined: that was all. */
+  /** Returns one page, newest first. `next`: id for the next page, undefined on the last page. */
   list(
     criteria: ExchangeCriteria,
     page: ExchangePage
@@ -97,7 +97,7 @@ export interface ExchangeSource {
   archive(criteria: ExchangeCriteria, limit: number): Promise<Archive>
   clear(): void
   follow(criteria: ExchangeCriteria, options: FollowOptions): StopFollowing
-  /** Undefined: there are too many. */
+  /** Creates a key for explanations; undefined if there are too many. */
   makeKey(lasting: number): { readonly header: string; readonly key: string; readonly endsAt: number } | undefined
   replay(id: string, edits: ReplayEdits): Promise<ExchangeView>
   compare(request: ComparisonRequest): Promise<Comparison>
@@ -110,7 +110,9 @@ interface ExchangePage {
 
 /** Most and fewest milliseconds that a key for explanations lasts. */
 const KEY_LASTS = { least: 1_000, most: 86_400_000, absent: 600_000 }
+/** Maximum number of compared exchanges. */
 const MOST_COMPARED = 100_000
+/** Maximum number of capacities of one comparison. */
 const MOST_CAPACITIES = 20
 const text = (description: string) => ({ type: 'string', description })
 
@@ -231,7 +233,7 @@ export class Exchanges {
     return await this.#source.archive(criteria, limit)
   }
 
-  /** Forgets what is recorded. */
+  /** Deletes the recorded exchanges. */
   clear(): void {
     this.#source.clear()
   }
@@ -261,7 +263,7 @@ export class Exchanges {
     })
   }
 
-  /** Compares the decisions of other policies on what is recorded with those of what serves. */
+  /** Compares the decisions of other policies on recorded exchanges with those of the running configuration. */
   async compare(body: unknown): Promise<Comparison> {
     const given = membersOf(body, '', Object.keys(COMPARISON_SCHEMA.properties))
     return await this.#source.compare({

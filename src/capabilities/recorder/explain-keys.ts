@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/clock.js'
 
 /** The field of a request that asks to explain it. */
 export const EXPLAIN_HEADER = 'sluice-explain'
-/** Keys that are valid at once. */
+/** Maximum number of valid keys. */
 const MOST_KEYS = 100
 
 /** A key, as threads of this process know it. */
@@ -13,21 +13,18 @@ export interface KnownExplainKey {
   readonly ends: number
 }
 
-/**
- * Keys that administrators give out, each for some time: a request that shows one is explained. They are in the memory of this
- * process alone, as hashes.
- */
+/** Temporary keys of administrators: a request with such a key is explained. Only their hashes are kept, in memory. */
 export class ExplainKeys {
   readonly #clock: Clock
   readonly #ends = new Map<string, number>()
-  /** When the last of them ends. */
+  /** Expiry of the last key to expire (monotonic ms). */
   #latest = Number.NEGATIVE_INFINITY
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** A new key for so many milliseconds, with what other threads are to learn of it; undefined when there are too many. */
+  /** Creates a key, with its hash for other threads. `lasting` is in milliseconds. Returns undefined if there are too many keys. */
   make(
     lasting: number
   ): { readonly key: string; readonly endsAt: number; readonly known: KnownExplainKey } | undefined {
@@ -52,7 +49,7 @@ export class ExplainKeys {
     return [...this.#ends].map(([hash, ends]) => ({ hash, ends }))
   }
 
-  /** Is there a key that has not ended? */
+  /** Is there a key that has not expired? */
   get some(): boolean {
     return this.#latest > this.#clock.monotonic()
   }
@@ -70,7 +67,7 @@ export class ExplainKeys {
   }
 }
 
-/** What has the hash of a key cannot be found by trying: looking it up tells nothing of the keys that exist. */
+/** Hashes a key: lookups by hash reveal nothing about existing keys through timing. */
 function hashOf(key: string): string {
   return createHash('sha256').update(key).digest('base64')
 }

@@ -3,28 +3,28 @@ import type { AdmittedFlow } from '../../proxy/admission.js'
 import { type ExchangeCondition, type ExchangeQuery, type RequestFilter, requestFilter } from './exchange-conditions.js'
 import type { RecordedExchange } from './recorded-exchange.js'
 
-/** What a follower wants. Plain data, so that other threads follow for it. */
+/** Settings of a follower. Plain data, so that workers can follow for it. */
 export interface Following {
   readonly query: ExchangeQuery
   /** Are exchanges explained for it? */
   readonly explain: boolean
-  /** Exchanges a second at most; undefined: each one that it means. */
+  /** Maximum number of matching exchanges per second; undefined for all. */
   readonly rate: number | undefined
 }
 
-/** Looks at exchanges as they end. */
+/** Receives exchanges at their end. */
 export interface ExchangeFollower {
-  /** Undefined: all. */
+  /** Condition; undefined for all exchanges. */
   readonly where: ExchangeCondition | undefined
-  /** What it wants of an exchange that begins. */
+  /** Returns the level of detail wanted of a new exchange. */
   readonly begins: (flow: AdmittedFlow) => 'explained' | 'noted' | 'passed-over'
-  /** Is there room for one more that it means? It is asked once for each of them. */
+  /** Has the follower capacity for one more matching exchange? Called once for each. */
   readonly admits: (facts: { readonly begun: boolean; readonly hasExplanation: boolean }) => boolean
-  /** Called when it means all, and an exchange was passed over that began for it. */
+  /** Called if a follower of all exchanges misses one that began for it. */
   readonly leftOut: () => void
-  /** Called with each exchange that is meant. Does not throw. */
+  /** Called with each matching exchange. Does not throw. */
   readonly take: (recorded: RecordedExchange) => void
-  /** Called when nothing more comes. Does not throw. */
+  /** Called after the last exchange. Does not throw. */
   readonly over: () => void
 }
 
@@ -40,24 +40,24 @@ export function followerOf(
   return { ...calls, ...sample, where: meansAll ? undefined : filter }
 }
 
-/** How much of the traffic a follower gets. */
+/** Settings of a follower's sample. */
 interface SampleSettings {
   readonly clock: Pick<Clock, 'monotonic'>
-  /** Exchanges a second at most; undefined: each one that it means. */
+  /** Maximum number of matching exchanges per second; undefined for all. */
   readonly rate: number | undefined
   /** Are they explained? */
   readonly explain: boolean
-  /** Requests that it may mean, as far as their heads say; undefined: all. */
+  /** Filter for request heads; undefined for all. */
   readonly requests: RequestFilter | undefined
-  /** Does it mean each exchange? */
+  /** Does every exchange match? */
   readonly meansAll: boolean
-  /** Called for each exchange that it means and does not get. */
+  /** Called for each matching exchange that is left out. Does not throw. */
   readonly leftOut: () => void
 }
 
 /**
- * The part of traffic that a follower gets: with a rate no more than that in any second, whatever traffic does, and no more is
- * explained for it. One that means all is chosen for when exchanges begin, so that those which it does not get cost next to nothing.
+ * Creates the sample of a follower: at most `rate` exchanges in any second are delivered or explained. For a follower of all
+ * exchanges the sample is drawn when they begin, so that skipped exchanges cost little.
  */
 function sampleOf({
   clock,
@@ -88,7 +88,7 @@ function sampleOf({
   }
 }
 
-/** At most so many in a second: what was not used for a second is there at once, and no more. */
+/** Limits a rate; unused capacity is kept for one second. */
 class PerSecond {
   readonly #rate: number
   readonly #clock: Pick<Clock, 'monotonic'>

@@ -5,7 +5,9 @@ import { redactedFields } from '../explain/explanation-of.js'
 import type { Archive, ExchangeView, ShownBody } from './answers.js'
 import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
 
-/** Exchanges as an HTTP Archive (HAR 1.2), redacted. `version`: of the program. What HAR has no place for is under `_sluice`. */
+/**
+ * Converts exchanges to an HTTP Archive (HAR 1.2), redacted. `version`: version of the program. Data without a place in HAR is under `_sluice`.
+ */
 export function harOf(exchanges: readonly RecordedExchange[], baseUrl: string, version: string): Archive {
   return {
     log: {
@@ -75,7 +77,7 @@ function contentOf(body: NonNullable<ShownBody> | null, mimeType: string, size: 
     : { size: bytes, mimeType, text }
 }
 
-/** A request of an archive, and what became of it there. */
+/** A request of an archive, with its result. */
 export interface ArchivedExchange {
   readonly method: string
   readonly url: URL
@@ -85,11 +87,11 @@ export interface ArchivedExchange {
   readonly version: '1.0' | '1.1' | '2'
   /** Wall time, milliseconds. */
   readonly at: number
-  /** Undefined: the archive does not say. */
+  /** Address of the client; undefined if the archive has none. */
   readonly clientAddress: string | undefined
   readonly status: number
   readonly responseHeaders: readonly string[]
-  /** As `decisionText` has it; undefined: it was not recorded by Sluice. */
+  /** Decision as in `decisionText`; undefined if Sluice did not record it. */
   readonly decided: string | undefined
   /** Id in the recorder it comes from. */
   readonly id: string | undefined
@@ -103,8 +105,8 @@ type ReadArchive =
   | { readonly ok: false; readonly message: string }
 
 /**
- * The exchanges of an HTTP Archive, in the order of their beginnings, or why it is none: `message` names the place.
- * What a browser or another proxy has written is taken too.
+ * Returns the exchanges of an HTTP Archive in the order of their start, or the position and kind of the error. Archives of
+ * browsers and other proxies are accepted.
  */
 export function readHar(value: unknown): ReadArchive {
   const log = isObject(value) ? value.log : undefined
@@ -119,7 +121,7 @@ export function readHar(value: unknown): ReadArchive {
   return { ok: true, exchanges: exchanges.sort((a, b) => a.at - b.at) }
 }
 
-/** As `readHar`, for the entries of an archive as text, one in each line. */
+/** Reads the entries of an archive like `readHar`, from text with one entry per line. */
 export async function readHarLines(text: string, slices: Slices): Promise<ReadArchive> {
   const exchanges: ArchivedExchange[] = []
   let line = 0

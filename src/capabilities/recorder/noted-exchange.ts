@@ -15,9 +15,9 @@ import { explanationOf, type SentUpstream, withoutTexts } from '../explain/expla
 import { EXPLAIN_HEADER } from './explain-keys.js'
 import { base64, type RecordedBody, type RecordedExchange, recordedConnection, urlOf } from './recorded-exchange.js'
 
-/** What is taken down of an exchange while it goes on. */
+/** Notes on a running exchange. */
 export interface Noted {
-  /** That the answer names; undefined: it names none. */
+  /** Id in the response; undefined if there is none. */
   readonly id: string | undefined
   readonly at: number
   readonly fields: HeaderList
@@ -27,7 +27,7 @@ export interface Noted {
   answer: RecordedExchange['answer']
   /** Set when it has ended. */
   record: ExchangeRecord | undefined
-  /** Id under which it is in the ring. */
+  /** Id in the ring. */
   kept: string | undefined
   shadow: RecordedExchange['shadow']
   requestBody: KeptBody | undefined
@@ -37,7 +37,7 @@ export interface Noted {
 const NO_SECRETS: ReadonlySet<string> = new Set()
 const NO_BODIES = { request: null, response: null }
 
-/** The exchange as it is kept, when it has ended. `now`: wall time; `bodies`: bytes of each body that are kept. */
+/** Returns the record of an ended exchange. `now`: wall time (ms); `bodies`: maximum number of kept bytes of each body. */
 export function recordedExchange(
   record: ExchangeRecord,
   noted: Noted | undefined,
@@ -97,18 +97,18 @@ function bodiesOf({ requestBody, responseBody }: Noted, body: Outgoing, limit: n
   return { request: requestBody?.recorded ?? null, response: own ?? responseBody?.recorded ?? null }
 }
 
-/** The key that asked for an explanation is still good for others: it is not kept. */
+/** Removes the explanation key, which is still valid. */
 function withoutKey(headers: HeaderList): HeaderList {
   const fields = new HeaderFields(headers)
   fields.delete(EXPLAIN_HEADER)
   return fields.list
 }
 
-/** What went upstream; undefined when no server was asked. */
+/** Returns the request to the upstream; undefined if no upstream was contacted. */
 function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefined): SentUpstream | undefined {
   const { request, units } = flow ?? {}
   if (request === undefined || noted?.answer == null) return undefined
-  // Without a try it is an answer that a backend has ready, or no backend was there.
+  // Without a try, the response was fixed, or there was no backend.
   if ((tries?.count ?? 0) === 0 && code !== undefined) return undefined
   const backend = tries?.last?.backend ?? 'response'
   const unit = units instanceof Snapshot ? units.upstream(upstreamKey(backend)) : undefined
@@ -121,7 +121,7 @@ function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): Recor
   return { address: canonicalAddress(connection.peer.address), port: connection.peer.port }
 }
 
-/** The listener of an exchange that was refused before its entry was looked for. */
+/** Returns the listener of an exchange that was rejected before its entry was determined. */
 function entryOf({ connection, request }: ExchangeRecord): EntryFacts {
   const { listener, local } = connection
   return { id: listener, protocol: request.scheme, host: local.address, port: local.port, region: '' }
@@ -157,7 +157,7 @@ function explanationIn(
   return withoutTexts(explanation, flow.secretsRead ?? NO_SECRETS)
 }
 
-/** The first bytes of a body that goes by. */
+/** Keeps the first bytes of a body. */
 class KeptBody {
   readonly #limit: number
   readonly #body: Body
@@ -181,7 +181,7 @@ class KeptBody {
   }
 }
 
-/** Keeps the first bytes of a body that its transport carries; undefined when there is none to come. */
+/** Keeps the first bytes of a body that its transport carries; undefined if there is no body. */
 export function watched(body: Outgoing, limit: number): KeptBody | undefined {
   if (body === undefined || body instanceof Uint8Array || !('framing' in body)) return undefined
   return body.framing.kind === 'none' ? undefined : new KeptBody(body, limit)

@@ -4,7 +4,7 @@ import { object, optional, size, text } from '../../schema/values.js'
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 
-/** `recorder`: what is kept of exchanges. */
+/** Options of the recorder. */
 export const recorder = object(
   {
     where: optional(

@@ -20,14 +20,14 @@ export interface RecordedBody {
   readonly whole: boolean
 }
 
-/** How a shadow decides an exchange otherwise than what serves. */
+/** A different decision by a shadow. */
 export interface ShadowedDecision {
-  /** Of the shadow. */
+  /** Id of the shadow. */
   readonly id: string
   readonly decision: ShownDecision
-  /** What differs. */
+  /** Parts that differ. */
   readonly differs: readonly Aspect[]
-  /** Redacted; null: there was no room for it. */
+  /** Redacted explanation; null if there was no room for it. */
   readonly explanation: Explanation | null
 }
 
@@ -40,14 +40,14 @@ interface RecordedConnection extends Omit<ConnectionFacts, 'tls' | 'via'> {
 }
 
 /**
- * One exchange as it was: exactly what policies can read of it, and what became of it. It is plain data and holds what came,
- * secrets too: `shownExchange` is what may leave the process. Times in milliseconds.
+ * One recorded exchange: the fields that policies can read, and its outcome. It is plain data and contains secrets; only
+ * `shownExchange` may leave the process. Times are milliseconds.
  */
 export interface RecordedExchange {
   readonly id: string
-  /** `x-request-id`; absent: the request was not admitted, or an earlier version recorded it. */
+  /** `x-request-id`; undefined if the request was not admitted, or an earlier version recorded it. */
   readonly requestId?: string | undefined
-  /** Of the trace that it belongs to; left out: it belongs to none. */
+  /** Id of its trace; undefined if it belongs to none. */
   readonly traceId?: string | undefined
   /** Wall time. */
   readonly at: number
@@ -64,13 +64,13 @@ export interface RecordedExchange {
   readonly edge: string | null
   readonly route: string | null
   readonly decision: Explanation['decision']
-  /** What went upstream and who took it; null: nothing did. */
+  /** Forwarded request and its server; null if none. */
   readonly upstream: (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
   /** The tries to reach an upstream, as logs show them. */
   readonly tries: readonly unknown[]
-  /** As it came from there, before any policy saw it. */
+  /** Response of the upstream, before any policy. */
   readonly answer: { readonly status: number; readonly headers: HeaderList } | null
-  /** As the client got it; null: none. */
+  /** Response to the client; null if none. */
   readonly response: { readonly status: number; readonly headers: HeaderList } | null
   readonly durationMs: number
   readonly upstreamMs: number | null
@@ -78,20 +78,20 @@ export interface RecordedExchange {
   readonly bytesOut: number
   /** The request came with a body. */
   readonly hasBody: boolean
-  /** What `log` actions recorded, redacted. */
+  /** Output of `log` actions, redacted. */
   readonly logs: readonly unknown[]
   readonly bodies: { readonly request: RecordedBody | null; readonly response: RecordedBody | null }
-  /** Redacted; null: it was not asked for. */
+  /** Redacted explanation; null if not requested. */
   readonly explanation: Explanation | null
-  /** How a shadow would have decided it; null: none was asked, or it agreed. */
+  /** Different decision of a shadow; null if there was no shadow, or it agreed. */
   readonly shadow: ShadowedDecision | null
   /** Id of the exchange that this one repeats. */
   readonly repeats: string | null
-  /** Values of vaults that stand in what was sent: they are not shown. */
+  /** Vault values in the sent request; they are hidden. */
   readonly hidden: readonly string[]
 }
 
-/** The exchange that a flow was made of, for what only recorded exchanges know. */
+/** The recorded exchange of a flow, for conditions on recorded exchanges. */
 export const recordedSlot = flowSlot<RecordedExchange>('recorded exchange')
 
 /** The exchange as expressions read it when it has ended: the request as it came, the response as the client got it. */
@@ -102,7 +102,7 @@ export function flowOf(recorded: RecordedExchange): Flow {
   flow.set(recordedSlot, recorded)
   const authority = request.authority === '' ? connection.local.address : request.authority
   const headers = new HeaderFields(fields ?? request.headers)
-  // Ours: what an untrusted peer claimed was removed before the fields were recorded.
+  // Set by this process: the claim of an untrusted peer was removed before the fields were recorded.
   const claimed = fields === null ? undefined : headers.get('x-forwarded-proto')
   const scheme = claimed === 'https' ? 'https' : request.scheme
   const asked = RequestTarget.fromRequestLine(request.method, request.target, authority, request.scheme)
@@ -145,7 +145,7 @@ export function connectionOf({ connection }: RecordedExchange): ConnectionFacts 
   return { ...facts, tls: { ...rest, ...certificate } }
 }
 
-/** The connection as data. What it counts is that of the moment. */
+/** Returns the connection as data, with its current counters. */
 export function recordedConnection({
   id,
   listener,
@@ -177,7 +177,7 @@ export function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')
 }
 
-/** The absolute URL that was asked for, as far as the request names one. */
+/** Returns the requested absolute URL, as far as the request has one. */
 export function urlOf({ request, connection }: Pick<RecordedExchange, 'request' | 'connection'>): string {
   const { scheme, authority, target } = request
   if (/^https?:\/\//i.test(target)) return target
@@ -214,7 +214,7 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
   }
 }
 
-/** All of an exchange that may be shown: without what sounds like a secret, and without values of vaults. */
+/** Returns the public form of an exchange: without values whose names look secret, and without vault values. */
 export function shownExchange(recorded: RecordedExchange, baseUrl: string): ExchangeView {
   const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, shadow } = recorded
   const { tls } = connection
@@ -254,7 +254,7 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): Exch
 
 const TEXTS = /^(?:text\/|application\/(?:[a-z0-9.+-]*\+)?(?:json|xml)\b|application\/x-www-form-urlencoded)/i
 
-/** A body that was asked for: text where it is text. Fields of forms and JSON that sound like secrets are redacted. */
+/** Formats a recorded body, as text if possible. Form and JSON fields whose names look secret are redacted. */
 function shownBody(body: RecordedBody | null, headers: HeaderList): ShownBody {
   if (body === null) return null
   const { bytes, whole } = body
@@ -271,7 +271,7 @@ function redactedText(text: string, type: string): string {
   try {
     return JSON.stringify(redact(JSON.parse(text), 0))
   } catch {
-    // Cut off, or no JSON: nothing tells its secrets from the rest.
+    // Truncated or invalid JSON: secrets can only be found by name.
     return text.replace(/"([^"\\]{1,128})"\s*:\s*"(?:[^"\\]|\\.)*"?/g, (pair, name: string) =>
       isSensitive(name) ? `"${name}":"${REDACTED}"` : pair
     )

@@ -4,17 +4,17 @@ import { CodedError, defineErrors } from '../../lib/errors.js'
 import { type ExchangeCondition, exchangeCondition, requestCondition } from './exchange-conditions.js'
 import { mustBeWritable } from './exchange-file.js'
 
-/** What is recorded. */
+/** Settings of the recorder. */
 export interface RecorderSettings {
   /** Bytes of the ring. */
   readonly memory: number
-  /** CEL: exchanges that are recorded; undefined: those that are followed or explained. */
+  /** CEL condition for recorded exchanges. @default followed or explained ones */
   readonly where: string | undefined
-  /** CEL: requests that are explained; undefined: those that show a key. */
+  /** CEL condition for explained requests. @default those with a key */
   readonly explain: string | undefined
   /** Bytes of each body that are kept. */
   readonly bodies: number
-  /** Path of a file that they are written to as well. */
+  /** Path of a file to which exchanges are also written. */
   readonly file: string | undefined
   /** Bytes of that file until a new one begins. */
   readonly fileBytes: number
@@ -27,7 +27,7 @@ interface WrittenSettings extends Pick<RecorderSettings, 'memory' | 'bodies'> {
   readonly file_bytes: number
 }
 
-/** What the options say of the recorder. */
+/** Reads the recorder's settings from the options. */
 export function recorderSettings(written: WrittenSettings): RecorderSettings {
   const { where, explain, memory, bodies, file, file_bytes } = written
   return { where, explain, memory, bodies, file, fileBytes: file_bytes }
@@ -41,7 +41,7 @@ export const recorderErrors = defineErrors({
   }
 })
 
-/** What the settings say of exchanges and of requests. */
+/** Compiled conditions of the settings. */
 export interface CompiledSettings {
   readonly where: ExchangeCondition | undefined
   readonly explain: ((flow: Flow) => boolean) | undefined

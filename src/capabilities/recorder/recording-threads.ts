@@ -1,22 +1,22 @@
 import type { KnownExplainKey } from './explain-keys.js'
 import type { Following } from './followers.js'
 
-/** What a recorder in another thread has to know. Plain data. */
+/** Messages to the recorder of a worker. Plain data. */
 export type ToThreadRecorder =
   | { readonly kind: 'follow'; readonly follower: number; readonly following: Following }
   | { readonly kind: 'unfollow'; readonly follower: number }
   | { readonly kind: 'explain-key'; readonly known: KnownExplainKey }
 
-/** The threads whose recorders record for this one. */
+/** Workers whose recorders record for this one. */
 export interface RecordingThreads {
   send(message: ToThreadRecorder): void
-  /** Resolves when what they have recorded by now is here. */
+  /** Resolves when all records of the workers have arrived. */
   settle(): Promise<void>
 }
 
-/** What a recorder in another thread says. Plain data. */
+/** Messages from the recorder of a worker. Plain data. */
 export type FromThreadRecorder =
-  /** What was recorded. `dropped`: exchanges that had no room on the way; `bytes`: of the others. */
+  /** Recorded exchanges. `dropped`: number of exchanges dropped in transit; `bytes`: size of the others. */
   | {
       readonly kind: 'exchanges'
       readonly exchanges: readonly RelayedExchange[]
@@ -32,8 +32,8 @@ export interface RelayedExchange {
   /** A `RecordedExchange`, as JSON. */
   readonly text: string
   readonly explained: boolean
-  /** For itself, and not only for those who follow. */
+  /** Recorded even without followers. */
   readonly wanted: boolean
-  /** Those who follow and mean it. */
+  /** Numbers of the matching followers. */
   readonly followers: readonly number[]
 }

@@ -214,7 +214,7 @@ function criteriaIn(query: ExchangeCriteria): ExchangeCriteria {
   return Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, query[name]])) as ExchangeCriteria
 }
 
-/** Exchanges for one reader; those beyond the rate that it asked for are counted. */
+/** Event stream of exchanges for one reader; those beyond its rate are counted. */
 class ExchangeStream extends EventStream {
   readonly #sampling: NodeJS.Timeout
   #leftOut = 0

@@ -50,7 +50,7 @@ interface RecorderStage {
   readonly labs: OpenRunningLab
 }
 
-/** The recorder, which looks at traffic from now on, and what the API does with it. Throws what is wrong with its options. */
+/** Opens the recorder, which observes traffic from now on, and its API service. Throws the errors in its options. */
 export function openRecorder(
   options: Options,
   { clock, log, publicUrl, observers, lifecycle, holder }: Foundation,
@@ -200,13 +200,14 @@ async function archived(archive: unknown): Promise<PastExchange[]> {
   return read.exchanges.map(pastOfArchive)
 }
 
-/** How long the answer to a repeated request is awaited, milliseconds, and how many of its bytes. */
+/** Maximum time to wait for the response to a repeated request (ms). */
 const REPLAY_DEADLINE = 60_000
+/** Maximum bytes of that response. */
 const MOST_ANSWER = 16 * 1024 * 1024
 /** Connections of repeated requests have numbers that no other has. */
 let connections = -1_000_000_000
 
-/** Sends recorded requests again, as if their clients had: they are counted, and upstreams answer them. */
+/** Repeats recorded requests as if their clients had sent them: they are counted, and upstreams respond. */
 class Replayer {
   readonly #recorder: ExchangeRecorder
   readonly #traffic: Pick<Traffic, 'serve'>
@@ -252,7 +253,7 @@ class Replayer {
   }
 }
 
-/** The body as it was. Fails with `REPLAY_IMPOSSIBLE` where it is not known. */
+/** Returns the recorded body. Fails with `REPLAY_IMPOSSIBLE` if it is unknown. */
 function bodyOf({ bodies, hasBody }: RecordedExchange): Uint8Array | undefined {
   const body = bytesOf(bodies.request)
   if (body !== undefined || !hasBody) return body
@@ -299,11 +300,11 @@ function sameNumbers(): () => number {
   }
 }
 
-/** What an upstream that was not asked then is taken to answer: nothing that depends on it is judged. */
+/** Placeholder response of an upstream that was not contacted; dependent decisions are not judged. */
 const UNKNOWN_ANSWER = { status: 200, headers: [], body: undefined }
 const NOTHING_INSTEAD: ComparisonRequest['instead'] = new Map()
 
-/** Decides past exchanges by what serves, and by what would serve. */
+/** Decides past exchanges by the running configuration and by a candidate. */
 class Comparer {
   readonly #labs: OpenRunningLab
   readonly #textOf: (key: string) => string | undefined
@@ -341,7 +342,7 @@ class Comparer {
     }
   }
 
-  /** The policies with this capacity in their limits. Fails with `FIELD_INVALID` where no limit is meant. */
+  /** Replaces this capacity in the limits of the policies. Fails with `FIELD_INVALID` if no limit matches. */
   #withCapacity(
     instead: ComparisonRequest['instead'],
     rule: string | undefined,

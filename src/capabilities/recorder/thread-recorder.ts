@@ -12,7 +12,7 @@ const MOST_UNDER_WAY = 16 * 1024 * 1024
 /** Memory of one beside its text. Bytes. */
 const OVERHEAD = 128
 
-/** The recorder of a thread that carries traffic: it takes down what those who follow want and what the options say, and the recorder of the process keeps it. */
+/** The recorder of a worker: it records for followers and by the options, and sends the records to the main thread. */
 export class ThreadRecorder {
   readonly #parts: Pick<RecorderParts, 'clock' | 'expressions'>
   readonly #post: (message: FromTrafficThread) => void
@@ -38,7 +38,7 @@ export class ThreadRecorder {
     this.#recorder = new ExchangeRecorder({
       ...parts,
       settings: settingsOf(options),
-      // What is shown is shown by the other thread.
+      // The main thread builds displayed URLs.
       baseUrl: () => '',
       relay: (recorded, wanted, followers) => {
         const { id, explanation } = recorded
@@ -55,17 +55,17 @@ export class ThreadRecorder {
     else this.#recorder.learnKey(message.known)
   }
 
-  /** These options count from now on. The other thread has looked at them. */
+  /** Applies options that the main thread has validated. */
   take(options: Options): void {
     this.#recorder.prepare(settingsOf(options)).use()
   }
 
-  /** The other thread has dealt with so many bytes. */
+  /** Records bytes acknowledged by the main thread. */
   taken(bytes: number): void {
     this.#relay.taken(bytes)
   }
 
-  /** Sends what was gathered. */
+  /** Sends the batched records. */
   flush(): void {
     this.#relay.flush()
     if (this.#leftOut.size === 0) return
@@ -76,7 +76,7 @@ export class ThreadRecorder {
   #follow(number: number, following: Following): void {
     const { clock, expressions } = this.#parts
     const compiled = exchangeFilter(expressions, following.query)
-    // The other thread follows nothing that does not compile.
+    // The main thread has compiled this query.
     if (!compiled.ok) throw new TypeError(compiled.message)
     const follower = followerOf(following, compiled.filter, {
       clock,

@@ -18,12 +18,13 @@ export interface ShadowFlags {
   readonly json?: boolean
 }
 
-/** Between two looks at the counts. Milliseconds. */
+/** Interval between checks of the counts (ms). */
 const LOOK_EVERY = 500
-/** Counts are written as lines, where there is no terminal, so often. Milliseconds. */
+/** Interval between lines of counts without a terminal (ms). */
 const LINE_EVERY = 10_000
-/** As those of diff: what is not known is trouble. */
+/** Exit code for different decisions, as for diff. */
 const DIFFERS = ExitCode.failure
+/** Exit code for an unknown result. */
 const TROUBLE = ExitCode.usage
 
 /** Runs a policy beside the one that a process serves and follows its counts to the end. Resolves with the exit code. */
@@ -50,7 +51,7 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
   }
 }
 
-/** Looks at it until it has ended, or a signal ends it. */
+/** Follows a shadow until it ends, or a signal stops it. */
 async function follow(
   access: ApiAccess,
   begun: ShadowView,
@@ -137,7 +138,7 @@ function shareOf(text: string): number | undefined {
   return share > 0 && share <= 1 ? share : undefined
 }
 
-/** What is wrong with a policy, at its place. */
+/** Formats the errors of a policy with their positions. */
 function refusalText(file: string, { msg, details }: ApiAnswer['body']): string {
   const { line, column } = isObject(details) ? details : {}
   const place = line === undefined ? '' : `${file}:${line}:${column}: `

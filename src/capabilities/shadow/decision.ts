@@ -2,10 +2,10 @@ import { flowErrors } from '../../flow/error-codes.js'
 import { type Flow, type FlowResponse, REQUEST_ID } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 
-/** What becomes of an exchange, in a word of a closed set. */
+/** Decision on an exchange, one word of a closed set. */
 export type DecisionWord = 'forwarded' | 'answered' | 'redirected' | 'denied' | 'limited' | 'refused' | 'closed'
 
-/** Why a candidate is not judged on an exchange: what it would have to know. */
+/** Missing data because of which a candidate is not judged on an exchange. */
 export type Unknown =
   | 'body'
   | 'circuit_breaker'
@@ -20,38 +20,38 @@ export type Unknown =
   | 'response_body'
   | 'too_many_buckets'
 
-/** What two decisions differ in: what becomes of the exchange, what the upstream gets, what the client gets. */
+/** Part in which two decisions differ: the decision itself, the request to the upstream, or the response to the client. */
 export type Aspect = 'decision' | 'request' | 'response'
 
-/** A request as it is forwarded. */
+/** A forwarded request. */
 export interface ForwardedRequest {
-  /** Key of the unit; undefined: the route has none. */
+  /** Key of the unit; undefined if the route has none. */
   readonly upstream: string | undefined
   readonly method: string
   readonly uri: string
   readonly headers: HeaderList
 }
 
-/** The head of the final answer. */
+/** Head of the final response. */
 export interface FinalAnswer {
   readonly status: number
   readonly code: string | undefined
   readonly headers: HeaderList
-  /** Where it is bytes that were made here. */
+  /** Set if this process created the body. */
   readonly body: Uint8Array | undefined
-  /** Is it another one than what came of forwarding? */
+  /** Is it a different response than that of forwarding? */
   readonly own: boolean
 }
 
-/** How an exchange ended, live or by a candidate. */
+/** Result of an exchange, live or by a candidate. */
 export interface Outcome {
   readonly forwarded: ForwardedRequest | undefined
-  /** `closed`: there is none. `unknown`: that of an upstream which was not asked. */
+  /** `closed`: no response. `unknown`: the response of an upstream that was not contacted. */
   readonly answer: FinalAnswer | 'closed' | 'unknown'
   readonly by: Flow['decidedBy']
 }
 
-/** The answer that a flow has now. `of`: what came of forwarding. */
+/** Returns the current response of a flow. `of`: response of forwarding. */
 export function finalAnswer(
   flow: Flow | undefined,
   of: FlowResponse | undefined,
@@ -65,7 +65,7 @@ export function finalAnswer(
     code,
     headers: response?.headers.list ?? [],
     body,
-    // A route without an upstream refuses what comes, as if it had been asked to.
+    // A route without an upstream rejects requests, as an explicit action would.
     own: response === undefined || response !== of || code === flowErrors.NO_UPSTREAM.code
   }
 }
@@ -81,7 +81,7 @@ export function wordOf({ forwarded, answer }: Outcome): DecisionWord {
   return code !== undefined || status >= 400 ? 'refused' : 'answered'
 }
 
-/** What differs; empty: nothing that the client or the upstream could see. */
+/** Returns the parts in which two outcomes differ visibly for the client or the upstream. */
 export function differencesOf(old: Outcome, candidate: Outcome): Aspect[] {
   const aspects: Aspect[] = []
   if (wordOf(old) !== wordOf(candidate)) return ['decision']
@@ -104,7 +104,7 @@ function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
   return Buffer.compare(a.body, b.body) === 0
 }
 
-/** The id of a request is made where it is forwarded or refused: each of the two has its own, or none yet. */
+/** Compares header fields without request ids: each side creates its own id when it forwards or rejects, or has none yet. */
 function sameFields(a: HeaderList, b: HeaderList): boolean {
   for (let i = 0, j = 0; ; i += 2, j += 2) {
     if (isId(a[i])) i += 2

@@ -39,24 +39,24 @@ const NO_EVENTS = { wants: () => false, publish: nothing, put: nothing }
 
 interface JudgeParts {
   readonly forwarding: ClientAddress
-  /** See `PipelineParts`: these answers are nothing that a configuration decides. */
+  /** See `PipelineParts`: these responses do not depend on the configuration. */
   readonly challenge: PipelineParts['challenge']
   /** Milliseconds of work for one exchange. */
   readonly budget: number
-  /** Milliseconds of a clock that only goes forward. */
+  /** Monotonic clock (ms). */
   readonly now: () => number
   /** Milliseconds that the process has had a processor. */
   readonly worked: () => number
 }
 
 /**
- * Runs candidates on exchanges of clients, through the steps of the product: admission, route, modules and policies. Nothing leaves
- * it: upstreams are not asked, and what has to be known from elsewhere makes an exchange one that is not judged.
+ * Runs candidates on client exchanges, through the steps of the product: admission, route, modules and policies. No request
+ * leaves the process; an exchange that needs external data is not judged.
  */
 export class Judge {
-  /** Stands where the exchange that is judged stood. */
+  /** Returns the time of the judged exchange. */
   readonly clock = { monotonic: () => this.#trial?.time ?? 0, wall: () => this.#trial?.wall ?? 0 }
-  /** For the services of policies: what they would ask internal entries with. */
+  /** Internal requests of policy services. */
   readonly internal: InternalRequests
   readonly #parts: JudgeParts
   readonly #pipeline: Pipeline
@@ -78,7 +78,7 @@ export class Judge {
         forwarding: parts.forwarding,
         clock: this.clock,
         endpoints: new AddressFilter('endpoints', { log: SILENT }),
-        // The one that serves has seen whose certificate was shown.
+        // The live exchange was checked for the certificate's name.
         tls: {
           misdirected: (connection, _host, edge) => connection.tls === undefined && edge?.tls?.authorities !== undefined
         }
@@ -98,12 +98,12 @@ export class Judge {
     this.internal = new PipelineRequests(this.#pipeline, this.clock)
   }
 
-  /** Whose steps run now: what is asked for without a flow is asked for by it. */
+  /** The trial whose steps run now; calls without a flow belong to it. */
   get trial(): Trial | undefined {
     return this.#trial
   }
 
-  /** Runs until it is done, waits for the upstream, or works on elsewhere. Never throws. */
+  /** Runs until the trial is done, waits for the upstream, or awaits other work. Never throws. */
   run(trial: Trial): void {
     trial.state = 'runs'
     this.#works(trial, () => {
@@ -115,7 +115,7 @@ export class Judge {
     })
   }
 
-  /** Goes on with a run that waits for the upstream, when what the client got is decided. */
+  /** Resumes a trial that waits for the upstream, once the response to the client is decided. */
   resume(trial: Trial): void {
     const { goOn, live } = trial
     if (trial.state !== 'waits' || goOn === undefined) return
@@ -129,20 +129,20 @@ export class Judge {
     this.#worked = this.#parts.worked()
   }
 
-  /** The steps of this run come next. False: its time is over. */
+  /** Resumes the steps of this run. Returns false if its time is over. */
   enters(trial: Trial): boolean {
     this.#trial = trial
     const { now, worked, budget } = this.#parts
     const moment = now()
     trial.since ??= moment
     if (trial.recorder !== undefined || trial.used + moment - trial.since <= budget) return true
-    // What the process had to wait for a processor is not the work of the run.
+    // Waiting for a processor is not work of the run.
     if (worked() - this.#worked <= budget) return true
     trial.late = true
     return false
   }
 
-  /** A piece of work has come to its end. */
+  /** Records the end of a piece of work. */
   rests(trial: Trial): void {
     if (trial.since === undefined) return
     trial.used += this.#parts.now() - trial.since
@@ -160,7 +160,7 @@ export class Judge {
     return this.#trial
   }
 
-  /** `on_tcp_connect` runs anew only where the candidate has another one: what the connection did is known. */
+  /** Runs `on_tcp_connect` only if the candidate's is different: the live results are known. */
   #connect(trial: Trial): Flow['results'] {
     const { live, snapshot } = trial
     if (!snapshot.decidesConnections) return live.connected
@@ -205,7 +205,7 @@ export class Judge {
     trial.goOn = () => goOn(this.#answer(trial))
   }
 
-  /** What the upstream of a candidate answers, where that is known: the same upstream was asked for the same, or it is a fixed answer. */
+  /** Returns the upstream response for a candidate if it is known: the same request went to the same upstream, or the response is fixed. */
   #answer({ live, sent, snapshot }: Trial): FlowResponse | undefined {
     if (sent?.upstream === undefined) return failureResponse(absence(snapshot, undefined))
     const unit = snapshot.upstream(sent.upstream)
@@ -216,7 +216,7 @@ export class Judge {
     return same ? response : undefined
   }
 
-  /** It would be forwarded, and what comes of that is not known. */
+  /** Ends a run that would forward with an unknown result. */
   #ends(trial: Trial): Error {
     trial.outcome = { forwarded: trial.sent, answer: 'unknown', by: undefined }
     return GIVEN_UP
@@ -253,7 +253,7 @@ export class Judge {
 
 const OPEN = { kind: 'open' } as const
 
-/** Looks at the steps of one run: whether it may go on, and within its time. */
+/** Checks each step of a trial for cancellation and its time budget. */
 class TrialExplainer implements Explainer<Flow> {
   readonly imagined = true
   readonly #judge: Judge
@@ -320,7 +320,7 @@ class TrialExplainer implements Explainer<Flow> {
     unknown(this.#trial, what as Unknown)
   }
 
-  /** Throws when the run is to end here. */
+  /** Throws if the trial must stop. */
   #mayGoOn(): void {
     const { failed } = this.#trial
     if (failed || !this.#judge.enters(this.#trial)) throw GIVEN_UP

@@ -22,8 +22,9 @@ import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from './sh
 import { type ShadowParts, ShadowSnapshot } from './shadow-snapshot.js'
 import { unknown } from './trial.js'
 
-/** Shadows that run at once, and ended ones that are kept. */
+/** Maximum number of running shadows. */
 const MOST_RUNNING = 4
+/** Maximum number of finished shadows that are kept. */
 const MOST_ENDED = 16
 /** Longest wait for the next whole millisecond; milliseconds. */
 const LONGEST_WAIT = 2
@@ -57,14 +58,14 @@ interface RunningShadow {
   revision: number
 }
 
-/** What is left of one that has ended: with its matrix and without. */
+/** Final results of a finished shadow, full and summary. */
 interface EndedShadow {
   readonly id: string
   readonly whole: ShadowView
   readonly short: ShadowView
 }
 
-/** When and why a shadow has ended. */
+/** Time and reason of a shadow's end. */
 interface End {
   readonly at: number | null
   readonly reason: string | null
@@ -86,12 +87,12 @@ export class RunningShadows implements ShadowRunner {
   constructor(parts: RunningShadowsParts) {
     this.#parts = parts
     this.onDifference(({ new: decision, differs, explanation }, id, flow) => {
-      // What runs beside traffic for others than the API has no id.
+      // Internal shadows have no id.
       if (id !== '') parts.recorder.shadowed(flow, { id, decision, differs, explanation })
     })
   }
 
-  /** Calls `listener` for each kind of difference when it is first seen, and for one difference a second. It does not throw. */
+  /** Calls `listener` for the first difference of each kind, and for one difference a second. It must not throw. */
   onDifference(listener: (difference: ShadowExample, shadow: string, flow: Flow) => void): void {
     this.#listeners.push(listener)
   }
@@ -146,7 +147,7 @@ export class RunningShadows implements ShadowRunner {
     for (const shadow of [...this.#running.values()]) this.#end(shadow, 'the process stops')
   }
 
-  /** A route may have gone although no exchange has come since. */
+  /** Stops shadows whose routes were deleted, even without new exchanges. */
   #follow(): void {
     const running = this.#parts.holder.current()
     for (const shadow of [...this.#running.values()]) {
@@ -213,7 +214,7 @@ export class RunningShadows implements ShadowRunner {
     }
   }
 
-  /** What a candidate is compiled with, and run by. */
+  /** Creates the judge and the compile inputs of a candidate. */
   #bench({ share, budget, counters }: ShadowSettings): Bench {
     const { clock, limiter, trusted, geo, rateLimitHeaders, challenges } = this.#parts
     const judge = new Judge({
@@ -265,7 +266,7 @@ export class RunningShadows implements ShadowRunner {
     throw new ControlError(controlErrors.SHADOWS_FULL, message)
   }
 
-  /** Only what it has seen is kept: its buckets and what was compiled are given up. */
+  /** Ends a shadow and keeps only its results: its buckets and compiled policies are released. */
   #end(shadow: RunningShadow, reason: string): void {
     const { id } = shadow
     if (!this.#running.delete(id)) return
@@ -305,11 +306,11 @@ export class RunningShadows implements ShadowRunner {
 interface Bench {
   readonly judge: Judge
   readonly parts: Omit<ShadowParts, 'instead'>
-  /** Counters are gone on from as they are now. */
+  /** Copies the current counters. */
   readonly begin: () => void
 }
 
-/** Waits, without giving the loop away, until what comes has a later whole millisecond than what came; answers the last one of before. */
+/** Waits, without yielding to the event loop, for the next whole millisecond; returns the last one before it. */
 function endOfMillisecond(monotonic: () => number): number {
   const until = Math.ceil(monotonic())
   const begun = performance.now()

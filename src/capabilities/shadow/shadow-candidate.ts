@@ -11,12 +11,12 @@ import type { Candidate } from './shadow.js'
 import type { ShadowCandidate } from './shadow-runner.js'
 import { type ShadowParts, ShadowSnapshot } from './shadow-snapshot.js'
 
-/** What a request to the API tries, on whatever serves. */
+/** Candidate of an API request, composed over the running configuration. */
 export class ComposedCandidate implements Candidate {
   routes: ReadonlySet<string> | 'every' = new Set()
   readonly #wanted: ShadowCandidate
   readonly #parts: ShadowParts
-  /** The configuration that serves, and what stands on it. */
+  /** The running configuration and the candidate composed over it. */
   #composed: { readonly running: Snapshot; readonly snapshot: ShadowSnapshot } | undefined
   #composing: Snapshot | undefined
   #gone: string | undefined
@@ -26,7 +26,7 @@ export class ComposedCandidate implements Candidate {
     this.#parts = parts
   }
 
-  /** Composes it for the first time; answers what is wrong with it. */
+  /** Composes the candidate for the first time; returns its errors. */
   async open(running: Snapshot): Promise<ControlError | undefined> {
     const missing = this.#missing(running)
     if (missing !== undefined) return withoutPolicy(missing)
@@ -101,7 +101,7 @@ function withoutPolicy(route: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `no route ${route} with a traffic policy serves here`, { field })
 }
 
-/** The routes whose exchanges a candidate may decide otherwise. */
+/** Returns the routes whose exchanges a candidate may decide differently. */
 async function routesOf(
   snapshots: readonly Snapshot[],
   { instead, changes }: ShadowCandidate

@@ -8,9 +8,9 @@ import type { Resource } from '../../resources/resource.js'
 
 const METHODS = ['POST', 'PATCH', 'PUT', 'DELETE'] as const
 
-/** One write among those whose outcome is tried. */
+/** One of the rehearsed writes. */
 export interface ShadowChange {
-  /** Where it stands in the request. */
+  /** Position in the request. */
   readonly at: string
   readonly method: (typeof METHODS)[number]
   readonly path: string
@@ -33,17 +33,17 @@ interface RehearsalParts extends Omit<RecordOperationsParts, 'writer' | 'store'>
 interface Target {
   readonly resource: Resource
   readonly path: PathValues
-  /** Undefined: the collection. */
+  /** Id of the record; undefined for the collection. */
   readonly id: string | undefined
   readonly module: string | undefined
 }
 
 const NOT_DONE: Done = { committed: 0, difference: { put: [], drop: [] } }
 
-/** Returns what writes would make serve. Fails with a ControlError, as the writes would. */
+/** Computes the configuration after writes. Fails with a ControlError, as the writes would. */
 export type Rehearse = (changes: readonly ShadowChange[], call: Call) => Promise<Rehearsed>
 
-/** Works out what writes would make serve, as one write does; nothing of it stays. */
+/** Computes the configuration after a set of writes, as one write, and discards the draft. */
 export class Rehearsal {
   readonly #parts: RehearsalParts
 
@@ -65,7 +65,7 @@ export class Rehearsal {
     })
   }
 
-  /** What the API does with records, within one draft. */
+  /** Creates the API's record operations within one draft. */
   #operations(draft: Draft): RecordOperations {
     const writer: Pick<Writer, 'write'> = {
       write: async (_call, _mode, work) => ({ value: await work(draft), done: NOT_DONE })
@@ -106,7 +106,7 @@ export class Rehearsal {
 
 const VALUE = /^[A-Za-z0-9_.-]{1,100}$/
 
-/** The values of the parameters of a path; undefined: another path begins so. */
+/** Returns the values of the parameters of a path; undefined if it does not match. */
 function valuesIn(pattern: readonly string[], segments: readonly string[]): PathValues | undefined {
   const values: Record<string, string> = {}
   for (const [i, part] of pattern.entries()) {

@@ -6,27 +6,28 @@ import { unknown } from './trial.js'
 
 /** Memory for the buckets of one shadow. */
 const BUDGET = 32 * 1024 * 1024
-/** Buckets whose counts are gone on from; beyond, what they hold is not known. */
+/** Maximum number of copied buckets; the contents of further buckets are unknown. */
 const MOST_COPIED = 500_000
+/** Capacity for copying admissions, which are never rejected. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER
 const PASSES: Decision = { at: 0, admitted: true, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0, before: -1 }
 
 interface ShadowLimitsParts {
   readonly judge: Judge
-  /** Absent: each bucket begins empty. */
+  /** Initial counters. @default empty */
   readonly counted?: { readonly by: LimiterTable; readonly until: number } | undefined
   /** Does the candidate see the exchanges of all clients? */
   readonly everyone: boolean
 }
 
 /**
- * The buckets of a candidate. Each begins with what was counted when the shadow began, which is copied when the bucket is first
- * asked: admissions that came later are those that the candidate decides itself.
+ * The buckets of a candidate. Each starts with a copy of the running bucket when the shadow began, made on first use: the
+ * candidate itself decides later admissions.
  */
 export class ShadowLimits implements Limiter {
   readonly #parts: ShadowLimitsParts
   #made: LimiterTable | undefined
-  /** Stands for the present while admissions of the past are counted. */
+  /** Time that replaces the current one while past admissions are counted. */
   #past: number | undefined
   #copied = 0
 
@@ -45,7 +46,7 @@ export class ShadowLimits implements Limiter {
     const begun = new Set<string>()
     const goesOn = (key: string): boolean => {
       if (counted === undefined || running === undefined || begun.has(key)) return true
-      // What was counted then has left every window by now.
+      // All copied admissions have left every window.
       if (judge.clock.monotonic() > counted.until + 2_000 * seconds) {
         this.#copied -= begun.size
         begun.clear()
@@ -83,7 +84,7 @@ export class ShadowLimits implements Limiter {
     }
   }
 
-  /** Most policies have no limit, so its memory is taken when one is there. */
+  /** Created on first use, because most policies have no limit. */
   get #table(): LimiterTable {
     const { judge } = this.#parts
     this.#made ??= new LimiterTable({
@@ -100,7 +101,7 @@ interface Admissions {
   readonly count: number
 }
 
-/** Admissions of a bucket that came until then. Where it counts by spans of time, the span that goes on beyond counts less its last one. */
+/** Returns the admissions of a bucket up to a time. For windows, the span that continues beyond that time counts without its last admission. */
 function admissionsUntil(
   running: ReturnType<LimiterTable['window']>,
   key: string,

@@ -6,7 +6,7 @@ import type { Snapshot } from '../../runtime/snapshot.js'
 import { type CandidateParts, CandidateSnapshot } from '../explain/candidate-snapshot.js'
 import type { Unknown } from './decision.js'
 
-/** Why exchanges that meet these modules are not judged: what they need, the candidate does not have. */
+/** Modules whose exchanges are not judged, because the candidate lacks what they need. */
 const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
   oauth: 'login',
   oidc: 'login',
@@ -14,18 +14,18 @@ const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
   webhook_verification: 'body'
 }
 
-/** What a candidate is composed with; it outlives the snapshots that it is composed on. */
+/** Inputs for composing a candidate; they outlive the running snapshots. */
 export interface ShadowParts extends CandidateParts {
   readonly kept: Map<string, unknown>
-  /** What was compiled of policies, by their keys. */
+  /** Compiled policies by their keys. */
   readonly compiled: Map<string, { readonly text: string | undefined; readonly policy: CompiledPolicy | undefined }>
   /** Names of all modules, in the order in which they run. */
   readonly modules: readonly string[]
 }
 
 /**
- * A configuration that is tried beside the one that serves: policies and modules are its own, so that nothing that it decides is
- * counted, logged or asked of others. What exchanges reach is compiled when the first one does.
+ * A configuration tested beside the running one: it has its own policies and modules, so that it counts, logs and requests
+ * nothing. Units are compiled when the first exchange reaches them.
  */
 export class ShadowSnapshot extends CandidateSnapshot {
   readonly #parts: ShadowParts
@@ -33,7 +33,7 @@ export class ShadowSnapshot extends CandidateSnapshot {
   /** Does it have another policy for connections than the one that serves? */
   readonly decidesConnections: boolean
 
-  /** `base`: what is tried, but for the texts that `parts` has instead; `running`: what serves. */
+  /** `base`: tested configuration, except for the texts in `parts`; `running`: running configuration. */
   constructor(base: Snapshot, running: Snapshot, parts: ShadowParts) {
     super(base, parts)
     this.#parts = parts
@@ -94,7 +94,7 @@ function connectText({ plan, tables }: Snapshot, instead: ShadowParts['instead']
   return key === undefined ? undefined : (instead?.get(key)?.text ?? asKind(plan.units.get(key), 'policy')?.text)
 }
 
-/** A route whose modules are compiled when a request first reaches it. */
+/** A route whose modules are compiled on the first request. */
 class OwnRoute implements Route {
   readonly id: string
   readonly edge: string

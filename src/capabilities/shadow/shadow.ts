@@ -19,30 +19,34 @@ import type { ShadowSnapshot } from './shadow-snapshot.js'
 import { shownDecision, Tally } from './tally.js'
 import { LiveExchange, Trial, unknown } from './trial.js'
 
-/** Exchanges that are under way at once, and bytes of their heads: what is beyond is dropped. */
+/** Maximum number of exchanges in progress; further ones are dropped. */
 const MOST_WAITING = 10_000
+/** Maximum bytes of their heads; further exchanges are dropped. */
 const MOST_BYTES = 16 * 1024 * 1024
 /** Milliseconds that the work may hold the loop at a stretch; one exchange more at most. */
 const HOLD = 1
-/** A run that has not come to its end after so many turns of its promises works on elsewhere. */
+/** Turns of the microtask queue after which an unfinished trial counts as asynchronous. */
 const TURNS = 12
-/** One exchange of so many may run twice, and the first few. */
+/** One exchange in this many may run twice, as may the first ones. */
 const SECOND_TIMES = 20
 /** Milliseconds between differences that are passed on although there are examples enough. */
 const PASSED_ON_EVERY = 1_000
 
 interface ShadowSettings {
-  /** Of the clients, 0 to 1. */
+  /** Share of clients, 0 to 1. */
   readonly share: number
-  /** Of one cell. */
+  /** Maximum number of examples for each cell. */
   readonly examples: number
 }
 
-/** A configuration that is tried: what is composed of it, on what serves now. */
+/** A tested configuration, composed over the running one. */
 export interface Candidate {
-  /** The candidate on what serves; a text says why there is none any more, undefined: it is being composed. Does not throw. */
+  /**
+   * Returns the candidate over the running configuration, the reason why there is none any more, or undefined while it is composed. Does not
+   * throw.
+   */
   on(running: Snapshot): ShadowSnapshot | string | undefined
-  /** Ids of the routes that it changes; `every`: exchanges may come to them from every other route. */
+  /** Ids of the changed routes; `every` if exchanges may reach them from every other route. */
   readonly routes: ReadonlySet<string> | 'every'
 }
 
@@ -52,9 +56,9 @@ export interface ShadowRunParts {
   readonly settings: ShadowSettings
   /** The clock of traffic. */
   readonly clock: Clock
-  /** Milliseconds of a clock that only goes forward. */
+  /** Monotonic clock (ms). */
   readonly now: () => number
-  /** When the last limit of a flow decided: monotonic milliseconds. */
+  /** Returns the time of the flow's last limit decision (monotonic ms). */
   readonly limitedAt: (flow: Flow) => number | undefined
   /** Counts one exchange: a word for each decision. */
   readonly counted: (old: string, candidate: string) => void
@@ -67,8 +71,8 @@ export interface ShadowRunParts {
 }
 
 /**
- * Judges a candidate on exchanges of clients while they pass. The live exchange is only looked at: its request runs through the
- * candidate in a later turn of the loop, in the order in which exchanges began, and on its response when the client has its head.
+ * Judges a candidate on passing client exchanges. The live exchange is only observed: its request runs through the candidate in a later turn of
+ * the event loop, in the order of the exchanges' start, and its response after the head was sent to the client.
  */
 export class ShadowRun implements ExchangeObserver {
   readonly tally: Tally
@@ -91,7 +95,7 @@ export class ShadowRun implements ExchangeObserver {
     this.tally = new Tally(parts.settings.examples)
   }
 
-  /** Composes the candidate on what serves, where that is another one. */
+  /** Composes the candidate over a changed running configuration. */
   follows(running: Snapshot): ShadowSnapshot | undefined {
     if (this.#base?.plan === running.plan && this.#snapshot !== undefined) return this.#snapshot
     const composed = this.#parts.candidate.on(running)
@@ -105,7 +109,7 @@ export class ShadowRun implements ExchangeObserver {
     return composed
   }
 
-  /** Nothing is judged any more. */
+  /** Stops judging. */
   stop(): void {
     this.#over = true
     this.#queue.length = 0
@@ -264,7 +268,7 @@ export class ShadowRun implements ExchangeObserver {
     }
   }
 
-  /** What is shown of a difference is taken down in a second run, which decides as the first one did. */
+  /** Records the explanation of a difference in a second run, which decides as the first one did. */
   async #explain(trial: Trial): Promise<void> {
     const found = this.#unexplained.get(trial)
     if (found === undefined) return
@@ -308,7 +312,7 @@ export class ShadowRun implements ExchangeObserver {
   }
 }
 
-/** Waits for what follows at once. */
+/** Waits for promises that settle within the current turn. */
 async function settled(is: () => boolean): Promise<void> {
   for (let turn = 0; turn < TURNS && !is(); turn++) await undefined
 }

@@ -65,12 +65,12 @@ const KEYS = Object.keys(SHADOW_SCHEMA.properties)
 
 interface ShadowsParts {
   readonly runner: ShadowRunner
-  /** What these writes would make serve. Fails with a ControlError, as the writes would. */
+  /** Computes the configuration after these writes. Fails with a ControlError, as the writes would. */
   readonly rehearse: Rehearse
   readonly baseUrl: () => string
 }
 
-/** Candidates that run beside traffic of this process. They are kept in its memory and end with it. */
+/** Candidates that run beside traffic of this process. They are kept in memory. */
 export class Shadows {
   readonly #parts: ShadowsParts
 

@@ -1,15 +1,15 @@
 import type { ShadowCell, ShadowCounts, ShadowExample, ShownDecision } from './answers.js'
 import { type Aspect, type Outcome, wordOf } from './decision.js'
 
-/** How often both decided so. */
+/** Number of exchanges with one pair of decisions. */
 type Cell = Omit<ShadowCell, 'count' | 'examples'> & { count: number; readonly examples: ShadowExample[] }
 
-/** Cells of one matrix; what is beyond is counted together. */
+/** Maximum number of cells of one matrix; further ones are counted together. */
 const MOST_CELLS = 200
 /** Characters of all explanations that are kept. */
 const MOST_EXPLAINED = 4 * 1024 * 1024
 
-/** Counts what a candidate decides beside what is decided. */
+/** Counts decisions of a candidate beside the live ones. */
 export class Tally {
   seen = 0
   same = 0
@@ -56,7 +56,7 @@ export class Tally {
     this.notJudged.set(reason, (this.notJudged.get(reason) ?? 0) + 1)
   }
 
-  /** Counts one that was judged. True: its cell has room for an example. */
+  /** Counts a judged exchange. Returns true if its cell has room for an example. */
   judged(old: Outcome, candidate: Outcome, differs: readonly Aspect[]): boolean {
     if (differs.length === 0) this.same++
     else this.changed++
@@ -79,7 +79,7 @@ export class Tally {
     cell.examples.push(fits ? example : { ...example, explanation: null })
   }
 
-  /** The matrix, what happens most first, differences before the rest. */
+  /** Returns the matrix, most frequent cells first, differences before the rest. */
   cells(): ShadowCell[] {
     const cells = [...this.#cells.values()]
     cells.sort((a, b) => Number(b.differs.length > 0) - Number(a.differs.length > 0) || b.count - a.count)

@@ -18,7 +18,7 @@ import type { ExplanationRecorder } from '../explain/explanation.js'
 import { type FinalAnswer, type ForwardedRequest, finalAnswer, type Outcome, type Unknown } from './decision.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
 
-/** An exchange of a client, as far as its candidate may look at it. */
+/** A client exchange, as far as its candidate may see it. */
 export class LiveExchange {
   readonly head: RequestHead
   readonly framing: Body['framing']
@@ -27,19 +27,19 @@ export class LiveExchange {
   readonly entry: EntryFacts
   readonly flow: AdmittedFlow
   readonly snapshot: Snapshot
-  /** What `on_tcp_connect` published. */
+  /** Results of `on_tcp_connect`. */
   readonly connected: Flow['results']
   /** Monotonic milliseconds. */
   readonly begun: number
-  /** Undefined: it was not forwarded. */
+  /** The forwarded request; undefined if it was not forwarded. */
   sent: ForwardedRequest | undefined
-  /** What came of forwarding, before any step changed it. */
+  /** Response of the upstream, before any step changed it. */
   response: FlowResponse | undefined
   /** Wall clock, milliseconds: when that came. */
   respondedAt = 0
   /** The same object, which steps have changed since. */
   #forwardedResponse: FlowResponse | undefined
-  /** Set when it is decided. `gone`: the client left before. */
+  /** Set once it is decided. `gone`: the client disconnected first. */
   outcome: Outcome | 'gone' | undefined
 
   readonly #wall: () => number
@@ -76,7 +76,7 @@ export class LiveExchange {
     this.#decided(finalAnswer(this.flow, this.#forwardedResponse, status, code))
   }
 
-  /** It is over, with an answer that was not announced or without one. */
+  /** Ends the exchange, without a response or with one that was not announced. */
   ended(status: number, code: string | undefined, failed: boolean): void {
     if (this.outcome !== undefined) return
     if (status === 0 && failed) this.outcome = 'gone'
@@ -96,7 +96,7 @@ export class LiveExchange {
   }
 }
 
-/** A response whose head can be changed without the one that it was. */
+/** Copies a response so that its head can be changed independently. */
 function copyOf({ status, reason, headers, body, local, close }: FlowResponse): FlowResponse {
   const head = {
     status,
@@ -108,24 +108,24 @@ function copyOf({ status, reason, headers, body, local, close }: FlowResponse): 
   return { ...head, body, transforms: [], trailers: undefined }
 }
 
-/** One run of a candidate on what a client has sent. */
+/** One run of a candidate on a client's request. */
 export class Trial {
   readonly live: LiveExchange
   readonly snapshot: ShadowSnapshot
   /** Milliseconds of work. */
   used = 0
-  /** When the work that goes on began; undefined: it rests. */
+  /** Start of the current work; undefined while paused. */
   since: number | undefined
-  /** `waits`: for what the upstream answers. */
+  /** `waits`: for the response of the upstream. */
   state: 'ready' | 'runs' | 'waits' | 'done' = 'ready'
   /** Why it cannot be judged. */
   unknown: Unknown | undefined
   late = false
   /** Is it counted? */
   counted = false
-  /** What its limits decided, in order. */
+  /** Decisions of its limits, in order. */
   readonly decisions: unknown[]
-  /** Where it repeats a run: how many decisions of that one it has repeated. */
+  /** Number of replayed decisions in a second run. */
   repeated: number | undefined
   /** Takes the run down. */
   readonly recorder: ExplanationRecorder | undefined
@@ -135,13 +135,13 @@ export class Trial {
   time: number
   flow: AdmittedFlow | undefined
   sent: ForwardedRequest | undefined
-  /** What is taken for the answer of the upstream. */
+  /** Response that is used as that of the upstream. */
   answered: FlowResponse | undefined
   outcome: Outcome | undefined
   record: ExchangeRecord | undefined
-  /** Goes on with a run that waits. */
+  /** Resumes a waiting run. */
   goOn: (() => void) | undefined
-  /** Called once it is done. */
+  /** Called at the end of the run. */
   onDone: (() => void) | undefined
 
   constructor(live: LiveExchange, snapshot: ShadowSnapshot, again?: { of: Trial; recorder: ExplanationRecorder }) {
@@ -154,7 +154,7 @@ export class Trial {
     this.recorder = again?.recorder
   }
 
-  /** What it has found is forgotten, and it has its whole time again. */
+  /** Resets the results and the time budget. */
   again(): void {
     this.state = 'ready'
     this.used = 0
@@ -177,7 +177,7 @@ export class Trial {
 const NEVER: AbortSignalLike = { aborted: undefined, onAbort: () => () => undefined }
 const NOTHING_SENT: Sent = { bytesIn: 0, bytesOut: 0, firstByteAt: 0, endedAt: 0 }
 
-/** What a candidate answers goes nowhere. */
+/** An exchange whose response is discarded. */
 export class TrialExchange implements Exchange {
   readonly trial: Trial
   readonly connection: ConnectionFacts
@@ -194,7 +194,7 @@ export class TrialExchange implements Exchange {
   }
 
   inform(): void {
-    // Interim answers decide nothing.
+    // Interim responses have no decision.
   }
 
   respond(_head: unknown, body?: Outgoing): Sent {
@@ -231,7 +231,7 @@ export class UnreadBody implements Body {
   }
 
   watch(): void {
-    // Nothing of it arrives here.
+    // No body arrives here.
   }
 
   claim(): Readable {
@@ -245,10 +245,10 @@ export class UnreadBody implements Body {
   }
 
   through(): void {
-    // What changes the content has nothing to change.
+    // There is no content to transform.
   }
 
   discard(): void {
-    // There is nothing to drop.
+    // There is no content to discard.
   }
 }

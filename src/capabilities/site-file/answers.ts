@@ -94,7 +94,7 @@ export type SiteFileWritten = ValueOf<typeof SITE_WRITTEN>
 
 const DECLARABLE: ReadonlySet<string> = new Set([...ADOPTED, httpsEdgeRoute].map(({ name }) => name))
 
-/** The schema of an answer that shows a record, with the place in a site file of one that stands there. */
+/** Extends the response schema of a record by its position in a site file. */
 export function withPlace({ name }: Resource, schema: object): object {
   if (!DECLARABLE.has(name)) return schema
   const { properties, ...rest } = schema as { readonly properties: object }

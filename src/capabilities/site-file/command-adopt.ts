@@ -24,7 +24,7 @@ export interface AdoptFlags extends StoreFlags {
 const SITE_NAME = 'sites.yaml'
 const RECORDS_NAME = 'records.json'
 
-/** Writes what the API of a running process has made as a site file into a new folder; resolves with the exit code. */
+/** Exports the API's configuration of a running process as a site file into a new folder; resolves with the exit code. */
 export async function adopt(folder: string, { api, withKeys, ...store }: AdoptFlags): Promise<number> {
   const access = apiAccess(api, process.env)
   if (typeof access === 'string') {
@@ -57,15 +57,15 @@ async function adoptionAt(access: ApiAccess): Promise<Adoption> {
   return body as unknown as Adoption
 }
 
-/** The site file that serves already; undefined: none does. */
+/** Returns the site file being served; undefined if there is none. */
 async function appliedAt(access: ApiAccess): Promise<string | undefined> {
   const { body } = await askApi(access, '/site')
   return typeof body.file === 'string' ? body.file : undefined
 }
 
 /**
- * The values of secrets by the names of their files. No answer of the API shows them: they are read from the store, or from
- * the copy that `GET /backup` gives of one that belongs to a process, and opened with the sealing key, which is here.
+ * Returns the values of secrets by the names of their files. API responses do not contain them: they are read from the
+ * store, or from the copy that `GET /backup` returns if a process owns the store, and decrypted with the local sealing key.
  */
 async function secretsOf(
   access: ApiAccess,

@@ -21,7 +21,7 @@ import type { BundledFile, RemovedRecord, SiteBundle } from './declared/site-req
 import { shownPath } from './reading.js'
 import { confirmed } from '../../cli/confirm.js'
 
-/** What the commands on the site file of a running process share. */
+/** Common options of the commands on the site file of a running process. */
 interface SiteFlags {
   readonly api: string
   readonly insecureHttp?: boolean
@@ -33,25 +33,25 @@ export interface ApplyFlags extends SiteFlags {
   /** Conditions under which it stays. */
   readonly guard?: string
   readonly wait?: boolean
-  /** File of `sluice adopt` with the records that the site file takes the place of. */
+  /** File of `sluice adopt` with the records that the site file replaces. */
   readonly adopt?: string
 }
 
-/** Exit codes of `sluice plan`: as of `diff`, but that nothing to say is 0 and trouble 1. */
+/** Exit codes of `sluice plan`: those of `diff`, except that no difference is 0 and an error 1. */
 const PlanCode = { same: 0, failure: 1, different: 2 } as const
 
-/** What applying a file would do. */
+/** Result of applying a file. */
 interface Plan {
   readonly changes: readonly SiteDifference[]
   readonly removed: readonly { readonly resource: string; readonly id: string }[]
   readonly warnings: readonly Omit<Problem & { readonly file: string }, 'severity'>[]
-  /** Of the applied file that serves now; 0: none does. */
+  /** Revision of the applied file being served; 0 if there is none. */
   readonly revision: number
   /** The process was started with a site file, and refuses another one. */
   readonly fixed: boolean
 }
 
-/** Prints what the file would change in the running process; resolves with the exit code. */
+/** Prints the changes that the file would make in the running process; resolves with the exit code. */
 export async function planSite(path: string, flags: ApplyFlags): Promise<number> {
   return await explained('nothing was compared', async () => {
     const { access, bundle, remove } = await prepared(path, flags)
@@ -87,7 +87,7 @@ export async function applySite(path: string, flags: ApplyFlags): Promise<number
         return ExitCode.failure
       }
     }
-    // What was shown is what is done: another application since then is refused.
+    // Apply exactly the displayed plan: if the file was applied meanwhile, the request is rejected.
     const headers = { 'if-match': `"${plan.revision}"`, ...guard }
     const answer = await askApi(access, '/site', { method: 'PUT', body: { ...bundle, remove }, headers })
     if (answer.status !== 200) return refused(bundle, answer)
@@ -179,7 +179,7 @@ async function bundleOf(path: string): Promise<SiteBundle> {
   return { file: shownPath(resolve(path)), text, files: [...files.values()] }
 }
 
-/** The dry run of an application; undefined after what is wrong was printed. */
+/** Runs a dry run; returns undefined after printing its errors. */
 async function planned(
   access: ApiAccess,
   bundle: SiteBundle,
@@ -197,7 +197,7 @@ async function planned(
   return { changes, removed, warnings, revision: Number(body.revision ?? 0), fixed: body.origin === 'start' }
 }
 
-/** Prints what the API refuses, as `sluice check` does where it has a place. */
+/** Prints the API's errors, in the form of `sluice check` if they have positions. */
 function refused({ file, text, files }: SiteBundle, { status, body }: ApiAnswer): number {
   const {
     details,

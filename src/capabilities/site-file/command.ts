@@ -17,7 +17,7 @@ added (+), changed (~) and removed (-). Nothing changes. Values of secrets are n
 environment of that process, and every policy is compiled there: a file that passes can be applied.
 Exit code 0: no differences; 2: differences; 1: the file has errors, or the process cannot be reached.`
 
-/** `sluice plan`: says what a site file would change in a running process. */
+/** `sluice plan`: shows the changes that a site file would make in a running process. */
 export function planCommand(): Command {
   return new Command('plan')
     .description('show what a site file would change in a running process')
@@ -80,7 +80,7 @@ file for each policy and certificate. Secrets and private keys become references
 listed. Records that a site file cannot express are listed, too, and stay in the API.
 The running process does not change. "sluice apply --adopt" replaces the records with the file in one step.`
 
-/** `sluice adopt`: writes what the API has made as a site file. */
+/** `sluice adopt`: exports the API's configuration as a site file. */
 export function adoptCommand(): Command {
   return new Command('adopt')
     .description('export the configuration of the API as a site file')
@@ -109,7 +109,7 @@ unified diff. --from compares two revisions, in either order; 0 is the empty con
 members see only fields that they may read. Exit code 0: done; 1: refused, for example because the history no longer has the
 revision; 2: the command line is wrong.`
 
-/** `sluice diff`: shows what a revision of a running process changed, or how two differ. */
+/** `sluice diff`: shows the changes of a revision of a running process, or the differences of two. */
 export function diffCommand(): Command {
   return new Command('diff')
     .description('show what a configuration change (revision) changed')

@@ -33,7 +33,7 @@ export interface SiteFileHost {
   readonly testPolicy: PolicyTesting
 }
 
-/** A site file as it was read once, and what applying it would change. */
+/** A site file that was read, with the changes of applying it. */
 export interface ReadSite extends SiteFileRead {
   readonly set?: DeclaredSet
   readonly changes: SiteChanges
@@ -43,10 +43,10 @@ export interface ReadSite extends SiteFileRead {
 
 type From = Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'listFolder' | 'policed' | 'checkFolder'>
 
-/** What the options open whatever stands in the site file. */
+/** Listeners that the options open, regardless of the site file. */
 type Open = Pick<Options, 'listeners' | 'api' | 'agents'> & { readonly listen: Options['listen'] | undefined }
 
-/** Reads site files, and what they name, as this process would serve them. */
+/** Reads site files, and the files that they name, as this process would serve them. */
 export class SiteReader implements SiteReading {
   #options: Options
   readonly #host: SiteFileHost
@@ -59,7 +59,7 @@ export class SiteReader implements SiteReading {
     this.#host = host
   }
 
-  /** These options are others now. */
+  /** Applies changed options. */
   use(options: Pick<Options, 'listeners' | 'edges_on_http'>): void {
     this.#options = { ...this.#options, ...options }
   }
@@ -82,7 +82,7 @@ export class SiteReader implements SiteReading {
     }
     const listFolder = async (_path: string, name: string) =>
       files.flatMap((one) => (posix.dirname(one.name) === name ? [posix.basename(one.name)] : []))
-    // What the process listens on stays open beside the listeners of a file that is applied to it.
+    // Listeners of the process stay open beside those of an applied file.
     return await this.#readFrom(
       {
         source: file,
@@ -97,7 +97,7 @@ export class SiteReader implements SiteReading {
     )
   }
 
-  /** As the site file of the start. */
+  /** Reads a site file as at start. */
   async readFrom(from: From): Promise<SiteFileRead> {
     const { listen } = this.#options
     return await this.#readFrom(from, listen.preset === true ? { ...this.#options, listen: undefined } : this.#options)
@@ -136,7 +136,7 @@ export class SiteReader implements SiteReading {
   }
 }
 
-/** The site file of a process: reads it with everything that it names, and remembers what serves of it. */
+/** The site file of a process: reads it with all files that it names, and remembers the served version. */
 export class SiteFiles {
   readonly #path: string
   readonly #reader: SiteReader
@@ -147,7 +147,7 @@ export class SiteFiles {
     this.#reader = reader
   }
 
-  /** Never rejects for what stands in files; a site file that cannot be read is a problem of it. */
+  /** Reads the site file. Never rejects because of its contents; an unreadable file is a problem. */
   async read(): Promise<ReadSite> {
     const source = shownPath(this.#path)
     const text = await textOf(this.#path)

@@ -34,24 +34,25 @@ interface SitesParts
   readonly log: StoreLog
 }
 
-/** A site file as the API shows it, with the ETag; null: it comes from no write. */
+/** Public form of a site file, with its ETag; null if no write created it. */
 export interface ShownSite {
   readonly body: SiteFileView
   readonly revision: number
 }
 
-/** What a write of the site file did, or would do. */
+/** Result of a write of the site file, or of a dry run. */
 export interface WrittenSite extends Done {
   readonly body: SiteFileWritten
   readonly revision: number
   readonly uri: string
 }
 
-/** Part of the process's own units that a site file means. */
+/** Name of the site file's part of the process's own units. */
 export const SITE_PART = 'site'
+/** Path of the site file in the API. */
 const PATH = '/site'
 
-/** What the store keeps of an applied file beside its text. A type, not an interface: it is JSON. */
+/** Stored data of an applied file beside its text. A type, not an interface: it is JSON. */
 type StoredBody = {
   readonly file: string
   readonly digest: string
@@ -59,7 +60,7 @@ type StoredBody = {
   readonly applied_at: string
 }
 
-/** A file that is to serve. */
+/** The next file to serve. */
 interface NextSite {
   readonly set: DeclaredSet
   readonly file: SiteFile
@@ -67,9 +68,8 @@ interface NextSite {
 }
 
 /**
- * The site file of the account: what the process was started with, or what the API has applied. An applied file is one record
- * of the store, with every claim of what it declares, so that no process takes a host of it for something else; its text and
- * what it names are sealed.
+ * The site file of the account: that of the start, or the one applied by the API. An applied file is one record of the store, with all claims of its
+ * declarations, so that no process uses its hosts for other records; its text and named files are sealed.
  */
 export class Sites {
   readonly #parts: SitesParts
@@ -87,8 +87,8 @@ export class Sites {
   }
 
   /**
-   * Makes the file of the body what the account declares, in one write: all of it or nothing. Fails with
-   * `SITE_FILE_REFUSED`, `SITE_FILE_STARTED`, `PRECONDITION_FAILED`, or as any write does.
+   * Replaces the account's declared configuration by the file of the body, in one write: all or nothing. Fails with `SITE_FILE_REFUSED`,
+   * `SITE_FILE_STARTED`, `PRECONDITION_FAILED`, or as any write does.
    */
   async replace(body: unknown, mode: WriteMode, call: Call): Promise<WrittenSite> {
     const { remove, ...bundle } = readSiteRequest(body)
@@ -111,7 +111,7 @@ export class Sites {
     return { set, file, bundle, problems }
   }
 
-  /** Takes the applied file away, with everything that it declares. Fails with `NOT_FOUND` when there is none, and as `replace`. */
+  /** Removes the applied file and its declarations. Fails with `NOT_FOUND` if there is none, and as `replace`. */
   async remove(mode: WriteMode, call: Call): Promise<WrittenSite> {
     const changes = await siteDifferences(this.#started ? undefined : currentSite(this.#parts.declared), undefined)
     const done = await this.#write(undefined, { remove: [], changes }, mode, call)
@@ -119,9 +119,8 @@ export class Sites {
   }
 
   /**
-   * Undoes one of the last revisions that have applied a file or taken it away: the file of before is applied again, or none
-   * is. `change`: what that revision changed. Fails with `REVERT_IMPOSSIBLE`, with `REVERT_CONFLICT` when another file has been
-   * applied since, and as `replace`.
+   * Reverts a recent revision that has applied or removed a file: restores the previous file, or none. `change`: change of that revision. Fails with
+   * `REVERT_IMPOSSIBLE`, with `REVERT_CONFLICT` if another file was applied since, and as `replace`.
    */
   async restore(
     revision: number,
@@ -137,7 +136,7 @@ export class Sites {
       const why = `only the last ${KEPT_SITE_FILES} replaced files are kept`
       throw impossible(revision, `it changed the site file, and ${why}; apply the file of before instead`)
     }
-    // What had no policy then may have none again.
+    // Sites that had no policy then may have none again.
     const since = timestampText(clock.wall())
     const next = before === 'none' ? undefined : await this.#asApplied(before, since, new Set())
     let made: { number: number; changes: readonly RecordedChange[] } | undefined
@@ -164,7 +163,7 @@ export class Sites {
     return await orUnavailable(adoptionOf(store, { records, resources, edgesOnHttp }))
   }
 
-  /** The applied file as it belongs to the process from its start on; undefined: there is none, or a start has named another. */
+  /** Returns the applied file as own units at start; undefined if there is none, or the options name another one. */
   async stored(): Promise<{ readonly problems: readonly UnitProblems[]; readonly part?: OwnPart } | undefined> {
     const { store } = this.#parts
     const stored = this.#started ? undefined : await orUnavailable(store.get(SITE.kind, SITE.id))
@@ -253,7 +252,7 @@ export class Sites {
       if (next !== undefined && stored !== undefined && (stored.body as StoredBody).digest === next.file.digest) return
       await keepBefore(draft.tx, this.#parts.records, stored)
       await this.#store(draft, stored, next, changes)
-      // What a process was started with stays what it serves.
+      // A process keeps serving the file of its start.
       if (next !== undefined || !this.#started) draft.own = belonging
       if (draft.own?.declared !== undefined && next !== undefined) {
         draft.own = { ...draft.own, declared: { ...next.set, revision: draft.tx.number } }
@@ -266,7 +265,7 @@ export class Sites {
         own = draft.own
       })
       if (mode.dryRun === true || own === undefined) return { serves: 'kept' as const, done }
-      // Its revision is known since it is written.
+      // The revision is known after the write.
       return { serves: part && { ...part, ...declaredBy(own) }, done }
     })
     return done
@@ -279,11 +278,11 @@ export class Sites {
       if (resource === undefined) throw notFound(`kind of records: ${kind.slice(0, 64)}`)
       const found = await records.findAny(draft.tx, kind, id)
       if (found === undefined) {
-        // What stands below a record goes with it.
+        // Records below a record are deleted with it.
         if (draft.touched.some((one) => one.kind === kind && one.id === id)) continue
         throw changedSince(kind, id, 'is gone')
       }
-      // A record below it that has gone in this write has made it a new revision.
+      // The deletion of a record below it in this write has changed its revision.
       if (found.revision !== revision && found.revision !== draft.tx.number) {
         throw changedSince(kind, id, `has changed; its revision is ${found.revision}`)
       }

@@ -17,7 +17,7 @@ import { openCertificates } from '../certificates/open.js'
 import type { CertificateService } from '../certificates/service.js'
 import type { Events } from '../events/events.js'
 
-/** How long a step may take that lets something go. Milliseconds. */
+/** Maximum time of a step that releases a resource (ms). */
 const STEP = 1_500
 /** The store as it was before a newer version had it, in the data folder. */
 const BEFORE = 'take-over.before'
@@ -30,11 +30,11 @@ interface HandingOverParts {
   readonly events: Events
   readonly logins: Pick<SessionKeeper, 'pause' | 'resume'>
   readonly api: ApiServer
-  /** What is written of limits; undefined: nothing is. */
+  /** Saves the counters of limits; undefined if they are not saved. */
   readonly counters: KeepingCounters | undefined
 }
 
-/** The certificates of a process, whose service is another one after each time that it was given away. */
+/** The certificates of a process; their service is recreated after each release. */
 export class CurrentCertificates {
   readonly #open: () => Promise<CertificateService>
   #service: CertificateService | undefined
@@ -58,7 +58,7 @@ export class CurrentCertificates {
   }
 }
 
-/** What only one process may have, while another one tries to take the place of this one: all of it can be taken back. */
+/** Resources that only one process may hold while a successor starts. All of them can be taken back. */
 export class HandingOver {
   readonly #options: Options
   readonly #foundation: Foundation
@@ -79,8 +79,8 @@ export class HandingOver {
   }
 
   /**
-   * Lets go of the store, the delivery of events and the certificates; connections to the API wait, and traffic goes on. `migrates`: the
-   * other process may bring the store to a schema that this one does not know, so it is copied before.
+   * Releases the store, event delivery and certificates; API connections wait, and traffic continues. `migrates`: the other
+   * process may migrate the store to a schema unknown to this version, so the store is copied first.
    */
   async release(migrates: boolean): Promise<void> {
     const { api, certificates, store, events, logins, counters } = this.#parts
@@ -101,7 +101,7 @@ export class HandingOver {
     await this.#foundation.lifecycle.release()
   }
 
-  /** Goes on as before, also when `release` has failed. Rejects when that is not possible: then another process is needed, to which `give` leads. */
+  /** Resumes ownership, also after a failed `release`. Rejects if that is impossible: then another process must take over, see `give`. */
   async takeBack(): Promise<void> {
     const { certificates, store, events, logins, isBack, control, counters } = this.#parts
     if (this.#isGone) throw new TypeError('what serves is a copy of the store, which cannot be taken back')
@@ -118,7 +118,7 @@ export class HandingOver {
     this.#held = undefined
   }
 
-  /** It is for good: connections that wait for the API, and those that come from now on, go to `take`. What waits for the store fails. */
+  /** Final hand-over: pending and new API connections are passed to `take`. Calls that wait for the store fail. */
   async give(take: (socket: Socket) => void): Promise<void> {
     this.#foundation.lifecycle.succeeds()
     this.#held?.give(take)
@@ -126,7 +126,7 @@ export class HandingOver {
     if (this.#away !== undefined) await atMost(STEP, this.#parts.store.store.close())
   }
 
-  /** Undefined: its own tools copy it, and processes of several versions share it. */
+  /** Returns the path of the copy; undefined for PostgreSQL, which has its own tools and is shared by processes of several versions. */
   async #copyOf({ store }: StartingStore): Promise<string | undefined> {
     const { data } = this.#options
     if (data === IN_MEMORY || isShared(storeAddress(this.#options))) return undefined

@@ -6,14 +6,17 @@ import { codeOf } from '../../lib/errors.js'
 import { isRunning, listenerAt } from './listening-sockets.js'
 import { readLines, type TakeOverRequest, type ToAsker, takeOverPlace, writeLine } from './protocol.js'
 
-/** Signals that are meant for the process that serves. */
+/** Signals that are forwarded to the serving process. */
 const PASSED_ON = ['SIGHUP', 'SIGUSR1'] as const
+/** Maximum length of a line (bytes). */
 const MOST = 64 * 1024
-/** Silence of the process that runs after which the command says so, and before its first answer after which it is taken for hung. Milliseconds. */
+/** Silence of the running process that the command reports (ms). */
 const SAID_AFTER = 5_000
+/** Silence before the first answer after which the running process counts as hung (ms). */
 const MUTE_AFTER = 15_000
-/** How long a killed process may take to disappear. Milliseconds. */
+/** Maximum time for a killed process to exit (ms). */
 const GONE_WITHIN = 5_000
+/** Option that requests a take-over. */
 const FLAG = '--take-over'
 
 /** The words of a command as they were given, without the flag that asks for a take-over. */
@@ -22,9 +25,9 @@ export function commandOf({ execPath, execArgv, argv }: Pick<NodeJS.Process, 'ex
 }
 
 /**
- * Asks the process on `folder` to let a new one take its place, prints each step on standard error, and stays until the new one
- * ends: signals go on to it. Resolves with its exit code; undefined: no process runs on the folder, or none any more. One that is hung, which its
- * silence shows, is killed.
+ * Asks the process on `folder` to hand over to a successor, prints each step on standard error, and forwards signals until
+ * the successor exits. Resolves with its exit code, or undefined if no process runs on the folder. Kills a process that is
+ * hung.
  */
 export async function takeOver(folder: string, signals: StopSignals): Promise<number | undefined> {
   const socket = await connected(folder)
@@ -50,7 +53,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
     let code: number = ExitCode.failure
     const mute = setTimeout(async () => {
       if (await endMute(folder)) return
-      // It still has what a start needs.
+      // It still has the resources that a start needs.
       answered = true
       socket.destroy()
     }, MUTE_AFTER)
@@ -81,7 +84,7 @@ export async function takeOver(folder: string, signals: StopSignals): Promise<nu
   })
 }
 
-/** Says how long nothing has come from the process that runs, less and less often. */
+/** Reports how long the running process has been silent, at growing intervals. */
 class Silence {
   #timer: NodeJS.Timeout | undefined
 
@@ -99,7 +102,7 @@ class Silence {
   }
 }
 
-/** Kills the process that does not answer on `folder`; resolves when it is gone. False: it cannot be found or killed. */
+/** Kills the unresponsive process on `folder`; resolves when it has exited, with false if it cannot be found or killed. */
 async function endMute(folder: string): Promise<boolean> {
   const pid = listenerAt(folder)
   if (pid === undefined) {
@@ -119,7 +122,7 @@ async function endMute(folder: string): Promise<boolean> {
   return true
 }
 
-/** Says it behind what the new process has written to the same file: a descriptor that does not append would write over it. */
+/** Prints after the new process's output to the same file: a descriptor without append mode would overwrite it. */
 function say(line: string): void {
   try {
     appendFileSync('/proc/self/fd/2', `${line}\n`)
@@ -129,7 +132,7 @@ function say(line: string): void {
   }
 }
 
-/** Undefined: no process listens there. Rejects with the system's error for all else, as a folder of another user. */
+/** Connects; undefined if no process listens there. Rejects with the system's error otherwise, such as for a folder of another user. */
 async function connected(folder: string): Promise<Socket | undefined> {
   try {
     const { path, close } = takeOverPlace(folder)

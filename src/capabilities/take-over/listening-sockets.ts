@@ -4,6 +4,7 @@ import { formatAuthority } from '../../lib/host.js'
 
 /** State of a socket that listens, in the tables of the kernel (proc(5), /proc/net/tcp). */
 const LISTENS = '0A'
+/** Folder of this process in proc(5). */
 const OWN = '/proc/self'
 
 /** A listening socket of a process: its descriptor and where it listens. */
@@ -13,7 +14,7 @@ export interface ListeningSocket {
   readonly port: number
 }
 
-/** The TCP sockets on which this process listens; undefined: the system does not tell (it is not Linux). */
+/** Returns the listening TCP sockets of this process; undefined if the system does not list them (not Linux). */
 export function listeningSockets(): readonly ListeningSocket[] | undefined {
   const places = new Map<string, Omit<ListeningSocket, 'fd'>>()
   try {
@@ -34,10 +35,10 @@ export function listeningSockets(): readonly ListeningSocket[] | undefined {
 
 /** In the flags of a unix socket in /proc/net/unix: it listens (`__SO_ACCEPTCON`). */
 const ACCEPTS = 0x10000
-/** Name under which a socket is bound whose path is too long; see `takeOverPlace`. */
+/** Bound name of a socket with a long path; see `takeOverPlace`. */
 const BY_DESCRIPTOR = /^\/proc\/self\/fd\/(\d+)\/take-over\.sock$/
 
-/** Process that listens for take-overs of a data folder; undefined: none is found. */
+/** Returns the process that listens for take-overs of a data folder; undefined if none is found. */
 export function listenerAt(folder: string): number | undefined {
   const real = realpathSync(folder)
   const named = new Set([folder, real].map((one) => join(one, 'take-over.sock')))
@@ -53,7 +54,7 @@ export function listenerAt(folder: string): number | undefined {
   return undefined
 }
 
-/** Does the process run? One that has ended and is not yet waited for holds nothing any more. */
+/** Is the process running? A zombie holds no resources. */
 export function isRunning(pid: number): boolean {
   try {
     return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
@@ -71,7 +72,7 @@ function holds(pid: string, link: string): boolean {
   }
 }
 
-/** Without IPv6 there is no table of it. */
+/** Without IPv6 its table does not exist. */
 function tableLines(path: string): readonly string[] {
   try {
     return readFileSync(path, 'latin1').split('\n').slice(1)
@@ -81,7 +82,7 @@ function tableLines(path: string): readonly string[] {
   }
 }
 
-/** A descriptor may be closed while they are listed, as the one of the list itself. */
+/** A descriptor may be closed during the listing, as the one of the listing itself. */
 function linkOf(fd: string, process = OWN): string {
   try {
     return readlinkSync(`${process}/fd/${fd}`)

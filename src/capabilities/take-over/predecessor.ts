@@ -23,10 +23,11 @@ import {
   writeLine
 } from './protocol.js'
 
-/** How long each step of a successor may take, and how long a command may take to ask. Milliseconds. */
+/** Maximum time of each step of a successor (ms). */
 const STEP = 60_000
+/** Maximum time for a command to send its request (ms). */
 const ASKING = 5_000
-/** Bytes of what a command asks for: its environment is a part of it. */
+/** Maximum bytes of a command's request, including its environment. */
 const MOST = 1024 * 1024
 /** Pauses between attempts to start the own command again. Milliseconds. */
 const PAUSES = [0, 1_000, 2_000, 5_000, 15_000, 30_000] as const
@@ -52,17 +53,17 @@ interface PredecessorParts {
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** The reason for which a successor did not come to serve. */
+/** Reason for which a successor failed to start. */
 class Failed extends Error {}
 
 /**
- * Lets another process take the place of this one: `sluice start --take-over` asks over a unix socket in the data folder.
+ * Hands over to a successor process on request: `sluice start --take-over` connects to a unix socket in the data folder.
  *
- * This process starts its successor, which inherits the listening sockets: one queue of the kernel for both, so that no connection
- * is refused or reset, whichever of them ends. The successor first finds everything that can be wrong, in a copy of the store too; only
- * then store and API are given away, while traffic goes on here. When it serves, this process stops to accept and drains. Should it
- * end before, this process takes store and API back. Where that fails, it starts its own command again in the same way, and carries
- * traffic until that serves.
+ * This process starts its successor, which inherits the listening sockets: both share one queue of the kernel, so that no
+ * connection is refused or reset when either exits. The successor first checks the options and a copy of the store; only
+ * then are store and API released, while traffic continues here. When the successor serves, this process stops accepting and
+ * drains. If the successor exits first, this process takes store and API back. If that fails, it restarts its own command in
+ * the same way, and carries traffic until that serves.
  */
 export class Predecessor {
   readonly #parts: PredecessorParts
@@ -137,7 +138,7 @@ export class Predecessor {
     const report = (message: ToAsker) => writeLine(socket, message)
     try {
       const pid = await this.#succession({ ...request, socket }, report)
-      // What the successor says from now on, it says itself.
+      // From now on the successor prints its own messages.
       socket.destroy()
       this.#succeed(pid)
     } catch (error) {
@@ -154,7 +155,7 @@ export class Predecessor {
     }
   }
 
-  /** This process is again what it was, if that is possible. */
+  /** Restores this process, if possible. */
   async #takeBack(): Promise<void> {
     if (!this.#released || this.#closed) return
     const { running, tookBack, log } = this.#parts
@@ -168,14 +169,14 @@ export class Predecessor {
     }
   }
 
-  /** Why a take-over has failed. What nothing here has foreseen must not stand in the way of the next one. */
+  /** Returns the reason of a failed take-over. An unexpected error must not block the next attempt. */
   #reasonOf(error: unknown): string {
     if (error instanceof Failed) return error.message
     this.#parts.log.error({ err: error }, 'a take-over failed')
     return `the new process cannot be started (${codeOf(error) ?? 'see the log of the running process'})`
   }
 
-  /** The own command takes the place that another one could not take. */
+  /** Restarts the own command when store and API could not be taken back. */
   async #again(): Promise<void> {
     const { own, environment, log } = this.#parts
     const mine = Object.fromEntries(
@@ -247,7 +248,7 @@ export class Predecessor {
       this.#server.close()
       send({ kind: 'left' })
       report({ kind: 'serves' })
-      // Node has listeners of its own there, which take the answers to connections that are sent.
+      // Node's own listeners there handle acknowledgements of sent connections.
       for (const event of ['message', 'exit', 'error']) child.removeAllListeners(event)
       child.on('error', () => undefined)
       child.on('message', toTunnels)
@@ -295,7 +296,7 @@ export class Predecessor {
           [INHERITANCE]: JSON.stringify(inheritance)
         },
         serialization: 'advanced',
-        // Its own group: a Ctrl-C at the terminal of this process is not meant for it.
+        // A separate process group: Ctrl-C at this terminal must not stop the child.
         detached: true,
         stdio: [
           'ignore',
@@ -318,7 +319,7 @@ async function endOf(child: ChildProcess): Promise<void> {
   if (!ended && child.kill('SIGKILL')) await once(child, 'exit')
 }
 
-/** The output of a process, opened once more; undefined: it cannot be, as a socket cannot. */
+/** Reopens the output of a process; undefined if that is impossible, as for a socket. */
 function outputOf(pid: number | undefined, fd: number): number | undefined {
   if (pid === undefined) return undefined
   try {

@@ -10,27 +10,27 @@ import type { HandedState, LIMIT_FORMS } from './succession.js'
 /** Longest path of a unix socket that every system takes. Bytes. */
 const LONGEST_PATH = 103
 
-/** Where a process listens for the one that takes its place, as long as it is not closed. Throws the system's error. */
+/** Returns the path of the take-over socket, usable until it is closed. Throws the system's error. */
 export function takeOverPlace(folder: string): { readonly path: string; close(): void } {
   const path = join(folder, 'take-over.sock')
   if (Buffer.byteLength(path) <= LONGEST_PATH) return { path, close: () => undefined }
-  // The kernel knows the folder by its descriptor too, whose name is short.
+  // A short path of the folder, by its descriptor.
   const fd = openSync(folder, 'r')
   return { path: `/proc/self/fd/${fd}/take-over.sock`, close: () => closeSync(fd) }
 }
 
-/** The variable by which a successor knows what it has inherited: `Inheritance` as JSON. */
+/** Variable with the `Inheritance` of a successor as JSON. */
 export const INHERITANCE = 'SLUICE_SUCCESSOR'
 
-/** What a successor is started with. */
+/** Resources that a successor inherits. */
 export interface Inheritance {
   /** Listening sockets: descriptor and place. */
   readonly sockets: readonly (readonly [fd: number, host: string, port: number])[]
-  /** Descriptor of the connection to the command that asked for it; absent: none did. */
+  /** Descriptor of the connection to the requesting command; undefined if there is none. */
   readonly asker?: number
 }
 
-/** What `sluice start --take-over` asks for: its own command, environment and folder. */
+/** Request of `sluice start --take-over`: its command line, environment and folder. */
 export interface TakeOverRequest {
   readonly pid: number
   readonly program: string
@@ -39,38 +39,38 @@ export interface TakeOverRequest {
   readonly environment: Readonly<Record<string, string>>
 }
 
-/** What is sent to the command. */
+/** Messages to the command. */
 export type ToAsker =
   | { readonly kind: 'step'; readonly text: string }
-  /** A line for its standard error, as it is. */
+  /** A line for its standard error, printed unchanged. */
   | { readonly kind: 'line'; readonly text: string }
   /** The successor runs in this process. */
   | { readonly kind: 'begun'; readonly pid: number }
   /** The successor serves. */
   | { readonly kind: 'serves' }
-  /** It was not possible; what goes on instead. */
+  /** The take-over failed; `text` gives the reason and the consequence. */
   | { readonly kind: 'failed'; readonly text: string }
   /** The successor ends with this code. */
   | { readonly kind: 'ends'; readonly code: number }
 
-/** What a successor reports to its predecessor, in this order. */
+/** Messages of a successor to its predecessor, in this order. */
 export type FromSuccessor =
-  /** Nothing is wrong with options, files, ports, and what the store holds. */
+  /** Options, files, ports and the stored configuration are valid. */
   | ({ readonly kind: 'prepared' } & Rehearsed)
   | { readonly kind: 'opens' }
   | { readonly kind: 'serves' }
   /** To the tunnels of agents that are connected to the predecessor; comes again and again. */
   | { readonly kind: 'to-tunnels'; readonly message: FromServing }
 
-/** What a predecessor answers, in this order. */
+/** Messages of a predecessor to its successor, in this order. */
 export type ToSuccessor =
   /** The store, the ports of the API and of agents are free. Base64, milliseconds. */
   | ({ readonly kind: 'released' } & Pick<HandedState, 'clockOrigin' | 'limiterSecret' | 'ticketKeys' | 'endpoints'>)
-  /** The file with the counters of limits, and how it is read; absent: they could not be written. */
+  /** The file with the counters of limits and its format; `written` is undefined if they could not be saved. */
   | { readonly kind: 'limits'; readonly written?: { readonly path: string; readonly form: keyof typeof LIMIT_FORMS } }
-  /** What limits have admitted since their counters were written; comes again and again until the predecessor ends. */
+  /** Requests admitted since the counters were saved; sent repeatedly until the predecessor exits. */
   | { readonly kind: 'admitted'; readonly admissions: Admissions }
-  /** Of tunnels of agents that are connected to the predecessor; comes again and again. */
+  /** Messages from the tunnels of agents that are connected to the predecessor; sent repeatedly. */
   | { readonly kind: 'from-tunnels'; readonly message: FromHolder }
   /** A connection to the API that was accepted and not read: it comes with the message. */
   | { readonly kind: 'connection' }

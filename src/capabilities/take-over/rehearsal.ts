@@ -11,22 +11,23 @@ import { backUpSqlite } from '../../store/sqlite-backup.js'
 
 /** The copy that the rehearsal opens, in the data folder, and the files that SQLite makes beside it. */
 const COPY = 'take-over.rehearsal'
+/** Suffixes of the files that SQLite creates. */
 const BESIDE = ['', '-wal', '-shm', '.lock']
-/** Nothing is limited in a rehearsal. Bytes. */
+/** Limiter memory of a rehearsal, which limits nothing (bytes). */
 const SMALLEST_BUDGET = 256 * 1024
 
-/** What a process would make of the configuration that it is to take over. */
+/** Result of loading the configuration in a rehearsal. */
 export interface Rehearsed {
   /** The schema that it brings the store to. */
   readonly schema: number
-  /** What of the store it could not apply, or null. */
+  /** Stored records that could not be applied, or null. */
   readonly incomplete: string | null
 }
 
 /**
- * Opens a copy of the store beside the process that has it, brings it to the schema of this version, and compiles everything that is
- * stored or named by the options. The store is only read. Of PostgreSQL there is no copy: it is read itself, unless its schema is an
- * older one. Rejects as a start does.
+ * Opens a copy of the running process's store, migrates it to the schema of this version, and compiles all stored and
+ * configured policies. The store is only read. PostgreSQL is not copied: it is read directly, unless its schema is older.
+ * Rejects with the errors of a start.
  */
 export async function rehearsed(options: Options, host: Host): Promise<Rehearsed> {
   const { file: _, ...recorder } = options.recorder

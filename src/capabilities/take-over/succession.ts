@@ -14,31 +14,31 @@ import type { FromHolder } from '../workers/sockets/handed-tunnels.js'
 import type { FromServing } from '../workers/sockets/protocol.js'
 import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../workers/sockets/tunnel-outlet.js'
 
-/** What a process that takes the place of another one goes on with. Secrets as Base64. */
+/** State handed to the successor process. Secrets are Base64. */
 export interface HandedState {
   readonly clockOrigin: number
   readonly limiterSecret: string
   readonly ticketKeys: string
   /** Those that agents have opened. */
   readonly endpoints: readonly HandedEndpoint[]
-  /** Lets the other process reach the agents that are connected here: what `send` takes goes to its `HandedTunnels`. */
+  /** Connects the successor to the agents that are connected here: messages passed to `send` are for its `HandedTunnels`. */
   handTunnels(send: (message: FromHolder) => void): HandedTunnelsEnd
   /**
-   * Writes the counters of limits into a new file that its owner alone may read. Where one thread decides, its table is written in one go, so
-   * that it is whole: about 50 ms for each 100 MB of it; for several see `handOver`. What is admitted from then on goes to `later`. Rejects
-   * with the system's error.
+   * Writes the counters of limits into a new file that only its owner may read. With one deciding thread, its table is
+   * written without yielding, so that it is consistent: about 50 ms per 100 MB; with several threads see `handOver`. Later
+   * admissions go to `later`. Rejects with the system's error.
    */
   writeLimits(path: string, later: (admissions: Admissions) => void): Promise<WrittenLimits>
 }
 
-/** What `writeLimits` has written. */
+/** Result of `writeLimits`. */
 interface WrittenLimits {
   readonly form: keyof typeof LIMIT_FORMS
-  /** What is admitted goes nowhere any more. */
+  /** Stops reporting admissions. */
   end(): void
 }
 
-/** How counters of limits are read. */
+/** Readers for the formats of saved counters. */
 export const LIMIT_FORMS = {
   table: async (path: string): Promise<HandedLimits> => {
     const table = await readFile(path)
@@ -51,7 +51,7 @@ export const LIMIT_FORMS = {
 /** The end of handed tunnels in the process that holds them. */
 interface HandedTunnelsEnd {
   receive(message: FromServing): void
-  /** The other process is gone. */
+  /** The other process has exited. */
   close(): void
 }
 
@@ -91,7 +91,7 @@ export function stateOf({ clock, limiter, ticketKeys, tunnels, agents, threaded 
       }
       const file = await open(path, 'w', 0o600)
       try {
-        // In one turn with what is written: nothing is admitted between.
+        // The write and the subscription share one turn of the event loop, so that no admission is missed.
         const end = report(limiter, later)
         for (const piece of limiter.pieces()) {
           for (let at = 0; at < piece.length; ) at += writeSync(file.fd, piece, at, piece.length - at)
@@ -104,7 +104,7 @@ export function stateOf({ clock, limiter, ticketKeys, tunnels, agents, threaded 
   }
 }
 
-/** Reports what the table admits from now on, gathered over a turn of the loop. Until then a decision costs nothing for it. */
+/** Batches the admissions of the table for each turn of the event loop, from now on. Before, decisions have no overhead. */
 function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admissions) => void): () => void {
   const before = limiter.decide
   const decide = before.bind(limiter)
@@ -126,7 +126,7 @@ function report(limiter: Pick<LimiterTable, 'decide'>, later: (admissions: Admis
   }
 }
 
-/** Counts what another table has admitted. A moment later than it was: no window holds more than its capacity because of that. */
+/** Counts admissions of another table, slightly later than they occurred, so that no window exceeds its capacity. */
 function count(limiter: LimiterTable, admissions: Admissions): void {
   const decision = undecided()
   for (let at = 0; at + 4 <= admissions.length; at += 4) {
@@ -135,7 +135,7 @@ function count(limiter: LimiterTable, admissions: Admissions): void {
   }
 }
 
-/** Takes what the process before has counted; false: it cannot be taken, and nothing has changed. */
+/** Loads the predecessor's counters. Returns false, without changes, if they cannot be read. */
 function resumed(limiter: LimiterTable, limits: HandedLimits): boolean {
   if ('table' in limits) return limiter.resume(limits.table)
   let kept: KeptCounters | undefined
@@ -154,8 +154,8 @@ function resumed(limiter: LimiterTable, limits: HandedLimits): boolean {
 }
 
 /**
- * Goes on with what the process before this one has counted, and counts what it still admits, before ports are opened. Without such a
- * process, and where it gives no counters that fit, they come from the data folder.
+ * Loads the counters of the predecessor and adds its later admissions, before ports are opened. Without usable counters from
+ * a predecessor, those in the data folder are loaded.
  */
 export async function takePlace(
   { predecessor }: Pick<Host, 'predecessor'>,

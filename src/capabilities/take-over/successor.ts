@@ -14,20 +14,20 @@ import type { Rehearsed } from './rehearsal.js'
 import { LIMIT_FORMS } from './succession.js'
 import type { CheckFile } from '../../cli/documents.js'
 
-/** How long the predecessor may take to answer, then it is taken for hung. Milliseconds. */
+/** Maximum response time of the predecessor, which then counts as hung (ms). */
 const ANSWER = 20_000
 
-/** The side of the process that takes the place of another one. */
+/** The successor's side of a take-over. */
 export class Successor {
   readonly sockets: InheritedSockets
   readonly #asker: Socket | undefined
   readonly #answers = new Map<ToSuccessor['kind'], ToSuccessor>()
-  /** No answer comes any more. */
+  /** True if no more messages can arrive. */
   #gone = false
   /** The predecessor has ended. */
   #lost = false
   #look: () => void = () => undefined
-  /** What came before it could be used. */
+  /** Messages that arrived before they could be used. */
   #admissions: Admissions[] = []
   #count: ((admissions: Admissions) => void) | undefined
   #connections: Socket[] = []
@@ -53,7 +53,7 @@ export class Successor {
     process.on('disconnect', () => this.#lose())
   }
 
-  /** Undefined: this process takes no other one's place. */
+  /** Returns the successor; undefined if this process is none. */
   static of(environment: NodeJS.ProcessEnv): Successor | undefined {
     const given = environment[INHERITANCE]
     delete environment[INHERITANCE]
@@ -92,19 +92,21 @@ export class Successor {
     return lines
   }
 
-  /** Says why it does not start, where the command that asked for it is. */
+  /** Prints the reason of a failed start to the command that requested it. */
   explains(line: string): void {
     if (this.#asker === undefined) console.error(line)
     else writeLine(this.#asker, { kind: 'line', text: line })
   }
 
-  /** Everything is checked, which came to this. What the predecessor gives when store and ports are free; undefined: it is gone. */
+  /**
+   * Reports the rehearsal, then waits until the predecessor has released store and ports. Resolves with undefined if the predecessor has exited.
+   */
   async prepared(came: Rehearsed): Promise<Extract<ToSuccessor, { kind: 'released' }> | undefined> {
     this.#report({ kind: 'prepared', ...came })
     return (await this.#answer('released')) as Extract<ToSuccessor, { kind: 'released' }> | undefined
   }
 
-  /** Hands over what a new process begins with; see `Host.predecessor`. */
+  /** Returns the predecessor's state for a new process; see `Host.predecessor`. */
   from(released: Extract<ToSuccessor, { kind: 'released' }>): NonNullable<Host['predecessor']> {
     return {
       limiterSecret: Buffer.from(released.limiterSecret, 'base64'),
@@ -136,7 +138,7 @@ export class Successor {
     for (const connection of this.#connections.splice(0)) take(connection)
     this.#report({ kind: 'serves' })
     await this.#answer('left')
-    // The predecessor says until its end what it admits; that must not keep a process that has ended.
+    // The predecessor reports admissions until its end; the channel must not keep an ended process alive.
     process.channel?.unref()
   }
 
@@ -176,7 +178,7 @@ export class Successor {
     if (process.connected) process.send?.(message, () => undefined)
   }
 
-  /** The predecessor does not answer: it is hung, and what it holds is free once it has ended, which the channel shows. */
+  /** Kills a hung predecessor; the closing channel shows that its resources are free. */
   #endMute(): void {
     const { ppid } = process
     this.explains(`take-over: process ${ppid} has not responded for ${ANSWER / 1_000} s; killing it`)
@@ -206,12 +208,12 @@ export class Successor {
 
 /** Standard streams, and the channel to the predecessor. */
 const OF_EACH_PROCESS = [0, 1, 2, 3]
-/** In the octal flags of a descriptor: it is closed in programs that the process starts (`O_CLOEXEC`). */
+/** Flag of a descriptor that is closed in child processes, octal (`O_CLOEXEC`). */
 const CLOSED_IN_CHILDREN = 0o2000000
 
 /**
- * Closes what came along unasked: connections that a thread of the predecessor serves are inherited, since Node duplicates the descriptor
- * of a socket that goes to a thread without that flag (24.21). Their clients would not see the end of what the predecessor closes.
+ * Closes inherited connections of the predecessor's workers: Node duplicates the descriptor of a socket that is sent to a
+ * worker without `O_CLOEXEC` (24.21). Otherwise their clients would not see the predecessor close them.
  */
 function closeStrays({ sockets, asker = -1 }: Inheritance): void {
   const kept = new Set([...OF_EACH_PROCESS, asker, ...sockets.map(([fd]) => fd)])
@@ -221,12 +223,12 @@ function closeStrays({ sockets, asker = -1 }: Inheritance): void {
       const inherited = (Number.parseInt(flags, 8) & CLOSED_IN_CHILDREN) === 0
       if (inherited && !kept.has(Number(name))) closeSync(Number(name))
     } catch {
-      // The descriptor of the folder itself has gone.
+      // The descriptor of the listing itself is closed.
     }
   }
 }
 
-/** Why nothing can listen there; undefined: it can. */
+/** Returns the reason why the address cannot be bound, or undefined if it can. */
 function unboundReason({ host, port }: { readonly host: string; readonly port: number }): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer()

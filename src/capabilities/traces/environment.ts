@@ -8,7 +8,7 @@ interface OtelOption {
   readonly text: string
 }
 
-/** A variable of OpenTelemetry whose value is not supported; `message` says what is. */
+/** An unsupported variable of OpenTelemetry; `message` gives the reason. */
 interface OtelProblem {
   readonly severity: 'error' | 'warning'
   readonly variable: string
@@ -16,7 +16,7 @@ interface OtelProblem {
   readonly message: string
 }
 
-/** What the variables of OpenTelemetry say. */
+/** Options from OpenTelemetry's environment variables. */
 export interface OtelEnvironment {
   readonly options: readonly OtelOption[]
   readonly problems: readonly OtelProblem[]
@@ -89,7 +89,7 @@ function percentDecoded(text: string): string {
   }
 }
 
-/** In their order, of which a later one wins: what is about traces goes before what is about every signal. */
+/** Readers in order; later variables win: those for traces follow those for all signals. */
 const VARIABLES: Readonly<Record<string, Reader>> = {
   OTEL_SDK_DISABLED: disabled,
   OTEL_TRACES_EXPORTER: exporter('otlp.traces'),
@@ -116,7 +116,7 @@ const VARIABLES: Readonly<Record<string, Reader>> = {
   OTEL_PROPAGATORS: propagators
 }
 
-/** Variables that ask for what is not there: they would be missed. */
+/** Variables for unsupported features, which are reported rather than ignored. */
 const UNSUPPORTED =
   /^OTEL_(?:EXPORTER_OTLP_(?:TRACES_|METRICS_)?CLIENT_(?:KEY|CERTIFICATE)|EXPORTER_OTLP_METRICS_(?:PROTOCOL|HEADERS|COMPRESSION|TIMEOUT|CERTIFICATE)|CONFIG_FILE|EXPERIMENTAL_CONFIG_FILE)$/
 /** The limits of a queue are bytes here. */
@@ -124,8 +124,8 @@ const NOT_READ =
   /^OTEL_(?:BSP_(?!SCHEDULE_DELAY)|(?:SPAN_|EVENT_|LINK_)?ATTRIBUTE_|SPAN_(?:EVENT|LINK)_|METRIC_EXPORT_TIMEOUT)/
 
 /**
- * What the `OTEL_*` variables say, as options; an empty variable counts as not set. A variable with a value that is not supported is
- * a problem; of others of OpenTelemetry, such as those of its SDKs, nothing is said.
+ * Converts the `OTEL_*` variables into options; an empty variable counts as not set. An unsupported value is a problem;
+ * other OpenTelemetry variables, such as those of its SDKs, are ignored.
  */
 export function otelEnvironment(environment: Readonly<Record<string, string | undefined>>): OtelEnvironment {
   const options: OtelOption[] = []

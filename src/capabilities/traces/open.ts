@@ -16,18 +16,18 @@ import { below, type Tracing, tracesUrl, tracing } from './tracing.js'
 
 /** Traces and metrics that are sent elsewhere. */
 export interface OpenTelemetry extends Tracing {
-  /** Takes what exchanges in other threads have left; undefined: no traces are made. */
+  /** Exports data of exchanges in workers; undefined if tracing is disabled. */
   readonly spans: Pick<SpanExporter, 'take' | 'lost'> | undefined
   /** Metrics are sent from now on; `count` resolves when the counts of every thread are here. */
   measures(count: () => Promise<unknown>): void
-  /** Sends what waits, and ends. */
+  /** Sends queued data, and closes. */
   close(): Promise<void>
 }
 
-/** What a stop waits for the last spans and metrics. Milliseconds. */
+/** Maximum time at stop for sending the last spans and metrics (ms). */
 const LAST = 1_200
 
-/** What the options ask for. Fails with `FILE_UNREADABLE`. */
+/** Creates the telemetry that the options enable. Fails with `FILE_UNREADABLE`. */
 export async function openTelemetry(options: Options, foundation: Foundation): Promise<OpenTelemetry> {
   const { otlp } = options
   const { metrics, lifecycle } = foundation
@@ -55,7 +55,7 @@ export async function openTelemetry(options: Options, foundation: Foundation): P
   return opened
 }
 
-/** What sends. */
+/** Creates the exporters. */
 async function waysOf(options: Options, { clock, log, names, metrics }: Foundation) {
   const { otlp } = options
   const { headers, compression, timeout, protocol, queue, delay, metrics_interval: interval } = otlp
@@ -91,7 +91,7 @@ async function waysOf(options: Options, { clock, log, names, metrics }: Foundati
       new MetricExporter({
         ...sending(url, METRICS, 'metrics'),
         registry: metrics.registry,
-        // A thread that does not answer is left out.
+        // A worker that does not respond is left out.
         count: () => atMost(interval, count()),
         interval,
         clock,

@@ -4,7 +4,7 @@ import { choice, duration, fraction, object, optional, size, text } from '../../
 const SECOND = 1_000
 const MIB = 1024 * 1024
 
-/** `otlp`: where traces and metrics are sent, and as whom. */
+/** `otlp`: target of traces and metrics, and the resource. */
 export const otlp = object(
   {
     enabled: option.switched({
@@ -94,7 +94,7 @@ export const otlp = object(
   { description: 'Export of traces and metrics to OpenTelemetry (OTLP over HTTP).' }
 )
 
-/** `traces`: of which exchanges spans are made, and which traces are gone on with. */
+/** `traces`: sampling, and propagation of trace contexts. */
 export const traces = object(
   {
     sampler: choice(

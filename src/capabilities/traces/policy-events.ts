@@ -12,7 +12,7 @@ const LONGEST_VALUE = 256
 
 type Attributes = Record<string, AttributeValue>
 
-/** Takes down what policies and modules decide about one exchange, as events of its span. */
+/** Records the decisions of policies and modules on one exchange, as events of its span. */
 export class PolicyEvents implements Explainer<Flow> {
   readonly imagined = false
   readonly events: TracedEvent[] = []
@@ -34,7 +34,7 @@ export class PolicyEvents implements Explainer<Flow> {
   }
 
   unjudged(): void {
-    // Modules are left out of imagined exchanges alone.
+    // Modules are left out of simulated exchanges only.
   }
 
   step(module: string, owner: string, on: string): void {
@@ -45,7 +45,7 @@ export class PolicyEvents implements Explainer<Flow> {
   }
 
   stepped(verdict: Verdict | undefined): void {
-    // Events of its actions show what a policy decides.
+    // Decisions of policies are shown by events of their actions.
     if (verdict === undefined || this.#phase !== '') return
     const status: Attributes = verdict.kind === 'respond' ? { 'http.response.status_code': verdict.status } : {}
     this.#add('sluice.module', {
@@ -75,7 +75,7 @@ export class PolicyEvents implements Explainer<Flow> {
   }
 
   at(_place: Place | undefined): void {
-    // Events name the rule; its place stands in the document.
+    // Events name the rule; its position is in the document.
   }
 
   action(type: string, _at: Placed, flow: Flow): void {
@@ -101,7 +101,7 @@ export class PolicyEvents implements Explainer<Flow> {
     }
   }
 
-  /** What a limit has decided, where the action is one. */
+  /** Returns the decision of a limit action. */
   #limit(results: Readonly<Record<string, unknown>> | undefined): Attributes {
     if (results === undefined || this.#limited === results) return {}
     const { limited, remaining, capacity, cost, reset_seconds: reset, bucket_key: bucket } = results
@@ -121,15 +121,16 @@ export class PolicyEvents implements Explainer<Flow> {
   }
 }
 
-/** What the action rate-limit publishes its results as. */
+/** Name of the results of the action rate-limit. */
 const LIMIT = 'rate_limit'
+/** Names of outcomes in events. */
 const OUTCOMES = { respond: 'responded', close: 'closed', forward: 'led_on' } as const
 
 function shown(text: string): string {
   return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
 }
 
-/** Two that take down the same exchange; the first one decides what of expressions is wanted. */
+/** Combines two explainers of the same exchange; the first one decides which expressions are recorded. */
 export class BothExplainers implements Explainer<Flow> {
   readonly #first: Explainer<Flow>
   readonly #second: Explainer<Flow>

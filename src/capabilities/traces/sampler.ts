@@ -1,16 +1,16 @@
 import type { Flow } from '../../flow/flow.js'
 import { FLAGS } from './trace-context.js'
 
-/** Who decides where a trace begins here, and whether a trace that came with the request decides for itself. */
+/** Sampling decision for a new trace; with `parentbased_`, the trace of a request decides itself. */
 type RootSampler = 'always_on' | 'always_off' | 'traceidratio'
 
 const PARENT = 'parentbased_'
 /** Digits of the trace id that are random by every version of its specification: the last 56 bits. */
 const RANDOM_DIGITS = 14
 
-/** What the options say of sampling. */
+/** Sampling settings. */
 export interface SamplerSettings {
-  /** As OpenTelemetry names it. */
+  /** OpenTelemetry's name of the sampler. */
   readonly sampler: RootSampler | `parentbased_${RootSampler}`
   /** Share of traces, 0 to 1; counts for samplers with `traceidratio`. */
   readonly ratio: number
@@ -19,9 +19,9 @@ export interface SamplerSettings {
 /** Decides at the beginning of an exchange whether spans are made of it. */
 export class Sampler {
   readonly #followsParent: boolean
-  /** Random digits of trace ids that are sampled are not less; undefined: none is. */
+  /** Minimum of the random digits of sampled trace ids; undefined if none is sampled. */
   readonly #threshold: string | undefined
-  /** Of the threshold; more than there can be when none is sampled. */
+  /** Leading digits of the threshold; above all values if no trace is sampled. */
   readonly #leading: number
   #where: ((flow: Flow) => boolean) | undefined
 
@@ -32,7 +32,7 @@ export class Sampler {
     this.#leading = Number.parseInt(this.#threshold?.slice(0, 2) ?? '100', 16)
   }
 
-  /** Traces that begin here are made only of requests that `where` means. */
+  /** Limits new traces to requests that match `where`. */
   choose(where: (flow: Flow) => boolean): void {
     this.#where = where
   }
@@ -43,9 +43,9 @@ export class Sampler {
   }
 
   /**
-   * Is a trace with this id, or with this second half of one, made of the exchange? Every process with the same ratio decides the same, and one with a lower ratio takes
-   * a part of what one with a higher one takes. `flow`: undefined where the request was refused before it had one. `leading`: the first two
-   * random digits as a number, which decide mostly and cost less than those of a text.
+   * Is a trace with this id, or with this second half of one, sampled? Every process with the same ratio decides the same,
+   * and the samples of a lower ratio are a subset of those of a higher one. `flow`: undefined if the request was rejected
+   * before it had one. `leading`: the first two random digits as a number, which usually decide and are faster than text.
    */
   samples(traceId: string, flow: Flow | undefined, leading = this.#leading): boolean {
     if (leading < this.#leading || this.#threshold === undefined) return false

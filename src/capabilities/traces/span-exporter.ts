@@ -5,10 +5,10 @@ import type { EncodedItem, Encoding } from './otlp/encoding.js'
 import { spansOf } from './spans.js'
 import { memoryOf, type TracedExchange } from './traced-exchange.js'
 
-/** What became of spans, for the metric. */
+/** Result of spans, for the metric. */
 type SpanResult = 'exported' | 'queue_full' | 'refused' | 'unreachable' | 'stopped'
 
-/** What exports spans. */
+/** Dependencies of the span exporter. */
 export interface SpanExporterParts {
   readonly delivery: Pick<Delivery, 'deliver' | 'hurry' | 'stop'>
   readonly encoding: Pick<Encoding, 'item' | 'request'>
@@ -28,8 +28,8 @@ interface Waiting {
 const MOST_EXCHANGES = 512
 
 /**
- * Takes what sampled exchanges leave, and exports it beside traffic: in batches, after a delay or when there is enough for one, one
- * request at a time. What has no room in the queue is dropped and counted.
+ * Exports sampled exchanges beside traffic: in batches, after a delay or when a batch is full, one request at a time.
+ * Exchanges beyond the queue's limit are dropped and counted.
  */
 export class SpanExporter {
   readonly #parts: SpanExporterParts
@@ -45,7 +45,7 @@ export class SpanExporter {
     this.#parts = parts
   }
 
-  /** Spans by what became of them, since the start. */
+  /** Number of spans by result, since the start. */
   get counts(): Readonly<Record<SpanResult, number>> {
     return this.#counts
   }
@@ -65,13 +65,13 @@ export class SpanExporter {
     else this.#timer ??= setTimeout(() => this.#begin(), delay).unref()
   }
 
-  /** So many spans had no room on their way here. */
+  /** Counts spans that were dropped on their way to the exporter. */
   readonly lost = (spans: number): void => {
     this.#counts.queue_full += spans
     this.#reportFull()
   }
 
-  /** Sends what waits, within so many milliseconds; what is left then is dropped and counted. */
+  /** Sends the queue within this time (ms); remaining spans are dropped and counted. */
   async stop(within: number): Promise<void> {
     const { delivery } = this.#parts
     delivery.hurry()
@@ -91,7 +91,7 @@ export class SpanExporter {
     }
   }
 
-  /** Exports what waits, if that is not under way. */
+  /** Starts exporting the queue, unless already running. */
   #begin(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined

@@ -15,18 +15,21 @@ import type { TracedExchange, TracedTry } from './traced-exchange.js'
  * Spans after the stable semantic conventions of OpenTelemetry for HTTP (semconv 1.23 and later).
  */
 
-/** Others are shown as `_OTHER`: a name of a client's choice would make a group of its own of each of its requests. */
+/** Known methods; others are shown as `_OTHER`, because a client could create arbitrarily many span groups with its own names. */
 const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE'])
+/** Name that replaces an unknown method. */
 const OTHER = '_OTHER'
-/** The name of a span whose method is no known one. */
+/** Name of a span with an unknown method. */
 const UNNAMED = 'HTTP'
 
-/** Flags of a span: those of its trace, and that it is known whether its parent is in another process (opentelemetry-proto, SpanFlags). */
+/** Span flag: the location of the parent is known (opentelemetry-proto, SpanFlags). */
 const HAS_IS_REMOTE = 0x100
+/** Span flag: the parent is in another process (opentelemetry-proto, SpanFlags). */
 const IS_REMOTE = 0x200
 
 /** Codes of gRPC that are the server's fault (semantic conventions for gRPC). */
 const GRPC_SERVER_FAULTS = new Set([2, 4, 12, 13, 14, 15])
+/** Maximum length of an attribute value (characters). */
 const LONGEST_TEXT = 1_024
 
 /** The server span of an exchange, and a client span for each try to reach an upstream. */
@@ -103,7 +106,7 @@ function serverAttributes(traced: TracedExchange, error: string | undefined): Ke
   return list
 }
 
-/** Why the exchange is an error of the server; undefined: it is none. What a client has done wrong is none. */
+/** Returns the reason why the exchange is a server error; undefined if it is none. Client errors do not count. */
 function serverError({ status, code, failure, grpcStatus }: TracedExchange): string | undefined {
   if (status >= 500) return code ?? String(status)
   if (failure !== undefined && !failure.startsWith('client-')) return failure
@@ -125,7 +128,7 @@ function clientSpan(traced: TracedExchange, one: TracedTry, index: number): Span
   const isLast = index === traced.tries.length - 1
   const grpcStatus = isLast && traced.isGrpc ? traced.grpcStatus : undefined
   const failed = one.failure ?? (one.status !== undefined && one.status >= 400 ? String(one.status) : undefined)
-  // The answer began, and broke off because of the upstream.
+  // The response began, and was aborted because of the upstream.
   const broken = isLast && traced.failure?.startsWith('upstream-') === true ? traced.failure : undefined
   const gave = one.status === undefined && one.failure === undefined ? (traced.failure ?? OTHER) : undefined
   const refused = grpcStatus === undefined || grpcStatus === 0 ? undefined : String(grpcStatus)
@@ -157,7 +160,7 @@ function clientSpan(traced: TracedExchange, one: TracedTry, index: number): Span
   }
 }
 
-/** A server is named by its URL, or by the tunnels that it stands for; then it is reached by the name that the client has asked for. */
+/** Parses the server's URL. Tunnels have none; then the name in the client's request is used. */
 function serverOf(
   server: string,
   { scheme, host, port }: TracedExchange

@@ -4,10 +4,10 @@
 
 /** The field that names trace, span and flags. */
 export const TRACEPARENT = 'traceparent'
-/** The field in which each tracing system that is passed keeps what it needs. */
+/** Header field with the data of other tracing systems. */
 export const TRACESTATE = 'tracestate'
 
-/** What the options say of these fields. */
+/** Options for these fields. */
 interface FieldSettings {
   readonly propagation: 'tracecontext' | 'none'
   readonly accept_from: 'trusted_proxies' | 'everyone' | 'none'
@@ -23,16 +23,16 @@ export function traceFields({ propagation, accept_from }: FieldSettings): {
   return accept_from === 'none' ? { never: fields } : { trusted: fields }
 }
 
-/** What a request says of the trace that it belongs to. Identifiers are hexadecimal digits in lower case, never all zero. */
+/** Trace context of a request. Identifiers are lower-case hexadecimal digits, never all zero. */
 export interface TraceContext {
   readonly traceId: string
-  /** Of the span that made the request. */
+  /** Id of the span that made the request. */
   readonly spanId: string
   /** The flags that are known: see `FLAGS`. */
   readonly flags: number
 }
 
-/** Bits of the flags that are kept: of others nothing is known, and they are sent as zero (3.3.3). */
+/** Known bits of the flags; unknown bits are sent as zero (3.3.3). */
 export const FLAGS = {
   /** The sender makes spans of the trace. */
   sampled: 0x01,
@@ -49,16 +49,16 @@ const DIGITS = new Uint8Array(256).fill(NO_DIGIT)
 for (let digit = 0; digit < NO_DIGIT; digit++) DIGITS[digit.toString(16).charCodeAt(0)] = digit
 const INVALID_VERSION = 'ff'
 const KNOWN_VERSION = '00'
-/** Where the parts of version 00 begin, and where it ends. */
+/** Offsets of the parts of version 00, and its length. */
 const AT = { trace: 3, span: 36, flags: 53, end: 55 }
 
-/** What is read last: the characters of a text one by one, or a regular expression, would cost twice as much. */
+/** Buffer for parsing: character access or a regular expression would be twice as slow. */
 const read = Buffer.alloc(AT.end) as Buffer & { latin1Write(text: string, offset: number, length: number): number }
 
 /**
- * The flags of a value of `traceparent` (3.2.2 and 4.3), in latin1 as transports give it, that are known; undefined when it is none: one that
- * is malformed, of version ff, with an identifier of zeros, or with more behind version 00 than it has. Of a later version the parts
- * of version 00 count.
+ * Returns the known flags of a `traceparent` value (3.2.2 and 4.3), in latin1 as transports deliver it. Returns undefined
+ * for an invalid value: malformed, of version ff, with an all-zero identifier, or longer than version 00 allows. In later
+ * versions, the parts of version 00 are used.
  */
 export function readFlags(text: string): number | undefined {
   if (text.length < AT.end) return undefined
@@ -73,7 +73,7 @@ export function readFlags(text: string): number | undefined {
   return bitsOf(AT.end - 1, AT.end) & KNOWN_FLAGS
 }
 
-/** The bits of all hexadecimal digits of a part of what is read; not less than `NO_DIGIT` when another character is among them. */
+/** Combines the bits of all hexadecimal digits of a part of the buffer; at least `NO_DIGIT` if another character is among them. */
 function bitsOf(from: number, to: number): number {
   let bits = 0
   for (let i = from; i < to; i++) bits |= DIGITS[read[i] as number] as number
@@ -85,7 +85,7 @@ export function traceIdOf(text: string): string {
   return text.slice(AT.trace, AT.span - 1)
 }
 
-/** Reads a value of `traceparent`; undefined when it is none. */
+/** Parses a `traceparent` value; undefined if invalid. */
 export function parseTraceparent(text: string): TraceContext | undefined {
   const flags = readFlags(text)
   return flags === undefined
@@ -100,17 +100,19 @@ export function formatTraceparent({ traceId, spanId, flags }: TraceContext): str
 
 /** Members of a `tracestate` (3.3.1.1), and characters that are passed on at least (3.3.1.5) and here at most. */
 const MOST_MEMBERS = 32
+/** Maximum number of propagated characters. */
 const LONGEST_STATE = 512
-/** Longer members are left out first where there is no room (3.3.1.5). */
+/** Longer members are dropped first if the limit is exceeded (3.3.1.5). */
 const LONG_MEMBER = 128
-/** Of Level 1, and with a digit at its beginning as Level 2 allows. */
+/** Key pattern of Level 1, extended by a leading digit as in Level 2. */
 const KEY = /^(?:[a-z0-9][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})$/
+/** Value pattern (3.3.1.3.2). */
 const VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
 
 /**
- * Reads the values of all fields `tracestate` of a request, in their order, and answers the one that is passed on; '' when there is
- * none. One invalid or repeated member, or more than 32, make the whole of it worthless (3.3.1). Members are left out where it is
- * longer than 512 characters: first those of more than 128, then the last ones.
+ * Returns the `tracestate` to propagate, from the values of all such fields in order; '' if there is none. An invalid or
+ * repeated member, or more than 32, invalidate all of them (3.3.1). Above 512 characters, members are dropped: first those
+ * longer than 128, then the last ones.
  */
 export function readTracestate(values: readonly string[]): string {
   const members: string[] = []

@@ -3,14 +3,15 @@ import { randomFillSync } from 'node:crypto'
 const SPAN_DIGITS = 16
 /** Asking the system for each identifier costs several times the identifier. Bytes. */
 const STOCK = 4096
+/** The invalid span id: all zeros. */
 const NO_SPAN = '0'.repeat(SPAN_DIGITS)
 
-/** First half of trace ids, and the texts of `traceparent` that stand around the second one where nothing is sampled here. */
+/** First half of trace ids, and the parts of an unsampled `traceparent` around the second half. */
 export interface FirstHalf {
   /** 16 digits. */
   readonly digits: string
   readonly before: string
-  /** Its span id is that half: it needs one that no other span of the trace has, and there is none. */
+  /** Text after the second half; its span id is that half, because it must be unique in the trace, which has no other span here. */
   readonly after: string
 }
 
@@ -24,12 +25,12 @@ export class TraceIds {
   #next = 2 * STOCK
   #half: FirstHalf = { digits: NO_SPAN, before: '', after: '' }
 
-  /** Of the trace id whose second half was made last. */
+  /** First half of the last created trace id. */
   get half(): FirstHalf {
     return this.#half
   }
 
-  /** The third and fourth digit of what was made last, as a number: where the random digits of a trace id begin. */
+  /** Third and fourth digit of the last created half, as a number: the start of the random digits of a trace id. */
   get leading(): number {
     return this.#bytes[(this.#next - SPAN_DIGITS) / 2 + 1] as number
   }
@@ -52,7 +53,7 @@ export class TraceIds {
   }
 }
 
-/** A copy that keeps nothing else in memory: a part of a text keeps the whole of it. */
+/** Copies a substring, which would otherwise keep its whole parent string in memory. */
 export function ownCopy(digits: string): string {
   return Buffer.from(digits, 'latin1').toString('latin1')
 }

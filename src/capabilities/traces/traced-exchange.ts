@@ -16,9 +16,9 @@ export interface TracedTry {
   readonly spanId: string
   readonly begun: number
   readonly ended: number
-  /** Its URL, or the tunnels that it stands for. */
+  /** URL of the server, or its tunnels. */
   readonly server: string
-  /** As it was sent, a policy may have changed them. */
+  /** Method as sent; a policy may have changed it. */
   readonly method: string
   /** Path and query. */
   readonly target: string
@@ -27,8 +27,8 @@ export interface TracedTry {
 }
 
 /**
- * What an exchange has left for its spans: plain data, without anything of the flow, so that another thread can export it. Times as
- * in `TracedEvent`; a query may hold secrets until it is shown.
+ * Data of an exchange for its spans: plain data, independent of the flow, so that another thread can export it. Times as in
+ * `TracedEvent`; the query is not yet redacted.
  */
 export interface TracedExchange {
   readonly traceId: string
@@ -38,30 +38,30 @@ export interface TracedExchange {
   readonly traceState: string
   readonly begun: number
   readonly ended: number
-  /** As the client wrote it. */
+  /** Method as received from the client. */
   readonly method: string
   readonly scheme: 'http' | 'https'
   readonly host: string
   readonly port: number | undefined
   readonly path: string
   readonly query: string | undefined
-  /** A path of logins: its query holds what only the client and the identity provider may know. */
+  /** True for a path of logins, whose query contains secrets of the client and the identity provider. */
   readonly ownPath: boolean
   readonly version: Version
   readonly userAgent: string | undefined
   readonly clientAddress: string
   readonly peerAddress: string
   readonly peerPort: number
-  /** What the path of the route is, as a template; undefined when no route was found. */
+  /** Path template of the route; undefined if no route matched. */
   readonly route: string | undefined
   readonly routeId: string | undefined
   readonly edge: string | undefined
   readonly listener: string
   readonly revision: number
   readonly requestId: string | undefined
-  /** 0: there was no answer. */
+  /** Status; 0 without a response. */
   readonly status: number
-  /** Of the error that the answer is, if it is one of Sluice's. */
+  /** Error code if Sluice created the response. */
   readonly code: string | undefined
   readonly failure: Failure | undefined
   /** Rule and action that decided it. */
@@ -69,7 +69,7 @@ export interface TracedExchange {
   readonly action: string | undefined
   readonly bytesIn: number
   readonly bytesOut: number
-  /** Code of a call of gRPC; undefined where it is none or has no code. */
+  /** gRPC status code; undefined for other exchanges, or without a code. */
   readonly grpcStatus: number | undefined
   readonly isGrpc: boolean
   readonly tries: readonly TracedTry[]
@@ -80,6 +80,7 @@ export interface TracedExchange {
 
 /** Bytes of an exchange without its texts, of a try and of an event: estimates from above. */
 const PART = { exchange: 1_200, try: 300, event: 500 }
+/** Bytes of a character in memory. */
 const BYTES_PER_CHARACTER = 2
 
 /** Bytes of memory that it takes, an estimate from above. */

@@ -24,31 +24,31 @@ import type { TracedExchange, TracedTry } from './traced-exchange.js'
 
 type Admitted = Flow & { readonly request: FlowRequest }
 
-/** What traces are made with. */
+/** Dependencies of the tracer. */
 export interface TracerParts {
   readonly clock: Clock
   readonly sampler: Sampler
-  /** Are the fields of W3C Trace Context read and written? Else each exchange begins a trace and tells no upstream. */
+  /** Are W3C Trace Context fields read and written? Otherwise every exchange starts a trace that is not propagated. */
   readonly propagates: boolean
   /** Are keys of limits shown? */
   readonly buckets: boolean
-  /** Takes what a sampled exchange has left, at its end. Must be quick, and must not throw. */
+  /** Receives the data of a sampled exchange at its end. Must be quick, and must not throw. */
   readonly take: (traced: TracedExchange) => void
 }
 
-/** How long wall and monotonic clock are taken to go alike. Milliseconds. */
+/** Time for which wall and monotonic clock are assumed to advance equally (ms). */
 const ANCHORED = 1_000
 
 /**
- * Follows exchanges of clients through the process: decides at their beginning whether spans are made of them, tells upstreams which
- * span their request belongs to, and hands over what a sampled exchange leaves. Nothing here waits or sends.
+ * Traces exchanges: decides at the start whether to sample, propagates the trace context upstream, and passes the data of sampled exchanges on.
+ * Never blocks or sends.
  */
 export class Tracer {
   readonly #parts: TracerParts
   readonly #ids = new TraceIds()
-  /** Of spans that are made: what they keep in memory is full of such identifiers. */
+  /** Ids of sampled spans, separate because spans keep them in memory. */
   readonly #spanIds = new TraceIds()
-  /** Wall clock at the monotonic zero, and when that was looked at. */
+  /** Wall clock at the monotonic zero, and the time of reading it. */
   #zero = 0
   #anchored = Number.NEGATIVE_INFINITY
   readonly #now = () => this.#zero + this.#parts.clock.monotonic()
@@ -78,7 +78,7 @@ export class Tracer {
       const parent = parseTraceparent(text) as TraceContext
       return this.#sampled(flow, begun, { ...parent, flags: flags | FLAGS.sampled }, state)
     }
-    // Who changes the flag writes a span of his own (W3C Trace Context 3.4); else the fields stay as they came.
+    // A changed flag requires an own span (W3C Trace Context 3.4); otherwise the fields are unchanged.
     if ((flags & FLAGS.sampled) === 0) return new PassedTrace(text)
     const context = { traceId: traceIdOf(text), spanId: this.#ids.next(), flags: flags & ~FLAGS.sampled }
     return new PassedTrace(formatTraceparent(context), headers)
@@ -109,7 +109,7 @@ export class Tracer {
     return new SampledTrace({ context, state, begun, ids: this.#spanIds, propagates, policy, target })
   }
 
-  /** Reading two clocks for each exchange would cost it, and one clock orders what belongs together. */
+  /** Reads the wall clock rarely: two clock reads per exchange would be slow, and a single clock orders related events. */
   #anchor(monotonic: number): number {
     if (monotonic >= this.#anchored + ANCHORED) {
       const { clock } = this.#parts
@@ -123,7 +123,7 @@ export class Tracer {
 const LETTER_T = 0x74
 const CASE = 0x20
 
-/** What `findFields` found last: one object for all exchanges, because it is read at once and one for each would cost more than the search. */
+/** Result of `findFields`: one shared object, because it is read immediately, and an allocation would cost more than the search. */
 const found = { parents: 0, parentAt: 0, states: 0 }
 
 /** Looks for the fields of a trace in one pass. Most requests have none. */
@@ -145,7 +145,7 @@ function isNamed(name: string, wanted: typeof TRACEPARENT | typeof TRACESTATE): 
   return name === wanted || (name.length === wanted.length && name.toLowerCase() === wanted)
 }
 
-/** The fields that the span shows or that it is made by, in one pass: look-ups of each would cost more than the span. */
+/** Reads the fields for a span in one pass: individual lookups would cost more than the span. */
 function shownFields(list: HeaderList): { userAgent: string | undefined; contentType: string | undefined } {
   const shown: { userAgent: string | undefined; contentType: string | undefined } = {
     userAgent: undefined,
@@ -164,7 +164,7 @@ function shownFields(list: HeaderList): { userAgent: string | undefined; content
 const USER_AGENT = 'user-agent'
 const CONTENT_TYPE = 'content-type'
 
-/** What is passed on of `tracestate`. A field that says something else or nothing is put in order. */
+/** Returns the `tracestate` to propagate, and corrects the field if it is different. */
 function stateOf(headers: HeaderFields): string {
   const values = headers.values(TRACESTATE)
   const state = readTracestate(values)
@@ -173,12 +173,12 @@ function stateOf(headers: HeaderFields): string {
   return state
 }
 
-/** A trace that came with the request and of which nothing is made here: its fields go on as they are. */
+/** An incoming trace that is not sampled here: its fields are forwarded unchanged. */
 class PassedTrace implements FlowTrace {
   readonly sampled = false
   readonly #parent: string
 
-  /** `parent`: value of `traceparent`; `headers`: fields that say something else and are to say that. */
+  /** `parent`: value of `traceparent`; `headers`: fields to correct to that value. */
   constructor(parent: string, headers?: HeaderFields) {
     this.#parent = parent
     headers?.set(TRACEPARENT, parent)
@@ -197,7 +197,7 @@ class PassedTrace implements FlowTrace {
   }
 }
 
-/** A trace that begins here and of which nothing is made here. Upstreams get its id, unsampled. */
+/** A new trace that is not sampled. Upstreams receive its id, unsampled. */
 class UnsampledTrace implements FlowTrace {
   readonly sampled = false
   readonly #half: FirstHalf
@@ -351,7 +351,7 @@ class SampledTrace implements FlowTrace {
     }
   }
 
-  /** The last try carries the answer until its last byte; one without an end was given up with the exchange. */
+  /** Ends the tries: the last one carries the response until its last byte; one without an end was abandoned with the exchange. */
   #tried(request: FlowRequest | undefined, zero: number, ended: number): readonly TracedTry[] {
     const last = this.#tries.length - 1
     for (let i = 0; i <= last; i++) {
@@ -380,7 +380,7 @@ function templateOf(path: string, match: 'exact' | 'prefix' | undefined): string
 
 const GRPC_STATUS = 'grpc-status'
 
-/** Of the trailers, or of the head where that is the whole answer. */
+/** Returns the gRPC status of the trailers, or of a response with headers only. */
 function grpcStatusOf(flow: Flow | undefined): number | undefined {
   const { headers, trailers } = flow?.response ?? {}
   let text = headers?.get(GRPC_STATUS)

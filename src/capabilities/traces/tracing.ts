@@ -8,25 +8,25 @@ import { Sampler } from './sampler.js'
 import type { TracedExchange } from './traced-exchange.js'
 import { Tracer } from './tracer.js'
 
-/** What makes traces of exchanges. */
+/** Tracing of exchanges. */
 export interface Tracing {
-  /** Undefined: no traces are made. */
+  /** The tracer; undefined if tracing is disabled. */
   readonly tracer: Tracer | undefined
   /** Compiles the condition of the options. Throws a CodedError `TRACES`. */
   choose(expressions: Expressions): void
 }
 
-/** What makes the traces of a thread that carries traffic, where the options ask for some. `take`: see `TracerParts`. */
+/** Creates the tracing of a worker, if enabled. `take`: see `TracerParts`. */
 export function threadTracing(options: Options, clock: Clock, take: (traced: TracedExchange) => void): Tracing {
   return tracing(options, clock, tracesUrl(options) === undefined ? undefined : take)
 }
 
-/** Where spans are sent; undefined: nowhere. */
+/** Returns the URL for spans; undefined if disabled. */
 export function tracesUrl({ otlp }: Options): string | undefined {
   return otlp.enabled && otlp.traces ? (otlp.traces_endpoint ?? below(otlp.endpoint, 'v1/traces')) : undefined
 }
 
-/** What makes traces. `take`: undefined where none are made. */
+/** Creates the tracing. `take`: undefined if disabled. */
 export function tracing(
   { traces, limiter }: Options,
   clock: Clock,
@@ -52,7 +52,7 @@ export function below(endpoint: string | undefined, path: string): string | unde
   return url.href
 }
 
-/** What cannot be evaluated of a request is not meant. */
+/** Compiles the condition; a request for which it cannot be evaluated does not match. */
 function condition(source: string, expressions: Expressions): (flow: Flow) => boolean {
   const compiled = expressions.expression(source, 'on_http_request')
   if (!compiled.ok) {

@@ -7,7 +7,7 @@ import { StoreError } from '../../store/errors.js'
 import type { Store } from '../../store/store.js'
 
 export interface Backup {
-  /** Open at the beginning; the file goes when it is closed. */
+  /** File positioned at its start; already unlinked, so that closing frees it. */
   readonly file: FileHandle
   readonly bytes: number
 }
@@ -18,7 +18,7 @@ export class Backups {
   readonly #folder: string
   readonly #mutex = new Mutex()
 
-  /** `folder`: where a copy lies until it is sent. */
+  /** `folder`: location of temporary copies. */
   constructor(store: Store, folder: string) {
     this.#store = store
     this.#folder = folder
@@ -39,7 +39,7 @@ export class Backups {
     await this.#store.copyTo(path)
     const file = await open(path)
     try {
-      // Whatever becomes of the client, nothing stays on the disk.
+      // Unlink immediately, so that nothing remains on disk if the client fails.
       await unlink(path)
       return { file, bytes: (await file.stat()).size }
     } catch (error) {

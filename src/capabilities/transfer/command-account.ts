@@ -21,9 +21,9 @@ import type { StorePlace } from '../../cli/store-place.js'
 const PIECE = 1_000_000
 
 /**
- * The data of a document that is JSON, or YAML in the form of exports (`records:` as a block, kinds and records indented by two
- * and four). Undefined when it is anything else or something is wrong with it, or may be: then the text is to be read as a
- * whole, which says what is wrong and where. What it answers is what reading the whole gives. `piece`: characters.
+ * Reads a document in JSON, or YAML in the form of exports (`records:` as a block, kinds and records indented by two and
+ * four). Returns undefined for any other or possibly invalid document, which must then be parsed as a whole to report errors
+ * with positions. Otherwise the result equals that of parsing the whole. `piece`: characters.
  */
 export function readPieces(text: string, limits: TreeLimits, piece = PIECE): unknown {
   return /^\s*\{/.test(text) ? jsonData(text, limits) : blockData(text, limits, piece)
@@ -33,7 +33,7 @@ function jsonData(text: string, limits: TreeLimits): unknown {
   try {
     const data: unknown = JSON.parse(text)
     const { keys, nodes } = countedIn(data, limits.depth)
-    // Of a key that stands twice JSON.parse keeps the last one, and a document must not have one.
+    // JSON.parse keeps the last of duplicate keys, which a document must not have.
     return keys === colonsIn(text) && nodes <= limits.nodes ? data : undefined
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof RangeError) return undefined
@@ -41,7 +41,7 @@ function jsonData(text: string, limits: TreeLimits): unknown {
   }
 }
 
-/** Throws a RangeError when it is nested deeper than `depth`. */
+/** Counts keys and nodes. Throws a RangeError for nesting deeper than `depth`. */
 function countedIn(data: unknown, depth: number): { keys: number; nodes: number } {
   if (typeof data !== 'object' || data === null) return { keys: 0, nodes: 1 }
   if (depth <= 1) throw new RangeError('nested too deeply')
@@ -75,11 +75,15 @@ function endOfString(text: string, start: number): number {
   return at
 }
 
-/** What begins another document or says how to read this one; anchors that reach from one piece to another fail in the other. */
+/** Start of another document, or a directive; anchors across pieces fail in the other piece. */
 const DIRECTIVE = /^(?:%|---|\.\.\.)/m
+/** Start of the records. */
 const RECORDS = /^records:[ \t]*\r?\n/m
+/** Pattern of a kind's line. */
 const KIND = /^ {2}([a-z]\w*):$/
+/** Start of the field after the records. */
 const NEXT_FIELD = /^\w+:(?:\s|$)/
+/** Pattern of an empty line or a comment. */
 const EMPTY = /^\s*(?:#|$)/
 
 function blockData(text: string, limits: TreeLimits, piece: number): unknown {
@@ -142,7 +146,7 @@ function treeData(text: string, limits: TreeLimits): unknown {
   return root === undefined || problems.length > 0 ? undefined : dataOf(root)
 }
 
-/** What exports and imports need to know of the program. */
+/** Returns the program's dependencies for exports and imports. */
 export function transferOptions(
   { options }: StorePlace,
   seal: Sealer
@@ -163,7 +167,7 @@ export function transferOptions(
 /** Far more than the largest account, and few enough that no file fills the memory. */
 const LIMITS = { depth: 64, nodes: 20_000_000 }
 
-/** The text of a document, the same for the same document. Throws a RangeError when it would not be read back as it is. */
+/** Formats a document deterministically. Throws a RangeError if parsing the text would give a different document. */
 export function accountText(document: AccountDocument): string {
   const body = stringify(document, { lineWidth: 0, aliasDuplicateObjects: false, blockQuote: 'literal' })
   const text = `${heading(document)}${body}`
@@ -185,7 +189,7 @@ function heading({ secrets, records }: AccountDocument): string {
   return lines.map((line) => `# ${line}\n`).join('')
 }
 
-/** A text as data, and where its parts stand. */
+/** Parsed text, with positions. */
 export type AccountText =
   | { readonly ok: true; readonly data: unknown; readonly locate: Locate }
   | { readonly ok: false; readonly problems: readonly Located[] }
@@ -197,7 +201,7 @@ export interface Located extends Place {
   readonly message: string
 }
 
-/** Reads YAML or JSON. Never throws. Places are looked for when they are asked for: the tree of a large text takes a gigabyte. */
+/** Parses YAML or JSON. Never throws. Positions are computed on demand: the tree of a large text takes a gigabyte. */
 export function readAccountText(text: string): AccountText {
   const plain = text.startsWith('\ufeff') ? text.slice(1) : text
   const pieces = readPieces(plain, LIMITS)
@@ -210,7 +214,7 @@ export function readAccountText(text: string): AccountText {
   return { ok: false, problems: located.length === 0 ? [empty] : located }
 }
 
-/** Reads the text again when the first place is asked for. */
+/** Parses the text again on the first request for a position. */
 function locator(text: string): Locate {
   let read: { readonly root: TreeNode | undefined; readonly source: SourceText } | undefined
   return (problem) => {
@@ -220,7 +224,7 @@ function locator(text: string): Locate {
   }
 }
 
-/** Of a text whose tree is larger than a tree may be. */
+/** Position in a text that exceeds the tree's size limit. */
 function atStart({ code, path, message }: TransferProblem): Located {
   return { line: 1, column: 1, code, message: `${path.join('.')} ${message}` }
 }

@@ -15,11 +15,12 @@ import { realFile } from '../../store/sqlite-file.js'
 import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 const SEAL_KEY = 'seal.key'
-/** What a data folder holds beside its database that a process cannot make again. */
+/** Files of a data folder, beside its database, that cannot be recreated. */
 const FILES = [SEAL_KEY, join('seal.next', SEAL_KEY), 'api-keys.json']
+/** Subfolder for the keys of agents. */
 const AGENTS = 'agents'
 
-/** The files of a data folder that hold keys, as far as they are there. Fails with the system's error. */
+/** Returns the existing key files of a data folder. Fails with the system's error. */
 async function keyFilesOf(folder: string): Promise<BackupFile[]> {
   const agents = (await orAbsent(readdir(join(folder, AGENTS)))) ?? []
   const names = [...FILES, ...agents.filter((name) => /\.(pem|key)$/.test(name)).map((name) => join(AGENTS, name))]
@@ -31,7 +32,7 @@ async function keyFilesOf(folder: string): Promise<BackupFile[]> {
   return found
 }
 
-/** Those that would replace others. */
+/** Returns the names of files that would be overwritten with other contents. */
 async function replaced(folder: string, files: readonly BackupFile[]): Promise<string[]> {
   const names: string[] = []
   for (const { name, content } of files) {
@@ -101,7 +102,7 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
   }
 }
 
-/** Fails with a CodedError `STORE_NO_COPY` and says what to use instead. */
+/** Fails with a CodedError `STORE_NO_COPY` and advice if the store is no file. */
 function mustBeFile({ isFile, address }: StorePlace, instead: string): void {
   if (isFile) return
   const { host } = new URL(address)
@@ -142,7 +143,7 @@ async function put(file: string, { files }: BackupFacts, place: StorePlace, over
   }
   // Keys first: a crash must not leave records without the key that opens them.
   if (folder !== undefined) await putKeyFiles(folder, files)
-  // What serves from now on comes of the backup, and not of the copy.
+  // The backup must be served, not the copy.
   if (folder !== undefined) await setCopyAside(join(folder, COPY_FILE))
   restoreSqlite(file, address)
 }
@@ -151,7 +152,7 @@ function keysBeside({ files }: BackupFacts): string {
   return files.length === 0 ? 'without keys' : `with ${files.map(({ name }) => name).join(', ')}`
 }
 
-/** The next start would refuse a store whose key is not there; who restores it should hear that now. */
+/** Warns about a missing sealing key, without which the next start fails. */
 async function warnOfKey({ sealKey }: BackupFacts, { folder }: StorePlace): Promise<void> {
   if (sealKey === null) return
   const given = process.env.SLUICE_SEAL_KEY || undefined

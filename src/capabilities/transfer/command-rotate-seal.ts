@@ -11,7 +11,7 @@ import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } fr
 
 /** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
 const SILENT = 8_000
-/** Between two looks at the reports. Milliseconds. */
+/** Interval between checks of the reports (ms). */
 const LOOK_EVERY = 500
 
 /** Changes the sealing key of a store; resolves with the exit code. */
@@ -56,8 +56,8 @@ async function rotate(store: Store, change: KeyChange): Promise<void> {
 }
 
 /**
- * Processes that run would go on with the old key, in their memory. Watches the reports on the store, whose times are those of
- * other machines, and forgets those of processes that have ended. Fails with a CodedError `STORE_IN_USE`.
+ * Ensures that no process uses the store: a running process would continue with the old key in memory. Watches the heartbeats, whose times are
+ * those of other machines, and deletes those of ended processes. Fails with a CodedError `STORE_IN_USE`.
  */
 async function mustBeAlone(store: Store): Promise<void> {
   const signs = new Heartbeats(systemClock)

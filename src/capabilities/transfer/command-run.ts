@@ -28,8 +28,8 @@ const END = ['\r', '\n', '\u0004']
 const BACK = ['\u007f', '\b']
 
 /**
- * The passphrase of the environment, or what the user types at the terminal, which is not shown. `again` asks twice.
- * Fails with a CodedError `PASSPHRASE_MISSING` (no terminal) or `PASSPHRASE_WRONG` (the second is another).
+ * Returns the passphrase of the environment, or of the user's hidden input. `again` prompts twice. Fails with a CodedError
+ * `PASSPHRASE_MISSING` (no terminal) or `PASSPHRASE_WRONG` (different inputs).
  */
 async function passphrase({ again }: { readonly again: boolean }): Promise<string> {
   const given = process.env.SLUICE_PASSPHRASE ?? ''
@@ -75,10 +75,10 @@ function hidden(prompt: string): Promise<string> {
 }
 
 export interface ExportFlags extends StoreFlags {
-  /** An earlier revision; absent: the last one. */
+  /** An earlier revision. @default the last one */
   readonly at?: string
   readonly withSecrets?: boolean
-  /** A file; absent: standard output. */
+  /** Output file. @default standard output */
   readonly output?: string
 }
 
@@ -140,7 +140,7 @@ function print(text: string): Promise<void> {
 
 const SIGNS = { created: '+', updated: '~', deleted: '-' } as const
 
-/** What an import does, one line for each record that changes, kind by kind, and the numbers at the end. */
+/** Formats the changes of an import: one line per changed record, by kind, and the totals. */
 function formatDifference({ records, unchanged, warnings }: ImportDifference): string[] {
   const kinds = new Set(records.map(({ kind }) => kind))
   const lines = [...kinds].flatMap((kind) => [`${kind}:`, ...records.filter((one) => one.kind === kind).map(line)])
@@ -162,7 +162,7 @@ function shortened(text: string): string {
   return printable(text).slice(0, LONGEST_SHOWN)
 }
 
-/** A reader that is slow to take what an import does holds up other writers no longer than this. Milliseconds. */
+/** Maximum time for which a slow reader of an import's output can block other writers (ms). */
 const LONGEST_SHOWING = 2_000
 
 export interface ImportMode {
@@ -230,7 +230,7 @@ async function importInto(
   return committed ? ExitCode.ok : ExitCode.failure
 }
 
-/** Without a question: what it does is shown when all of it is done and found right, and committed after that. */
+/** Imports without confirmation: the changes are displayed after validation and then committed. */
 async function importAtOnce(store: Store, document: AccountDocument, options: ImportOptions): Promise<number> {
   const { committed } = await attempt(store, document, options, async (difference) => {
     show(difference)
@@ -245,14 +245,14 @@ function show(difference: ImportDifference): void {
   console.log(formatDifference(difference).join('\n'))
 }
 
-/** Resolves when a reader has everything that was printed, or is gone. */
+/** Resolves when standard output is flushed, or its reader has closed it. */
 function allShown(): Promise<void> {
   return new Promise((resolve) => {
     process.stdout.write('', () => resolve())
   })
 }
 
-/** One transaction, which is kept when `keep` says so of what it does. */
+/** Runs one transaction, which is committed if `keep` returns true for its changes. */
 async function attempt(
   store: Store,
   document: AccountDocument,
@@ -288,7 +288,7 @@ async function contentOf(file: string): Promise<Uint8Array> {
   }
 }
 
-/** Runs `run`; what it finds wrong with the document is reported with its place. */
+/** Runs `run`; reports errors in the document with their positions. */
 async function located(file: string, text: AccountText & { ok: true }, run: () => Promise<number>): Promise<number> {
   try {
     return await run()

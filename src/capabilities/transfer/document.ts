@@ -45,7 +45,7 @@ export type TransferPath = readonly (string | number)[]
 /** One thing in a document that cannot be imported. */
 export interface TransferProblem {
   readonly path: TransferPath
-  /** As the API calls it: `FIELD_INVALID`, `REF_NOT_FOUND`, `ALREADY_EXISTS`, `POLICY_…`, or one of the import alone. */
+  /** Error code of the API: `FIELD_INVALID`, `REF_NOT_FOUND`, `ALREADY_EXISTS`, `POLICY_…`, or one specific to imports. */
   readonly code: string
   /** For people; holds no secret. */
   readonly message: string
@@ -53,7 +53,7 @@ export interface TransferProblem {
   readonly within?: { readonly line: number; readonly column: number }
 }
 
-/** The document cannot be imported; nothing was changed. `IMPORT_REFUSED`. */
+/** Error of a rejected document (`IMPORT_REFUSED`); nothing was changed. */
 export class ImportRefused extends CodedError {
   readonly problems: readonly TransferProblem[]
 
@@ -66,7 +66,7 @@ export class ImportRefused extends CodedError {
   }
 }
 
-/** How a key follows from a passphrase (RFC 7914), and the id of the key, by which a wrong passphrase is recognised. */
+/** Key derivation from a passphrase (RFC 7914), and the id of the key, which detects a wrong passphrase. */
 export interface PassphraseParameters {
   readonly kdf: 'scrypt'
   /** Base64 of 16 bytes; new for each document. */
@@ -85,10 +85,13 @@ const SALT_BYTES = 16
 const KEY_BYTES = 32
 /** 128 MiB and a third of a second for each guess. */
 const CHOSEN = 2 ** 17
+/** Further parameters of scrypt (RFC 7914 2). */
 const SHAPE = { block_size: 8, parallelization: 1 } as const
 /** A document may ask for less memory than this many bytes, so that a hostile one cannot ask for all. */
 const MOST_MEMORY = 1024 * 1024 * 1024
+/** Minimum cost that an import accepts. */
 export const LEAST_COST = 2 ** 14
+/** Minimum length of a passphrase (characters). */
 const LEAST_PASSPHRASE = 8
 
 /** A key from a passphrase for a new document, by scrypt with N = `cost`. Fails with a CodedError `PASSPHRASE_SHORT`. */
@@ -113,7 +116,7 @@ export async function openPassphraseKey(passphrase: string, parameters: Passphra
   return sealer
 }
 
-/** The parameters as a document has them, or what is wrong with them. */
+/** Reads the parameters of a document, or returns an error message. */
 function readParameters(data: unknown): PassphraseParameters | string {
   if (!isObject(data)) return 'must be a map'
   const { kdf, salt, cost, block_size, parallelization, cipher, key_id } = data
@@ -146,43 +149,43 @@ function derive(passphrase: string, { salt, cost, block_size, parallelization }:
   })
 }
 
-/** Names the form of the document; another number means that older programs must not read it. */
+/** Format of the document; older programs must reject another number. */
 export const ACCOUNT_FORMAT = 'sluice-account/1'
 
 /**
- * A whole account as plain data. Nothing in it depends on the store that it comes from, so that the same account always
- * gives the same document; ids are kept, and references are ids.
+ * A whole account as plain data. It is independent of its store, so that the same account always gives the same document;
+ * ids are kept, and references are ids.
  */
 export interface AccountDocument {
   readonly format: typeof ACCOUNT_FORMAT
-  /** Of the program that wrote it. */
+  /** Version of the writing program. */
   readonly version: string
-  /** How the key of every `sealed` follows from a passphrase; absent: the document has no write-only value. */
+  /** Key derivation for all `sealed` values; undefined if the document has no write-only value. */
   readonly secrets?: PassphraseParameters
   readonly users: readonly UserEntry[]
   /** By kind, in the order in which records can be made; of a kind oldest first. */
   readonly records: Readonly<Record<string, readonly RecordEntry[]>>
-  /** Its last member; absent: it was not written whole by an export. */
+  /** Last member; undefined if an export did not write it completely. */
   readonly end?: EndMark
 }
 
-/** A person. Users are no resource: they own keys and stand in `created_by`. */
+/** A user. Users are no resource: they own keys and are named in `created_by`. */
 export interface UserEntry {
   readonly id: string
   /** RFC 3339 with milliseconds. */
   readonly created_at: string
-  /** Absent: it is known by its id alone. */
+  /** Display name; undefined for a user with an id only. */
   readonly name?: string
   readonly role: 'administrator' | 'member'
 }
 
-/** One record. Fields stand as a request of the API has them; what is absent has its default. */
+/** One record. Fields have the form of API requests; missing ones have their defaults. */
 export interface RecordEntry {
   readonly id: string
   /** RFC 3339 with milliseconds; the time of the import unless given. */
   readonly created_at?: string
   readonly fields: Readonly<Record<string, Json>>
-  /** What the service has made or found out, in the form that the store holds. */
+  /** Values created by the service, in stored form. */
   readonly made?: Readonly<Record<string, Json>>
   /** Paths of the write-only values that the record has and the document has not. */
   readonly withheld?: readonly string[]
@@ -196,8 +199,8 @@ const TOP_KEYS = ['format', 'version', 'secrets', 'users', 'records', 'end']
 const ROLES = ['administrator', 'member']
 
 /**
- * Checks the form of a document, not what its records say. Throws an `ImportRefused` with every place that is wrong. `partial`:
- * take a document, too, whose end mark does not vouch for all of it.
+ * Checks the form of a document, not the contents of its records. Throws an `ImportRefused` with all errors. `partial`:
+ * accept a document whose end mark does not match.
  */
 export function readAccountDocument(
   data: unknown,
@@ -211,7 +214,7 @@ export function readAccountDocument(
     const message = `must be ${ACCOUNT_FORMAT}; this program reads no other form`
     throw new ImportRefused([{ path: ['format'], code: 'FORMAT_UNKNOWN', message }])
   }
-  // What else is wrong with a document that is cut follows from that.
+  // Other errors of a truncated document are consequences.
   if (!partial && data.end === undefined) throw doubtful(END_MISSING)
   onlyKeys(data, TOP_KEYS, [], refuse)
   const { version = '', users = [], records = {} } = data
@@ -302,21 +305,21 @@ function problem(path: TransferPath, message: string): TransferProblem {
   return { path, code: 'FIELD_INVALID', message }
 }
 
-/** What an import works with. */
+/** Dependencies of an import. */
 export interface ImportOptions {
   readonly resources: readonly Resource[]
   readonly records: Records
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
-  /** Runs the tests that policies are stored with. Absent: records with tests cannot be imported. */
+  /** Runs the tests stored with policies. Undefined if records with tests cannot be imported. */
   readonly testPolicy?: PolicyTesting
   readonly zone: string
   /** Must the hosts of HTTPS edges be reserved domains? */
   readonly requireReserved: boolean
   readonly random: (bytes: number) => Uint8Array
-  /** Id of the user who imports; the first administrator when it is the operator at the store itself. */
+  /** Id of the importing user. @default the first administrator, for the operator at the store itself */
   readonly principal?: string
-  /** Opens what the document seals; absent: the document has no secrets. */
+  /** Decrypts the document's sealed values; undefined if it has none. */
   readonly sealer?: Sealer
   /** Delete the records that the document does not have? */
   readonly prune: boolean

@@ -2,17 +2,17 @@ import { createHash } from 'node:crypto'
 import { isObject } from '../../lib/json.js'
 import type { Steps } from '../../lib/slices.js'
 
-/** The last member of a document: what the document held when it was written. A document that is cut has none. */
+/** The last member of a document: its contents when written. A truncated document has none. */
 export interface EndMark {
   /** Number of users. */
   readonly users: number
   /** Number of records of all kinds. */
   readonly records: number
-  /** `sha256:` and the digest of users and records in hexadecimal digits, whatever the order of their members. */
+  /** `sha256:` and the hexadecimal digest of users and records, independent of the order of members. */
   readonly digest: string
 }
 
-/** As much of a document as its mark is about. */
+/** Parts of a document that its end mark covers. */
 interface Marked {
   readonly users: readonly unknown[]
   readonly records: Readonly<Record<string, readonly unknown[]>>
@@ -45,7 +45,7 @@ function canonical(value: unknown): string {
 
 export const END_MISSING = 'is missing: the document is cut, was written by hand or comes from an older version'
 
-/** Why the mark does not vouch for what stands in its document; undefined when it does. */
+/** Returns the mismatch between a document and its end mark; undefined if there is none. */
 export function endMarkProblem(mark: unknown, found: EndMark): string | undefined {
   if (mark === undefined) return END_MISSING
   if (!isObject(mark)) return 'must be a map of users, records and digest'

@@ -22,7 +22,7 @@ import {
 import { endMarkOf } from './end-mark.js'
 import { type PastRecord, PastRecords } from './past.js'
 
-/** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */
+/** Values created by the service: `shown` ones are in API responses, `hidden` ones (token hashes) never. */
 interface MadeValues {
   readonly shown: Readonly<Record<string, Json>>
   readonly hidden: Readonly<Record<string, Json>>
@@ -46,7 +46,7 @@ export function madeValues(resource: Resource, record: ResourceRecord): MadeValu
   return { shown, hidden }
 }
 
-/** Can this be what a made field holds? Answers with what is wrong. */
+/** Returns the reason why a made field cannot have this value; undefined if it can. */
 export function madeRefusal(resource: Resource, name: string, value: unknown): string | undefined {
   const field = new Map(madeFields(resource)).get(name)
   if (field === undefined) {
@@ -57,7 +57,7 @@ export function madeRefusal(resource: Resource, name: string, value: unknown): s
   return fits ? undefined : 'is not what the service makes here'
 }
 
-/** The body with made values. What reading has found out anew from the other fields stays: it cannot contradict them. */
+/** Returns the body with made values. Values that reading has derived from other fields are kept: they cannot contradict them. */
 export function withMade(resource: Resource, read: Readonly<Body>, made: Readonly<Record<string, unknown>>): Body {
   const body = { ...read }
   for (const [name, field] of madeFields(resource)) {
@@ -98,7 +98,7 @@ function matches(schema: AnswerSchema, value: unknown): boolean {
   }
 }
 
-/** As much of a request's JSON Schema as says how its values are written. */
+/** Subset of a request's JSON Schema that defines the encoding of values. */
 interface RequestSchema {
   readonly type?: unknown
   readonly properties?: Readonly<Record<string, RequestSchema>>
@@ -107,14 +107,14 @@ interface RequestSchema {
   readonly maxProperties?: number
 }
 
-/** A record as a request that would make it, without what no answer shows. */
+/** A record as a request that would create it, without values missing in responses. */
 interface RequestForm {
   readonly fields: Readonly<Record<string, Json>>
   /** Paths of secrets that are set and left out. */
   readonly secrets: readonly string[]
 }
 
-/** The inverse of reading a creation: what is unset is left out, ids of parents stand beside the other fields. */
+/** Converts a record into a creation request: unset fields are left out, ids of parents are among the fields. */
 export function requestForm(resource: Resource, { body }: Pick<ResourceRecord, 'body'>): RequestForm {
   const fields: Record<string, Json> = {}
   const secrets: string[] = []
@@ -134,12 +134,12 @@ function requestNames(name: string): string[] {
   return [name, `${name}_id`, `${singular}_ids`]
 }
 
-/** Is it what a client gives, in the body or in the path? */
+/** Can a client set the field, in the body or in the path? */
 export function isGiven({ kept, settable }: Field): boolean {
   return kept && (settable === 'always' || settable === 'create' || settable === 'path')
 }
 
-/** Unset is what a creation without the field has, as long as it means nothing, or what a request cannot even say. */
+/** Is the value equal to that of a creation without the field, or inexpressible in a request? */
 function isUnset(field: Field, name: string, stored: unknown): boolean {
   if (stored === null || stored === undefined) return true
   if (JSON.stringify(stored) !== JSON.stringify(field.initial)) return false
@@ -191,19 +191,19 @@ function isUnsayable(schema: RequestSchema, value: unknown): boolean {
 interface ExportOptions {
   readonly resources: readonly Resource[]
   readonly records: Records
-  /** Of this program. */
+  /** Version of this program. */
   readonly version: string
-  /** Seals the write-only values of the document; absent: they are left out. */
+  /** Encrypts the write-only values of the document. @default they are left out */
   readonly secrets?: { readonly parameters: PassphraseParameters; readonly sealer: Sealer }
 }
 
-/** How often others may write between the reading of the history and that of the records. */
+/** Maximum number of retries if other writes occur between reading history and records. */
 const ATTEMPTS = 5
 
 /**
- * The whole account at one revision. It is read as the writer's turn, which nothing is written in: other writers wait so
- * long, and no record is of another revision than the next. `at`: an earlier revision, as the history tells it; fails with
- * `NOT_FOUND` when it never was or is older than what the history keeps, and with `REVISION_INCOMPLETE`.
+ * Exports the account at one revision. Reads within a write transaction that writes nothing: other writers wait, so that all
+ * records belong to one revision. `at`: an earlier revision, from the history; fails with `NOT_FOUND` if it never existed or
+ * is no longer in the history, and with `REVISION_INCOMPLETE`.
  */
 export async function exportAccount(
   store: Store,
@@ -305,7 +305,7 @@ function recordEntry(resource: Resource, past: PastRecord, sealer: Sealer | unde
   }
 }
 
-/** Is there a write-only field of requests at this path? */
+/** Is this the path of a write-only request field? */
 export function isSecretField(resource: Resource, [first = '', ...others]: readonly string[]): boolean {
   let schema = resource.fields[first]?.request as RequestSchema | undefined
   for (const name of others) schema = schema?.properties?.[name]
@@ -325,13 +325,13 @@ function writeOnly(
   return { ...listed, sealed: Buffer.from(sealer.seal(plain, sealedFor(kind, id))).toString('base64') }
 }
 
-/** What a document seals of one record. */
+/** Sealed values of one record. */
 export interface WriteOnlyValues {
   readonly secrets: Readonly<Record<string, string>>
   readonly made: Readonly<Record<string, Json>>
 }
 
-/** What the sealed values of a document belong to: they open nowhere else. */
+/** Returns the context to which sealed values of a document are bound. */
 export function sealedFor(kind: string, id: string): string {
   return `export ${kind}/${id}`
 }

@@ -32,7 +32,7 @@ export class Exports {
 /** Characters of a piece. */
 const PIECE = 64 * 1024
 
-/** The document as JSON, in pieces: the text of a large account is never made at once. */
+/** Yields the document as JSON in pieces, because the text of a large account is too large. */
 export function* jsonPieces({ records, end, ...around }: AccountDocument): Generator<string> {
   let piece = `${JSON.stringify(around).slice(0, -1)},"records":{`
   for (const [index, [kind, entries]] of Object.entries(records).entries()) {

@@ -25,32 +25,32 @@ export interface RecordDifference {
   readonly id: string
   readonly name: string
   readonly change: 'created' | 'updated' | 'deleted'
-  /** Names of the fields that differ, as in answers. */
+  /** Names of changed fields, as in responses. */
   readonly fields: readonly string[]
 }
 
-/** What an import does. */
+/** Changes of an import. */
 export interface ImportDifference {
   readonly records: readonly RecordDifference[]
-  /** How many records of each kind stay as they are. */
+  /** Number of unchanged records of each kind. */
   readonly unchanged: Readonly<Record<string, number>>
-  /** What it does and a user may not expect, in words. */
+  /** Unexpected consequences for the user, as text. */
   readonly warnings: readonly string[]
 }
 
 export interface Imported {
   readonly difference: ImportDifference
-  /** What was written, for the caller that applies it. */
+  /** Written changes, for the caller that applies them. */
   readonly edits: readonly Edit[]
-  /** Id of the user who imports; '' when there is none yet. */
+  /** Id of the importing user; '' if there is none yet. */
   readonly principal: string
 }
 
 const KEYS_AT_ONCE = 500
 
 /**
- * Makes the account what the document says, as part of one transaction. Throws an `ImportRefused` with everything that is
- * wrong; the transaction must not be kept then.
+ * Replaces the account by the document, as part of one transaction. Throws an `ImportRefused` with all errors; the
+ * transaction must then be aborted.
  */
 export async function importAccount(
   tx: StoreTransaction,
@@ -101,7 +101,7 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
     let current: ReadonlyMap<string, ResourceRecord> = new Map()
     for (const [index, entry] of entries.entries()) {
       if (slices.due) await slices.rest()
-      // In pieces between the others: a transaction that is silent for long is ended.
+      // In small batches: a transaction that is idle for long is aborted.
       if (index % KEYS_AT_ONCE === 0) {
         current = await currentRecords(tx, resource, entries.slice(index, index + KEYS_AT_ONCE), options)
       }
@@ -129,7 +129,7 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
   return { edits, unchanged }
 }
 
-/** What the tests of a policy say against it; undefined: nothing. */
+/** Runs the tests of a changed policy; returns their failures, or undefined. */
 async function testProblems(
   before: ResourceRecord | undefined,
   after: ResourceRecord,
@@ -159,7 +159,7 @@ async function currentRecords(
   return new Map(found.map((stored) => [stored.id, records.open(stored).record]))
 }
 
-/** What the document does not have, what refers to others first. */
+/** Returns deletions of records missing in the document, referring records first. */
 async function absentRecords(tx: StoreTransaction, document: AccountDocument, options: ImportOptions): Promise<Edit[]> {
   const absent: Edit[] = []
   for (const resource of [...options.resources].reverse()) {
@@ -186,7 +186,7 @@ function differenceOf({ resource, before, after }: Edit): RecordDifference {
 
 const LABELS = ['name', 'domain', 'hostports', 'match', 'address', 'cidr', 'subject_common_name', 'description']
 
-/** What people call the record by; '' when it has no such thing. */
+/** Returns the display name of a record; '' if it has none. */
 function labelOf({ body }: ResourceRecord): string {
   for (const field of LABELS) {
     const value = body[field]

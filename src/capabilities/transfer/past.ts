@@ -7,21 +7,21 @@ import type { ResourceRecord } from '../../schema/field.js'
 import type { RecordKey, StoredRecord } from '../../store/records.js'
 import type { RevisionEntry, Store } from '../../store/store.js'
 
-/** A record as it was, and what of it is not known any more. */
+/** A past record, and its values that are no longer known. */
 export interface PastRecord {
   readonly record: ResourceRecord
-  /** Milliseconds since the Unix epoch; undefined: not known. To the second for records that are gone. */
+  /** Milliseconds since the Unix epoch, to the second for deleted records; undefined if unknown. */
   readonly createdAt: number | undefined
   /** Paths of secrets whose values, if they were set, are not kept. */
   readonly lost: readonly string[]
-  /** Fields that no answer shows, such as hashes of keys, whose values are not kept. */
+  /** Fields that no response contains, such as hashes of keys, whose values are not kept. */
   readonly hidden: readonly string[]
 }
 
-/** What undoing changes makes of a record: `here` changes the record of today, `gone` needs none, `unmade` leaves none. */
+/** Result of undoing changes of a record: `here` changes the current record, `gone` restores a deleted one, `unmade` leaves none. */
 interface Undone {
   readonly base: 'here' | 'gone' | 'unmade'
-  /** Fields as they were stored; undefined: not set. */
+  /** Fields as stored; undefined if not set. */
   readonly fields: ReadonlyMap<string, Json | undefined>
   readonly lost: ReadonlySet<string>
   readonly hidden: ReadonlySet<string>
@@ -35,8 +35,8 @@ const NOTHING_LOST = { lost: [], hidden: [] }
 const SHOWN_OBSTACLES = 10
 
 /**
- * The records of exports at an earlier revision: those of today, and from the history what was changed since. Secrets are those of
- * today while they are unchanged.
+ * Records for an export at an earlier revision: current records, with later changes undone from the history. Unchanged
+ * secrets are the current ones.
  */
 export class PastRecords {
   readonly #store: Store
@@ -58,7 +58,7 @@ export class PastRecords {
     return this.#read
   }
 
-  /** Reads the history up to its end. Fails with `NOT_FOUND` when the revision never was or what came after it is not kept. */
+  /** Reads the history to its end. Fails with `NOT_FOUND` if the revision never existed, or later ones are no longer kept. */
   async follow(): Promise<void> {
     const last = await this.#store.revision()
     if (this.#revision < 1 || this.#revision > last) throw await missingRevision(this.#store, this.#revision)
@@ -76,7 +76,7 @@ export class PastRecords {
     return revision > this.#revision
   }
 
-  /** A record that is there today, opened, as it was; undefined when it was not there, or is among `gone`. */
+  /** Returns an existing record, opened, at the earlier revision; undefined if it did not exist then, or is among `gone`. */
   of(record: ResourceRecord, createdAt: number): PastRecord | undefined {
     const undone = this.#changes.get(keyOf(record))
     if (undone === undefined) return { record, createdAt, ...NOTHING_LOST }
@@ -94,7 +94,7 @@ export class PastRecords {
     return found
   }
 
-  /** Fails with `REVISION_INCOMPLETE` when the history does not say what a record was. */
+  /** Fails with `REVISION_INCOMPLETE` if the history lacks the former state of a record. */
   mustBeKnown(): void {
     const unknown = [...this.#changes].filter(([, { unknown }]) => unknown !== undefined)
     if (unknown.length === 0) return
@@ -114,7 +114,7 @@ export class PastRecords {
     )
   }
 
-  /** What undoes a revision, the last change of a record first. */
+  /** Returns the inverse of a revision, the last change of a record first. */
   async #undoing({ revision, detail }: RevisionEntry): Promise<[string, Undone][]> {
     if (isResealing(detail)) return []
     const changes = readNote(detail)?.changes
@@ -137,7 +137,7 @@ function keyOf({ kind, id }: RecordKey): string {
   return `${kind} ${id}`
 }
 
-/** It writes every secret anew, and changes none. */
+/** Is the revision a rotation of the sealing key, which changes no secret? */
 function isResealing(detail: Json): boolean {
   return typeof detail === 'object' && detail !== null && 'command' in detail && detail.command === 'seal rotate'
 }

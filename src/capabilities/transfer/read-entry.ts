@@ -20,7 +20,7 @@ import {
 
 export interface EntryOptions {
   readonly checkPolicy: PolicyCheck
-  /** Opens what the document seals; absent: it seals nothing. */
+  /** Decrypts sealed values; undefined if there are none. */
   readonly sealer: Sealer | undefined
   readonly makers: Makers
 }
@@ -32,9 +32,8 @@ export type EntryRead =
 const NOTHING: WriteOnlyValues = { secrets: {}, made: {} }
 
 /**
- * The record that an entry of a document means, checked by the rules of the API. `current` is the record with its id, if
- * there is one: it becomes exactly what the entry says, but keeps write-only values that the entry does not have.
- * References and uniqueness are not checked here.
+ * Reads and validates an entry by the rules of the API. `current` is the record with its id, if it exists: it is replaced,
+ * but keeps write-only values that the entry does not have. References and uniqueness are not checked here.
  */
 export async function readEntry(
   resource: Resource,
@@ -122,13 +121,13 @@ class EntryReader {
   }
 
   /**
-   * Puts the secrets where a request has them, unless it has them already. Answers with those that no field of a request
-   * holds: the service made them.
+   * Adds secrets to the request, unless it has them. Returns those that no request field holds, because the service created
+   * them.
    */
   #fillSecrets(request: Record<string, unknown>, opened: WriteOnlyValues): Record<string, string> {
     const { sealed, withheld = [] } = this.#entry
     const current = Object.entries(this.#current?.secrets ?? {})
-    // Beside sealed values an export may have left out others: those stay what they are.
+    // An export may have left out values beside sealed ones: those are kept.
     const staying = current.filter(([path]) => sealed === undefined || withheld.includes(path))
     const known = { ...Object.fromEntries(staying), ...opened.secrets }
     const rest: Record<string, string> = {}
@@ -140,7 +139,7 @@ class EntryReader {
     return rest
   }
 
-  /** What an export left out must come from somewhere. */
+  /** Checks that values left out by the export are available. */
   #mustHaveWithheld(request: object, kept: Readonly<Record<string, string>>, { made }: WriteOnlyValues): void {
     const current = this.#current?.body ?? {}
     for (const [index, name] of (this.#entry.withheld ?? []).entries()) {
@@ -158,7 +157,7 @@ class EntryReader {
     this.problems.push({ path: [...this.#path, 'made', name], code: 'FIELD_INVALID', message: refusal })
   }
 
-  /** Ids of parents stand in the path of a request. */
+  /** Ids of parents belong to the path of a request. */
   #split(request: Record<string, unknown>): { body: Record<string, unknown>; path: Record<string, string> } {
     const parents = Object.entries(this.#resource.fields).filter(([, { settable }]) => settable === 'path')
     const names = new Set(parents.map(([name]) => name))
@@ -206,8 +205,8 @@ class EntryReader {
   }
 
   /**
-   * Some rules compare with what was there before: an update with the changed fields asks them. Answers with the made
-   * values that the rules have changed by that.
+   * Applies rules that compare with the former record, as an update with the changed fields. Returns the made values that
+   * the rules have changed.
    */
   #reset(record: ResourceRecord, current: ResourceRecord, changed: readonly string[]): Body {
     const { fields } = requestForm(this.#resource, record)
@@ -233,7 +232,7 @@ class EntryReader {
     return Object.fromEntries(reset.map(([name]) => [name, body[name]]))
   }
 
-  /** What the resource itself checks of a whole record. It makes nothing anew: to it the record was there before. */
+  /** Runs the resource's own checks on a whole record, as an update that creates no values. */
   async #checked(record: ResourceRecord, current: ResourceRecord = record): Promise<ResourceRecord> {
     const { make } = this.#resource
     if (make === undefined) return record
@@ -268,7 +267,7 @@ class EntryReader {
   }
 }
 
-/** The values of a record that no answer shows: an entry without them leaves them as they are. */
+/** Returns the values that API responses never contain: an entry without them keeps them. */
 function hiddenOf(resource: Resource, record: ResourceRecord | undefined): Readonly<Record<string, unknown>> {
   return record === undefined ? {} : madeValues(resource, record).hidden
 }
@@ -303,7 +302,7 @@ function valueAt(root: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/** Sets what is absent, where there is an object that could hold it. */
+/** Sets a missing value if its parent object exists. */
 function fill(root: Record<string, unknown>, names: readonly string[], text: string): void {
   const holder = valueAt(root, names.slice(0, -1))
   const name = names.at(-1) as string

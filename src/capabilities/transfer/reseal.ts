@@ -11,24 +11,24 @@ import type { RecordKey } from '../../store/records.js'
 import type { Store } from '../../store/store.js'
 
 interface ResealOptions {
-  /** Opens what is not under the new key yet. */
+  /** Decrypts values that are not under the new key yet. */
   readonly old: Sealer
   readonly next: Sealer
-  /** Every kind whose records may have sealed values. */
+  /** Kinds of records with sealed values. */
   readonly kinds: readonly string[]
   readonly clock: Clock
-  /** Called now and then with the number of values that are sealed anew. */
+  /** Called periodically with the number of resealed values. */
   readonly progress: (done: number) => void
-  /** Called for each record that stays as it is, because neither key opens it. */
+  /** Called for each record that neither key decrypts; it is unchanged. */
   readonly left: (record: RecordKey, code: string) => void
 }
 
 const REPORT_EVERY = 1000
 
 /**
- * Seals every sealed value of the store anew, in one transaction: a process that dies in the middle has changed nothing. What is
- * under the new key already stays, and so does what neither key opens. Answers how many values were sealed anew. Throws a
- * CodedError of the sealer when the old key is not the one of the store, or `SEAL_LEFT` when another process has written with the old key meanwhile.
+ * Seals every sealed value of the store again, in one transaction: a crash changes nothing. Values under the new key, and
+ * those that neither key decrypts, are unchanged. Returns the number of resealed values. Throws a CodedError of the sealer
+ * if the old key is not that of the store, or `SEAL_LEFT` if another process has used the old key meanwhile.
  */
 export async function resealAll(store: Store, options: ResealOptions): Promise<number> {
   const { old, next, kinds, clock, progress } = options
@@ -58,7 +58,7 @@ export async function resealAll(store: Store, options: ResealOptions): Promise<n
         }
       }
     }
-    // Nothing of the store opens: the key is another one's.
+    // No value could be decrypted: it is the wrong key.
     if (failure !== undefined && !opened) throw failure
     await tx.sealUnder(next.keyId)
     tx.note({ command: 'seal rotate' })
@@ -68,7 +68,7 @@ export async function resealAll(store: Store, options: ResealOptions): Promise<n
   return done
 }
 
-/** Asked before the old key goes. */
+/** Checks that every value is under the new key, before the old one is deleted. */
 async function mustBeUnder(
   store: Store,
   keyId: string,
@@ -89,19 +89,19 @@ const FILE = 'seal.key'
 /** Holds the new key, under the name of every sealing key, from before the first value is under it until it takes over. */
 const NEXT = 'seal.next'
 
-/** A change of the sealing key: both keys are there until `finish`. */
+/** A change of the sealing key: both keys exist until `finish`. */
 export interface KeyChange {
   readonly old: Sealer
   readonly next: Sealer
   /** Was it begun before and not finished? */
   readonly resumed: boolean
-  /** Forgets the old key; nothing may be under it any more. */
+  /** Deletes the old key, which must no longer be in use. */
   finish(): Promise<void>
 }
 
 /**
- * Begins a change of the key in `folder`, or goes on with one that was interrupted. The new key is on the disk before
- * this resolves. Fails with the CodedErrors of `openSealer`, and `SEAL_KEY_MISSING` when there is no key to change.
+ * Starts a change of the key in `folder`, or resumes an interrupted one. The new key is on disk before this resolves. Fails
+ * with the CodedErrors of `openSealer`, and `SEAL_KEY_MISSING` if there is no key to change.
  */
 export async function changeKeyFile(folder: string): Promise<KeyChange> {
   const [path, beside] = [join(folder, FILE), join(folder, NEXT)]

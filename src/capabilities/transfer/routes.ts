@@ -13,6 +13,7 @@ export interface Transfers {
 
 /** Name of a backup until its user gives it another. */
 const NAME = 'sluice-backup.db'
+/** Media type of a backup. */
 const BACKUP_TYPE = 'application/vnd.sqlite3'
 
 const makeBackup = defineRoute({

@@ -39,9 +39,8 @@ type Made = Edit & { readonly after: ResourceRecord; readonly path: TransferPath
 type Gone = Edit & { readonly before: ResourceRecord }
 
 /**
- * Writes what an import changes: deletions first, so that their names are free; then every claim that is given up, so
- * that records may swap names; then the records; and when all are there, what they need of each other is checked.
- * Answers with warnings. Throws an `ImportRefused`.
+ * Writes the changes of an import: first deletions, which free names; then released claims, so that records can swap names;
+ * then the records; finally their dependencies are checked. Returns warnings. Throws an `ImportRefused`.
  */
 export async function writeEdits(
   tx: StoreTransaction,
@@ -95,7 +94,7 @@ class Writing {
   }
 
   async records(edits: readonly Made[]): Promise<void> {
-    // Piece by piece: what the store keeps of all of them at once would be as much again as they are.
+    // In batches, to halve the memory for the store's copies.
     for (const some of pieces(edits, WRITTEN_AT_ONCE)) {
       const fresh: NewRecord[] = []
       const changed: KeyedUpdate[] = []
@@ -140,7 +139,7 @@ class Writing {
     }
   }
 
-  /** What they name must be there, as in the API. */
+  /** Checks that referenced records exist, as the API does. */
   async check(edits: readonly Made[]): Promise<void> {
     const links = edits.map(({ resource, before, after }) => newLinks(resource, before, after))
     const found = new Set(
@@ -158,7 +157,7 @@ class Writing {
     }
   }
 
-  /** Nothing that stays may need what is gone. */
+  /** Checks that no remaining record references a deleted one. */
   async mustNotBeNeeded(gone: readonly Gone[]): Promise<void> {
     const named: Reference[] = []
     for (const [kind, ids] of idsByKind(gone.map(({ before }) => before))) {
@@ -179,7 +178,7 @@ class Writing {
     }
   }
 
-  /** No edge that stays may have the name of a reserved domain that is gone. */
+  /** Checks that no remaining edge uses the name of a deleted reserved domain. */
   async mustNotBeServed(gone: readonly Gone[]): Promise<void> {
     const domains = new Map<unknown, string>()
     for (const { before } of gone) {
@@ -197,7 +196,7 @@ class Writing {
     }
   }
 
-  /** A parent's answer shows its children, so that their change is a new revision of it. */
+  /** Updates the revision of parents, whose responses contain their children. */
   async touchParents(edits: readonly Edit[]): Promise<void> {
     const parents = new Map<string, RecordKey>()
     for (const { resource, before, after } of edits) {
@@ -205,7 +204,7 @@ class Writing {
       const body = (after ?? before)?.body
       if (family === undefined || body === undefined) continue
       const key = { kind: family.parent.name, id: String(body[family.field]) }
-      // What this transaction has written is of its revision already.
+      // Records written by this transaction already have its revision.
       if (!this.#made.has(textOf(key))) parents.set(textOf(key), key)
     }
     await this.#tx.touch([...parents.values()])

@@ -52,13 +52,13 @@ export class AgentPolicyRefused extends CodedError {
   }
 }
 
-/** The text of a traffic policy and the file that it is from. */
+/** Text of a traffic policy and its source file. */
 export interface PolicyText {
   readonly source: string
   readonly text: string
 }
 
-/** One tunnel with a policy of its own. */
+/** One tunnel with its own policy. */
 export interface GuardedTunnel {
   readonly name: string
   readonly policy: PolicyText
@@ -67,7 +67,7 @@ export interface GuardedTunnel {
   readonly tcp: boolean
 }
 
-/** Says what happens to the traffic of a tunnel: a line without its end. */
+/** Reports traffic of a tunnel: a line without its end. */
 export type ReportLine = (line: string) => void
 
 /** Bytes and milliseconds: the defaults of `sluice start`, but that the server decides how long an idle stream stays. */
@@ -85,14 +85,16 @@ const LIMITER_BUDGET = 16 * 1024 * 1024
 const BODIES = { total: 64 * 1024 * 1024, each: 1024 * 1024, perClient: 8 * 1024 * 1024 }
 /** For a body that is wanted whole: milliseconds, bytes per second. */
 const PACE = { deadline: 60_000, rate: 1024 }
-/** How often, and how long at a time, the limiter looks for buckets that have become empty. Milliseconds. */
+/** Interval and maximum duration of the limiter's search for empty buckets (ms). */
 const SWEEP = { every: 250, atMost: 1 }
+/** Unit key of the tunnel's policy. */
 const POLICY = 'policy:tunnel'
+/** Phases of HTTP. */
 const HTTP_PHASES = ['on_http_request', 'on_http_response', 'on_event_stream_message'] as const
 
 /**
- * The data plane of an agent: its tunnels' policies, before their targets are called. It is that of the server with another
- * way in, the streams of tunnels, and nothing above it.
+ * The data plane of an agent, which runs its tunnels' policies before the targets are called. It is the server's data plane,
+ * with the streams of tunnels as its only input.
  */
 export class AgentPlane {
   readonly #clock: Clock
@@ -111,7 +113,7 @@ export class AgentPlane {
     )
   }
 
-  /** `report` is called with what policies cannot do while they run. */
+  /** Opens the plane. `report` receives errors of running policies. */
   static async open(clock: Clock, random: () => number, names: Names, report: ReportLine): Promise<AgentPlane> {
     const metrics = new Metrics()
     const userAgent = new UserAgents()
@@ -136,14 +138,14 @@ export class AgentPlane {
         broken: refusalOf
       })
     }
-    // The author of the policy runs the agent, so the policy may read what that user may read.
+    // The author of the policy runs the agent, so the policy may read that user's files.
     const own = [provide(limiter, table), provide(keyFolders, [parse(process.cwd()).root])]
     return new AgentPlane(clock, policyServices(base, own), table, metrics)
   }
 
   /**
-   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` is called with what
-   * `sluice check` warns of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
+   * Compiles the policy of a tunnel and returns the forwarding function. `warned` receives the warnings of `sluice check`.
+   * Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` if the policy does not fit the tunnel.
    */
   async forward(
     tunnel: GuardedTunnel,
@@ -178,7 +180,7 @@ export class AgentPlane {
     }
   }
 
-  /** Ends what runs beside connections. */
+  /** Stops timers. */
   stop(): void {
     for (const stop of this.#stops) stop()
   }
@@ -190,7 +192,7 @@ export class AgentPlane {
     const back = byVersion(http1, http2Back({ clock, http1 }))
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
-    // A unit of tunnels is the one whose dialer is given from outside.
+    // A unit of tunnels accepts a dialer from outside.
     const only = [{ id: 'target', startedAt: 0, ready: true }]
     const tunnels = { members: () => only, dialer: () => dialer, follow: () => () => undefined }
     const upstreams = new Upstreams({ clock, tunnels })
@@ -206,7 +208,7 @@ export class AgentPlane {
       kinds: new HeaderKinds(),
       clock,
       log: { info: () => undefined, warn, error: warn },
-      // What the action `log` says has no other place to be seen.
+      // The output of the action `log` has no other place.
       lines: { info: (fields, message) => ((fields as Logged).logs === undefined ? undefined : warn(fields, message)) },
       accessLog: { share: 1, where: undefined },
       events: { wants: () => false, put: () => undefined },
@@ -233,7 +235,7 @@ export class AgentPlane {
   }
 }
 
-/** A log line for people: the message, and its fields as they are. */
+/** Formats a readable log line: the message and its fields. */
 function lineOf(fields: object, message: string): string {
   return `${message} ${JSON.stringify(fields, (_key, value) => (value instanceof Error ? value.message : value))}`
 }

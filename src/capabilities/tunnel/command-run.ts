@@ -13,7 +13,7 @@ import type { AgentPolicyRefused } from './agent-plane.js'
 import { Agent, type AgentEvent } from './client/agent.js'
 import { type AgentFlags, type AgentSetup, type NamedTunnel, readAgentSetup } from './command-setup.js'
 
-/** Where the agent says what happens. */
+/** Output of the agent's messages. */
 export interface AgentOutput {
   readonly isTTY?: boolean
   write(text: string): unknown
@@ -67,10 +67,10 @@ export async function runAgent(
   }
 }
 
-/** The lines that say what is wrong with policies. */
+/** Formats the errors of policies. */
 type Shown = (problems: readonly UnitProblems[]) => readonly string[]
 
-/** The tunnels with their policies in front of their targets. What runs policies is loaded when there are some. */
+/** Adds the tunnels' policies in front of their targets. The policy engine is loaded only if needed. */
 async function guarded(
   tunnels: readonly NamedTunnel[],
   names: Names,
@@ -104,7 +104,7 @@ async function guarded(
   }
 }
 
-/** Its class is loaded only with what runs policies. */
+/** The class of the error is loaded only with the policy engine. */
 function isRefusedPolicy(error: CodedError): error is AgentPolicyRefused {
   return error.code === 'POLICY_REFUSED'
 }

@@ -9,7 +9,7 @@ import { fileReason } from '../../lib/system-errors.js'
 import type { PolicyText } from './agent-plane.js'
 import { type AgentTunnel, type EndpointOffer, rawTarget, readTarget, type ServerAddress } from './client/visitors.js'
 
-/** How the command line says that the server is reached; each may be missing. */
+/** Options for reaching the server; each may be missing. */
 interface ServerFlags {
   readonly server?: string
   readonly token?: string
@@ -19,7 +19,7 @@ interface ServerFlags {
   readonly resolver?: string
 }
 
-/** What the command line says; each may be missing. */
+/** Options of the command line; each may be missing. */
 export interface AgentFlags extends ServerFlags {
   readonly label?: readonly string[]
   readonly https?: string | true
@@ -34,20 +34,20 @@ export interface AgentFlags extends ServerFlags {
   readonly config?: string
 }
 
-/** What the command line, the environment and the file ask for together. */
+/** Settings from command line, environment and file. */
 export interface AgentSetup {
   readonly server: ServerAddress
   readonly token: string
   readonly metadata: string
   readonly tunnels: readonly NamedTunnel[]
-  /** Who answers names. */
+  /** DNS resolver. */
   readonly resolver: NamesOptions['resolver']
 }
 
 /** A tunnel with the name that its lines are printed under, and the policy that the agent runs for it. */
 export type NamedTunnel = AgentTunnel & { readonly name: string; readonly policy?: PolicyText }
 
-/** One tunnel as it is written. */
+/** One tunnel as written in the file. */
 interface Written {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>
@@ -79,7 +79,7 @@ const TUNNEL_FIELDS = [
   'metadata'
 ]
 
-/** Reads everything an agent needs. Fails with a CodedError `AGENT_SETUP` that says what is wrong and where. */
+/** Reads the agent's settings. Fails with a CodedError `AGENT_SETUP` that has the error and its position. */
 export async function readAgentSetup(
   flags: AgentFlags,
   environment: Readonly<Record<string, string | undefined>>
@@ -245,7 +245,7 @@ async function readAgentFile(path: string): Promise<AgentFile> {
   }
 }
 
-/** Reads maps whose fields are known, and says where one is wrong. */
+/** Reads maps with known fields, and reports errors with their positions. */
 class MapReader {
   readonly #fail: (node: Node | null | undefined, message: string) => never
 

@@ -15,7 +15,7 @@ import type { HandedEndpoint } from './agents/ephemeral-endpoints.js'
 import { agentListenerErrors } from './agents/listener-identity.js'
 import { SessionEvents } from './agents/live-agents.js'
 
-/** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
+/** Creates the agent service; it is not listening yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
   const { live, clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted, sockets } = foundation
   const { zone, regions, require_reserved, listen, tcp_host, data } = options
@@ -69,7 +69,7 @@ export async function openAgents(
   )
 }
 
-/** Endpoints of the process whose place this one takes serve with the next change of `own`. Those whose policies have errors here are left out. */
+/** Adds the predecessor's endpoints to the next change of `own`. Endpoints whose policies have errors here are left out. */
 export function expectHanded(
   agents: Agents,
   endpoints: readonly HandedEndpoint[],
@@ -88,10 +88,10 @@ export function expectHanded(
   agents.expect(taken, own)
 }
 
-/** How long agents of a process that has ended may take to connect to the one in its place. Milliseconds. */
+/** Maximum time for agents of an ended process to reconnect (ms). */
 const COMING = 10_000
 
-/** The process whose place this one has taken is gone: endpoints of agents that do not come soon end. */
+/** Ends endpoints whose agents do not reconnect soon, after the predecessor process has ended. */
 export function expectLast(agents: Agents, own: OwnUnits, log: Foundation['log']): void {
   setTimeout(() => {
     agents

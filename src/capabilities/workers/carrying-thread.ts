@@ -14,7 +14,7 @@ const MILLISECONDS = 1_000
 
 /** One thread that carries traffic, as the one of the control plane sees it. */
 export class CarryingThread implements ServingThread, CountingThread {
-  /** From 1 on; its successor may have the same. */
+  /** Number from 1; a replacement may have the same. */
   readonly number: number
   readonly #worker: Worker
   /** Wall time. */
@@ -25,7 +25,7 @@ export class CarryingThread implements ServingThread, CountingThread {
   #over = false
   /** Opens streams of tunnels for it. */
   readonly tunnels: TunnelOutlet
-  /** As it said last. */
+  /** Last reported state. */
   state: ThreadState | undefined
   serves = false
   failing = false
@@ -76,7 +76,7 @@ export class CarryingThread implements ServingThread, CountingThread {
     if (!this.#over) this.#worker.postMessage(message)
   }
 
-  /** Resolves when it has said how it is. */
+  /** Resolves when the worker has reported its state. */
   counts(serial: number, limits: boolean): Promise<void> {
     if (this.#over) return Promise.resolve()
     return new Promise((resolve) => {
@@ -103,7 +103,7 @@ export class CarryingThread implements ServingThread, CountingThread {
     this.#drained?.(drained)
   }
 
-  /** Those who wait for it go on. */
+  /** Releases callers that wait for the worker. */
   ended(): void {
     this.#over = true
     this.tunnels.close()

@@ -13,7 +13,7 @@ interface AnswersParts {
   readonly login: Pick<Login, 'ended' | 'keeper'>
 }
 
-/** What threads that carry traffic cannot decide by themselves, decided for all of them. */
+/** Decisions that must be unique in the process, made for all workers. */
 export class ThreadAnswers {
   readonly #parts: AnswersParts
   readonly #replays = new ReplayBook()
@@ -22,7 +22,7 @@ export class ThreadAnswers {
     this.#parts = parts
   }
 
-  /** Answers one question. Does not reject: what fails is the answer. */
+  /** Answers one question. Does not reject: a failure is part of the answer. */
   async answer(
     { serial, question }: Extract<FromTrafficThread, { kind: 'ask' }>,
     send: (answer: ToTrafficThread) => void

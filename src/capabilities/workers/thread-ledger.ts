@@ -9,13 +9,13 @@ import type { LedgerAnswer, LedgerCall, LimitLedger } from '../../lib/limit-ledg
 import type { Options } from '../../options/options.js'
 import { type Provided, provide } from '../../policy/services.js'
 
-/** What a thread asks of the ledger of limits; the first is what it does all the time. */
+/** Requests of a worker to the ledger of limits; the first is by far the most frequent. */
 export type LedgerRequest =
   | { readonly about: 'call'; readonly call: LedgerCall }
   | { readonly about: 'clear'; readonly bucket: string }
   | { readonly about: 'leave'; readonly member: string }
 
-/** From a thread, and to it. `answer`: undefined for what has none. `failed`: the ledger did not answer. */
+/** Messages from a worker and to it. `answer`: undefined if the request has none. `failed`: the ledger did not respond. */
 export type FromThreadLedger = { readonly kind: 'ledger'; readonly serial: number; readonly request: LedgerRequest }
 export type ToThreadLedger =
   | {
@@ -26,7 +26,7 @@ export type ToThreadLedger =
     }
   | { readonly kind: 'ledger-recall'; readonly bucket: string; readonly cleared: boolean }
 
-/** Who a thread is to the ledger. */
+/** Identity of a worker at the ledger. */
 export interface ThreadMember {
   readonly secret: Uint8Array
   /** See `LedgerCall.member`. */
@@ -150,7 +150,7 @@ export class LedgerForThreads {
     }
   }
 
-  /** The thread has ended: its permits are over in time, and its share is free at once. */
+  /** Releases the share of an ended worker; its permits expire. */
   ended(member: string): void {
     if (this.#listens) this.#ledger.leave(member).catch(() => undefined)
   }

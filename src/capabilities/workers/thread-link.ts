@@ -9,12 +9,13 @@ import type { FromTrafficThread, TakenKind, ThreadAnswer, ThreadQuestion, ToTraf
 const MOST_UNDER_WAY = 8 * 1024 * 1024
 /** Memory of one beside its text, and of a look-up. Bytes. */
 const OVERHEAD = 48
+/** Memory of one DNS lookup (bytes). */
 const LOOKUP = 128
 
 type Answer = Extract<ToTrafficThread, { kind: 'answer' }>
 type WrittenEvent = readonly [destination: string, event: string]
 
-/** What a thread that carries traffic says beside connections and the plan: its log, its events, its look-ups of names. */
+/** A worker's messages beside connections and the plan: log, events, DNS lookups. */
 export class ThreadLink {
   readonly post: (message: FromTrafficThread) => void
   readonly log: Logger
@@ -49,7 +50,7 @@ export class ThreadLink {
       sizeOf: memoryOf,
       post: (traced, bytes, dropped) => post({ kind: 'traces', traced, bytes, dropped })
     })
-    // They are but counted: those beyond are not.
+    // Lookups are only counted, and not beyond the limit.
     const lookups: Relay<Lookup> = new Relay({
       most: MOST_UNDER_WAY,
       sizeOf: () => LOOKUP,
@@ -67,12 +68,12 @@ export class ThreadLink {
   /** A line of the access log. */
   readonly access = (line: string): void => this.#access.put(line)
 
-  /** What a sampled exchange has left. */
+  /** Relays the data of a sampled exchange. */
   readonly traced = (traced: TracedExchange): void => this.#traces.put(traced, 1 + traced.tries.length)
 
   readonly looked = (lookup: Lookup): void => this.#lookups.put(lookup)
 
-  /** Asks the other thread. Rejects with what it could not do. */
+  /** Asks the main thread. Rejects with its error. */
   async ask(question: Extract<ThreadQuestion, { about: 'login-session' }>): Promise<SessionAnswer>
   async ask(question: Exclude<ThreadQuestion, { about: 'login-session' }>): Promise<boolean>
   async ask(question: ThreadQuestion): Promise<ThreadAnswer> {
@@ -89,7 +90,7 @@ export class ThreadLink {
     this.#asked.delete(answer.serial)
   }
 
-  /** The other thread has dealt with so many bytes. */
+  /** Records bytes acknowledged by the main thread. */
   taken(what: Exclude<TakenKind, 'exchanges'>, bytes: number): void {
     if (what === 'lines') this.#lines.taken(bytes)
     else if (what === 'access') this.#access.taken(bytes)
@@ -97,7 +98,7 @@ export class ThreadLink {
     else this.#events.taken(bytes)
   }
 
-  /** Sends what was gathered. */
+  /** Sends batched messages. */
   flush(): void {
     this.#lines.flush()
     this.#events.flush()

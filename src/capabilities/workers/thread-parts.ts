@@ -26,7 +26,7 @@ export interface ThreadOutput {
   lost(lines: number): void
 }
 
-/** What the threads that carry traffic are made of. */
+/** Dependencies of the workers. */
 export interface ThreadsParts {
   readonly size: number
   readonly data: Omit<
@@ -51,22 +51,22 @@ export interface ThreadsParts {
   /** Breakers and retry budgets, which all threads have together. */
   readonly records: MadeRecords
   readonly tunnels: HeldTunnels
-  /** Spans of exchanges, and how many spans had no room; undefined: no traces are made. */
+  /** Exporter of spans; undefined if tracing is disabled. */
   readonly spans: SpanIntake | undefined
   /** Logins that were ended, and sessions that the store keeps. */
   readonly login: Pick<Login, 'ended' | 'keeper'>
-  /** Keeps what threads record. */
+  /** Recorder of the workers' exchanges. */
   readonly recorder: ExchangeRecorder
-  /** The ledger of limits, and who a new thread is to it; undefined: the process is alone on its store. */
+  /** Ledger of limits, and identities for new workers; undefined if the process is alone on its store. */
   readonly cluster: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
   readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
 }
 
-/** What is subscribed to, and where written events go. */
+/** Event subscriptions, and the queue for written events. */
 interface TrafficEvents {
   subscribe(follower: (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void): unknown
   written(destination: string, event: string): void
 }
 
-/** Takes what sampled exchanges leave. */
+/** Exporter of sampled exchanges. */
 type SpanIntake = Pick<SpanExporter, 'take' | 'lost'>

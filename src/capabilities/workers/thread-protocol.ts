@@ -21,10 +21,10 @@ import type { FromReplica, ToReplica } from './replicas/protocol.js'
 import type { FromServing, ToServing } from './sockets/protocol.js'
 import type { FromThreadLedger, ThreadMember, ToThreadLedger } from './thread-ledger.js'
 
-/** What a thread that carries traffic begins with. Plain data. */
+/** Start data of a worker. Plain data. */
 export interface TrafficThreadData {
   readonly options: Options
-  /** Of the log of the process. */
+  /** Log level of the process. */
   readonly level: string
   /** See `clockOrigin`. */
   readonly clockOrigin: number
@@ -34,14 +34,14 @@ export interface TrafficThreadData {
   readonly keys: { readonly sticky: readonly Uint8Array[]; readonly login: readonly Uint8Array[] }
   readonly ticketKeys: Uint8Array
   readonly development: ServerIdentity
-  /** What buffered bodies hold, and the number that the thread has there, which no other one has meanwhile. */
+  /** Memory of buffered bodies, and the worker's slot in it, unique while the worker runs. */
   readonly holdings: HoldingsMemory
   readonly slot: number
-  /** How many there are of them. */
+  /** Number of workers. */
   readonly threads: number
   /** The table of limits of the process. */
   readonly limiter: LimiterHandle
-  /** Who it is to the ledger of limits; undefined: the process is alone on its store. */
+  /** Identity at the ledger of limits; undefined if the process is alone on its store. */
   readonly cluster: ThreadMember | undefined
   /** See `DescriptorShares`. */
   readonly descriptors: SharedArrayBuffer
@@ -49,19 +49,19 @@ export interface TrafficThreadData {
   readonly beat: Int32Array
 }
 
-/** What is dealt with in the order in which it comes, within a bound of bytes. */
+/** Data that is relayed in order, bounded in bytes. */
 export type TakenKind = 'lines' | 'events' | 'access' | 'traces' | 'exchanges'
 
-/** What the thread of the control plane sends to one that carries traffic. */
+/** Messages from the main thread to a worker. */
 export type ToTrafficThread =
   | ToReplica
   | ToServing
   | ToThreadLedger
   | ToThreadRecorder
-  /** From now on these options count, as far as a reload applies them. */
+  /** Applies these options, as far as a reload can. */
   | { readonly kind: 'options'; readonly options: Options }
   | { readonly kind: 'ticket-keys'; readonly keys: Uint8Array }
-  /** Answers to authorities that ask for proofs, by host and path. */
+  /** Responses to challenges of authorities, by host and path. */
   | { readonly kind: 'challenges'; readonly answers: ReadonlyMap<string, Uint8Array> }
   /** Events of traffic that are wanted, by type. */
   | {
@@ -69,28 +69,28 @@ export type ToTrafficThread =
       readonly account: string
       readonly subscriptions: ReadonlyMap<string, readonly Subscribed[]>
     }
-  /** Lines, or events, of so many bytes were dealt with. */
+  /** Acknowledges relayed data of this size. */
   | { readonly kind: 'taken'; readonly what: TakenKind; readonly bytes: number }
-  /** How servers do: what traffic in all threads has found of a place, and what checks have decided. */
+  /** State of servers: failures found by traffic in all workers, and results of health checks. */
   | { readonly kind: 'outage'; readonly place: string; readonly state: OutageState }
   | { readonly kind: 'check'; readonly check: string; readonly found: Found | undefined }
   /** Records that this thread is about to ask for. */
   | { readonly kind: 'records'; readonly memory: NamedMemory }
   /** Logins that were ended. */
   | { readonly kind: 'ended-logins'; readonly news: EndedNews }
-  /** What was asked is done; `failed`: why it is not. */
+  /** Answers a question; `failed` is the reason of a failure. */
   | { readonly kind: 'answer'; readonly serial: number; readonly value: ThreadAnswer; readonly failed?: string }
-  /** How the thread is and what its exchanges came to is wanted now, and what limits have counted when `limits` says so. */
+  /** Requests the worker's state and counters, and with `limits` those of limits. */
   | { readonly kind: 'count'; readonly serial: number; readonly limits: boolean }
-  /** Connections have so many milliseconds to end. */
+  /** Drains connections within this time (ms). */
   | { readonly kind: 'drain'; readonly deadline: number }
 
-/** Answer to a question of a thread: `boolean`, but for sessions of logins. */
+/** Answer to a worker's question: `boolean`, except for sessions of logins. */
 export type ThreadAnswer = boolean | SessionAnswer
 
-/** What a thread cannot decide by itself, because it must be one for the process. */
+/** Questions of a worker that must be decided once for the process. */
 export type ThreadQuestion =
-  /** Is a delivery of a webhook new? From now on it is not. */
+  /** Is a delivery of a webhook new? Records it. */
   | {
       readonly about: 'delivery'
       readonly identity: string
@@ -98,14 +98,14 @@ export type ThreadQuestion =
       readonly now: number
       readonly lasting: number
     }
-  /** The record of the retry budget of a unit is wanted; it comes before the answer. */
+  /** Requests the record of the retry budget of a unit; it is sent before the answer. */
   | { readonly about: 'budget'; readonly key: string }
-  /** These logins are to be ended, for good and everywhere. */
+  /** Ends these logins permanently in all processes. */
   | { readonly about: 'ended-logins'; readonly sessions: readonly Ended[] }
-  /** What the store keeps of sessions. */
+  /** Reads or writes sessions in the store. */
   | { readonly about: 'login-session'; readonly call: SessionCall }
 
-/** How a thread that carries traffic is. */
+/** State of a worker. */
 export interface ThreadState {
   /** Seconds. */
   readonly loop: LoopDelays
@@ -115,21 +115,21 @@ export interface ThreadState {
   readonly external: number
   /** Servers that it has sent something to. */
   readonly servers: readonly UpstreamState[]
-  /** What its limits over the cluster have done; undefined: there can be none. */
+  /** Statistics of cluster limits; undefined if there are none. */
   readonly cluster: ClusterStatistics | undefined
 }
 
-/** What a thread that carries traffic sends to the one of the control plane. */
+/** Messages from a worker to the main thread. */
 export type FromTrafficThread =
   | FromReplica
   | FromServing
   | FromThreadLedger
   | FromThreadRecorder
-  /** What limits have counted that have decided since the message before, by their identity. */
+  /** Counters of the limits that have decided since the last message, by identity. */
   | { readonly kind: 'limits'; readonly limits: ReadonlyMap<string, LimitNumbers> }
-  /** A series of a metric begins; its numbers are read where they stand. */
+  /** Announces a series of a metric; its numbers are read from shared memory. */
   | { readonly kind: 'series'; readonly series: SharedSeries }
-  /** What exchanges came to. `answers`: what has asked, and how the thread is. It comes after the numbers of limits. */
+  /** Rates of exchanges. `answers`: the answered request, and the worker's state. Sent after the counters of limits. */
   | {
       readonly kind: 'counted'
       readonly rates: CountedRates
@@ -145,7 +145,7 @@ export type FromTrafficThread =
       readonly bytes: number
       readonly dropped: number
     }
-  /** What sampled exchanges have left. `dropped`: spans that had no room. */
+  /** Data of sampled exchanges. `dropped`: number of dropped spans. */
   | {
       readonly kind: 'traces'
       readonly traced: readonly TracedExchange[]
@@ -154,11 +154,11 @@ export type FromTrafficThread =
     }
   | { readonly kind: 'looked'; readonly lookups: readonly Lookup[] }
   | { readonly kind: 'ask'; readonly serial: number; readonly question: ThreadQuestion }
-  /** What traffic has found of a place. */
+  /** Reports the result of a request to a server. */
   | { readonly kind: 'server'; readonly place: string; readonly how: Parameters<OutageJudge['failed']>[1] | 'answered' }
   /** The delivery of a webhook may come again. */
   | { readonly kind: 'release'; readonly identity: string; readonly once: string }
   /** The thread has failed: it takes no connection any more, and ends when those that it has are over. */
   | { readonly kind: 'failing' }
-  /** Answers `drain`. */
+  /** Result of `drain`. */
   | { readonly kind: 'drained'; readonly ended: number; readonly cut: number }

@@ -1,12 +1,13 @@
-/** Time between two looks at the beats of all threads, and between two beats of a thread. Milliseconds. */
+/** Interval between checks of the beats of all workers (ms). */
 const LOOK_EVERY = 250
+/** Interval between two beats of a worker (ms). */
 export const BEAT_EVERY = 100
 /** Share of the permitted silence after which a thread gets no new connection. */
 const SUSPECT_SHARE = 0.2
-/** A beat that is late by less than this many looks says nothing. */
+/** Number of missed looks below which a late beat is ignored. */
 const LEAST_LOOKS = 2
 
-/** What a silent thread leads to. Must not throw. */
+/** Callbacks for a silent worker. Must not throw. */
 interface WatchedThread {
   /** It has been silent for a moment: it gets no new connection. */
   suspected(): void
@@ -36,8 +37,8 @@ export function beatOnce(beat: Int32Array): void {
 }
 
 /**
- * Finds threads whose event loop does not turn. Beats stand in shared memory, so that messages that wait here do not delay them, and silence is
- * counted in looks, not in time: while this thread or the whole process stands still, no thread is found silent.
+ * Detects workers whose event loop is blocked. Beats are in shared memory, so that queued messages do not delay them, and
+ * silence is counted in looks, not in time: while this thread or the whole process is suspended, no worker counts as silent.
  */
 export class ThreadWatchdog {
   readonly #watches = new Set<Watch>()
@@ -59,7 +60,7 @@ export class ThreadWatchdog {
     return () => void this.#watches.delete(watch)
   }
 
-  /** Looks at every thread once. */
+  /** Checks every worker once. */
   look(): void {
     for (const watch of this.#watches) this.#look(watch)
   }

@@ -24,18 +24,20 @@ import type { ThreadsParts } from './thread-parts.js'
 import type { FromTrafficThread, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 import { beatMemory, ThreadWatchdog } from './thread-watchdog.js'
 
-/**
- * How often ticket keys are looked at and deliveries of webhooks are forgotten, and the numbers of threads are read beside scrapes; how long a
- * scrape waits for threads to say how they are, limits for what threads have counted, and a stop beside the drain. Milliseconds.
- */
+/** Interval of rotating ticket keys and forgetting webhook deliveries (ms). */
 const UPKEEP_EVERY = 60_000
+/** Interval of reading the workers' counters beside scrapes (ms). */
 const READ_EVERY = 250
+/** Maximum time that a scrape waits for the workers' state (ms). */
 const STATE_WITHIN = 50
+/** Maximum wait for the counters of limits in the workers (ms). */
 const LIMITS_WITHIN = 250
+/** Maximum time of a stop beside the drain (ms). */
 const DRAIN_BESIDE = 3_000
 
 /** For each thread that serves: those that may be about to end after a failure, and all that may be there. */
 const FAILING_EACH = 2
+/** Slots for each serving worker, including ended and starting ones. */
 const SLOTS_EACH = 5
 /** Threads that may serve at a time. */
 export const MOST_SERVING = Math.floor((THREADS - 1) / SLOTS_EACH)
@@ -53,7 +55,7 @@ export class TrafficThreads implements ServerHealth {
   #challenges: ToTrafficThread | undefined
   readonly #answers: ThreadAnswers
   readonly #tunnels: TunnelDirectory
-  /** What checks of servers have decided. */
+  /** Results of health checks. */
   readonly #checks = new Map<string, Found>()
   #counts = 0
   /** Threads that have ended. */
@@ -64,12 +66,12 @@ export class TrafficThreads implements ServerHealth {
   readonly #watchdog: ThreadWatchdog
   /** MiB. */
   readonly #heap: number
-  /** Have all threads served at once yet? */
+  /** Have all workers served at the same time yet? */
   #wasWhole = false
   /** Numbers that no thread has. */
   readonly #slots: number[]
 
-  /** `running`: what serves as the threads begin. */
+  /** `running`: snapshot served when the workers start. */
   constructor(parts: ThreadsParts, running: Snapshot) {
     const { ticketKeys, challenges, events, metrics, size, log } = parts
     this.#parts = parts
@@ -79,7 +81,7 @@ export class TrafficThreads implements ServerHealth {
     this.#heap = workerHeap(this.#options.worker.heap, size)
     this.#counted = new CountedElsewhere(metrics)
     this.#ticketKeys = ticketKeys.current()
-    // A thread that is to end and its successor are there together.
+    // Old and new worker overlap.
     this.#slots = Array.from({ length: SLOTS_EACH * size }, (_, slot) => slot)
     this.#holdings = holdingsMemory(this.#slots.length, randomInt(2 ** 32))
     this.#timers = [
@@ -134,8 +136,8 @@ export class TrafficThreads implements ServerHealth {
   }
 
   /**
-   * Resolves when what the threads have counted so far is counted here, of limits too if asked. One that is busy is not waited for for long: its
-   * numbers are read all the same, and how it is remains as it said last.
+   * Resolves when the workers' counters are read, with those of limits if requested. Busy workers are not awaited for long:
+   * their counters are read anyway, and their last reported state is used.
    */
   async count({ limits } = { limits: false }): Promise<void> {
     const serial = ++this.#counts
@@ -144,7 +146,7 @@ export class TrafficThreads implements ServerHealth {
     this.#counted.read()
   }
 
-  /** The threads that there are, as they are now. */
+  /** Returns the state of all workers. */
   async workers(): Promise<WorkerState[]> {
     await this.count()
     const { loads } = this.#parts.dealer
@@ -152,25 +154,25 @@ export class TrafficThreads implements ServerHealth {
     return shown.sort((a, b) => a.worker - b.worker)
   }
 
-  /** What limits over the cluster have done in the threads that there are. */
+  /** Yields the statistics of cluster limits of all workers. */
   *cluster(): Iterable<ClusterStatistics> {
     for (const { state } of this.#threads.values()) if (state?.cluster !== undefined) yield state.cluster
   }
 
-  /** What the threads have sent to servers, those that have ended too. A server that several have is there several times. */
+  /** Yields the requests of all workers to servers, including ended workers. A server may occur several times. */
   *upstreams(): Iterable<UpstreamState> {
     yield* this.#endedServers.values()
     for (const { state } of this.#threads.values()) yield* state?.servers ?? []
   }
 
-  /** Connections have so many milliseconds to end. What the drain came to; undefined: a thread has not answered. */
+  /** Drains all connections within this time (ms). Returns the result; undefined if a worker did not respond. */
   async drain(deadline: number): Promise<Drained | undefined> {
     const answers = [...this.#threads.values()].map((thread) => thread.drains(deadline))
     const drained = await atMost(deadline + DRAIN_BESIDE, Promise.all(answers))
     return drained?.reduce((sum, { ended, cut }) => ({ ended: sum.ended + ended, cut: sum.cut + cut }))
   }
 
-  /** Ends all threads at once. */
+  /** Terminates all workers. */
   async stop(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer)
     this.#watchdog.stop()
@@ -185,7 +187,7 @@ export class TrafficThreads implements ServerHealth {
     }
   }
 
-  /** The thread is gone: what it has sent to servers stays counted. */
+  /** Keeps the counters of an ended worker. */
   #gone({ state }: CarryingThread): void {
     this.#ended++
     for (const server of state?.servers ?? []) {
@@ -352,7 +354,7 @@ export class TrafficThreads implements ServerHealth {
     }
   }
 
-  /** Of many that fail one after the other the oldest do not finish what they have. */
+  /** Terminates the oldest of many failing workers with their connections. */
   #limitFailing(): void {
     const failing = [...this.#threads].filter(([, thread]) => thread.failing)
     for (const [worker] of failing.slice(0, -FAILING_EACH * this.#parts.size)) void worker.terminate()

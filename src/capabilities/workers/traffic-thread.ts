@@ -35,20 +35,22 @@ import { ThreadLink } from './thread-link.js'
 import type { FromTrafficThread, ThreadState, ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 import { BEAT_EVERY, beatOnce } from './thread-watchdog.js'
 
-/** How often what exchanges came to is reported, what limits have counted (that of a thread that is killed is lost since then), and how often logins are forgotten that have ended by themselves. Milliseconds. */
+/** Interval of reporting rates of exchanges (ms). */
 const REPORT_EVERY = 250
+/** Interval of reporting counters of limits; a killed worker loses those since its last report (ms). */
 const LIMITS_EVERY = 5_000
+/** Interval of forgetting expired logins (ms). */
 const FORGET_EVERY = 60_000
 
-/** Traffic in a thread of its own: the data plane over a plan that another thread writes, and sockets that it accepts. */
+/** Traffic in a worker: the data plane over a plan from the main thread, and connections that it accepted. */
 export interface TrafficThread {
   /** Messages are handled in their order. */
   receive(message: ToTrafficThread): void
-  /** An error that nothing has caught: the thread ends once its connections have. */
+  /** Handles an uncaught error: the worker ends once its connections have. */
   fail(error: unknown): void
 }
 
-/** `ended` is called when the thread is to end, after a failure. Rejects when a file that the options name cannot be read. */
+/** Opens the data plane. `ended` is called when the worker must end after a failure. Rejects if a configured file cannot be read. */
 export async function openTrafficThread(
   data: TrafficThreadData,
   post: (message: FromTrafficThread, transfer?: readonly ArrayBuffer[]) => void,
@@ -278,7 +280,7 @@ class OpenTrafficThread implements TrafficThread {
         void this.#drain(message.deadline)
         return
       default:
-        // A thread that cannot follow the plan must not go on with what is gone.
+        // A worker that cannot follow the plan must not serve an outdated one.
         replica.receive(message).catch((error: unknown) => {
           link.log.error({ err: error }, 'a thread that carries traffic cannot follow the configuration')
           this.#end()
@@ -343,7 +345,7 @@ function relayedReplays(link: ThreadLink, identity: string): ReplayMemory {
   }
 }
 
-/** What is one for the process and given by its other thread. */
+/** Values that the main thread provides for the whole process. */
 class GivenValues implements TicketKeys {
   keys: Buffer
   account = ''

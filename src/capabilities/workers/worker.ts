@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import type { ToTrafficThread, TrafficThreadData } from './thread-protocol.js'
 import { openTrafficThread } from './traffic-thread.js'
 
-/** A thread that carries traffic. Messages wait until it has opened; what fails before that ends it. */
+/** Entry point of a worker. Messages are queued until it has opened; an earlier failure ends it. */
 if (parentPort === null) throw new TypeError('this file is the beginning of a thread')
 const port = parentPort
 void openTrafficThread(

@@ -28,26 +28,26 @@ export interface ClusterAgentsParts {
 /** A page of a list, newest first. */
 export interface LivePage {
   readonly limit: number
-  /** Only what is older than this id. */
+  /** Only entries older than this id. */
   readonly before?: string | undefined
 }
 
 type Labels = Readonly<Record<string, string>>
 
-/** What one process asks another to do with an agent of the other. */
+/** A command from one process to an agent of another one. */
 interface CommandCall {
   readonly session: string
   readonly command: SessionCommand
 }
 
-/** How it went: done, no such session (any more), or why the agent does not do it. */
+/** Result: done, no such session, or the reason why the agent does not execute it. */
 type CommandAnswer = 'done' | 'gone' | { readonly refused: string }
 
 const PAGE = 500
 
 /**
- * The agents of all processes on the store: those of this process from its memory, the others' from the cluster board. A process
- * that is alone asks no other process.
+ * The agents of all processes on the store: those of this process from its memory, the others' from the cluster board. A
+ * single process calls no other one.
  */
 export class ClusterAgents {
   readonly #parts: ClusterAgentsParts
@@ -114,8 +114,8 @@ export class ClusterAgents {
   }
 
   /**
-   * Sends a command to an agent, through its own process when that is another one; false when there is no such session.
-   * Fails with `UNAVAILABLE` when the agent does not do it or its process does not answer.
+   * Sends a command to an agent, if necessary through its process; returns false if there is no such session. Fails with
+   * `UNAVAILABLE` if the agent does not execute it, or its process does not respond.
    */
   async command(session: string, command: SessionCommand): Promise<boolean> {
     if (await this.#parts.sources.command(session, command)) return true
@@ -129,7 +129,7 @@ export class ClusterAgents {
     return false
   }
 
-  /** Waits for what other processes have asked for, and takes the agents of this process off the cluster board. */
+  /** Waits for running calls of other processes, and removes the agents of this process from the cluster board. */
   async stop(): Promise<void> {
     await this.#calls?.stop()
     await this.#publisher?.stop()
@@ -197,7 +197,7 @@ interface Started {
   readonly startedAt: number
 }
 
-/** An agent that moves from one process to another may stand with both for a moment. */
+/** Keeps the latest entry: an agent that moves to another process may be listed by both for a moment. */
 function keepLatest<T extends Started>(found: Map<string, T>, one: T): void {
   const known = found.get(one.id)
   if (known === undefined || known.startedAt <= one.startedAt) found.set(one.id, one)

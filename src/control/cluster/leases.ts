@@ -5,7 +5,7 @@ import type { Outbox } from '../../store/outbox.js'
 interface LeasesParts {
   readonly store: Pick<Outbox, 'leases' | 'take' | 'renew' | 'release'>
   readonly clock: Clock
-  /** A name that no other process uses, and no other `Leases` of this one: it stands in the store. */
+  /** Unique id of this holder among all processes and `Leases`; it is stored. */
   readonly holder: string
   /** Milliseconds without a renewal after which another process may take a lease over. */
   readonly expiry: number
@@ -15,15 +15,15 @@ interface LeasesParts {
 const RENEWALS = 4
 
 /**
- * Leases of this process among processes on one store: what a process holds a lease for, no other process does. There is
- * no common clock: each renewal changes the number of a lease, and a process that has seen the same number for `expiry`,
- * by its own clock, may take the lease over.
+ * Leases of this process among processes on one store: each lease has one holder. There is no common clock: each renewal
+ * changes the number of a lease, and a process that has seen the same number for `expiry`, by its own clock, may take the
+ * lease over.
  */
 export class Leases {
   readonly #parts: LeasesParts
   readonly #mutex = new Mutex()
   #held: ReadonlySet<string> = new Set()
-  /** When the last renewal that succeeded began, monotonic milliseconds; undefined: there was none. */
+  /** Start of the last successful renewal (monotonic ms); undefined if there was none. */
   #renewedAt: number | undefined
   #asked = false
   /** The number of each lease of another process, and since when it has been the same. */
@@ -39,14 +39,14 @@ export class Leases {
   }
 
   /**
-   * Renews what is held, and takes the leases of `wanted` that no process holds or whose holder is silent. Returns what is
-   * newly held. Callers run one at a time. Fails with a `StoreError`.
+   * Renews held leases, and acquires those of `wanted` that are free or whose holder is silent. Returns the newly acquired
+   * ones. Calls are serialized. Fails with a `StoreError`.
    */
   async renew(wanted: Iterable<string>): Promise<readonly string[]> {
     return await this.#mutex.run(() => this.#renew(wanted))
   }
 
-  /** Holds the one lease `name` if that is possible; asks the store only when it is time to renew. Fails as `renew` does. */
+  /** Acquires the lease `name` if possible; accesses the store only when a renewal is due. Fails like `renew`. */
   async hold(name: string): Promise<boolean> {
     if (this.holds(name) && this.#age < this.#parts.expiry / RENEWALS) return true
     await this.renew([name])
@@ -70,7 +70,7 @@ export class Leases {
     const { store, clock, holder } = this.#parts
     const before = this.#held
     this.#asked = true
-    // Counted from before the question: other processes count from after its answer.
+    // Measured before the request: other processes measure after its response.
     const now = clock.monotonic()
     const held = new Set(await store.renew(holder))
     const leases = new Map((await store.leases()).map((lease) => [lease.destination, lease]))

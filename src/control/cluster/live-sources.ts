@@ -14,7 +14,7 @@ export interface LiveSession {
   readonly transport: string
 }
 
-/** What an agent offers. */
+/** A tunnel of an agent. */
 export interface LiveTunnel {
   /** `tn_` and a KSUID, so that ids sort by time. */
   readonly id: string
@@ -33,13 +33,13 @@ export interface LiveTunnel {
   readonly forwardsTo: string
 }
 
-/** What the API can ask of the session of an agent. */
+/** A command to the session of an agent. */
 export type SessionCommand = 'stop' | 'restart' | 'update'
 
-/** What has come, changed or gone. */
+/** Called when a session or tunnel starts, changes or ends. */
 export type LiveChange = (what: 'session' | 'tunnel', id: string) => void
 
-/** What lives in the memory of this process and is shown by the API beside the records: agents and their tunnels. */
+/** Agents and tunnels in the memory of this process, which the API shows beside the records. */
 export interface LiveSources {
   tunnelSessions(): Iterable<LiveSession>
   tunnels(): Iterable<LiveTunnel>
@@ -47,7 +47,7 @@ export interface LiveSources {
   backendsOf(labels: LiveTunnel['labels']): readonly string[]
   /** Sends a command to an agent; false when there is no such session. Fails with `UNAVAILABLE` when the agent does not do it. */
   command(session: string, command: SessionCommand): Promise<boolean>
-  /** From now on `changed` is called with each change; it must not throw. There is one listener. */
+  /** Sets the only listener, which is called with each change; it must not throw. */
   watch(changed: LiveChange): void
 }
 

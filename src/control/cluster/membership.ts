@@ -10,12 +10,12 @@ import type { ProcessState } from '../calls.js'
 /** A report, as far as it shows that the process lives. */
 export type Heartbeat = Pick<ProcessReport, 'id' | 'seenAt'>
 
-/** What one look may add to a silence: while the store was out of reach no process could report, and none has ended because of it. Milliseconds. */
+/** Maximum time that one check adds to a silence: during an outage of the store, processes cannot report, but have not ended (ms). */
 const MOST_STEP = 2_000
 
 /**
- * How long the processes on a store have been silent, as far as this one has watched. A heartbeat is a report that differs
- * from the one before; its time is that of another machine and is compared with no clock.
+ * Durations for which the processes on a store have been silent, as observed by this one. A heartbeat is a report that
+ * differs from the previous one; its time comes from another machine and is compared with no clock.
  */
 export class Heartbeats {
   readonly #clock: Clock
@@ -29,7 +29,7 @@ export class Heartbeats {
     this.#clock = clock
   }
 
-  /** Takes what all processes have reported last. */
+  /** Records the last reports of all processes. */
   look(signs: readonly Heartbeat[]): void {
     const now = this.#clock.monotonic()
     const step = Math.min(MOST_STEP, now - (this.#lookedAt ?? now))
@@ -49,8 +49,8 @@ export class Heartbeats {
   }
 
   /**
-   * When this process noticed the last heartbeat of that one, by its own clock; of one that was silent from the beginning: when it looked
-   * first. Milliseconds since the Unix epoch.
+   * Returns the time when this process noticed the other's last heartbeat, by its own clock; without a heartbeat, the time
+   * of the first check. Milliseconds since the Unix epoch.
    */
   lastHeartbeatAt(id: string): number | undefined {
     return this.#silences.get(id)?.lastHeartbeatAt
@@ -64,13 +64,11 @@ export class Heartbeats {
   }
 }
 
-/**
- * What lives in a process that has said nothing for so long is not shown; several reports may be late or lost before. Milliseconds.
- */
+/** Silence after which the live entries of a process are hidden; several reports may be late or lost before (ms). */
 const SILENT_AFTER = 8_000
-/** After so long its report goes, with everything that hangs on it. Milliseconds. */
+/** Silence after which its report and all dependent entries are deleted (ms). */
 const GONE_AFTER = 60_000
-/** So long, and so many of them, those who have watched a process show when it went. Milliseconds. */
+/** Time and number for which ended processes are shown by those that have observed them (ms). */
 const GONE = { keep: 900_000, most: 100 }
 
 interface ProcessReportsParts {
@@ -78,11 +76,11 @@ interface ProcessReportsParts {
   readonly applied: AppliedRevision
   readonly clock: Clock
   readonly log: StoreLog
-  /** Milliseconds; undefined: no other process reads it. */
+  /** Interval of reports (ms); undefined if no other process reads them. */
   readonly every: number | undefined
 }
 
-/** The last report of a process that is gone. */
+/** The last report of an ended process. */
 interface Gone {
   readonly report: ProcessReport
   /** By the clock of this process, milliseconds since the Unix epoch. */
@@ -93,13 +91,13 @@ interface Gone {
 
 /** Reports to the other processes on the store which revision this one has applied. */
 export class ProcessReports {
-  /** Of this process. */
+  /** Id of this process. */
   readonly id: string
   readonly #parts: ProcessReportsParts
   #timer: NodeJS.Timeout | undefined
   readonly #reporting = new Coalescer(() => this.#report())
   readonly #signs: Heartbeats
-  /** Processes whose reports have left the store. */
+  /** Processes whose reports were deleted from the store. */
   readonly #gone = new Map<string, Gone>()
   readonly #failing = new FirstFailure()
   #reported: (answer: Reported) => void = () => undefined
@@ -111,17 +109,17 @@ export class ProcessReports {
     if (parts.every !== undefined) this.#timer = setInterval(() => this.soon(), parts.every).unref()
   }
 
-  /** Are there other processes that may read the reports? */
+  /** Can other processes read the reports? */
   get shared(): boolean {
     return this.#parts.every !== undefined
   }
 
-  /** Processes of which nothing is to be shown beside what this one has in memory: those that have fallen silent, and itself. */
+  /** Processes whose live entries are hidden beside those in memory: silent ones, and this one. */
   get hidden(): readonly string[] {
     return [this.id, ...this.#silentFor(SILENT_AFTER).map(({ id }) => id)]
   }
 
-  /** From now on `reported` is called with the answer of the store to each report; it must not throw. There is one listener. */
+  /** Sets the only listener, which is called with the store's response to each report; it must not throw. */
   watch(reported: (answer: Reported) => void): void {
     this.#reported = reported
   }
@@ -132,7 +130,7 @@ export class ProcessReports {
     this.#reporting.ask()
   }
 
-  /** All processes that live, this one included, and for a while those that are gone. */
+  /** Returns all running processes, including this one, and for a while ended ones. */
   async list(): Promise<Omit<ProcessState, 'workers' | 'numbers'>[]> {
     await this.#write()
     const all = await this.#look()
@@ -183,7 +181,7 @@ export class ProcessReports {
     return all
   }
 
-  /** Those that are gone leave the store with everything that hangs on their reports; only this process remembers them. */
+  /** Deletes ended processes with all dependent entries from the store; only this process remembers them. */
   async #forget(all: readonly ProcessReport[]): Promise<void> {
     const signs = this.#silentFor(GONE_AFTER)
     if (signs.length === 0) return
@@ -213,7 +211,7 @@ export class ProcessReports {
     }
   }
 
-  /** This process lives, whatever its own reports say. */
+  /** This process runs, regardless of its reports. */
   #silentFor(milliseconds: number): Heartbeat[] {
     return this.#signs.silentFor(milliseconds).filter(({ id }) => id !== this.id)
   }

@@ -4,8 +4,8 @@ import type { Position, StoreLog } from '../../store/store.js'
 import type { LiveSession, LiveSources, LiveTunnel } from './live-sources.js'
 
 /**
- * Where an endpoint stands in their list: at its edge or tunnel, and there by a hash of its address. The id says just
- * that, so that an endpoint is found without an index and an id still works as a cursor when its endpoint is gone.
+ * Position of an endpoint in the list: by its edge or tunnel, and then a hash of its address. The id encodes exactly that,
+ * so that an endpoint is found without an index, and the id of a deleted endpoint remains a valid cursor.
  */
 export interface EndpointPlace extends Position {
   readonly tag: string
@@ -29,7 +29,7 @@ export function placeOfTunnel({ id, startedAt }: LiveTunnel): EndpointPlace {
 /** Digits of a time stamp until the year 5138, so that text sorts as numbers do. */
 const TIME_DIGITS = 14
 
-/** Text that is greater for what comes first; of places of tunnels. */
+/** Returns the rank of a position of tunnels; greater ranks are listed first. */
 function endpointRank({ createdAt, tag }: EndpointPlace): string {
   return `${String(createdAt).padStart(TIME_DIGITS, '0')}${tag}`
 }
@@ -46,7 +46,7 @@ export function endpointId({ createdAt, sequence, tag }: EndpointPlace): string 
   return `ep_${createdAt.toString(RADIX)}_${sequence.toString(RADIX)}_${tag}`
 }
 
-/** Undefined when it is not the id of an endpoint. */
+/** Parses the id of an endpoint; undefined if invalid. */
 export function placeOfId(id: string): EndpointPlace | undefined {
   const [, createdAt, sequence, tag] = FORM.exec(id) ?? []
   if (createdAt === undefined || sequence === undefined || tag === undefined) return undefined
@@ -65,13 +65,15 @@ export function comparePositions(a: Position, b: Position): number {
 
 /** Kinds of the cluster board: sessions and tunnels in the order of their ids, and tunnels with a URL in that of endpoints. */
 export const SESSIONS = 'session'
+/** Kind of tunnels on the cluster board. */
 export const TUNNELS = 'tunnel'
+/** Kind of tunnels with a URL, in the order of endpoints. */
 export const ENDPOINTS = 'endpoint'
 
-/** The kinds under which a session or a tunnel may stand. */
+/** Kinds of the entries of a session or a tunnel. */
 export const ENTRIES = { session: [SESSIONS], tunnel: [TUNNELS, ENDPOINTS] } as const
 
-/** What this process publishes of a session or a tunnel to the others. */
+/** Returns the entries that this process publishes for a session or a tunnel. */
 function entriesOf(live: { readonly session: LiveSession } | { readonly tunnel: LiveTunnel }): readonly BoardEntry[] {
   if ('session' in live) {
     const { session } = live
@@ -85,7 +87,7 @@ function entriesOf(live: { readonly session: LiveSession } | { readonly tunnel: 
   return [entry, { kind: ENDPOINTS, id, rank: endpointRank(placeOfTunnel(tunnel)), body }]
 }
 
-/** What `entriesOf` wrote, here or in another process. */
+/** Parses an entry of `entriesOf` by any process. */
 export function sessionOf({ body }: BoardEntry): LiveSession {
   return JSON.parse(body) as LiveSession
 }
@@ -102,18 +104,18 @@ interface LivePublisherParts {
   readonly log: StoreLog
 }
 
-/** How long changes are gathered before they are written: a thousand agents that come at once are a few writes. Milliseconds. */
+/** Time for which changes are batched before they are written: a thousand simultaneous agents cause few writes (ms). */
 const GATHER = 50
 /** Changes of one write. */
 const MOST = 1000
 
 /**
- * Shows the other processes on the store what lives in this one. Only what changes is written: while nothing does, it
- * costs nothing. What could not be written is written with a later report of the process.
+ * Publishes this process's live entries to the other processes on the store. Only changes are written. Failed writes are
+ * repeated with a later report.
  */
 export class LivePublisher {
   readonly #parts: LivePublisherParts
-  /** Keys of what stands otherwise on the cluster board, or not at all. */
+  /** Keys of entries whose state on the cluster board is outdated. */
   #dirty = new Set<string>()
   /** Does the process have a report? Without one it can have no entries. */
   #reported = false
@@ -130,7 +132,7 @@ export class LivePublisher {
     })
   }
 
-  /** The process has reported. When the store did not know it, nothing of it is on the cluster board. */
+  /** Handles the process's report. If the store did not know the process, all entries must be written again. */
   reported({ known }: Reported): void {
     this.#reported = true
     if (!known) this.#everything()
@@ -182,7 +184,7 @@ export class LivePublisher {
     }
   }
 
-  /** What is there now of what has changed, and what is there no more. */
+  /** Returns the current entries of the changed keys, and the deleted ones. */
   #change(keys: ReadonlySet<string>): BoardChange {
     const { sources } = this.#parts
     const put: BoardEntry[] = []

@@ -11,18 +11,18 @@ export interface ProcessCallsParts {
   readonly process: string
   readonly clock: Clock
   readonly log: StoreLog
-  /** Does what another process asks for; JSON text in, JSON text out. Its failure is no answer. */
+  /** Serves a call of another process; JSON text in, JSON text out. A failure sends no response. */
   readonly serve: (body: string) => Promise<string>
 }
 
-/** How long an answer may take: longer than an agent may. Milliseconds. */
+/** Maximum response time, longer than that of an agent (ms). */
 const PATIENCE = 10_000
-/** How often a waiting process looks without having been woken. Milliseconds. */
+/** Interval at which a waiting process polls without a notification (ms). */
 const LOOK_EVERY = 250
-/** Ends the wait under a clock that stands still, too. */
+/** Maximum number of polls, which ends the wait even if the clock does not advance. */
 const MOST_LOOKS = 4 * (PATIENCE / LOOK_EVERY)
 
-/** Calls between processes on one store. Nothing is read while no call is open. */
+/** Calls between processes on one store. The store is not read while no call is open. */
 export class ProcessCalls {
   readonly #parts: ProcessCallsParts
   readonly #unlisten: () => void
@@ -37,14 +37,14 @@ export class ProcessCalls {
     this.#unlisten = parts.board.listen(parts.process, () => this.#notified())
   }
 
-  /** What the store said to a report: a call whose notification was lost is found here. */
+  /** Handles the store's response to a report, which detects calls with lost notifications. */
   reported({ calls }: Reported): void {
     if (calls === (this.#calls ?? 0)) return
     this.#calls = calls
     this.#look()
   }
 
-  /** Asks another process. Fails with `UNAVAILABLE` when it is gone or does not answer. */
+  /** Calls another process. Fails with `UNAVAILABLE` if it has ended or does not respond. */
   async ask(process: string, body: string): Promise<string> {
     const { board, process: from, clock } = this.#parts
     const id = newId('call', clock.wall())
@@ -56,7 +56,7 @@ export class ProcessCalls {
     }
   }
 
-  /** Waits for what it does for others. */
+  /** Waits for running calls of other processes. */
   async stop(): Promise<void> {
     this.#stopped = true
     this.#unlisten()
@@ -84,7 +84,7 @@ export class ProcessCalls {
     throw new ControlError(controlErrors.UNAVAILABLE, 'the process that this agent is connected to does not answer')
   }
 
-  /** Resolves when another process wakes this one, or when it is time to look anyway. */
+  /** Resolves on a notification by another process, or at the next polling time. */
   #pause(): { readonly over: Promise<void>; end(): void } {
     let end: () => void = () => undefined
     const over = new Promise<void>((resolve) => {

@@ -10,25 +10,25 @@ const MAX_PASSWORD = 128
 const COLON = 0x3a
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
-/** What a request presented: the user name as text, the bytes of the password, and the digest of `user:password`. */
+/** Presented credential: the user name as text, the bytes of the password, and the digest of `user:password`. */
 export interface Presented {
   readonly username: string
   readonly password: Uint8Array
   readonly digest: Uint8Array
 }
 
-/** A user whose password is known by its hash. */
+/** User with a password hash. */
 export interface HashedCredential {
   readonly username: string
   readonly hash: string
 }
 
-/** One accepted credential: the digest of its `user:password`, or the hash of its password. Throws `EvaluationError`. */
+/** Accepted credential: the digest of its `user:password`, or its password hash. Throws `EvaluationError`. */
 export type Credential = (flow: Flow) => Uint8Array | HashedCredential
 
 /**
- * Reads an `Authorization` value of the scheme Basic (RFC 7617 2): base64 of `user:password`, the first colon splits.
- * Undefined when it is none. The bytes are compared, not a decoded text, so that invalid UTF-8 equals only itself.
+ * Parses a Basic `Authorization` value (RFC 7617 2): base64 of `user:password`, split at the first colon. Undefined if invalid. Bytes are
+ * compared, not decoded text, so that invalid UTF-8 equals only itself.
  */
 export function presentedIn(authorization: string): Presented | undefined {
   const encoded = BASIC.exec(authorization)?.[1]
@@ -36,14 +36,14 @@ export function presentedIn(authorization: string): Presented | undefined {
   const bytes = Buffer.from(encoded, 'base64')
   const colon = bytes.indexOf(COLON)
   if (colon === -1) return undefined
-  // A copy: small buffers share their memory, all of which would go to a thread.
+  // A copy, because small buffers share memory that would be sent to the thread as a whole.
   const password = Uint8Array.from(bytes.subarray(colon + 1))
   return { username: bytes.toString('utf8', 0, colon), password, digest: digestOf(bytes) }
 }
 
 /**
- * Compares with every plain credential, so that the time does not tell which one matched. The hashes are left to be checked: they are
- * those of the same flow.
+ * Compares with every plain credential, so that the time does not reveal which one matched. Hashes are returned unchecked, for this flow
+ * only.
  */
 export function comparePlain(
   presented: Presented,
@@ -60,7 +60,7 @@ export function comparePlain(
   return { matches, hashed }
 }
 
-/** Compiles `user:password` or `user:hash`; no problem and no error repeats any of it. */
+/** Compiles `user:password` or `user:hash`; no problem or error contains any of it. */
 export function compilePair(source: string, at: NodePath, scope: Scope): Credential {
   const template = scope.template(source, at)
   if (template.constant !== undefined) return constantPair(template.constant, at, scope)
@@ -72,14 +72,14 @@ export function compilePair(source: string, at: NodePath, scope: Scope): Credent
     }
     return (flow) => credentialOf(template.text(flow))
   }
-  // The problems of both halves have been reported with the whole.
+  // Problems of both halves have been reported with the whole text.
   const user = scope.services.expressions.template(source.slice(0, colon), scope.phase)
   const password = scope.services.expressions.template(source.slice(colon + 1), scope.phase)
   if (!user.ok || !password.ok) return NOBODY
   return (flow) => credentialOfHalves(user.value.text(flow), password.value.text(flow))
 }
 
-/** Compiles a user name and a password, or the hash of one, that stand in fields of their own. */
+/** Compiles a user name with a password or a hash from separate fields. */
 export function compileFields(
   { username, password, password_hash: hash }: HashedFields,
   at: NodePath,
@@ -115,14 +115,14 @@ export function compileFields(
   return (flow) => digestOfHalves(user.text(flow), secret.text(flow))
 }
 
-/** A user with a password or with the hash of one. */
+/** User with a password or a password hash. */
 export interface HashedFields {
   readonly username: string
   readonly password?: string
   readonly password_hash?: string
 }
 
-/** Hashes by user from a file of htpasswd; of each line that is none, its number with the reason, which repeats nothing of it. */
+/** Reads an htpasswd file: hashes by user, and for each invalid line its number with the reason, without its content. */
 export function readHtpasswd(text: string): {
   readonly users: ReadonlyMap<string, string>
   readonly wrong: readonly string[]
@@ -138,7 +138,7 @@ export function readHtpasswd(text: string): {
     const hash = line.slice(colon + 1).trim()
     const refusal = colon < 1 ? 'a line is user:hash' : refusalOfHash(hash)
     const username = line.slice(0, colon)
-    // Of two lines of one user Apache takes the first.
+    // For several lines of one user Apache uses the first.
     if (refusal === undefined) users.set(username, users.get(username) ?? hash)
     else wrong.push(`line ${i + 1}: ${refusal}`)
   }
@@ -188,7 +188,7 @@ function refusalOfHash(hash: string): string | undefined {
 }
 
 function digestOfHalves(user: string, password: string): Uint8Array {
-  // Otherwise the end of one half could pass for the beginning of the other.
+  // Otherwise the split between both halves would be ambiguous.
   if (user.includes(':')) throw new EvaluationError('failed', 'the user name of a credential holds a ":"')
   return digestOfChecked(`${user}:${password}`)
 }
@@ -213,7 +213,7 @@ function digestOf(bytes: Uint8Array): Uint8Array {
   return createHash('sha256').update(bytes).digest()
 }
 
-/** Index of the first colon that stands outside of every `${…}`, or -1. */
+/** Returns the index of the first colon outside of `${…}`, or -1. */
 function colonInText(source: string): number {
   for (let i = 0; i < source.length; i++) {
     if (source[i] === ':') return i
@@ -222,7 +222,7 @@ function colonInText(source: string): number {
   return -1
 }
 
-/** Index of the brace that closes an expression; braces in its strings do not count. */
+/** Returns the index of the closing brace of an expression, ignoring braces in strings. */
 function endOfExpression(source: string, start: number): number {
   let depth = 1
   let quote = ''

@@ -18,7 +18,7 @@ import {
 import { BUSY, type HashChecker, hashChecker } from './hash-checker.js'
 import { compileUserFile } from './user-file.js'
 
-/** Codes of the action basic-auth. */
+/** Error codes of the action basic-auth. */
 const basicAuthErrors = defineErrors({
   BASIC_AUTH: {
     status: 401,
@@ -33,7 +33,7 @@ const basicAuthErrors = defineErrors({
 })
 
 const NO_USERS: ReadonlyMap<string, string> = new Map()
-/** Most users in a document; more belong into a file. */
+/** Maximum number of users in a document; use a file for more. */
 const MAX_CREDENTIALS = 1_000
 
 const PRINTABLE = /^[\x20-\x7e]*$/
@@ -56,7 +56,7 @@ const fields = object(
   { description: 'A user name with its password, or the hash of one.' }
 )
 
-/** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
+/** Requires a user name and password (RFC 7617). Compares every accepted credential in constant time. */
 const action = defineAction({
   type: 'basic-auth',
   summary: 'Asks for a user name and a password (RFC 7617).',
@@ -142,8 +142,8 @@ const action = defineAction({
 })
 
 /**
- * Checks the password against the hash of its user. For a user who is not known it is checked against the hash of another, and fails: the
- * time does not tell which users there are.
+ * Checks a password against the user's hash. For an unknown user it checks another hash and fails, so that the time does not reveal which
+ * users exist.
  */
 function checkHashed(
   { username, password }: Presented,
@@ -171,7 +171,7 @@ function challengeFor(realm: string): Verdict {
   return refuse(basicAuthErrors.BASIC_AUTH, ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
 }
 
-/** The action basic-auth with its codes and event fields. */
+/** Action basic-auth with its codes and event fields. */
 export const basicAuth = defineFeature({
   name: 'basic-auth',
   summary: 'Asks for a user name and a password.',

@@ -5,33 +5,33 @@ import { threadBeside } from '../../lib/files.js'
 import { ThreadPool, TOO_SLOW } from '../../lib/thread-pool.js'
 import { serviceKey } from '../../policy/services.js'
 
-/** What a thread is asked: is the hash that of the password? */
+/** Job for a thread: verify a password against a hash. */
 export interface HashJob {
   readonly password: Uint8Array
   readonly hash: string
 }
 
-/** The password could not be checked now: too many others are waiting, or the thread has failed. */
+/** The password could not be checked now: the queue is full, or the thread failed. */
 export const BUSY = Symbol('busy')
 
-/** Passwords that wait to be checked; a check takes some 50 ms. */
+/** Maximum number of waiting checks, of about 50 ms each. */
 const MAX_WAITING = 64
-/** Milliseconds that one check may take. */
+/** Timeout of one check (ms). */
 const LONGEST = 10_000
+/** Maximum number of threads. */
 const MAX_THREADS = 2
-/** Right passwords that need not be checked again. */
+/** Maximum number of cached correct passwords. */
 const MAX_REMEMBERED = 4_096
 
 /**
- * Checks passwords against hashes in threads of their own, so that traffic does not wait for them. Clients send their password with
- * each request, so the right ones are remembered: by a keyed digest, whose key nothing but this process has. What is wrong is checked each
- * time, and the number of checks that wait is bounded.
+ * Checks passwords against hashes in separate threads. Clients send the password with each request, so correct ones are cached by a digest
+ * keyed with a secret of the process. Wrong ones are checked each time, and the queue is limited.
  */
 export class HashChecker {
   readonly #pool: Pick<ThreadPool<HashJob, boolean>, 'run'>
   readonly #key = randomBytes(32)
   readonly #right = new LRUCache<string, true>({ max: MAX_REMEMBERED })
-  /** Checks that run or wait, by digest: a browser asks for many things at once. */
+  /** Waiting and running checks by digest, because a browser sends many requests at once. */
   readonly #checks = new Map<string, Promise<boolean | typeof BUSY>>()
 
   constructor(pool: Pick<ThreadPool<HashJob, boolean>, 'run'>) {
@@ -39,8 +39,8 @@ export class HashChecker {
   }
 
   /**
-   * True, at once, for what has been right before. `user`: whose hash it is; undefined for a user who is not known, of whom nothing is
-   * remembered, so that no answer comes sooner for a password that is right for another.
+   * Returns true at once for a cached password. `user`: owner of the hash; undefined for an unknown user, for whom nothing is cached, so
+   * that a password that is correct for another user gets no faster response.
    */
   check(password: Uint8Array, hash: string, user: string | undefined): true | Promise<boolean | typeof BUSY> {
     const parts = JSON.stringify([user ?? null, hash])
@@ -60,7 +60,7 @@ export class HashChecker {
       if (matches === true && remembers) this.#right.set(digest, true)
       return matches === TOO_SLOW ? BUSY : matches
     } catch {
-      // The thread has died, for example of memory; another takes its place.
+      // The thread crashed, for example out of memory; the pool replaces it.
       return BUSY
     } finally {
       this.#checks.delete(digest)
@@ -68,7 +68,7 @@ export class HashChecker {
   }
 }
 
-/** The one checker of a process or thread: its bound holds for all policies together. */
+/** Single checker of a process or thread: its limit applies to all policies together. */
 export const hashChecker = serviceKey(
   'password_hashes',
   () =>

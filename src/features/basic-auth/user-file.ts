@@ -5,10 +5,10 @@ import { keyFolders, liesIn, readKeyFile, readKeyFileNow } from '../../policy/ke
 import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { readHtpasswd } from './credentials.js'
 
-/** Milliseconds after which the file is read again. */
+/** Time after which the file is read again (ms). */
 const FRESH = 10_000
 
-/** The users of a file of htpasswd, as they were read last. A request never waits for the file. */
+/** Users of an htpasswd file as last read. Requests never wait for the file. */
 export class UserFile {
   #users: ReadonlyMap<string, string>
   #readAt: number
@@ -25,7 +25,7 @@ export class UserFile {
     this.#readAt = scope.services.clock.monotonic()
   }
 
-  /** Hashes by user, as they are known now; begins to read the file again when it is time. */
+  /** Returns the current hashes by user; starts to reread the file if it is due. */
   current(): ReadonlyMap<string, string> {
     if (!this.#reading && this.#services.clock.monotonic() - this.#readAt >= FRESH) {
       this.#reading = true
@@ -34,7 +34,7 @@ export class UserFile {
     return this.#users
   }
 
-  /** A file that cannot be read leaves the users as they are: one that is being written has no content for a moment. */
+  /** Rereads the file. Keeps the users if it is unreadable, because a file being written is empty for a moment. */
   async #renew(): Promise<void> {
     const file = await readKeyFile(this.#path, this.#folders)
     this.#reading = false
@@ -52,7 +52,7 @@ export class UserFile {
   }
 }
 
-/** Reads the file that a policy names, and reports what is wrong with it. */
+/** Reads the file of a policy and reports its problems. */
 export function compileUserFile(path: string, at: NodePath, scope: Scope): UserFile {
   const folders = scope.service(keyFolders)
   if (!isAbsolute(path)) {

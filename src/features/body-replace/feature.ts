@@ -18,7 +18,7 @@ import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, replacements, replacing } from './replacements.js'
 import { type ReplacedText, replaceText, replaceThreads } from './replacing.js'
 
-/** What the actions that replace publish. */
+/** Results of the replacing actions. */
 const REPLACED = {
   replacements: [
     'list<dyn>',
@@ -26,7 +26,7 @@ const REPLACED = {
   ]
 } as const
 
-/** Codes of the actions that replace text in bodies. */
+/** Error codes of the body-replacing actions. */
 const bodyReplaceErrors = defineErrors({
   BODY_ENCODING: {
     status: 415,
@@ -48,30 +48,29 @@ const bodyReplaceErrors = defineErrors({
 
 const TOO_SLOW = refuse(bodyReplaceErrors.REPLACEMENT_SLOW)
 
-/** Say something of the bytes that were there before (RFC 9530 2; RFC 9110 8.6, 14.3). */
+/** Fields about the original bytes (RFC 9530 2; RFC 9110 8.6, 14.3). */
 const OF_OLD_BYTES = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges']
 
-/** What answers when the content cannot be read or written. */
+/** Verdicts for content that cannot be read or written. */
 interface ContentRefusals {
   readonly tooLarge: Verdict
-  /** A content coding that cannot be undone. */
+  /** Unsupported content coding. */
   readonly coding: Verdict
-  /** Bytes that are not what their coding says. */
+  /** Content that does not match its coding. */
   readonly malformed: Verdict
 }
 
-/** What came of the replacements: nothing to do, or content and header fields for the message. */
+/** Result of the replacements: unchanged, or new content and header fields. */
 type ReplacedContent =
   | { readonly kind: 'unchanged'; readonly found: readonly Found[] }
   | { readonly kind: 'changed'; readonly found: readonly Found[]; readonly bytes: Uint8Array }
 
-/** Replaces in the content of one message whose body has been buffered. */
+/** Replaces text in a buffered body. */
 type ContentReplacing = (flow: Flow, body: Uint8Array, headers: HeaderFields) => Promise<ReplacedContent | Verdict>
 
 /**
- * Compiles the replacements of a body. Content codings are undone first, within the limit of a buffered body. When
- * nothing matches, bytes and header fields stay as they came; else the content goes on without a coding, and the fields
- * that spoke of the old bytes are removed.
+ * Compiles the replacements of a body. Content codings are removed first, within the limit of a buffered body. Without a match, bytes and
+ * header fields are unchanged; otherwise the content is sent uncoded, and fields about the original bytes are removed.
  */
 function compileContentReplacing(
   list: readonly { readonly from: string; readonly to?: string }[],
@@ -102,7 +101,7 @@ function compileContentReplacing(
   }
 }
 
-/** The content without its codings, counted in the budget when it is not `body` itself. */
+/** Returns the content without its codings; counted in the budget unless it is `body` itself. */
 async function contentOf(
   flow: Flow,
   body: Uint8Array,
@@ -112,7 +111,7 @@ async function contentOf(
 ): Promise<Uint8Array | Verdict> {
   const codings = codingsOf(headers)
   if (codings.length === 0) return body
-  // How much comes out is known afterwards.
+  // The decoded size is known only afterwards.
   const full = bodies.reserve(flow, bodies.each)
   if (full !== undefined) return full
   const content = await decoded(body, codings, bodies.each)
@@ -124,7 +123,7 @@ async function contentOf(
 function describe(headers: HeaderFields, bytes: Uint8Array, { contentType }: BodyText): void {
   headers.delete('content-encoding')
   for (const name of OF_OLD_BYTES) headers.delete(name)
-  // The engine frames by the bytes; this is for policies that look.
+  // The engine frames by the actual bytes; this is for policies that read the field.
   if (headers.has('content-length')) headers.set('content-length', String(bytes.length))
   if (contentType !== undefined) headers.set('content-type', contentType)
   const tag = headers.get('etag')
@@ -138,8 +137,8 @@ const requestErrors = {
 }
 
 /**
- * Replaces text in the body of the request, whatever its media type: a client chooses that, and must not choose by it
- * what the upstream gets to see. The whole body is buffered first.
+ * Replaces text in the request body, whatever its media type: the client chooses the type and must not control the replacement. The whole
+ * body is buffered first.
  */
 const requestBodyFindReplace = defineAction({
   type: 'request-body-find-replace',
@@ -184,12 +183,12 @@ const responseErrors = {
   coding: refuse(flowErrors.RESPONSE_ENCODING),
   malformed: refuse(flowErrors.RESPONSE_ENCODING)
 }
-/** What is looked for may begin in one part and end in another, so no part is known to be free of it. */
+/** Verdict for partial content: a match may span several parts. */
 const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
 
 /**
- * Replaces text in the body of the response. The whole body is buffered first. Media that hold no text (images, archives,
- * …) and event streams, which have an action of their own, pass untouched.
+ * Replaces text in the response body. The whole body is buffered first. Binary media (images, archives, …) and event streams, which have
+ * their own action, are unchanged.
  */
 const responseBodyFindReplace = defineAction({
   type: 'response-body-find-replace',
@@ -240,18 +239,18 @@ const responseBodyFindReplace = defineAction({
   }
 })
 
-/** An answer to HEAD cannot say how long the body would be after replacements (RFC 9110 9.3.2 allows to leave it out). */
+/** Removes the length from a response to HEAD, because the length after replacements is unknown (RFC 9110 9.3.2 allows to omit it). */
 function withoutLength(response: FlowResponse): void {
   for (const name of ['content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']) {
     response.headers.delete(name)
   }
-  // The engine frames by the body, whose length it knows from the upstream.
+  // Otherwise the engine would use the length from the upstream.
   response.transforms.push(() => new PassThrough())
 }
 
 type Field = keyof EventStreamMessage
 
-/** Replaces text in each message of an event stream, which goes on streaming. A message is handled for itself. */
+/** Replaces text in each message of an event stream without buffering the stream. Each message is handled separately. */
 const sseFindReplace = defineAction({
   type: 'sse-find-replace',
   summary: 'Replaces text in the messages of a stream of server-sent events.',
@@ -295,7 +294,7 @@ const sseFindReplace = defineAction({
       if (match !== undefined) message[name] = written(name, outcome.text)
       return match
     }
-    /** From the entry at `index` on. Short messages are done at once, in the order in which they came. */
+    /** Runs the entries from `index`. Short messages are handled synchronously, in order. */
     const run = (
       flow: Flow,
       message: EventStreamMessage,
@@ -321,7 +320,7 @@ const sseFindReplace = defineAction({
   }
 })
 
-/** What the schema of this action adds to an entry. */
+/** Returns the field of an entry; the schema of this action adds it. */
 function fieldOf(entry: object): string {
   return 'field' in entry ? String(entry.field) : 'data'
 }
@@ -346,7 +345,7 @@ function isField(name: string): name is Field {
   return name === 'data' || name === 'retry'
 }
 
-/** What came out of a replacement, where it can stand in a message: a line end in `retry` would begin another field. */
+/** Returns the result of a replacement; refuses a line end in `retry`, which would start another field. */
 function written(field: Field, text: string): string {
   if (field === 'retry' && /[\r\n]/.test(text)) {
     throw new EvaluationError('failed', 'retry would hold a line end')
@@ -354,7 +353,7 @@ function written(field: Field, text: string): string {
   return text
 }
 
-/** Replaces text in bodies. */
+/** Feature: text replacement in bodies. */
 export const bodyReplace = defineFeature({
   name: 'body-replace',
   summary: 'Finds and replaces text in bodies and event streams.',

@@ -6,11 +6,12 @@ import type { NodePath } from '../../policy/problems.js'
 import { compilePattern } from '../../policy/values.js'
 import { list, object, optional, regex, template } from '../../schema/values.js'
 
-/** How many times its limit a text may be estimated to grow to before it is given up without being made. */
+/** Maximum ratio of an estimated size to the limit before the result is computed at all. */
 const SLACK = 16
+/** Group references in a replacement. */
 const GROUPS = /\$(?:\d{1,2}|\{\w+\}|<\w+>)/g
 
-/** `replacements` of the find-replace actions; `more` are fields of each entry that only one action has. */
+/** Returns the schema of `replacements`; `more`: additional fields of each entry. */
 export function replacements(more: Record<string, TSchema> = {}) {
   const entry = object(
     {
@@ -25,21 +26,21 @@ export function replacements(more: Record<string, TSchema> = {}) {
   return list(entry, { description: 'Applied in order, each to the result of the one before.', min: 1 })
 }
 
-/** One entry, compiled. Both throw `EvaluationError`. */
+/** Compiled entry. Both functions throw `EvaluationError`. */
 export interface Replacement {
   from(flow: Flow): Regex
   to(flow: Flow): string
 }
 
-/** What a replacement found, as it is published. */
+/** Published match of a replacement. */
 export interface Found {
   /** From 0. */
   readonly replacement_index: number
-  /** The first match. */
+  /** First match. */
   readonly matched_content: string
 }
 
-/** What an action with `replacements` replaces, for those who look at its groups. */
+/** Returns the compiled replacements of an action, for callers that use the groups. */
 export function replacing({
   replacements: list
 }: {
@@ -61,25 +62,25 @@ export function compileReplacement(
   return { from: compilePattern(from, [...at, 'from'], scope), to: (flow) => replacement.text(flow) }
 }
 
-/** One replacement with its values for one message. */
+/** Replacement with its values for one message. */
 export interface Step {
   readonly from: string
-  /** Undefined: it has no value, which matters only where `from` matches. */
+  /** Undefined if the value is missing; matters only if `from` matches. */
   readonly to: string | undefined
 }
 
 export type Outcome =
   | { readonly kind: 'replaced'; readonly text: string; readonly found: readonly Found[] }
-  /** The text would become longer than it may. */
+  /** The result would exceed the limit. */
   | { readonly kind: 'too-large' }
   /** `from` of the step at `index` matched, and its `to` has no value. */
   | { readonly kind: 'no-value'; readonly index: number }
 
-/** The bounds of the replacements of one text. */
+/** Limits for the replacements of one text. */
 export interface ReplaceLimits {
-  /** Characters that the text may have in the end. */
+  /** Maximum length of the result (characters). */
   readonly limit: number
-  /** Milliseconds for each replacement. */
+  /** Timeout of each replacement (ms). */
   readonly longest?: number
 }
 
@@ -106,12 +107,12 @@ export function replaceInOrder(
 }
 
 /**
- * `text` with every match of `regex` replaced, or undefined when that is longer than `limit` characters. What it takes is
- * bounded before it is made: a short pattern and a long replacement turn a small text into gigabytes.
+ * Replaces every match of `regex`; undefined if the result exceeds `limit` characters. The size is estimated first, because a short pattern
+ * and a long replacement turn a small text into gigabytes.
  */
 function replaceWithin(regex: Regex, text: string, to: string, { limit, longest }: ReplaceLimits): string | undefined {
   const groups = to.match(GROUPS)?.length ?? 0
-  // All matches together hold no more text than there is, and neither do all captures of one group.
+  // All matches together are at most as long as the text, and so are all captures of one group.
   const room = limit * SLACK - text.length * (1 + groups)
   const matches = () => regex.replaceAll(text, 'x$0', longest).length - text.length
   if ((text.length + 1) * to.length > room && matches() * to.length > room) return undefined

@@ -6,24 +6,25 @@ import { ThreadPool, TOO_SLOW } from '../../lib/thread-pool.js'
 import { serviceKey } from '../../policy/services.js'
 import { type Found, type Outcome, type Replacement, replaceInOrder, type Step } from './replacements.js'
 
-/** What a thread is asked to do. */
+/** Job of a replacement thread. */
 export interface ReplaceJob {
   readonly text: string
   readonly steps: readonly Step[]
   readonly limit: number
 }
 
-/** Characters times replacements that are handled on the loop: some two milliseconds. */
+/** Maximum characters times replacements handled on the event loop: about two milliseconds. */
 const MAX_CHARACTERS = 16_384
-/** The same in characters times instructions of the patterns. */
+/** Maximum characters times pattern instructions handled on the event loop. */
 const MAX_WORK = 2_000_000
-/** How long one replacement may take on the loop, where matches are many and each looks far. Milliseconds. */
+/** Timeout of one replacement on the event loop (ms). */
 const LONGEST_HERE = 5
-/** How long the replacements of one text may take in a thread. Milliseconds. */
+/** Timeout of all replacements of one text in a thread (ms). */
 const LONGEST = 2_000
+/** Maximum number of threads. */
 const MAX_THREADS = 4
 
-/** Threads for replacements in long texts. Texts that wait for them are held within the budget of bodies. */
+/** Threads for replacements in long texts. Waiting texts count in the budget of bodies. */
 export const replaceThreads = serviceKey(
   'body-replace',
   () =>
@@ -34,15 +35,15 @@ export const replaceThreads = serviceKey(
     })
 )
 
-/** What came of the replacements of one text. */
+/** Result of the replacements of one text. */
 export type ReplacedText =
   | { readonly kind: 'replaced'; readonly text: string; readonly found: readonly Found[] }
   | { readonly kind: 'too-large' }
   | { readonly kind: 'too-slow' }
 
 /**
- * Applies the replacements in order to `text`, in a thread where that would hold up other requests. `inserted`: a text as
- * it is put into this one. Throws, or rejects with, `EvaluationError` where a value of a replacement is missing that is needed.
+ * Applies the replacements in order to `text`, in a thread if it would block the event loop. `inserted`: returns a value in the form to
+ * insert. Throws, or rejects with, `EvaluationError` if a needed value is missing.
  */
 export function replaceText(
   text: string,
@@ -75,7 +76,7 @@ export function replaceText(
   return here === undefined ? threads.run({ text, steps, limit }).then(settled) : settled(here)
 }
 
-/** Undefined when it would hold up other requests. */
+/** Replaces on the event loop; returns undefined if that takes too long. */
 function replacedHere(
   text: string,
   steps: readonly Step[],

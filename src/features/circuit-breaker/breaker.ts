@@ -1,15 +1,17 @@
 import type { Clock } from '../../lib/clock.js'
 import { ownRecords, type SharedRecord } from '../../lib/shared-records.js'
 
-/** Numbers of the record before those of the buckets: when it opened or its probe began, and the number of the newest bucket on the grid. */
+/** Index of the time when it opened or its probe began. */
 const SINCE = 0
+/** Index of the number of the newest bucket. */
 const NEWEST = 1
+/** Index of the first bucket. */
 const COUNTS = 2
 
 /**
- * Events and failures of a window that rolls in steps of one bucket. Buckets lie on a fixed grid of time; the window is
- * the bucket of now and those before it, so that it reaches back at most its length and at least its length less one
- * bucket. One bucket counts from grid line to grid line. Takes memory for its buckets only, whatever happens.
+ * Events and failures of a window that moves by one bucket. Buckets have a fixed time grid; the window is the current bucket and those
+ * before it, so it covers at most its length and at least its length less one bucket. A single bucket counts from grid line to grid line.
+ * Memory use is fixed.
  */
 class RollingCounts {
   readonly #bucket: number
@@ -17,7 +19,7 @@ class RollingCounts {
   readonly #all: Float64Array
   readonly #failed: Float64Array
 
-  /** `window`: milliseconds. `numbers`: where it counts, 0 as long as nothing is. */
+  /** `window`: milliseconds. `numbers`: storage, all 0 at first. */
   constructor(window: number, buckets: number, numbers: Float64Array) {
     this.#bucket = window / buckets
     this.#numbers = numbers
@@ -25,7 +27,7 @@ class RollingCounts {
     this.#failed = numbers.subarray(COUNTS + buckets, COUNTS + 2 * buckets)
   }
 
-  /** Of the window that ends at the last `add`. */
+  /** Number of events in the window that ends at the last `add`. */
   get all(): number {
     return sumOf(this.#all)
   }
@@ -34,7 +36,7 @@ class RollingCounts {
     return sumOf(this.#failed)
   }
 
-  /** One event at `now`, monotonic milliseconds. */
+  /** Adds an event at `now`, monotonic milliseconds. */
   add(now: number, failed: boolean): void {
     this.#roll(Math.floor(now / this.#bucket))
     const slot = (this.#numbers[NEWEST] as number) % this.#all.length
@@ -47,7 +49,7 @@ class RollingCounts {
     this.#failed.fill(0)
   }
 
-  /** Makes `number` the newest bucket; what lies a window before it is forgotten. */
+  /** Makes `number` the newest bucket and clears those before the window. */
   #roll(number: number): void {
     const newest = this.#numbers[NEWEST] as number
     if (number <= newest) return
@@ -69,57 +71,56 @@ function sumOf(counts: Float64Array): number {
   return sum
 }
 
-/** When a breaker opens and for how long. May differ from call to call: a change of configuration applies at once. */
+/** Settings of a breaker. May differ from call to call: configuration changes apply at once. */
 export interface BreakerSettings {
-  /** Requests in the window below which it never opens. */
+  /** Minimum requests in the window before it opens. */
   readonly volume: number
-  /** Share of failures in the window that opens it, 0 to 1; a window without a failure never does. */
+  /** Share of failures in the window that opens it, 0 to 1; a window without failures never does. */
   readonly threshold: number
-  /** Milliseconds that it stays open before one request may try. */
+  /** Time before an open breaker allows a probe (ms). */
   readonly tripped: number
 }
 
-/** `allow_while_open`: the one request that finds out whether the upstream has recovered. */
+/** `allow_while_open`: the probe that tests whether the upstream has recovered. */
 export type BreakerDecision = 'allow' | 'block' | 'allow_while_open'
 
 export interface Admission {
   readonly decision: BreakerDecision
-  /** Whole seconds until it is worth asking again; 0 unless blocked. */
+  /** Whole seconds before a retry makes sense; 0 unless blocked. */
   readonly retryAfter: number
-  /** The turn of the state machine to which the outcome belongs. */
+  /** Turn of the state machine that the outcome belongs to. */
   readonly turn: number
   /** The outcome was reported. */
   settled: boolean
 }
 
-/** `unknown`: the upstream was not asked, or the client broke off before it had answered. */
+/** `unknown`: the upstream was not contacted, or the client disconnected before its response. */
 export type Outcome = 'succeeded' | 'failed' | 'unknown'
 
-/** What an outcome did to the breaker; undefined: it stays as it was. */
+/** State change by an outcome; undefined for none. */
 type Transition = 'opened' | 'closed' | undefined
 
 /**
  * A circuit breaker over a rolling window.
  *
- *              volume and share reached                tripped time over: the next
+ *              volume and share reached                open time elapsed: the next
  *            ┌──────────────────────────► open ───────────────────────────┐ request
  *            │                             ▲                               ▼ is the probe
  *          closed                          └────────── the probe ──────── half-open
  *            ▲                                          failed             │
  *            └──────────── the probe succeeded: all counts zero ───────────┘
  *
- * - closed: all pass. An outcome is counted when it is known; whenever one is, the window is looked at.
- * - open: all are blocked.
- * - half-open: exactly one request, the probe, is under way; all others are blocked. A probe of unknown outcome (its
- *   client left, something else answered) hands its role to the next request, and so does one that is not over within
- *   another tripped time, so that no request can hold the breaker half-open.
+ * - closed: all requests pass. An outcome is counted when it is known; then the window is checked.
+ * - open: all requests are blocked.
+ * - half-open: exactly one request, the probe, is in progress; all others are blocked. If its outcome is unknown (client
+ *   disconnected, response not from the upstream), or it takes longer than another open time, the next request is the probe,
+ *   so that no request can keep the breaker half-open.
  *
- * Every transition begins a new turn, and so does every probe. An outcome counts only in the turn in which its request was
- * admitted: answers that come late neither open, nor close, nor fill the window of a later turn.
+ * Every transition starts a new turn, and so does every probe. An outcome counts only in the turn in which its request was
+ * admitted: late responses neither open, nor close, nor fill the window of a later turn.
  *
- * Threads that have its record together have one breaker: state and turn are one word, which is read alone where requests pass, and
- * a thread that changes anything has the lock. What a thread leaves half done that ends inside costs at most one count, or the counts
- * before a transition.
+ * Threads that share a record share the breaker: state and turn are one word, which passing requests read without a lock; a thread
+ * that changes anything holds the lock. A thread that stops during a change costs at most one count, or the counts before a transition.
  */
 export class Breaker {
   readonly #clock: Clock
@@ -147,7 +148,7 @@ export class Breaker {
     return COUNTS + 2 * buckets
   }
 
-  /** A caller that is not blocked reports the outcome with `settle`. */
+  /** Decides a request. Unless blocked, the caller must report the outcome with `settle`. */
   admit({ tripped }: BreakerSettings): Admission {
     const { mark } = this.#record
     if (stateOf(mark) === CLOSED) return admission('allow', 0, turnOf(mark))
@@ -159,7 +160,7 @@ export class Breaker {
     }
   }
 
-  /** The outcome of a request that was admitted; the first report counts. */
+  /** Records the outcome of an admitted request; the first report counts. */
   settle(admission: Admission, outcome: Outcome, settings: BreakerSettings): Transition {
     if (admission.settled) return undefined
     admission.settled = true
@@ -179,7 +180,7 @@ export class Breaker {
     if (state === CLOSED) return admission('allow', 0, this.#turn)
     const now = this.#clock.monotonic()
     const rest = (this.#record.numbers[SINCE] as number) + tripped - now
-    // A probe may be over at any moment.
+    // The probe may finish at any moment.
     if (rest > 0) return admission('block', state === HALF_OPEN ? 1 : Math.ceil(rest / 1_000), this.#turn)
     this.#enter(HALF_OPEN, now)
     return admission('allow_while_open', 0, this.#turn)
@@ -201,14 +202,14 @@ export class Breaker {
   #probed(outcome: Outcome, now: number, { tripped }: BreakerSettings): Transition {
     if (outcome === 'succeeded') return this.#enter(CLOSED, now)
     if (outcome === 'failed') return this.#enter(OPEN, now)
-    // Open, with its time over: the next request is the probe.
+    // The open time has elapsed: the next request is the probe.
     this.#enter(OPEN, now - tripped)
     return undefined
   }
 
   #overThreshold({ volume, threshold }: BreakerSettings): boolean {
     const { all, failed } = this.#counts
-    // Divided, not multiplied: 3 of 30 is 0.1 exactly as written, and 0.1 × 30 is more than 3.
+    // Division, not multiplication: 3 / 30 equals 0.1, but 0.1 × 30 is greater than 3.
     return failed > 0 && all >= volume && failed / all >= threshold
   }
 
@@ -228,8 +229,9 @@ const CLOSED = 0
 const OPEN = 1
 const HALF_OPEN = 2
 type State = typeof CLOSED | typeof OPEN | typeof HALF_OPEN
-/** Of the word that has the state, and above it the turn. */
+/** Bits of the word for the state; the bits above are the turn. */
 const STATE_BITS = 2
+/** Mask of the state. */
 const STATE_MASK = (1 << STATE_BITS) - 1
 
 function stateOf(mark: number): State {

@@ -7,7 +7,7 @@ import { ownRecords, type SharedRecords } from '../../lib/shared-records.js'
 import { decisionCounters, type KeptStateDraft, type PolicyServices, serviceKey } from '../../policy/services.js'
 import { type Admission, Breaker, type BreakerDecision, type BreakerSettings, type Outcome } from './breaker.js'
 
-/** Codes of the circuit breaker. */
+/** Error codes of the circuit breaker. */
 export const circuitErrors = defineErrors({
   CIRCUIT_OPEN: {
     status: 503,
@@ -16,13 +16,13 @@ export const circuitErrors = defineErrors({
   }
 })
 
-/** Where breakers are kept that all threads of the process share. */
+/** Storage of breakers shared by all threads of the process. */
 export const breakerRecords = serviceKey<SharedRecords>('breaker_records', () => ownRecords)
 
-/** Failures for which no server was asked. */
+/** Failures without contact to a server. */
 const UNASKED: ReadonlySet<Failure> = new Set<Failure>(['no-tunnel', 'no-descriptor'])
 
-/** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
+/** Codes of Sluice's responses that mean a failure of the upstream. */
 const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
   ...[...UNREACHED].filter((failure) => !UNASKED.has(failure)).map((failure) => FAILURES[failure].code),
   flowErrors.UPSTREAM_MALFORMED.code,
@@ -31,10 +31,9 @@ const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
 ])
 
 /**
- * How the upstream did in this exchange. It failed when it did not answer, and when it answered with a status of 500 or above.
- * Answers of modules and policies say nothing about it, nor does a group without tunnels, where no server was asked: those are
- * made here, and the field that tells them from failures of the upstream cannot be written by an upstream, a client or a
- * policy.
+ * Returns the upstream's outcome in this exchange: failed without a response or with a status from 500. Responses of modules and policies
+ * do not count, nor does a group without tunnels, where no server was contacted: Sluice generates them, and no upstream, client or policy
+ * can forge the field that marks them.
  */
 function upstreamOutcome({ response }: Flow): Outcome {
   if (response === undefined) return 'unknown'
@@ -44,7 +43,7 @@ function upstreamOutcome({ response }: Flow): Outcome {
 
 const DECISIONS = ['allow', 'block', 'allow_while_open', 'opened', 'closed'] as const
 
-/** What is published as `actions.service.circuit_breaker.*`. */
+/** Results under `actions.service.circuit_breaker.*`. */
 export const CIRCUIT_RESULTS = {
   name: 'circuit_breaker',
   fields: { decision: ['string', 'allow, block, or allow_while_open where it is not enforced.'] }
@@ -59,9 +58,9 @@ interface CircuitOptions extends BreakerSettings {
   /** Milliseconds. */
   readonly window: number
   readonly buckets: number
-  /** false: find out, publish and count, but refuse nothing. */
+  /** False: detects, publishes and counts, but refuses nothing. */
   readonly enforce: boolean
-  /** What sets the breaker apart from others of its owner. */
+  /** Distinguishes the breaker from others of its owner. */
   readonly identity: readonly unknown[]
 }
 
@@ -71,8 +70,8 @@ interface CircuitScope extends KeptStateDraft {
 }
 
 /**
- * A breaker in front of an upstream, as a module or an action uses it. Its state is kept as long as the window keeps its
- * length and its buckets; other settings may change and apply at once.
+ * Circuit breaker of a module or an action. State is kept while the length and buckets of the window are unchanged; other settings apply at
+ * once.
  */
 export class Circuit {
   readonly #breaker: Breaker
@@ -93,8 +92,8 @@ export class Circuit {
   }
 
   /**
-   * A verdict while the circuit is open. What passes is watched until it is known how the upstream did, or until its exchange
-   * is over.
+   * Returns a verdict while the circuit is open. An allowed exchange is watched until the upstream's outcome is known or the exchange
+   * finishes.
    */
   admit(flow: Flow): Verdict | undefined {
     const { enforce } = this.#options
@@ -112,7 +111,7 @@ export class Circuit {
     return undefined
   }
 
-  /** How the upstream did, as far as the flow shows. */
+  /** Reports the upstream's outcome as seen in the flow. */
   #settle(admission: Admission, flow: Flow): void {
     const transition = this.#breaker.settle(admission, upstreamOutcome(flow), this.#options)
     if (transition === undefined) return

@@ -11,9 +11,8 @@ const span = (description: string) =>
   optional(duration({ description, min: SECOND, max: 120 * SECOND, default: '10s' }))
 
 /**
- * Refuses while the upstream fails too often: 503 with `retry-after`. An upstream fails when it does not answer, and when it
- * answers with 500 or above; only requests that reach the action are counted. A named rule keeps its breaker when
- * other rules come and go.
+ * Refuses with 503 and `retry-after` while the upstream fails too often: no response, or a status from 500. Only requests that reach the
+ * action count. A named rule keeps its breaker when other rules are added or removed.
  */
 const action = defineAction({
   type: 'circuit-breaker',
@@ -70,7 +69,7 @@ const action = defineAction({
         volume,
         threshold,
         enforce,
-        // A rule without a name has only its place, which is no reason to forget what is known.
+        // A rule without a name is identified by its place alone, which must not reset the breaker when it changes.
         identity: [scope.rule.startsWith('#') ? '' : scope.rule]
       },
       scope
@@ -79,12 +78,12 @@ const action = defineAction({
   }
 })
 
-/** The schema has refused what is no duration. */
+/** Parses a duration; the schema has rejected invalid ones. */
 function milliseconds(text: string): number {
   return parseDuration(text) ?? 10 * SECOND
 }
 
-/** Refuses requests while the upstream fails too often: 503 `CIRCUIT_OPEN` with `retry-after`. */
+/** Refuses with 503 `CIRCUIT_OPEN` and `retry-after` while the upstream fails too often. */
 const routeModule = defineModule({
   name: 'circuit_breaker',
   description: 'Refuses requests while the upstream fails too often.',
@@ -133,7 +132,7 @@ const routeModule = defineModule({
   }
 })
 
-/** Refuses requests to an upstream that fails. */
+/** Feature: circuit breaker. */
 export const circuitBreaker = defineFeature({
   name: 'circuit-breaker',
   summary: 'Refuses requests for a while when the upstream fails too often.',

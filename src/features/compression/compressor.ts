@@ -7,11 +7,10 @@ import type { HeaderFields } from '../../flow/headers.js'
 const QUALITY = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/
 
 /**
- * The coding to use for a client that sent `header` (RFC 9110 12.5.3), or undefined to leave the content as it is.
+ * Returns the coding for a client that sent `header` (RFC 9110 12.5.3); undefined for none.
  *
- * The highest quality wins; between equals the first of `offered` does. `*` speaks for what is not named, and a quality
- * of zero refuses. A client that gives `identity` a higher quality than every coding gets no coding. Elements with a
- * malformed quality are passed over.
+ * The highest quality wins; between equals the first of `offered`. `*` applies to unnamed codings, and quality zero excludes one. If
+ * `identity` has a higher quality than every coding, none is used. Elements with an invalid quality are ignored.
  */
 export function negotiate<C extends string>(header: string, offered: readonly C[]): C | undefined {
   const qualities = qualitiesOf(header)
@@ -39,7 +38,7 @@ function qualitiesOf(header: string): Map<string, number> {
   return qualities
 }
 
-/** 1 without a parameter `q`; undefined when it is malformed. */
+/** Returns the quality: 1 without a parameter `q`; undefined if invalid. */
 function qualityOf(parameters: readonly string[]): number | undefined {
   for (const parameter of parameters) {
     const [name = '', value = ''] = parameter.split('=')
@@ -49,14 +48,15 @@ function qualityOf(parameters: readonly string[]): number | undefined {
   return 1
 }
 
-/** Below this length a coding costs more than it saves. */
+/** Minimum size for compression (bytes); smaller content is not worth it. */
 const MIN_BYTES = 1024
 
-/** Media types whose content is compressed already, so that another coding only costs time. */
+/** Media types that are already compressed. */
 const COMPRESSED = new Set([...PACKED_MEDIA, 'font/woff', 'font/woff2'])
+/** Image types worth compressing. */
 const PLAIN_IMAGES = new Set(['image/svg+xml', 'image/bmp', 'image/x-icon', 'image/vnd.microsoft.icon'])
 
-/** Does the response carry a content coding? */
+/** Returns true if the response has a content coding. */
 function isEncoded(headers: HeaderFields): boolean {
   return headers.values('content-encoding').some((value) => {
     const coding = value.trim().toLowerCase()
@@ -65,9 +65,9 @@ function isEncoded(headers: HeaderFields): boolean {
 }
 
 /**
- * May this response be compressed at all, whatever its request says? Not: parts (206), messages without content,
- * what forbids transformation (RFC 9111 5.2.2.6), event streams, compressed media, and short bodies of known length. An
- * answer to HEAD is judged as that to GET would be (RFC 9110 9.3.2).
+ * Returns true if the response may be compressed, whatever the request. Excluded: parts (206), messages without content, no-transform (RFC
+ * 9111 5.2.2.6), event streams, compressed media, and short bodies of known length. A response to HEAD is treated like that to GET (RFC
+ * 9110 9.3.2).
  */
 function isCompressible(flow: Flow, response: FlowResponse): boolean {
   const { status, headers, body } = response
@@ -77,20 +77,20 @@ function isCompressible(flow: Flow, response: FlowResponse): boolean {
   return (lengthOfContent(flow, response) ?? MIN_BYTES) >= MIN_BYTES && mediaCompresses(headers.get('content-type'))
 }
 
-/** May the response that this 304 stands for be compressed, as far as its head says? */
+/** Returns true if the response of this 304 might be compressed, by its header. */
 function mayVary({ headers }: FlowResponse): boolean {
   const type = headers.get('content-type')
   return !forbidsTransform(headers) && (type === undefined || mediaCompresses(type))
 }
 
-/** Bytes of the content; for HEAD those that the answer to GET would have, as far as its head says. */
+/** Returns the content length; for HEAD the length that GET would have, by its header. */
 function lengthOfContent({ request }: Flow, { headers, body }: FlowResponse): number | undefined {
   if (request?.method !== 'HEAD' || body instanceof Uint8Array) return knownLength(body)
   const length = headers.get('content-length')
   return length === undefined ? undefined : Number(length)
 }
 
-/** Bytes of the body, where they are known before it is read. */
+/** Returns the body length if it is known in advance. */
 function knownLength(body: FlowResponse['body']): number | undefined {
   if (body === undefined) return 0
   if (body instanceof Uint8Array) return body.length
@@ -98,7 +98,7 @@ function knownLength(body: FlowResponse['body']): number | undefined {
   return body.framing.kind === 'length' ? body.framing.bytes : body.framing.kind === 'none' ? 0 : undefined
 }
 
-/** Does this message forbid that its content, or that of its answer, is changed (RFC 9111 5.2.1.6, 5.2.2.6)? */
+/** Returns true if the message has no-transform (RFC 9111 5.2.1.6, 5.2.2.6). */
 function forbidsTransform(headers: HeaderFields): boolean {
   return headers
     .values('cache-control')
@@ -117,29 +117,29 @@ function mediaCompresses(contentType: string | undefined): boolean {
   )
 }
 
-/** Codings that this proxy can apply, the preferred first where a client likes several equally. */
+/** Supported codings, in order of preference for equal quality. */
 const CODINGS = ['br', 'zstd', 'gzip', 'deflate'] as const
 export type Coding = (typeof CODINGS)[number]
 
-/** A stream of node:zlib. */
+/** Stream of node:zlib. */
 type Encoder = Duplex & {
-  /** Bytes that went in. */
+  /** Bytes written to it. */
   readonly bytesWritten: number
 }
 
-/** Not in Node 20, so the type definitions do not know it. */
+/** Missing in Node 20 and in the type definitions. */
 const { createZstdCompress } = zlib as { createZstdCompress?: (options: object) => Encoder }
 const { constants } = zlib
 const ZSTD_FLUSH = 1
 
-/** The codings of this Node version. */
+/** Codings supported by this Node version. */
 export const availableCodings: readonly Coding[] = CODINGS.filter(
   (coding) => coding !== 'zstd' || createZstdCompress !== undefined
 )
 
 /**
- * Makes a stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back; else the
- * encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
+ * Creates an encoding stream. `live`: flushes every write, so that streams are not delayed; otherwise buffers for better compression.
+ * Windows are small enough for thousands of streams.
  */
 function encoder(coding: Coding, live: boolean): Encoder {
   switch (coding) {
@@ -159,60 +159,60 @@ function encoder(coding: Coding, live: boolean): Encoder {
   }
 }
 
-/** Negotiated codings remembered by one compressor; browsers send few different values. */
+/** Maximum number of cached negotiations of a compressor; browsers send few different values. */
 const REMEMBERED = 256
 
-/** Digests of the bytes before the coding: wrong afterwards (RFC 9530 2, RFC 9110 8.8 for the entity tag). */
+/** Fields about the uncompressed bytes, which become invalid (RFC 9530 2, RFC 9110 8.8 for the entity tag). */
 const DROPPED = ['content-length', 'accept-ranges', 'content-md5', 'digest', 'content-digest', 'repr-digest']
 
 interface Compression {
-  /** The response had a coding when it came. */
+  /** The response already had a coding. */
   readonly already: boolean
-  /** The coding that it gets on its way out; undefined: it stays as it is. */
+  /** Coding applied by Sluice; undefined for none. */
   readonly coding: Coding | undefined
 }
 
-/** What compression came to in one exchange, as far as the response has gone. */
+/** Result of compression in one exchange so far. */
 interface Saving {
-  /** Undefined: the response stayed as it was. */
+  /** Undefined if the response is unchanged. */
   readonly coding: Coding | undefined
-  /** Bytes of the body before the coding, less those after it; negative when it has grown. */
+  /** Bytes saved; negative if the body grew. */
   readonly bytesSaved: number
 }
 
 const saving = flowSlot<Saving>('compression.saving')
 
-/** Undefined when no compression looked at the response. */
+/** Returns the result; undefined if no compression handled the response. */
 export function savingOf(flow: Flow): Saving | undefined {
   return flow.get(saving)
 }
 
-/** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
+/** Compresses responses with the codings of `offered`, in order of preference, if client and response allow it. */
 export class Compressor {
   readonly #coded: (header: string) => Coding | undefined
   readonly #offers: boolean
   readonly #withCookies: boolean
 
-  /** `withCookies`: responses to requests with cookies too. */
+  /** `withCookies`: also responses to requests with cookies. */
   constructor(offered: readonly Coding[], { withCookies }: { withCookies: boolean }) {
     this.#coded = negotiation(offered)
     this.#offers = offered.length > 0
     this.#withCookies = withCookies
   }
 
-  /** undefined: there is no response to look at. */
+  /** Compresses the response; undefined if there is none. */
   compress(flow: Flow): Compression | undefined {
     const { request, response } = flow
     if (request === undefined || response === undefined) return undefined
     if (flow.get(saving) === undefined) flow.set(saving, { coding: undefined, bytesSaved: 0 })
     const already = isEncoded(response.headers)
-    // A 304 says what varies as the 200 would (RFC 9110 15.4.5).
+    // A 304 has the Vary of the 200 (RFC 9110 15.4.5).
     if (response.status === 304 && !already && this.#offers && mayVary(response)) varyByEncoding(response.headers)
     if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
     const live = lengthOfContent(flow, response) === undefined
     const coding = this.#codingFor(request.headers)
     if (coding !== undefined) flow.set(saving, apply(response, coding, live))
-    // A cache must not take for the answer to everybody what stays as it is for this one (RFC 9110 12.5.5).
+    // A cache must not reuse the uncompressed response for every client (RFC 9110 12.5.5).
     else varyByEncoding(response.headers)
     return { already, coding }
   }
@@ -223,7 +223,7 @@ export class Compressor {
   }
 }
 
-/** Remembers outcomes by header text; what clients make up does not grow it without bound. */
+/** Returns a negotiation with a bounded cache by header text. */
 function negotiation(offered: readonly Coding[]): (header: string) => Coding | undefined {
   const known = new Map<string, Coding | undefined>()
   return (header) => {
@@ -262,7 +262,7 @@ class Count implements Saving {
 
   of(encoder: Encoder): Encoder {
     this.#encoder = encoder
-    // node:zlib counts what goes in, not what comes out; a stream in between would cost a copy of every chunk.
+    // node:zlib counts input bytes, not output; a stream in between would copy every chunk.
     const push = encoder.push.bind(encoder)
     encoder.push = (chunk: Uint8Array | null, encoding) => {
       this.#bytesOut += chunk?.length ?? 0

@@ -7,7 +7,7 @@ import { choice, list, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { availableCodings, type Coding, Compressor, savingOf } from './compressor.js'
 
-/** Codes of problems in the action compress-response. */
+/** Problem codes of the action compress-response. */
 const compressionProblems = defineErrors({
   COOKIES_UNCOMPRESSED: {
     text: 'Responses to requests with cookies are not compressed unless algorithms are named.',
@@ -22,9 +22,8 @@ const WITHOUT_COOKIES =
 /**
  * Compresses responses for clients that accept it.
  *
- * A response to a request with cookies is left alone unless `algorithms` is written out: when a page repeats what a
- * third party can send and holds a secret of the user, its compressed length gives the secret away (the attack called
- * BREACH). A configuration that names the algorithms has asked for it.
+ * Responses to requests with cookies are excluded unless `algorithms` is set explicitly: if a page repeats data from a third party and
+ * contains a secret of the user, its compressed length reveals the secret (BREACH attack).
  */
 const compressResponse = defineAction({
   type: 'compress-response',
@@ -88,8 +87,8 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
 }
 
 /**
- * Compresses responses for clients that accept it. Responses to requests with cookies stay as they are, because their
- * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them where its configuration asks for it.
+ * Compresses responses for clients that accept it. Responses to requests with cookies are excluded, because their compressed length can
+ * reveal a secret (BREACH); the action `compress-response` includes them on request.
  */
 const routeModule = defineModule({
   name: 'compression',
@@ -109,7 +108,7 @@ const routeModule = defineModule({
   }
 })
 
-/** Compresses responses. */
+/** Feature: response compression. */
 export const compression = defineFeature({
   name: 'compression',
   summary: 'Compresses responses for clients that take compressed ones.',

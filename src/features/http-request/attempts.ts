@@ -13,24 +13,25 @@ import { readText } from '../../policy/body-text.js'
 import type { PolicyServices } from '../../policy/services.js'
 import { compileHeaders } from '../../policy/values.js'
 
-/** Bytes of a response, before and after its content codings are undone. */
+/** Maximum size of a response, before and after decoding (bytes). */
 const MAX_RESPONSE = 256 * 1024
+/** Maximum number of retries. */
 const MAX_RETRIES = 3
 
 interface RequestingParts {
   readonly services: Pick<PolicyServices, 'outbound' | 'clock'>
-  /** Undefined: there are no internal entries. */
+  /** Undefined if there are no internal endpoints. */
   readonly internal: InternalRequests | undefined
-  /** Milliseconds for everything. */
+  /** Timeout of all attempts (ms). */
   readonly timeout: number
   readonly redirects: number
-  /** Undefined: no second attempt. */
+  /** Retry condition; no retry if undefined. */
   readonly retry: Expression | undefined
-  /** The one internal host that the policy names; undefined: none. */
+  /** Internal host written in the policy; undefined for none. */
   readonly inside: string | undefined
 }
 
-/** One attempt as expressions see it; either `res` or `error`. */
+/** Attempt as seen by expressions; has either `res` or `error`. */
 interface Attempt {
   readonly req: {
     readonly method: string
@@ -55,8 +56,8 @@ interface Client {
 }
 
 /**
- * Makes a request, again for as long as the condition says so, and publishes what came of it. Answers the code of the last
- * attempt's failure, or of the condition's; undefined when there is a response.
+ * Sends a request, repeats it while the condition is true, and publishes the result. Returns the code of the last failure, of the attempt
+ * or the condition; undefined after a response.
  */
 export function requesting(parts: RequestingParts): (message: Message, flow: Flow) => Promise<string | undefined> {
   const {
@@ -107,8 +108,8 @@ const UNNAMED: Refused = {
 }
 
 /**
- * Who makes the request. Inside leads only the internal host that the policy itself spells out, and from there the redirects
- * of its entries: neither a client whose words stand in the URL nor a server elsewhere chooses one.
+ * Returns the client for a URL. Only the internal host written in the policy itself, and redirects of its endpoint, are sent inside:
+ * neither a client whose input is in the URL nor an external server can choose one.
  */
 function clientFor(url: string, flow: Flow, { services: { outbound }, internal, inside }: RequestingParts): Client {
   const host = hostOf(url)
@@ -124,15 +125,15 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? comparedHost(new URL(url).hostname) : ''
 }
 
-/** What stands before a port, the path, the query, a `${…}` or the end. */
+/** Literal host at the start of a URL template, before a port, path, query, `${…}` or the end. */
 const WRITTEN = /^https?:\/\/([^\s/?#@$\\:]+)(?=[/?#:]|\$\{|$)/i
 
-/** The host at the beginning of the template of a URL, '' for none. Whether it is the whole host is seen when the URL is known. */
+/** Returns the literal host at the start of a URL template, '' for none. Whether it is the complete host is known only with the URL. */
 export function writtenHost(url: string): string {
   return comparedHost(WRITTEN.exec(url)?.[1] ?? '')
 }
 
-/** The host of a URL as names are compared. */
+/** Normalizes the host of a URL for comparison. */
 function comparedHost(host: string): string {
   return host.toLowerCase().replace(/\.$/, '')
 }
@@ -169,7 +170,7 @@ function publish(flow: Flow, attempts: readonly Attempt[], { req, res, error }: 
   })
 }
 
-/** The error: the condition has no value, and not because something is merely absent. */
+/** Evaluates the retry condition; fails if it has no value, except for a missing one. */
 function wantsMore(
   retry: Expression | undefined,
   count: number,
@@ -178,7 +179,7 @@ function wantsMore(
 ): 'yes' | 'no' | EvaluationError {
   if (retry === undefined) return 'no'
   const last = new Map<string, unknown>([['req', engineValue(req)]])
-  // The name that published examples use stands beside the one of the results.
+  // Published examples use this name besides that of the results.
   if (res !== undefined) last.set('res', engineValue({ ...res, statusCode: res.status_code }))
   if (error !== undefined) last.set('error', engineValue(error))
   showAttempts(flow, { count: BigInt(count), last })
@@ -188,21 +189,21 @@ function wantsMore(
     return new EvaluationError('failed', 'it is not true or false')
   } catch (failed) {
     if (!(failed instanceof EvaluationError)) throw failed
-    // As in a rule: what is absent does not match.
+    // As in a rule, a missing value does not match.
     return failed.kind === 'absent' ? 'no' : failed
   }
 }
 
 const MAX_KEY = 128
 const MAX_VALUE = 8192
-/** Bytes of a request body. */
+/** Maximum size of a request body (bytes). */
 const MAX_BODY = 256 * 1024
 
-/** A request that is ready to be made. */
+/** Request to send. */
 interface Message {
   readonly method: string
   readonly url: string
-  /** Names and values by turns. */
+  /** Flat list: name, value, name, value… */
   readonly headers: readonly string[]
   readonly body: Uint8Array | undefined
 }
@@ -215,7 +216,7 @@ interface MessageConfig {
   readonly body?: string
 }
 
-/** Compiles what a request says. Throws `EvaluationError` when a part of it has no value or is too long. */
+/** Compiles a request. The result throws `EvaluationError` if a part has no value or is too long. */
 export function compileMessage(settings: MessageConfig, scope: Scope): (flow: Flow) => Message {
   const { method = 'GET', query_params = [], headers = {}, body } = settings
   const url = scope.template(settings.url, ['url'])
@@ -237,14 +238,14 @@ export function compileMessage(settings: MessageConfig, scope: Scope): (flow: Fl
   })
 }
 
-/** What a request says besides, where the config does not. */
+/** Returns the default headers that the configuration does not set. */
 function ownHeaders(written: readonly string[], body: string | undefined): string[] {
   const own = ['user-agent', 'Sluice', 'accept-encoding', 'identity']
   if (body !== undefined) own.push('content-type', mediaTypeOf(body))
   return own.filter((_, i) => !written.includes(own[i - (i % 2)] as string))
 }
 
-/** What is no URL stays as it is, for the client to say so. */
+/** Adds query parameters; an invalid URL is unchanged, and the client reports it. */
 function withParameters(text: string, parameters: readonly (readonly [string, string])[]): string {
   if (parameters.length === 0 || !URL.canParse(text)) return text
   const url = new URL(text)

@@ -17,7 +17,7 @@ import { choice, duration, integer, list, object, optional, template, text } fro
 import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
 
-/** Codes of the action http-request. */
+/** Error codes of the action http-request. */
 const httpRequestErrors = defineErrors({
   HTTP_REQUEST_TIMEOUT: {
     status: 504,
@@ -32,7 +32,7 @@ const httpRequestErrors = defineErrors({
   RETRY_CONDITION_FAILED: { text: 'The retry_condition has no value.', help: 'Correct the expression.' }
 })
 
-/** Codes of problems in the action http-request. */
+/** Problem codes of the action http-request. */
 const httpRequestProblems = defineErrors({
   INTERNAL_DYNAMIC: {
     text: 'The host of the url is only known with a request, so it reaches no internal endpoint.',
@@ -40,7 +40,7 @@ const httpRequestProblems = defineErrors({
   }
 })
 
-/** Requests of policies to internal entries. Undefined where there are no such entries: their names are then as any other. */
+/** Requests of policies to internal endpoints. Undefined if there are none: then internal names are ordinary ones. */
 export const internalRequests = serviceKey<InternalRequests | undefined>('internal_requests', () => undefined)
 
 const SECOND = 1_000
@@ -56,12 +56,12 @@ const parameter = object(
 )
 
 /**
- * Makes a request of its own and publishes the answer.
+ * Sends a request and publishes the response.
  *
- * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
- * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
- * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
- * no matter who wrote the name. When the client leaves, the request is given up.
+ * No response is a failure: later rules can read `res.status_code`. Without `max_redirects` a redirect is an ordinary response. An internal
+ * name is sent to that endpoint, whose modules and policy run; it must be written in the document, so that no client or server can choose
+ * it. Private addresses are refused unless the operator allows them, for each redirect again and whatever the source of the name. The request is
+ * aborted when the client disconnects.
  */
 const action = defineAction({
   type: 'http-request',
@@ -90,7 +90,7 @@ const action = defineAction({
     timeout: optional(
       duration({ description: 'For all attempts and redirects', min: SECOND, max: 30 * SECOND, default: '3s' })
     ),
-    // It reads `attempts` and `last_attempt`, which no other expression knows, so it is not compiled by its mark.
+    // Compiled separately: it uses `attempts` and `last_attempt`, which no other expression has.
     retry_condition: optional(
       text({ description: 'CEL over attempts and last_attempt; true tries again, up to 3 times.', default: 'false' })
     ),
@@ -146,7 +146,7 @@ const action = defineAction({
   }
 })
 
-/** The internal host that the document spells out; undefined when it spells out none. */
+/** Returns the internal host written in the document; undefined for none. */
 function internalHost(url: string, scope: Scope): string | undefined {
   const host = writtenHost(url)
   if (isInternal(host)) return host
@@ -158,7 +158,7 @@ function internalHost(url: string, scope: Scope): string | undefined {
   return undefined
 }
 
-/** An internal name that stands in the text is known when it is written. */
+/** Declares an internal name that is literal in the text. */
 function nameInternal(source: string, scope: Scope): void {
   if (source.includes('${') || !URL.canParse(source)) return
   const { hostname: host, port } = new URL(source)
@@ -166,7 +166,7 @@ function nameInternal(source: string, scope: Scope): void {
   scope.names({ kind: 'internal', layer: 'http', host, port: port === '' ? undefined : Number(port) }, ['url'])
 }
 
-/** Undefined: never. */
+/** Compiles the condition; undefined: never. */
 function compileCondition(source: string, scope: Scope): Expression | undefined {
   if (source.trim() === 'false') return undefined
   const at = ['retry_condition']
@@ -199,7 +199,7 @@ function noInternalHost({ url }: Readonly<Record<string, unknown>>, scope: Scope
   }
 }
 
-/** Sends requests from policies. */
+/** Feature: requests from policies. */
 export const httpRequest = defineFeature({
   name: 'http-request',
   summary: 'Makes a request of its own and lets later rules read the answer.',

@@ -20,16 +20,16 @@ import { type JwtProblem, type Token, USUAL_LENGTH } from './token.js'
 const TOKEN_TYPES = ['id_token', 'access_token', 'at+jwt', 'it+jwt', 'plain', 'jwt'] as const
 type TokenType = (typeof TOKEN_TYPES)[number]
 
-/** What the claims of a verified token must say. */
+/** Expected claims of a verified token. */
 export interface ClaimRules {
   readonly issuers: ReadonlySet<string>
-  /** Undefined: any, and none. */
+  /** Accepted audiences; any or none if undefined. */
   readonly audiences: ReadonlySet<string> | undefined
-  /** Seconds that our clock and the issuer's may be apart. */
+  /** Tolerated clock difference to the issuer (s). */
   readonly leeway: number
 }
 
-/** What a `typ` may say besides nothing and `JWT`; a type that is not here takes every one (RFC 8725 3.11). */
+/** Value of `typ` that a token type accepts besides none and `JWT`; other types accept any (RFC 8725 3.11). */
 const DECLARED: Partial<Record<TokenType, string>> = {
   id_token: 'it+jwt',
   'it+jwt': 'it+jwt',
@@ -38,10 +38,10 @@ const DECLARED: Partial<Record<TokenType, string>> = {
 }
 
 /**
- * Checks type, issuer, audience and times of a token whose signature is right. `now`: seconds since the epoch.
+ * Checks type, issuer, audience and times of a token with a valid signature. `now`: seconds since the epoch.
  *
- * A token that declares another type is refused; many issuers declare none or `JWT`, which `at+jwt` does not take. `exp` is demanded of identity and access
- * tokens (OpenID Connect Core 2, RFC 9068 2.2) and heeded wherever it stands. `iat` must not lie in the future.
+ * A token that declares another type is refused; many issuers declare none or `JWT`, which `at+jwt` does not accept. `exp` is required in
+ * identity and access tokens (OpenID Connect Core 2, RFC 9068 2.2) and checked whenever present. `iat` must not be in the future.
  */
 export function claimsProblem(token: Token, type: TokenType, rules: ClaimRules, now: number): JwtProblem | undefined {
   const { iss, aud, exp, nbf, iat } = token.payload
@@ -62,7 +62,7 @@ function audienceProblem(aud: unknown, accepted: ReadonlySet<string>): JwtProble
   return aud.some((one: unknown) => typeof one === 'string' && accepted.has(one)) ? undefined : 'JWT_AUDIENCE'
 }
 
-/** RFC 7519 2: a NumericDate is any JSON number. */
+/** Returns true for a missing value or a NumericDate, which is any JSON number (RFC 7519 2). */
 function isTimeOrAbsent(value: unknown): value is number | undefined {
   return value === undefined || (typeof value === 'number' && Number.isFinite(value))
 }
@@ -70,7 +70,7 @@ function isTimeOrAbsent(value: unknown): value is number | undefined {
 function typeFits(typ: unknown, type: TokenType): boolean {
   const declared = DECLARED[type]
   if (declared === undefined) return true
-  // RFC 9068 4: such a token must say so. No standard says it of identity tokens.
+  // RFC 9068 4 requires the type for such a token. No standard does for identity tokens.
   const isStrict = type === 'at+jwt'
   if (typeof typ !== 'string') return !isStrict
   const name = typ.toLowerCase().replace(/^application\//, '')
@@ -173,7 +173,7 @@ const keys = object(
 const allowed = <V extends TSchema>(value: V, description: string) =>
   list(object({ value }, { description: 'One that is accepted.' }), { description, min: 1, max: 100 })
 
-/** The config of `jwt-validation`. */
+/** Configuration of `jwt-validation`. */
 export const jwtConfig = config({
   issuer: object(
     {

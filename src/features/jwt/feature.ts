@@ -14,13 +14,12 @@ import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
 import { SignatureMemory, TokenVerifier } from './verifier.js'
 
 /**
- * Lets requests with valid JSON Web Tokens pass (RFC 7519, RFC 8725).
+ * Allows requests with valid JSON Web Tokens (RFC 7519, RFC 8725).
  *
- * Every listed token must be there, be signed by an accepted key with an accepted algorithm, come from an accepted
- * issuer, be meant for an accepted audience, and be valid now; `leeway` seconds (30 when left out) are forgiven. Keys
- * come from key sets that are fetched (`additional_jkus`), from the document (`inline`, `shared_secrets`) and from files
- * of the machine (`files`); no issuer is asked where its keys are, and what a token says about keys counts for nothing
- * but the comparison of `kid`. A failure is 401 with a challenge; 503 `JWT_KEYS_UNAVAILABLE` when keys cannot be had.
+ * Every listed token must be present, signed by an accepted key with an accepted algorithm, from an accepted issuer, for an accepted
+ * audience, and currently valid with `leeway` seconds (default 30). Keys come from fetched key sets (`additional_jkus`), from the document
+ * (`inline`, `shared_secrets`) and from local files (`files`); no issuer is asked for its keys, and key information in a token is used only
+ * for comparing `kid`. A failure is 401 with a challenge; 503 `JWT_KEYS_UNAVAILABLE` if keys are unavailable.
  */
 const action = defineAction({
   type: 'jwt-validation',
@@ -51,7 +50,7 @@ const action = defineAction({
   denies: ({ enforce = true }) => enforce,
   leaves: ({ enforce = true, http }) => {
     const tokens = 'actions.service.jwt_validation.tokens'
-    // What is in a payload is the issuer's to say.
+    // The issuer defines the members of a payload.
     const members = ['header', 'location', 'location_property', 'payload', 'signature', 'verified']
     const each = http.tokens.flatMap((_, i) => members.map((member) => `${tokens}[${i}]["${member}"]`))
     return ['actions.service.jwt_validation', ...(enforce ? [`size:${tokens}`, ...each] : [])]
@@ -91,7 +90,7 @@ const DECISIONS = ['allow', 'deny', 'would_deny', 'unavailable'] as const
 
 type Finish = (checked: readonly Checked[], flow: Flow) => Verdict | undefined
 
-/** Goes on after the tokens that are checked; the first problem ends it. Waits only for what is not at hand. */
+/** Checks the remaining tokens and stops at the first problem. Waits only for unavailable data. */
 function checkFrom(
   checks: readonly TokenCheck[],
   checked: Checked[],
@@ -171,7 +170,7 @@ function counterOf(
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
 
-/** Checks JSON Web Tokens (RFC 7519). */
+/** Feature: JSON Web Tokens (RFC 7519). */
 export const jwt = defineFeature({
   name: 'jwt',
   summary: 'Lets requests with valid JSON Web Tokens pass.',

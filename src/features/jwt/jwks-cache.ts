@@ -4,35 +4,34 @@ import { Slices } from '../../lib/slices.js'
 import { readKeyFile } from '../../policy/key-files.js'
 import { type KeySet, keySetIn, type ReadKeysOptions } from './jwks.js'
 
-/** The text of a key set with the milliseconds that it is fresh, or why there is none. */
+/** Text of a key set with its freshness in milliseconds, or the reason for a failure. */
 export type LoadedKeySet =
   | { readonly ok: true; readonly text: string; readonly freshFor: number }
   | { readonly ok: false; readonly reason: string }
 
 interface KeySetCacheParts extends ReadKeysOptions {
   readonly clock: Clock
-  /** Never rejects, and ends within a time of its own. */
+  /** Loads the key set; never rejects, and has its own timeout. */
   readonly load: () => Promise<LoadedKeySet>
-  /** Called after each load that failed. */
+  /** Called after each failed load. */
   readonly failed: (reason: string) => void
 }
 
-/** Milliseconds between the end of a load and the next, for all callers together. */
+/** Minimum time between the end of a load and the next, for all callers together (ms). */
 export const RELOAD_FLOOR = 10_000
-/** The same while nothing was ever loaded. */
+/** Minimum time between loads before the first success (ms). */
 export const FIRST_LOAD_FLOOR = 2_000
-/** Milliseconds that keys serve when they are no longer fresh and no load succeeds. */
+/** Time for which stale keys are used while loads fail (ms). */
 export const STALE_LIMIT = 24 * 3_600_000
-/** Milliseconds behind their freshness in which requests do not wait for the load that renews them. */
+/** Time after expiry in which requests use the old keys during a reload (ms). */
 const GRACE = 60_000
 
 /**
- * One key set that is loaded when it is needed and again when it is no longer fresh.
+ * Key set that is loaded on demand and again after it expires.
  *
- * All who need a load share one. A request waits for a load only when there are no keys yet, or when they have not been
- * asked for in so long that a withdrawn key might be among them. While loads fail the keys go on serving, for a day.
- * A load never begins sooner than a fixed time after the last one, so tokens with made-up key names cause no more loads
- * than that, however many they are.
+ * Concurrent callers share one load. A request waits only if there are no keys, or if they have been unused for so long that they may
+ * include a withdrawn one. While loads fail the keys are used for a day. Loads have a minimum interval, so that tokens with invented key
+ * names cause no more loads than that.
  */
 export class KeySetCache {
   readonly #parts: KeySetCacheParts
@@ -48,12 +47,12 @@ export class KeySetCache {
     this.#parts = parts
   }
 
-  /** Did the last load fail? */
+  /** True if the last load failed. */
   get failing(): boolean {
     return this.#failing
   }
 
-  /** Keys that serve without waiting; undefined: `ready` has them. Begins to renew them when that is due. */
+  /** Returns the keys that are usable at once; undefined: call `ready`. Starts a reload if it is due. */
   current(): KeySet | undefined {
     if (this.#set === undefined) return undefined
     const age = this.#parts.clock.monotonic() - this.#loadedAt
@@ -63,7 +62,7 @@ export class KeySetCache {
     return this.#set
   }
 
-  /** The keys, loaded first where `current` has none; undefined when they cannot be had. */
+  /** Returns the keys, loaded first if necessary; undefined if they are unavailable. */
   async ready(): Promise<KeySet | undefined> {
     const known = this.current()
     if (known !== undefined) return known
@@ -71,7 +70,7 @@ export class KeySetCache {
     return this.#usable()
   }
 
-  /** The keys after one more load: for a token whose key is not among them. Without a load when the last one is too near. */
+  /** Returns the keys after another load, for a token with an unknown key. Skips the load if the last one was too recent. */
   async renewed(): Promise<KeySet | undefined> {
     await this.#reload()
     return this.#usable()
@@ -99,7 +98,7 @@ export class KeySetCache {
     if (reason !== undefined) failed(reason)
   }
 
-  /** Undefined, or why the text is not taken. */
+  /** Parses a key set; returns why it is rejected, or undefined. */
   async #take(text: string, freshFor: number): Promise<string | undefined> {
     if (text !== this.#text) {
       const set = await new Slices().run(keySetIn(text, this.#parts))
@@ -113,17 +112,20 @@ export class KeySetCache {
   }
 }
 
-/** Milliseconds for the whole answer. */
+/** Timeout of the whole response (ms). */
 const DEADLINE = 5_000
+/** Maximum size of the response (bytes). */
 const MAX_BYTES = 512 * 1024
-/** Milliseconds that a set is fresh: when its server says nothing, and the bounds of what it may say. */
+/** Freshness of a set (ms): default, minimum and maximum. */
 const FRESH = { usual: 15 * 60_000, least: 60_000, most: 3_600_000 }
-/** Milliseconds after which a file is looked at again. */
+/** Time after which a file is checked again (ms). */
 const FILE_FRESH = 10_000
+/** Cache-Control max-age (RFC 9111 5.2.2.1). */
 const MAX_AGE = /(?:^|[\s,])max-age="?(\d{1,10})/i
+/** Cache-Control that forbids reuse. */
 const NO_REUSE = /(?:^|[\s,])no-(?:store|cache)(?:$|[\s,=])/i
 
-/** Gets a key set from its server. A redirect is a failure: the place of keys is what the configuration says. */
+/** Fetches a key set. A redirect is a failure, because the configuration defines the URL. */
 export async function fetchKeySet(outbound: Outbound, url: string): Promise<LoadedKeySet> {
   const headers = ['accept', 'application/jwk-set+json, application/json', 'user-agent', 'Sluice']
   const answer = await outbound.request({
@@ -138,7 +140,7 @@ export async function fetchKeySet(outbound: Outbound, url: string): Promise<Load
   return { ok: true, text: Buffer.from(answer.body).toString('utf8'), freshFor: freshness(answer.headers) }
 }
 
-/** Milliseconds that an answer is fresh by its `Cache-Control` and `Age` (RFC 9111 5.2.2, 4.2.3), within our bounds. */
+/** Returns the freshness by `Cache-Control` and `Age` (RFC 9111 5.2.2, 4.2.3) in milliseconds, within the limits. */
 export function freshness(headers: readonly string[]): number {
   let control = ''
   let age = 0
@@ -154,10 +156,7 @@ export function freshness(headers: readonly string[]): number {
   return Math.min(FRESH.most, Math.max(FRESH.least, left))
 }
 
-/**
- * Reads a key set from a file in or below one of `folders`, links followed. The author of the policy learns nothing about a
- * file that holds no keys.
- */
+/** Reads a key set from a file in one of `folders`, after resolving links. A policy author learns nothing about a file without keys. */
 export async function readKeySetFile(path: string, folders: readonly string[]): Promise<LoadedKeySet> {
   const read = await readKeyFile(path, folders)
   return read.ok ? { ...read, freshFor: FILE_FRESH } : read

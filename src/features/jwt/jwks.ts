@@ -3,12 +3,12 @@ import { parseExactJson } from '../../lib/exact-json.js'
 import { isObject } from '../../lib/json.js'
 import { atOnce, type Steps } from '../../lib/slices.js'
 
-/** A key that checks signatures. */
+/** Key that verifies signatures. */
 export interface VerificationKey {
-  /** Digest of the key with its `kid` and its algorithms: equal for equal keys, whenever they were read. */
+  /** Digest of the key with its `kid` and algorithms; equal for equal keys, independent of the load. */
   readonly id: string
   readonly kid: string | undefined
-  /** What it may check: names of RFC 7518 3.1, RFC 8037 3.1 and RFC 9864 2.2. Never those of another kind of key. */
+  /** Allowed algorithms: names of RFC 7518 3.1, RFC 8037 3.1 and RFC 9864 2.2, only those of this kind of key. */
   readonly algorithms: ReadonlySet<string>
   readonly key: KeyObject
 }
@@ -19,44 +19,50 @@ export interface KeySet {
 }
 
 export interface ReadKeysOptions {
-  /** May secret keys (`oct`) be among them? What a server hands to everybody is no secret. */
+  /** Allows secret keys (`oct`), which must not come from a public server. */
   readonly secrets: boolean
 }
 
-/** Keys of one set; who has more of them mistakes it for a directory. */
+/** Maximum number of keys in a set. */
 const MAX_KEYS = 1000
+/** Minimum size of an RSA key (bits). */
 const MIN_RSA_BITS = 2048
+/** Maximum size of an RSA key (bits). */
 const MAX_RSA_BITS = 16_384
+/** Algorithms of RSA keys. */
 const RSA = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512']
+/** Algorithms of Ed25519 keys. */
 const EDWARDS = ['EdDSA', 'Ed25519']
 const CURVES: ReadonlyMap<string | undefined, readonly string[]> = new Map([
   ['prime256v1', ['ES256']],
   ['secp384r1', ['ES384']],
   ['secp521r1', ['ES512']]
 ])
-/** RFC 7518 3.2: a key is at least as long as the digest. */
+/** Minimum key lengths in bytes (RFC 7518 3.2): at least that of the digest. */
 const HMAC_BYTES = { HS256: 32, HS384: 48, HS512: 64 } as const
+/** PEM block. */
 const PEM_BLOCK = /-----BEGIN ([A-Z0-9 ]+)-----[\sA-Za-z0-9+/=]+?-----END \1-----/g
+/** PEM labels of public keys. */
 const PUBLIC_BLOCKS = new Set(['PUBLIC KEY', 'RSA PUBLIC KEY', 'CERTIFICATE'])
 
 /**
- * Reads keys: a JSON Web Key Set, its list of keys alone, or one JSON Web Key (RFC 7517), or public keys and certificates in PEM. Undefined when
- * the text is none of these.
+ * Reads a JSON Web Key Set, a plain list of keys, one JSON Web Key (RFC 7517), or public keys and certificates in PEM. Undefined if
+ * invalid.
  *
- * Members of a set that cannot check signatures are left out, as RFC 7517 5 says: unknown kinds, other uses, private
- * keys, RSA of less than 2048 bits. A certificate gives its key only; its dates and its issuer are not looked at.
+ * Members that cannot verify signatures are ignored (RFC 7517 5): unknown kinds, other uses, private keys, RSA below 2048 bits. Only the
+ * key of a certificate is used, not its dates and issuer.
  */
 export function readKeySet(text: string, options: ReadKeysOptions): KeySet | undefined {
   return atOnce(keySetIn(text, options))
 }
 
-/** As `readKeySet`, a step for each key: OpenSSL takes a millisecond and more for some. */
+/** Does the work of `readKeySet` in steps of one key: OpenSSL takes a millisecond and more for some. */
 export function* keySetIn(text: string, options: ReadKeysOptions): Steps<KeySet | undefined> {
   const keys = yield* text.trimStart().startsWith('-----BEGIN') ? fromPem(text) : fromJson(text, options)
   return keys === undefined ? undefined : keySetOf(keys)
 }
 
-/** One secret for HMAC; undefined when it is too short for every algorithm that is left. */
+/** Returns the key of an HMAC secret; undefined if it is too short for every allowed algorithm. */
 export function secretKey(
   secret: Uint8Array,
   { kid, algorithm }: { readonly kid?: string | undefined; readonly algorithm?: string | undefined }
@@ -71,7 +77,7 @@ export function keySetOf(keys: readonly VerificationKey[]): KeySet {
 function* fromPem(text: string): Steps<VerificationKey[] | undefined> {
   const keys: VerificationKey[] = []
   for (const [block, label] of text.matchAll(PEM_BLOCK)) {
-    // The public half could be worked out, but who hands out the private one has made a mistake.
+    // The public half could be derived, but publishing a private key is a mistake.
     if (!PUBLIC_BLOCKS.has(label as string)) return undefined
     const key = publicKey(block)
     if (key === undefined) return undefined
@@ -88,7 +94,7 @@ function* fromJson(text: string, options: ReadKeysOptions): Steps<VerificationKe
   try {
     data = parseExactJson(text.replace(/^\uFEFF/, ''))
   } catch {
-    // The parser's message quotes the text, which may hold a secret.
+    // The parser's message quotes the text, which may contain a secret.
     return undefined
   }
   const members = membersOf(data)
@@ -108,7 +114,7 @@ function membersOf(data: unknown): readonly unknown[] | undefined {
   return Array.isArray(data.keys) ? data.keys : typeof data.kty === 'string' ? [data] : undefined
 }
 
-/** The name of a key as text; RFC 7517 4.5 wants text, and some issuers write a number. Undefined when it is neither. */
+/** Returns a key's name as text; RFC 7517 4.5 requires text, but some issuers write a number. Undefined otherwise. */
 export function kidText(kid: unknown): string | undefined {
   if (typeof kid === 'string') return kid
   return typeof kid === 'bigint' || Number.isSafeInteger(kid) ? String(kid) : undefined
@@ -135,7 +141,7 @@ function publicKey(source: Parameters<typeof createPublicKey>[0]): KeyObject | u
   try {
     return createPublicKey(source)
   } catch {
-    // OpenSSL says in many ways that this is no key.
+    // OpenSSL reports invalid keys in many ways.
     return undefined
   }
 }
@@ -156,7 +162,7 @@ function verificationKey(
   return { id, kid, algorithms: new Set(algorithms), key }
 }
 
-/** The kind of a key decides, never what a token asks for: a public key is no secret of an HMAC. */
+/** Returns the algorithms of a key's kind, never of the token: a public key must not serve as an HMAC secret. */
 function algorithmsOf(key: KeyObject): readonly string[] {
   if (key.type === 'secret') {
     const { symmetricKeySize: size = 0 } = key

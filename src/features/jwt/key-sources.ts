@@ -5,32 +5,26 @@ import { type BaseServices, serviceKey } from '../../policy/services.js'
 import { type KeySet, keySetOf, readKeySet, secretKey } from './jwks.js'
 import { fetchKeySet, KeySetCache, type LoadedKeySet, readKeySetFile } from './jwks-cache.js'
 
-/**
- * Where keys come from. `current` never waits, `ready` loads what is not there, `renewed` loads again; undefined: the
- * keys cannot be had now.
- */
+/** Source of keys. `current` never waits, `ready` loads missing keys, `renewed` reloads; undefined: keys are unavailable. */
 export interface KeySource {
   current(flow: Flow): KeySet | undefined
   ready(flow: Flow): Promise<KeySet | undefined>
   renewed(flow: Flow): Promise<KeySet | undefined>
-  /** Did the last load fail, so that keys may be missing? */
+  /** Returns true if the last load failed, so that keys may be missing. */
   failing(flow: Flow): boolean
 }
 
 export const ENCODINGS = ['utf8', 'base64', 'base64url', 'hex'] as const
 
-/** Places that are kept ready for further actions; who uses a place keeps its own hold on it. */
+/** Maximum number of cached locations; actions keep their own reference. */
 const MAX_PLACES = 1_024
-/** Places that one action keeps when its `${…}` gives many. */
+/** Maximum number of cached locations of one action with `${…}`. */
 const MAX_CHOSEN_PLACES = 64
 
-/** What loading key sets needs. */
+/** Services for loading key sets. */
 export type KeySetServices = Pick<BaseServices, 'clock' | 'log' | 'outbound'>
 
-/**
- * Key sets by the place that they come from, kept while configurations change: one for all actions of a process, so that a
- * server is asked once, however many actions take its keys.
- */
+/** Key sets by location, kept across configurations: shared by all actions of a process, so that each server is queried once. */
 export class KeySetPlaces {
   readonly #services: KeySetServices
   readonly #caches: LRUCache<string, KeySetCache>
@@ -40,17 +34,17 @@ export class KeySetPlaces {
     this.#caches = new LRUCache({ max })
   }
 
-  /** For places that requests choose: they push out each other and nothing else. */
+  /** Returns a separate cache for locations chosen by requests, which evict only each other. */
   chosen(): KeySetPlaces {
     return new KeySetPlaces(this.#services, MAX_CHOSEN_PLACES)
   }
 
-  /** `source`: what the log may say of the URL, which may hold a key, or what a client chose. */
+  /** Returns the key set of a URL. `source`: name for logs, because a URL may contain a key or client input. */
   url(url: string, source: string): KeySetCache {
     return this.#cache(`url ${url}`, source, false, () => fetchKeySet(this.#services.outbound, url))
   }
 
-  /** `folders`: where the file has to lie, whatever links lead to it. */
+  /** Returns the key set of a file. `folders`: allowed real locations of the file. */
   file(path: string, folders: readonly string[]): KeySetCache {
     return this.#cache(`file ${path}`, path, true, () => readKeySetFile(path, folders))
   }
@@ -68,10 +62,10 @@ export class KeySetPlaces {
   }
 }
 
-/** Keys of tokens by their place, shared by all actions that take them from there. */
+/** Key sets by location, shared by all actions. */
 export const keySets = serviceKey('key_sets', (base) => new KeySetPlaces(base))
 
-/** Keys that `cacheOf` finds. */
+/** Returns a source for the key set that `cacheOf` finds. */
 export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {
   return {
     current: (flow) => {
@@ -84,7 +78,7 @@ export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {
   }
 }
 
-/** Keys that the document holds, or the secrets that it names; `read` throws `EvaluationError` when there is none. */
+/** Returns a source for keys in the document or in secrets; `read` throws `EvaluationError` if there is none. */
 export function heldKeys(text: Template, read: (text: string) => KeySet): KeySource {
   let last: { readonly text: string; readonly set: KeySet } | undefined
   const current = (flow: Flow): KeySet => {
@@ -100,7 +94,7 @@ export function heldKeys(text: Template, read: (text: string) => KeySet): KeySou
   }
 }
 
-/** A JSON Web Key, a set of them, or PEM. Throws `EvaluationError`. */
+/** Reads a JSON Web Key, a key set, or PEM. Throws `EvaluationError`. */
 export function readHeldKeys(text: string): KeySet {
   const set = readKeySet(text, { secrets: true })
   if (set === undefined || set.keys.length === 0) throw new EvaluationError('failed', NO_KEY)
@@ -113,9 +107,9 @@ export interface SharedSecret {
   readonly algorithm?: string
 }
 
-/** The key of a shared secret. Throws `EvaluationError`. */
+/** Returns the key of a shared secret. Throws `EvaluationError`. */
 export function readSharedSecret(text: string, { encoding = 'utf8', kid, algorithm }: SharedSecret): KeySet {
-  // With a public key as the secret everybody could sign.
+  // With a public key as the secret every client could sign.
   if (text.includes('-----BEGIN ')) throw new EvaluationError('failed', NO_SECRET)
   const key = secretKey(Buffer.from(text, encoding), { kid, algorithm })
   if (key === undefined) throw new EvaluationError('failed', NO_SECRET)

@@ -17,7 +17,7 @@ import {
   readSharedSecret
 } from './key-sources.js'
 
-/** Codes of problems in the action jwt-validation. */
+/** Problem codes of the action jwt-validation. */
 export const jwtProblems = defineErrors({
   KEYS_MISSING: {
     text: 'An HMAC algorithm is allowed and no source of keys holds a shared secret.',
@@ -32,13 +32,13 @@ export const jwtProblems = defineErrors({
 
 const KEYS: NodePath = ['jws', 'keys']
 
-/** The sources of keys in the order of the document, and whether tokens must name their key. */
+/** Key sources in document order, and whether tokens must name their key. */
 export interface CompiledKeys {
   readonly sources: readonly KeySource[]
   readonly kidNeeded: boolean
 }
 
-/** Compiles `jws`. Reports what can never check a signature. `chosen`: for URLs that `${…}` makes. */
+/** Compiles `jws`. Reports keys that can never verify a signature. `chosen`: cache for URLs with `${…}`. */
 export function compileKeys(
   { keys, allowed_algorithms }: JwtConfig['jws'],
   chosen: KeySetPlaces,
@@ -63,7 +63,7 @@ export function compileKeys(
   return { sources: compiled, kidNeeded }
 }
 
-/** A value, or each of a list, with its path. */
+/** Returns a value, or each of a list, with its path. */
 function each<T>(value: T | readonly T[], at: NodePath): readonly (readonly [T, NodePath])[] {
   if (!Array.isArray(value)) return [[value as T, at]]
   return (value as readonly T[]).map((item, i) => [item, [...at, i]] as const)
@@ -98,7 +98,7 @@ function compileUrl(source: string, at: NodePath, chosen: KeySetPlaces, scope: S
   return loadedKeys(() => cache)
 }
 
-/** What a log may say of a URL or of a template of one: scheme and host. */
+/** Returns scheme and host of a URL or URL template, for logs. */
 function originOf(url: string): string {
   return /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i.exec(url)?.[0] ?? ''
 }
@@ -119,12 +119,12 @@ function compileInline(keys: string | Readonly<Record<string, unknown>>, at: Nod
   return compileHeld(typeof keys === 'string' ? keys : literal(JSON.stringify(keys)), readHeldKeys, at, scope)
 }
 
-/** A text that is no template, whatever stands in it. */
+/** Returns a template of literal text. */
 function literal(text: string): Template {
   return { source: text, constant: text, type: 'string', variables: new Set(), text: () => text, value: () => text }
 }
 
-/** What the document holds is read now, so that it is refused when it is wrong; nothing says what it is. */
+/** Compiles keys in the document. They are parsed at once, so that invalid ones are rejected; no message contains them. */
 function compileHeld(source: string | Template, read: (text: string) => KeySet, at: NodePath, scope: Scope): KeySource {
   const text = typeof source === 'string' ? scope.template(source, at) : source
   if (text.constant !== undefined) {

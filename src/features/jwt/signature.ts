@@ -3,7 +3,7 @@ import { compactVerify } from 'jose/jws/compact/verify'
 import type { VerificationKey } from './jwks.js'
 import type { Token } from './token.js'
 
-/** Is the signature of the token right? The key must be one for the token's algorithm. Runs beside the event loop. */
+/** Verifies the signature of a token in the thread pool. The key must support the token's algorithm. */
 export async function signatureIsRight(token: Token, { key }: VerificationKey): Promise<boolean> {
   try {
     await compactVerify(token.text, key, { algorithms: [token.algorithm] })

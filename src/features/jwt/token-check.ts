@@ -12,33 +12,33 @@ import { type ClaimRules, claimsProblem, type JwtConfig } from './config.js'
 import { type JwtProblem, MAX_DEPTH, type Token } from './token.js'
 import type { TokenVerifier, Verified } from './verifier.js'
 
-/** The text of a token, or why there is none. */
+/** Text of a token, or why it is missing. */
 type Found = { readonly text: string } | { readonly problem: JwtProblem }
 
-/** What a place is called, and what stands before the token there. */
+/** Name and prefix of a token's location. */
 interface Place {
   readonly name: Template
   readonly prefix: Template | undefined
 }
 
-/** Values of a body by their names in lower case, or why it has none. */
+/** Values of a body by lower-case name, or a problem. */
 type Members = ReadonlyMap<string, readonly (string | JsonValue)[]> | JwtProblem
 
-/** Where a flow keeps members of its body, with their names and the bytes that they were read from. */
+/** Flow slot for members of the body, with their names and source bytes. */
 const bodyMembers = flowSlot<{ readonly bytes: Uint8Array; readonly wanted: string; readonly members: Members }>(
   'jwt.body'
 )
 const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH'])
 const MEDIA_TYPE = /^(application\/json|application\/x-www-form-urlencoded)[ \t]*(?:;|$)/i
 
-/** The token in a header. A header that came twice is refused: the upstream might look at the other one. */
+/** Returns the token in a header. A repeated header is refused: the upstream might use the other one. */
 function tokenInHeader({ name, prefix }: Place, flow: Flow): Found {
   const values = flow.request?.headers.values(name.text(flow)) ?? []
   if (values.length > 1) return { problem: 'JWT_REPEATED' }
   return stripped(values[0], prefix, flow)
 }
 
-/** The members of a body with these names in lower case, read once for all tokens in it, or the verdict that ends the exchange. */
+/** Returns the members of a body with these lower-case names, read once for all tokens, or a verdict. */
 async function membersOfBody(flow: Flow, bodies: BodyBuffers, names: ReadonlySet<string>): Promise<Members | Verdict> {
   const { request } = flow
   if (request === undefined || !BODY_METHODS.has(request.method)) return 'JWT_BODY_METHOD'
@@ -57,7 +57,7 @@ async function membersOfBody(flow: Flow, bodies: BodyBuffers, names: ReadonlySet
   return members
 }
 
-/** The token in a body. Names have no case, and one that came twice, in whatever case, is refused. */
+/** Returns the token in a body. Names are case-insensitive, and a repeated one is refused. */
 async function tokenInBody({ name, prefix }: Place, members: Members, flow: Flow): Promise<Found> {
   if (typeof members === 'string') return { problem: members }
   const values = members.get(name.text(flow).toLowerCase()) ?? []
@@ -71,7 +71,7 @@ function stripped(value: string | undefined, prefix: Template | undefined, flow:
   if (value === undefined || value === '') return { problem: 'JWT_MISSING' }
   if (prefix === undefined) return { text: value }
   const before = prefix.text(flow)
-  // RFC 9110 11.1: the scheme of an Authorization has no case.
+  // RFC 9110 11.1: the Authorization scheme is case-insensitive.
   if (value.slice(0, before.length).toLowerCase() !== before.toLowerCase()) return { problem: 'JWT_PREFIX' }
   const text = value.slice(before.length).trim()
   return text === '' ? { problem: 'JWT_MISSING' } : { text }
@@ -101,16 +101,16 @@ function* readForm(bytes: Uint8Array, names: ReadonlySet<string>): Steps<Members
   return yield* byLowerCase(yield* formFieldsCalled(bytes, [...names]), names)
 }
 
-/** One token of a request. */
+/** Checked token of a request. */
 export interface Checked {
   readonly location: 'header' | 'body'
   readonly property: string
-  /** As far as it could be read. */
+  /** The parsed part of the token. */
   readonly token: Token | undefined
   readonly problem: JwtProblem | undefined
 }
 
-/** Finds and checks one token. A verdict: its body cannot be had, and the exchange ends. Throws `EvaluationError`. */
+/** Finds and checks one token. Returns a verdict if its body is unavailable. Throws `EvaluationError`. */
 export type TokenCheck = (flow: Flow) => Checked | Promise<Checked | Verdict>
 
 interface TokenCheckParts {
@@ -128,7 +128,7 @@ export function compileTokens(tokens: readonly TokenConfig[], parts: TokenCheckP
   return ['header', 'body'].flatMap((method) => compiled.flatMap((one) => (one.method === method ? [one.check] : [])))
 }
 
-/** `inBody`: the names of all tokens of the action that stand in a body, to which that of this one is added. */
+/** Compiles a token. `inBody`: names of the action's tokens in bodies, to which this one is added. */
 function compileToken(
   token: TokenConfig,
   index: number,

@@ -5,8 +5,9 @@ import { isObject } from '../../lib/json.js'
 import { kidText } from './jwks.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
 
-/** Deepest nesting; claims need a handful. */
+/** Maximum nesting; claims need little. */
 export const MAX_DEPTH = 64
+
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COLON = 0x3a
@@ -17,8 +18,8 @@ const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 type JsonObject = Readonly<Record<string, unknown>>
 
 /**
- * Reads bytes as one JSON object, strictly: valid UTF-8, no member twice in any object, bounded depth. Undefined when
- * it is none: of two members of one name this reader and the next might take different ones (RFC 7519 4).
+ * Parses bytes strictly as one JSON object: valid UTF-8, no repeated member in any object, bounded depth. Undefined if invalid: two readers
+ * might use different ones of repeated members (RFC 7519 4).
  */
 export function readJsonObject(
   bytes: Uint8Array,
@@ -31,15 +32,15 @@ export function readJsonObject(
     colons = scan(text)
     value = colons === undefined ? undefined : parse(text)
   } catch {
-    // Decoder and parser have one reason to throw, and their messages may quote what must not be logged.
+    // Decoder and parser throw only for invalid input, and their messages may quote data that must not be logged.
     return undefined
   }
   if (!isObject(value)) return undefined
-  // One colon outside of strings stands for one member, so a surplus is a member that came twice and was overwritten.
+  // One colon outside of strings is one member; an excess means that a repeated member was overwritten.
   return colons === countMembers(value) ? value : undefined
 }
 
-/** Colons outside of strings; undefined when the nesting is too deep. */
+/** Counts the colons outside of strings; undefined if the nesting is too deep. */
 function scan(text: string): number | undefined {
   let colons = 0
   let depth = 0
@@ -68,27 +69,28 @@ function countMembers(root: object): number {
   return count
 }
 
-/** A signed token in compact form (RFC 7515 3.1), read but not verified. */
+/** Signed token in compact form (RFC 7515 3.1), parsed but not verified. */
 export interface Token {
   readonly text: string
   readonly header: JsonObject
   readonly payload: JsonObject
-  /** Base64url, as it stands. */
+  /** Base64url as received. */
   readonly signature: string
   readonly algorithm: string
   readonly kid: string | undefined
 }
 
-/** Characters of the longest token that is looked at where the configuration says nothing. */
+/** Default maximum length of a token (characters). */
 export const USUAL_LENGTH = 16_384
+/** Base64url segment. */
 const SEGMENT = /^[A-Za-z0-9_-]+$/
 
 /**
- * Reads a token, or says why it is none.
+ * Parses a token, or returns the problem.
  *
- * Base64url must be canonical and JSON unambiguous, so that one token has one spelling and one meaning. Keys and
- * places of keys in its header (`jwk`, `jku`, `x5c`, `x5u`) are never looked at. What its header declares critical is
- * refused, because no extension is supported (RFC 7515 4.1.11).
+ * Base64url must be canonical and JSON unambiguous, so that one token has one spelling and one meaning. Keys and key locations in its
+ * header (`jwk`, `jku`, `x5c`, `x5u`) are ignored. Critical header parameters are refused, because no extension is supported (RFC 7515
+ * 4.1.11).
  */
 export function readToken(text: string): Token | JwtProblem {
   const segments = text.split('.', 6)
@@ -98,7 +100,7 @@ export function readToken(text: string): Token | JwtProblem {
   if (segments.length !== 3 || protectedHeader === undefined || claims === undefined || signature === undefined) {
     return 'JWT_MALFORMED'
   }
-  // A key may have a number of more digits than a number of JavaScript holds.
+  // A key name may be a number with more digits than JavaScript supports.
   const header = readSegment(protectedHeader, parseExactJson)
   const payload = readSegment(claims)
   if (header === undefined || payload === undefined || decode(signature) === undefined) return 'JWT_MALFORMED'
@@ -110,7 +112,7 @@ export function readToken(text: string): Token | JwtProblem {
   return { text, header, payload, signature, algorithm: alg, kid }
 }
 
-/** The payload of a token that has been read, with all digits of its whole numbers. */
+/** Returns the payload of a parsed token with all digits of its integers. */
 export function exactPayload({ text }: Token): unknown {
   return parseExactJson(Buffer.from(text.split('.')[1] as string, 'base64url').toString('utf8'))
 }
@@ -130,7 +132,7 @@ function isTextOrAbsent(value: unknown): value is string | undefined {
   return value === undefined || typeof value === 'string'
 }
 
-/** Why a token is not accepted, with the `error` of the challenge (RFC 6750 3.1). No text holds any of the token. */
+/** Reasons for refusing a token, with the `error` of the challenge (RFC 6750 3.1). No text contains any part of the token. */
 export const jwtErrors = defineErrors({
   JWT_MISSING: {
     status: 401,
@@ -246,15 +248,12 @@ export const jwtErrors = defineErrors({
 
 export type JwtProblem = keyof typeof jwtErrors
 
-/**
- * The answer: 401 with a challenge (RFC 6750 3: without an error when there was no token at all), or 503 when it is not
- * the client's fault.
- */
+/** Returns the verdict: 401 with a challenge (RFC 6750 3: no error if there was no token), or 503 if it is not the client's fault. */
 export function verdictOf(problem: JwtProblem): Verdict {
   return VERDICTS[problem]
 }
 
-/** Seconds after which keys that could not be had are asked for again. */
+/** Retry-After field for unavailable keys. */
 const RETRY = ['retry-after', String(FIRST_LOAD_FLOOR / 1_000)]
 const VERDICTS = Object.fromEntries(
   Object.values(jwtErrors).map((row) => [

@@ -6,7 +6,7 @@ import type { KeySource } from './key-sources.js'
 import { signatureIsRight } from './signature.js'
 import { type JwtProblem, readToken, type Token } from './token.js'
 
-/** A token as far as it could be read; without a problem its signature is right. */
+/** Parsed part of a token; without a problem its signature is valid. */
 export interface Verified {
   readonly token: Token | undefined
   readonly problem: JwtProblem | undefined
@@ -17,17 +17,16 @@ interface Remembered {
   readonly key: VerificationKey
 }
 
-/** Bytes of remembered tokens, roughly. */
+/** Approximate memory of cached tokens (bytes). */
 const MEMORY = 8 * 1024 * 1024
-/** Signatures that one token may cost, when it does not name its key. */
+/** Maximum number of signature checks for a token without a key name. */
 const MAX_TRIALS = 16
 
 /**
- * Tokens whose signature was right, by their digest, with the key that said so.
+ * Cache of tokens with valid signatures by digest, with the key.
  *
- * That a signature is right depends on the bytes of token and key alone and can never become wrong. Whether the key is
- * still accepted, and whether the claims still hold, is asked anew each time. Wrong signatures are not remembered, so
- * a client without a key cannot fill the memory.
+ * Validity of a signature depends on the bytes of token and key alone and never changes. Whether the key is accepted and the claims hold is
+ * checked each time. Invalid signatures are not cached, so a client without a key cannot fill the memory.
  */
 export class SignatureMemory {
   readonly #tokens = new LRUCache<string, Remembered>({
@@ -41,7 +40,7 @@ export class SignatureMemory {
     return this.#tokens.get(digest)
   }
 
-  /** Is the signature right by this key? Who asks at the same time gets the same answer. */
+  /** Verifies the signature with this key. Concurrent callers share the check. */
   check(digest: string, verified: Verified, token: Token, key: VerificationKey): Promise<boolean> {
     const name = `${digest} ${key.id}`
     let pending = this.#pending.get(name)
@@ -59,14 +58,14 @@ export class SignatureMemory {
 export interface VerifierParts {
   readonly sources: readonly KeySource[]
   readonly algorithms: ReadonlySet<string>
-  /** Must a token name its key? */
+  /** Requires tokens to name their key. */
   readonly kidNeeded: boolean
-  /** Characters of the longest token. */
+  /** Maximum length of a token (characters). */
   readonly longest: number
   readonly memory: SignatureMemory
 }
 
-/** Checks signatures of tokens. Answers at once for a token that is remembered and whose key is at hand. */
+/** Verifies token signatures. Synchronous for a cached token with an available key. */
 export class TokenVerifier {
   readonly #parts: VerifierParts
 
@@ -76,7 +75,7 @@ export class TokenVerifier {
 
   verify(text: string, flow: Flow): Verified | Promise<Verified> {
     const { memory, sources, longest } = this.#parts
-    // Before anything is done with it: a body may hold a megabyte.
+    // Checked first: a body may contain a megabyte.
     if (text.length > longest) return { token: undefined, problem: 'JWT_MALFORMED' }
     const digest = hash('sha256', text, 'base64')
     const known = memory.get(digest)
@@ -90,21 +89,21 @@ export class TokenVerifier {
     return this.#search(digest, token, flow)
   }
 
-  /** What needs no key. */
+  /** Returns problems that need no key. */
   #refusal({ algorithm, kid }: Token): JwtProblem | undefined {
     const { algorithms, kidNeeded } = this.#parts
     if (!algorithms.has(algorithm)) return 'JWT_ALGORITHM'
     return kid === undefined && kidNeeded ? 'JWT_KEY_UNKNOWN' : undefined
   }
 
-  /** First the keys at hand, then those that have to be waited for, then those that may be new. */
+  /** Tries available keys first, then those that must be loaded, then those after a reload. */
   async #search(digest: string, token: Token, flow: Flow): Promise<Verified> {
     const { sources } = this.#parts
     const verified = { token, problem: undefined }
     const trial = new Trial(token, (key) => this.#parts.memory.check(digest, verified, token, key))
     if (await trial.any(sources.map((source) => source.current(flow)))) return verified
     if (await trial.any(await Promise.all(sources.map((source) => source.ready(flow))))) return verified
-    // Some issuers give a new key the name of the old one.
+    // Some issuers reuse the name of an old key for a new one.
     if (await trial.any(await Promise.all(sources.map((source) => source.renewed(flow))))) return verified
     const named = token.kid !== undefined && trial.keys > 0
     const incomplete = sources.some(
@@ -116,7 +115,7 @@ export class TokenVerifier {
   }
 }
 
-/** The keys that a token was tried with; none is tried twice. */
+/** Keys tried for a token, each at most once. */
 class Trial {
   readonly #token: Token
   readonly #check: (key: VerificationKey) => Promise<boolean>
@@ -131,7 +130,7 @@ class Trial {
     return this.#tried.size
   }
 
-  /** Does one of the keys that fit make the signature right? */
+  /** Returns true if a matching key verifies the signature. */
   async any(sets: readonly (KeySet | undefined)[]): Promise<boolean> {
     for (const set of sets) {
       for (const key of set?.keys ?? []) {
@@ -143,7 +142,7 @@ class Trial {
     return false
   }
 
-  /** Names are compared and used for nothing else. A key without a name fits every one. */
+  /** Compares key names, their only use. A key without a name matches any. */
   #fits({ kid, algorithms }: VerificationKey): boolean {
     const { algorithm, kid: wanted } = this.#token
     return algorithms.has(algorithm) && (kid === undefined || wanted === undefined || kid === wanted)

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Session } from './session.js'
 
-/** Who may pass; a user who stands in one of the lists does. */
+/** Allowed users; a match in any list is enough. */
 export interface AccessLists {
   readonly email_addresses?: readonly string[]
   readonly email_domains?: readonly string[]
@@ -13,17 +13,17 @@ export interface AccessLists {
 interface MembershipLists {
   readonly teams: ReadonlySet<string>
   readonly organizations: ReadonlySet<string>
-  /** The same for the same lists. Sessions hold of a user's memberships those that stand in lists, and the mark of these. */
+  /** Equal for equal lists. Sessions store only memberships that are in lists, with the mark of the lists. */
   readonly mark: string
 }
 
 export interface Access {
-  /** Undefined: whatever the provider says about memberships does not matter. */
+  /** Undefined if memberships are not used. */
   readonly memberships: MembershipLists | undefined
   allows(session: Session): boolean
 }
 
-/** Without any list everybody passes whom the provider knows. Letters count without their case. */
+/** Compiles the lists; without any list every user of the provider is allowed. Case-insensitive. */
 export function accessOf(lists: AccessLists): Access {
   const [addresses, domains] = [setOf(lists.email_addresses), setOf(lists.email_domains)]
   const [teams, organizations] = [setOf(lists.teams), setOf(lists.organizations)]

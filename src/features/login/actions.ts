@@ -14,7 +14,7 @@ import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
 import { type LoginResult, loginResults, logins, USUAL_MAXIMUM } from './service.js'
 
-/** Codes of problems in the actions oauth and openid-connect. */
+/** Problem codes of the actions oauth and openid-connect. */
 export const loginProblems = defineErrors({
   LOGIN_VALUE_ABSENT: {
     text: 'A field of the login reads a value that does not exist on the paths of the login itself.',
@@ -25,7 +25,7 @@ export const loginProblems = defineErrors({
 const SECOND = 1_000
 const YEAR = 8_760 * 3_600 * SECOND
 const COOKIE_PREFIX = 'sluice.'
-/** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that the protocol sets itself, or that would change its kind. */
+/** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that Sluice sets itself, or that would change the flow. */
 const OWN_PARAMETERS = new Set([
   'client_id',
   'code_challenge',
@@ -39,17 +39,18 @@ const OWN_PARAMETERS = new Set([
   'scope',
   'state'
 ])
-/** Values that only earlier actions give. */
+/** Values available only after earlier actions. */
 const LATE = /^(?:vars|actions)\b/
+/** Lower-case domain name. */
 const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9_-]{1,63}(?<!-)$/
 
-/** The same before it is written in lower case, with or without a dot in front. */
+/** Domain in any case, with an optional leading dot. */
 const ANY_CASE_DOMAIN = DOMAIN.source.replace('^', '^\\.?').replaceAll('a-z', 'A-Za-z')
 const blank = (field: string) => ({
   required: [field],
   properties: { [field]: { type: 'string', pattern: BLANK.source } }
 })
-/** What `compile` checks between fields, for editors: an application has an id and a secret, unless one is a blank. */
+/** JSON schema for editors of the checks in `compile`: id and secret are required together, and neither is blank. */
 const APPLICATION = {
   anyOf: [
     { dependentRequired: { client_id: ['client_secret'], client_secret: ['client_id'] } },
@@ -62,7 +63,7 @@ function span(description: string) {
   return optional(duration({ description, min: SECOND, max: YEAR }))
 }
 
-/** Fields that every action has that logs users in at an identity provider. */
+/** Common fields of all login actions. */
 const loginFields = {
   auth_id: optional(text({ description: 'Keeps logins of several such actions apart.', min: 1 })),
   client_id: optional(template({ description: 'Id of the application at the provider.', min: 1 })),
@@ -93,23 +94,23 @@ function loginExample(type: string, config: string) {
 const OPENID =
   "issuer_url: https://accounts.example.com, client_id: sluice, client_secret: \"${secrets.get('main', 'sluice')}\""
 
-/** What is known of each user whom a login lets pass; a preflight request has no user. */
+/** Returns the values available after a login; a preflight request has no user. */
 function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
   return allow_cors_preflight === true ? [] : [`actions.service.${result}`]
 }
 
-/** Where a login action gets what the fields of all of them do not say. */
+/** Settings of a login action besides the common fields. */
 interface LoginSource {
   readonly result: LoginResult
   readonly provider: Provider
-  /** Of the operator; for configurations without an application of their own. */
+  /** Operator's application, for configurations without their own. */
   readonly operatorApplication: Application | undefined
   readonly idle: string | undefined
   readonly providerLogout: boolean
   readonly access: AccessLists
 }
 
-/** The gate of an action. */
+/** Compiles the gate of an action. */
 function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope): ActionRun {
   checkApplication(settings.client_id, settings.client_secret, scope)
   checkParameters(settings.authz_url_params ?? {}, scope)
@@ -141,7 +142,7 @@ function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope):
   return (flow) => gate.run(flow)
 }
 
-/** An application of one's own has an id and a secret. */
+/** Checks that an application has both id and secret. */
 function checkApplication(clientId: string | undefined, clientSecret: string | undefined, scope: Scope): void {
   const fields = { client_id: clientId, client_secret: clientSecret }
   const blank = Object.entries(fields).find(([, text]) => text !== undefined && isBlank(text))
@@ -191,12 +192,12 @@ function isConstant(template: Template): template is Template & { readonly const
   return template.constant !== undefined
 }
 
-/** Undefined when what should give it gave nothing. */
+/** Returns the application; undefined if an expression returned an empty value. */
 function known(id: string, secret: string): Application | undefined {
   return id === '' || secret === '' ? undefined : { id, secret }
 }
 
-/** Browsers keep no cookie for an address or for a name without a dot (RFC 6265 5.3). */
+/** Returns the cookie domain. Browsers store no cookie for an address or a name without a dot (RFC 6265 5.3). */
 function cookieDomain(given: string | undefined, scope: Scope): string | undefined {
   if (given === undefined) return undefined
   const domain = given.toLowerCase().replace(/^\./, '')
@@ -214,8 +215,8 @@ const entries = (description: string) => optional(list(text({ description: 'An e
 /**
  * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
  *
- * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`), `/.sluice/callback` and `/.sluice/backchannel-logout` belong to the action on
- * every host of its entry: no rule sees requests for them, whatever its expressions say. Modules for access by address do.
+ * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`), `/.sluice/callback` and `/.sluice/backchannel-logout` are
+ * reserved for the action on every host of its endpoint: no rule runs for them, whatever its expressions, but IP restriction modules do.
  */
 export const oauth = defineAction({
   type: 'oauth',
@@ -281,7 +282,7 @@ export const oauth = defineAction({
 })
 
 const URL_FORM = /^https?:\/\/./i
-/** Stands where a document names no issuer that could be asked. */
+/** Placeholder for a document without a usable issuer. */
 const NO_ISSUER = 'https://issuer.invalid'
 
 const fields = config(
@@ -328,8 +329,8 @@ const shared = {
 } as const
 
 /**
- * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
- * paths of `oauth` belong to the action too.
+ * Logs users in at an OpenID Connect provider. Its discovery document and keys are fetched on first use and cached; the paths of `oauth`
+ * are reserved too.
  */
 export const openidConnect = defineAction({
   ...shared,
@@ -339,7 +340,7 @@ export const openidConnect = defineAction({
   compile
 })
 
-/** Another name of `openid-connect` that published documents use. */
+/** Alias of `openid-connect` in published documents. */
 export const oidc = defineAction({
   ...shared,
   type: 'oidc',

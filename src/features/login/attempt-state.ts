@@ -2,28 +2,28 @@ import { createHash, createHmac, hkdfSync, randomBytes, timingSafeEqual } from '
 import { openText, sealText } from '../../lib/sealed-text.js'
 import type { AuthorizationRequest } from './openid.js'
 
-/** Milliseconds that a user has to log in at the provider. */
+/** Time limit for the login at the provider (ms). */
 export const ATTEMPT_LASTS = 600_000
 
-/** Clocks of the processes of one cluster may differ by that much, in milliseconds. */
+/** Tolerated clock difference between processes of a cluster (ms). */
 export const CLOCK_DIFFERENCE = 60_000
 
-/** A login under way, in a cookie of the browser that began it: no other browser can end it. */
+/** Login in progress, in a cookie of the browser that started it: no other browser can finish it. */
 export interface Attempt extends AuthorizationRequest {
-  /** Names its cookie. */
+  /** Name of its cookie. */
   readonly id: string
-  /** Where the browser wanted to go: a path that `returnPath` has let pass. */
+  /** Path to return to, checked by `returnPath`. */
   readonly path: string
   /** Wall clock, milliseconds. */
   readonly begun: number
 }
 
-/** Longest path that a state carries: providers and servers bound their URLs. The cookie has longer ones. */
+/** Maximum path length in a state, because providers and servers limit URLs. Longer paths are only in the cookie. */
 const LONGEST_PATH = 1_024
 
 /**
- * A new attempt with unguessable values of 192 and 256 bits. Its state has the form that `readState` reads, and carries the path,
- * sealed, so that a callback without its cookie still leads there. Ids sort by time.
+ * Creates an attempt with unguessable values of 192 and 256 bits. Its state has the form for `readState` and contains the sealed path, so
+ * that a callback without its cookie can return there. Ids sort by time.
  */
 export function newAttempt(
   vault: Pick<Vault, 'tag' | 'seal'>,
@@ -46,7 +46,7 @@ export function newAttempt(
   }
 }
 
-/** The path that a state of ours carries; undefined: it carries none. */
+/** Returns the path in a state; undefined for none. */
 export function pathInState(vault: Vault, state: string): string | undefined {
   return vault.open(state.split('.')[5] ?? '', 'path')
 }
@@ -56,14 +56,14 @@ export function sealAttempt(vault: Vault, { id, state, nonce, verifier, redirect
   return vault.seal(JSON.stringify([id, digestOf(state), nonce, verifier, redirectUri, begun, ...rest]), 'attempt')
 }
 
-/** The attempt that a cookie holds, when it is the one of `state` and not too old. */
+/** Returns the attempt in a cookie if it belongs to `state` and is recent. */
 export function openAttempt(vault: Vault, sealed: string, state: string, now: number): Attempt | undefined {
   const text = vault.open(sealed, 'attempt')
   if (text === undefined) return undefined
   const [id, digest, nonce, verifier, redirectUri, begun, path = pathInState(vault, state) ?? '/'] = JSON.parse(
     text
   ) as readonly [string, string, string, string, string, number, string?]
-  // The state is no secret of the browser that sends both; a plain comparison tells it nothing.
+  // The browser sends both, so the state is no secret from it; a plain comparison reveals nothing.
   const isNow = now - begun < ATTEMPT_LASTS && begun <= now + CLOCK_DIFFERENCE
   if (digest !== digestOf(state) || !isNow) return undefined
   return { id, state, nonce, verifier, redirectUri, path, begun }
@@ -76,23 +76,21 @@ function digestOf(state: string): string {
 const KEY_BYTES = 32
 const MARK_BYTES = 16
 
-/** What a sealed value is for; it opens for the same purpose only. */
+/** Purpose of a sealed value; it opens only for the same purpose. */
 type Purpose = 'session' | 'attempt' | 'path' | 'kept'
 
-/** Names a realm in cookies, states and links; says nothing about keys. */
+/** Returns the name of a realm in cookies, states and links; reveals nothing about keys. */
 export function tagOf(realm: string): string {
   return `sl${createHash('sha256').update(realm).digest('hex').slice(0, 12)}`
 }
 
-/**
- * Seals what browsers keep for one realm. Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
- */
+/** Seals browser data of one realm. Each realm has its own keys, derived by HKDF (RFC 5869), so that its values open in no other. */
 export class Vault {
-  /** Of its realm; see `tagOf`. */
+  /** Tag of its realm; see `tagOf`. */
   readonly tag: string
   readonly #keys: readonly Buffer[]
 
-  /** `keys`: 32 bytes each; the first one seals, all of them open. Every process of a cluster has the same. */
+  /** `keys`: 32 bytes each; the first one seals, all of them open. All processes of a cluster have the same. */
   constructor(keys: readonly Uint8Array[], realm: string) {
     if (keys.length === 0) throw new RangeError('a vault needs a key')
     this.tag = tagOf(realm)
@@ -103,12 +101,12 @@ export class Vault {
     return sealText(this.#keys[0] as Buffer, plain, purpose)
   }
 
-  /** Undefined when the value was changed, cut, made for something else, or sealed by a key that is not here. */
+  /** Opens a value; undefined if it was modified, truncated, made for another purpose, or sealed by an unknown key. */
   open(sealed: string, purpose: Purpose): string | undefined {
     return openText(this.#keys, sealed, purpose)
   }
 
-  /** A mark that only this realm can make; 22 characters of base64url. */
+  /** Returns a mark that only this realm can create; 22 characters of base64url. */
   mark(text: string): string {
     return markOf(this.#keys[0] as Buffer, text).toString('base64url')
   }

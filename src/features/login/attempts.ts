@@ -19,9 +19,11 @@ import { scopesOf } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 
-/** Bytes of cookies for logins that one browser has under way: some fifteen tabs. Beyond, the oldest go; their states lead back all the same. */
+/**
+ * Maximum size of login cookies in one browser (bytes): about fifteen tabs. Beyond it the oldest are removed; their states still lead back.
+ */
 const ATTEMPT_BYTES = 6_144
-/** How often a login is begun anew by itself when the browser has lost it. */
+/** Maximum number of automatic restarts of a login whose cookie is missing. */
 const MOST_ROUNDS = 1
 
 type Answer = Verdict | Refusal
@@ -36,7 +38,7 @@ export interface AttemptsParts {
   readonly access: Access
 }
 
-/** Logins of one gate, from the redirect to the provider to the session. Rejects with a ProviderFailure. */
+/** Logins of one gate, from the redirect to the session. Rejects with a ProviderFailure. */
 export class Attempts {
   readonly #settings: GateSettings
   readonly #gate: AttemptsParts['gate']
@@ -56,7 +58,7 @@ export class Attempts {
     this.#sessions = sessions
   }
 
-  /** Answers the login's path or the callback of the provider. `found`: the session of the request, if it has one. */
+  /** Handles the login path or the provider's callback. `found`: session of the request, if any. */
   serve({ own, home }: LoginCall, visit: Visit, found: Found | SessionEnd): Answer | Promise<Answer> {
     const { parameters } = visit.request.target
     if (own === 'callback') return this.#callback(visit, parameters.get('state') ?? [], found, home)
@@ -64,7 +66,7 @@ export class Attempts {
     return this.begin(visit, [], returnPath(asked) ?? home)
   }
 
-  /** Sends the browser to the provider. `cookies`: further Set-Cookie values. */
+  /** Redirects the browser to the provider. `cookies`: additional Set-Cookie values. */
   async begin(
     visit: Visit,
     cookies: readonly string[],
@@ -127,7 +129,7 @@ export class Attempts {
       identity = await this.#identities.login(application, attempt, new URL(`${attempt.redirectUri}?${query}`))
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error
-      // The code is spent, but the provider knows the user: a second login shows nothing.
+      // The code is used up, but the provider knows the user: a second login shows no form.
       if (error.trouble === 'keys-changed' && round < MOST_ROUNDS)
         return this.begin(visit, [spent], attempt.path, round + 1)
       throw error
@@ -142,7 +144,7 @@ export class Attempts {
     ])
   }
 
-  /** A callback that this browser has not begun, or too long ago: who is logged in goes on, others begin anew, once. */
+  /** Handles a callback that this browser did not start, or too long ago: a logged-in user continues, others restart once. */
   #lost(visit: Visit, round: number, found: Found | SessionEnd, path: string): Answer | Promise<Answer> {
     if (typeof found !== 'string') return redirect(originOf(visit.request) + path, [])
     return round < MOST_ROUNDS ? this.begin(visit, [], path, round + 1) : REFUSALS.lost

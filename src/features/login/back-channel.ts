@@ -8,19 +8,20 @@ import { Discoveries } from './discoveries.js'
 import { isPlain, type OpenidProtocol } from './openid.js'
 import { outboundFetch, ProviderFailure } from './provider-fetch.js'
 
-/** Bytes of the longest form with a logout token. */
+/** Maximum size of a form with a logout token (bytes). */
 export const LONGEST_LOGOUT = 16_384
-/** Seconds that clocks may differ, and that a token may be old. */
+/** Tolerated clock difference (s). */
 const TOLERANCE = 60
+/** Maximum age of a token (s). */
 const OLDEST = 3_600
-/** Milliseconds by which the clock of a provider may be behind ours: a session begun just before its logout ends too. */
+/** Tolerated delay of the provider's clock (ms): a session that began just before its logout ends too. */
 const BEHIND = 10_000
 type Claims = Awaited<ReturnType<typeof jwtVerify>>['payload']
 const EVENT = 'http://schemas.openid.net/event/backchannel-logout'
-/** Providers of before 2022 say JWT, or nothing. */
+/** Accepted token types; providers from before 2022 use JWT or none. */
 const TYPES = new Set([undefined, 'logout+jwt', 'application/logout+jwt', 'jwt'])
 
-/** Whom a session is of at its provider; '' for what the provider does not say. */
+/** User and session at the provider; '' for missing values. */
 interface ProviderSession {
   readonly issuer: string
   readonly client: string
@@ -29,8 +30,8 @@ interface ProviderSession {
 }
 
 /**
- * Names by which a provider ends a session: hashes, so that the store holds no user. A logout of one session at the provider (`sid`) ends
- * those sessions of its user too that have no `sid`.
+ * Returns the names by which a provider ends a session: hashes, so that the store contains no user. A logout of one session at the provider
+ * (`sid`) also ends the user's sessions without a `sid`.
  */
 export function endNames({ sid, ...session }: ProviderSession): readonly [string, string] {
   return [nameOf('sub', session), sid === '' ? nameOf('no sid', session) : nameOf('sid', { ...session, sub: sid })]
@@ -42,13 +43,13 @@ function nameOf(kind: 'sub' | 'sid' | 'no sid', { issuer, client, sub }: Omit<Pr
     .digest('base64url')
 }
 
-/** Whose sessions are over: names of `endNames`, and the moment before which they were begun (wall clock, milliseconds). */
+/** Sessions to end: names of `endNames`, and the time before which they began (wall clock, milliseconds). */
 interface ProviderLogout {
   readonly names: readonly string[]
   readonly begun: number
 }
 
-/** The logout tokens of providers (OpenID Connect Back-Channel Logout 1.0). All callers together cause one fetch of keys in five seconds at most. */
+/** Verifies logout tokens (OpenID Connect Back-Channel Logout 1.0). All callers together cause at most one key fetch in five seconds. */
 export class BackChannel {
   readonly #clock: Clock
   readonly #protocol: OpenidProtocol
@@ -69,8 +70,8 @@ export class BackChannel {
   }
 
   /**
-   * What a logout token says, checked by 2.6 of the specification; a text: why it is refused, without anything of the token. A token that comes again
-   * ends nothing more, so `jti` is not remembered. Rejects with a ProviderFailure when the keys cannot be had.
+   * Reads a logout token by 2.6 of the specification; returns a text, without any part of the token, if it is refused. A repeated token has
+   * no further effect, so `jti` is not stored. Rejects with a ProviderFailure if the keys are unavailable.
    */
   async read(token: string, issuer: string, client: string): Promise<ProviderLogout | string> {
     const server = await this.#protocol.metadata(issuer)
@@ -81,7 +82,7 @@ export class BackChannel {
       await jwtVerify(token, keys, {
         issuer: server.issuer,
         audience: client,
-        // The secret of an application, which others may know, would be the key of an HMAC.
+        // For HMAC the key would be the secret of an application, which others may know.
         algorithms: algorithms.filter((name) => name !== 'none' && !name.startsWith('HS')),
         requiredClaims: ['exp', 'iat'],
         maxTokenAge: OLDEST,
@@ -90,7 +91,7 @@ export class BackChannel {
       })
     try {
       const { payload, protectedHeader } = await check(await this.#keys.get(url)).catch(async (error: unknown) => {
-        // The key may be a new one, also under the name of an old one.
+        // The key may be new, also under an old name.
         if (!(error instanceof JWKSNoMatchingKey || error instanceof JWSSignatureVerificationFailed)) throw error
         return await check(await this.#keys.renewed(url))
       })

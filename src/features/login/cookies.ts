@@ -1,6 +1,6 @@
 import type { Jar } from '../../flow/reserved-paths.js'
 
-/** How cookies of one gate are named and set on one kind of connection. */
+/** Names and attributes of one gate's cookies on one kind of connection. */
 export class CookieStyle {
   readonly session: string
   readonly activity: string
@@ -8,8 +8,8 @@ export class CookieStyle {
   readonly #attributes: string
 
   /**
-   * `secure`: the client came over TLS. Then the names begin with `__Host-`, or with `__Secure-` where a domain is asked
-   * for (RFC 6265bis 4.1.3), and no plain connection can set or read the cookies.
+   * `secure`: the client uses TLS. Then names begin with `__Host-`, or `__Secure-` with a domain (RFC 6265bis 4.1.3), and no plain
+   * connection can set or read the cookies.
    */
   constructor(prefix: string, tag: string, secure: boolean, domain: string | undefined) {
     const begin = `${secure ? (domain === undefined ? '__Host-' : '__Secure-') : ''}${prefix}`
@@ -23,7 +23,7 @@ export class CookieStyle {
     return this.#attempt + id
   }
 
-  /** Names of the attempts that the browser has under way, newest first. */
+  /** Returns the names of the browser's attempts, newest first. */
   attemptsIn(jar: Jar): string[] {
     return [...jar.keys()]
       .filter((name) => name.startsWith(this.#attempt))
@@ -31,7 +31,7 @@ export class CookieStyle {
       .reverse()
   }
 
-  /** Value of a Set-Cookie field. Without `maxAge` (seconds) it lasts as long as the browser runs. */
+  /** Returns a Set-Cookie value. Without `maxAge` (seconds) it is a session cookie. */
   set(name: string, value: string, maxAge?: number): string {
     return `${name}=${value}${this.#attributes}${maxAge === undefined ? '' : `; Max-Age=${maxAge}`}`
   }

@@ -1,22 +1,22 @@
 import type { Clock } from '../../lib/clock.js'
 
-/** Milliseconds that a document is used before it is asked for again. */
+/** Cache time of a document (ms). */
 const FRESH = 3_600_000
-/** Milliseconds in which a provider that did not answer is not asked again. */
+/** Delay before an unresponsive provider is contacted again (ms). */
 const REST = 5_000
 
 interface Known<D> {
   document: D | undefined
   askAt: number
-  /** When the last question ended. */
+  /** End of the last request. */
   askedAt: number
   failure: unknown
   asking: Promise<D> | undefined
 }
 
 /**
- * Documents of issuers. One question at a time for each issuer; while it does not answer, the document of before serves, and
- * without one the failure is remembered for a moment, so that visitors cannot make us ask over and over.
+ * Discovery documents of issuers. One request at a time per issuer; while it does not respond, the previous document is used, and without
+ * one the failure is cached briefly, so that visitors cannot cause repeated requests.
  */
 export class Discoveries<D> {
   readonly #clock: Clock
@@ -28,7 +28,7 @@ export class Discoveries<D> {
     this.#fetch = fetch
   }
 
-  /** Rejects with the failure of the last question. */
+  /** Returns the document. Rejects with the failure of the last request. */
   async get(issuer: string): Promise<D> {
     const now = this.#clock.monotonic()
     let known = this.#known.get(issuer)
@@ -38,7 +38,7 @@ export class Discoveries<D> {
     }
     if (now >= known.askAt) known.asking ??= this.#ask(issuer, known)
     if (known.document !== undefined) {
-      // Callers that wait for it see the failure; the document of before is good enough.
+      // Waiting callers see the failure; here the previous document suffices.
       known.asking?.catch(() => undefined)
       return known.document
     }
@@ -46,7 +46,7 @@ export class Discoveries<D> {
     throw known.failure
   }
 
-  /** The document after one more question, unless the last one was a moment ago. Rejects as `get` does. */
+  /** Returns the document after another request, unless the last one was a moment ago. Rejects as `get` does. */
   async renewed(issuer: string): Promise<D> {
     const known = this.#known.get(issuer)
     if (known === undefined) return this.get(issuer)

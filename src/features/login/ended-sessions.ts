@@ -2,18 +2,18 @@ import type { Clock } from '../../lib/clock.js'
 import { Mutex } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt-state.js'
 
-/** A session that has ended, or all of one name that were begun until `begun`, and when what they left can be forgotten. */
+/** Ended session, or all sessions of one name that began until `begun`, and when the entry can be deleted. */
 export type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
 
-/** What another thread of the process learns of logouts. Times: wall clock, milliseconds. */
+/** News about logouts for another thread. Times: wall clock, milliseconds. */
 export interface EndedNews {
   readonly sessions: readonly Ended[]
-  /** Sessions that were begun before count as ended. */
+  /** Earlier sessions count as ended. */
   readonly before: number
   readonly blindBefore: number
 }
 
-/** Where logouts outlive the process and reach the others. */
+/** Persistent logouts, shared with other processes. */
 export interface EndedStore {
   add(sessions: readonly Ended[]): Promise<void>
   since(number: number): Promise<{
@@ -25,23 +25,23 @@ export interface EndedStore {
   forget(now: number, most: number): Promise<void>
 }
 
-/** Logouts that are kept one by one: some 20 MB. */
+/** Maximum number of individual logouts: about 20 MB. */
 const MOST = 100_000
-/** Logouts of one statement. */
+/** Logouts per statement. */
 const PIECE = 500
 
 /**
- * Sessions that were ended before their time: sealed cookies would be good until then, on every process and after a restart. Each
- * is remembered until it would have ended by itself. Asking costs one look into a map in memory.
+ * Sessions ended early, because their sealed cookies would stay valid on every process and after a restart. Each is kept until its regular
+ * expiry. A check is one lookup in memory.
  */
 export class EndedSessions {
   readonly #clock: Clock
   readonly #begun: { readonly wall: number; readonly monotonic: number }
   readonly #known = new Map<string, Ended>()
-  /** Not in the store yet. */
+  /** Not yet in the store. */
   readonly #waiting = new Map<string, Ended>()
   #before = 0
-  /** While it is not known which sessions were ended: those that were begun before this process are held to be. */
+  /** While ended sessions are unknown, those that began before this process count as ended. */
   #blindBefore = 0
   #number = 0
   #store: Pick<EndedStore, 'add' | 'forget'> | undefined
@@ -56,8 +56,8 @@ export class EndedSessions {
   }
 
   /**
-   * Learns what the store knows. Where it knows nothing just now, sessions that were begun before count as ended until it does: a
-   * logout must not be undone by an outage. Fails with its error.
+   * Loads the ended sessions. While the store cannot provide them, sessions that began before count as ended: an outage must not undo a
+   * logout. Fails with the store's error.
    */
   async attach(store: EndedStore): Promise<void> {
     this.#store = store
@@ -65,33 +65,33 @@ export class EndedSessions {
     await this.follow()
   }
 
-  /** In a thread that learns of logouts from another one: `keep` tells that one, which keeps them. */
+  /** Forwards logouts to the thread with the store; `keep` sends them. */
   relay(add: EndedStore['add']): void {
     this.#store = { add, forget: async () => undefined }
   }
 
-  /** Calls `follower` with what is known, now and whenever that is more. It must not throw. Answers the way to end it. */
+  /** Calls `follower` with the known logouts, now and after each addition. It must not throw. Returns the function that stops it. */
   onNews(follower: (news: EndedNews) => void): () => void {
     this.#followers.add(follower)
     follower(this.#news([...this.#known.values()]))
     return () => this.#followers.delete(follower)
   }
 
-  /** What the other thread knows. */
+  /** Applies the other thread's news. */
   learn({ sessions, before, blindBefore }: EndedNews): void {
     for (const session of sessions) this.#note(session)
     this.#before = Math.max(this.#before, before)
     this.#blindBefore = blindBefore
   }
 
-  /** `names`: further ones, of more sessions than this one. */
+  /** Returns true if the session ended. `names`: names shared with other sessions. */
   has({ id, begun }: Pick<Ended, 'id' | 'begun'>, names: readonly string[] = []): boolean {
     if (begun < Math.max(this.#before, this.#blindBefore) || this.#known.has(id)) return true
     for (const name of names) if (begun <= (this.#known.get(name)?.begun ?? -1)) return true
     return false
   }
 
-  /** Counts here at once, and everywhere after `keep`. A name that is known takes the later `begun`. */
+  /** Ends a session here at once, and everywhere after `keep`. A known name gets the later `begun`. */
   end({ id, begun, ends }: Ended): void {
     const ended = { id, begun, ends }
     if (begun < this.#before || !this.#note(ended)) return
@@ -99,7 +99,7 @@ export class EndedSessions {
     this.#report([ended])
   }
 
-  /** False: it is known already. */
+  /** Returns false if it is already known. */
   #note(ended: Ended): boolean {
     const known = this.#known.get(ended.id)
     if (known !== undefined && known.begun >= ended.begun) return false
@@ -107,7 +107,7 @@ export class EndedSessions {
     return true
   }
 
-  /** Writes what is not in the store yet. Fails with the store's error; then it is written by the next call. */
+  /** Writes pending entries to the store. Fails with the store's error; the next call retries. */
   async keep(): Promise<void> {
     await this.#turn(async (store) => {
       while (this.#waiting.size > 0) {
@@ -118,7 +118,7 @@ export class EndedSessions {
     })
   }
 
-  /** Learns what other processes have ended, and keeps what waits. Fails with the store's error. */
+  /** Loads logouts of other processes and writes pending ones. Fails with the store's error. */
   follow(): Promise<void> {
     this.#following ??= this.#follow().finally(() => {
       this.#following = undefined
@@ -127,8 +127,8 @@ export class EndedSessions {
   }
 
   /**
-   * Forgets what has ended by itself, here and in the store. Fails with the store's error. A wall clock that goes ahead for a while
-   * makes nothing be forgotten sooner: sessions would be good again when it is set right.
+   * Deletes expired entries here and in the store. Fails with the store's error. A wall clock that is temporarily ahead deletes nothing
+   * early: sessions would become valid again when it is corrected.
    */
   async forget(): Promise<void> {
     const { wall, monotonic } = this.#begun
@@ -156,7 +156,7 @@ export class EndedSessions {
       const known = this.#news([])
       let since = await store.since(this.#number)
       if (since.number < this.#number) {
-        // A backup was put in its place: it lacks what happened since.
+        // A restored backup lacks recent logouts.
         since = await store.since(0)
         for (const [id, one] of this.#known) this.#waiting.set(id, one)
       }

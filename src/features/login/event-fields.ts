@@ -8,7 +8,7 @@ const RESULTS: readonly LoginResult[] = ['oauth', 'oidc']
 function decision({ flow, code }: EventRecord): string | null {
   const found = RESULTS.map((name) => lastResults(flow, name)).filter((results) => results !== undefined)
   if (found.length > 0) return allowOrBlock(found.every((results) => results['error.code'] === ''))
-  // Answers on the way of a login, and gates that cannot work, publish nothing.
+  // Responses during a login, and gates that cannot work, publish nothing.
   const asked = code === 'LOGIN_UNAVAILABLE' || (flow !== undefined && applicationOf(flow) !== undefined)
   return asked ? allowOrBlock(false) : null
 }
@@ -21,7 +21,7 @@ function identity(flow: Flow | undefined, name: string): unknown {
   return null
 }
 
-/** What events say about logins. */
+/** Event fields of logins. */
 export const loginEventFields: NonNullable<Feature['eventFields']> = {
   http: {
     'oauth.app_client_id': {

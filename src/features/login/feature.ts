@@ -11,7 +11,7 @@ import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
 import { logins, USUAL_MAXIMUM } from './service.js'
 
-/** The steps of a module that is a login. */
+/** Returns the steps of a login module. */
 function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
   const logins = [gate]
   return {
@@ -27,7 +27,7 @@ function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
 
 const SECOND = 1_000
 
-/** What descriptions of logins say of their own paths. */
+/** Description of the reserved login paths. */
 const LOGIN_PATHS =
   'Register https://<host>/.sluice/callback at the provider; it, /.sluice/login and /.sluice/logout belong to the login on every host of the edge, whatever the route matches, as does /.sluice/backchannel-logout.'
 
@@ -91,11 +91,11 @@ const longestSession = integer({
   unit: 'seconds'
 })
 
-/** The provider that a configuration has chosen, and who may pass. */
+/** Configured provider and its access lists. */
 interface ChosenProvider {
   readonly name: ProviderName
   readonly value: {
-    /** '': the application of the operator. */
+    /** '': the operator's application. */
     readonly client_id: string
     readonly scopes: readonly string[]
     readonly email_addresses: readonly string[]
@@ -105,7 +105,7 @@ interface ChosenProvider {
   }
 }
 
-/** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
+/** Allows users who have logged in at an OAuth provider and are in one of its lists, if there are any. */
 const oauthModule = defineModule({
   name: 'oauth',
   description: `Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`,
@@ -164,7 +164,7 @@ function listsOf({ email_addresses, email_domains, teams = [], organizations = [
   return { email_addresses, email_domains, teams, organizations }
 }
 
-/** Lets users pass who have logged in at an OpenID Connect provider. */
+/** Allows users who have logged in at an OpenID Connect provider. */
 const oidcModule = defineModule({
   name: 'oidc',
   description: `Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`,
@@ -222,7 +222,7 @@ const oidcModule = defineModule({
   }
 })
 
-/** What the modules say alike of sessions. */
+/** Common session settings of both modules. */
 interface SessionConfig {
   readonly cookie_prefix: string
   readonly inactivity_timeout: number
@@ -230,7 +230,7 @@ interface SessionConfig {
   readonly options_passthrough: boolean
 }
 
-/** The settings of sessions that both modules give a gate. */
+/** Returns the session settings of a gate. */
 function sessionOf(config: SessionConfig) {
   const { cookie_prefix: cookiePrefix, inactivity_timeout: inactivity, maximum_duration: maximum } = config
   return {
@@ -256,7 +256,7 @@ function ownScopes({ body, report }: RuleView): void {
   report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
 }
 
-/** Lets users log in at OAuth and OpenID Connect providers. */
+/** Feature: logins at OAuth and OpenID Connect providers. */
 export const login = defineFeature({
   name: 'login',
   summary: 'Lets users pass who have logged in at an identity provider.',

@@ -54,21 +54,21 @@ import { type Found, Sessions } from './sessions.js'
 const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
 const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
 const clientId = flowSlot<string>('login.client_id')
-/** Characters of an identity token that a URL may carry. */
+/** Maximum length of an identity token in a URL (characters). */
 const LONGEST_HINT = 4_096
 
-/** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
+/** Returns the client id of the last gate's application in this flow; undefined if there was none. */
 export function applicationOf(flow: Flow): string | undefined {
   return flow.get(clientId)
 }
 
-/** The gate of a module or an action. */
+/** Creates the gate of a module or action. */
 export function createGate(settings: GateSettings, services: PolicyServices): LoginGate {
   const login = services.service(logins)
   return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
-/** Where no policy will run no user logs in. */
+/** Returns a gate for a process without policies, where no user logs in. */
 function closedGate(settings: GateSettings): LoginGate {
   return {
     tag: tagOf(realmOf(settings)),
@@ -132,7 +132,7 @@ class Gate implements LoginGate {
     return found instanceof Promise ? this.#awaited(visit, found) : this.#judge(visit, found)
   }
 
-  /** Decides once the session is read, or refuses. */
+  /** Decides after the session is loaded, or refuses. */
   async #awaited(visit: Visit, found: Promise<Found | SessionEnd>): Promise<Verdict | undefined> {
     let read: Found | SessionEnd
     try {
@@ -159,7 +159,7 @@ class Gate implements LoginGate {
     try {
       application = this.#settings.application(flow)
     } catch (error) {
-      // No rule has run that could give a value or end the phase.
+      // No rule has run that could set a value or stop the phase.
       if (!(error instanceof EvaluationError)) throw error
       this.#log.warn({ owner: this.#settings.owner, reason: error.message }, 'a login has no application')
       return NO_VALUE
@@ -203,11 +203,11 @@ class Gate implements LoginGate {
     const { parameters } = request.target
     if (request.method !== 'POST' && !isSameSite(request) && hasSession(request))
       return askedLogout(logoutLink(request))
-    // The provider brings back as state where the browser wanted to go.
+    // The provider returns the target path as state.
     const [asked = ''] = parameters.get('redirect_path') ?? parameters.get('state') ?? []
     const path = returnPath(asked)
     const elsewhere = this.#settings.providerLogout ? await this.#providerLogout(flow, request, path) : undefined
-    // Gates of one realm end the same cookies.
+    // Gates of one realm share cookies.
     const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
     this.#counters.login.inc()
     await this.#keepEnded()
@@ -215,7 +215,7 @@ class Gate implements LoginGate {
     return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
   }
 
-  /** False: it holds in this process alone, and is written as soon as the store is there again. */
+  /** Returns false if the logout applies only to this process until the store is available again. */
   async #keepEnded(): Promise<boolean> {
     try {
       await this.#shared.ended.keep()
@@ -226,7 +226,10 @@ class Gate implements LoginGate {
     }
   }
 
-  /** The provider of one of `gates` says that sessions are over. Nothing is refused by number: strangers could keep real logouts away. */
+  /**
+   * Handles a back-channel logout from the provider of one of `gates`. There is no rate limit: strangers could suppress real logouts with
+   * it.
+   */
   async #backChannel(flow: Flow, gates: readonly LoginGate[]): Promise<Verdict> {
     const body = await this.#bodies.request(flow)
     if (!(body instanceof Uint8Array)) return body
@@ -255,7 +258,7 @@ class Gate implements LoginGate {
     return backChannelAnswer(loginErrors.LOGIN_PROVIDER_UNAVAILABLE, 'the keys of the provider cannot be had')
   }
 
-  /** Where the browser ends the session at the provider; undefined: there is none, or the provider does not say where. */
+  /** Returns the provider's logout URL; undefined if there is no session or no such URL. */
   async #providerLogout(flow: Flow, request: FlowRequest, path: string | undefined): Promise<string | undefined> {
     try {
       const application = this.#settings.application(flow)
@@ -264,20 +267,20 @@ class Gate implements LoginGate {
       if (typeof found === 'string') return undefined
       const { identityToken } = found.held.session
       return await this.#shared.protocol.endSessionUrl(this.#settings.provider, application, {
-        // A URL does not carry every token; the provider then asks the user.
+        // A URL cannot contain long tokens; the provider then asks the user.
         ...(identityToken === '' || identityToken.length > LONGEST_HINT ? {} : { id_token_hint: identityToken }),
         post_logout_redirect_uri: originOf(request) + LOGOUT_PATH,
         ...(path === undefined ? {} : { state: path })
       })
     } catch (error) {
-      // The session here ends all the same.
+      // The local session ends all the same.
       if (error instanceof ProviderFailure) this.#report(error)
       else if (!(error instanceof EvaluationError)) throw error
       return undefined
     }
   }
 
-  /** Looks whether the provider answers again, for a session that passes meanwhile. */
+  /** Checks whether the provider responds again, while the session is allowed. */
   async #probed({ application }: Visit, held: Held): Promise<void> {
     try {
       await this.#sessions.check(held, application, (failure) => this.#report(failure))
@@ -294,7 +297,7 @@ class Gate implements LoginGate {
       return this.#failed(visit, error)
     }
     if (outcome === 'ended') return this.#login(visit, 'revoked')
-    // The provider did not answer: a user with a session keeps it.
+    // The provider did not respond: a user with a session keeps it.
     if (outcome === 'unknown') return this.#pass(visit, held, [], false)
     return this.#pass(visit, outcome, this.#sessions.cookiesOf(outcome, visit), true)
   }
@@ -331,7 +334,7 @@ class Gate implements LoginGate {
     return this.#guarded(this.#attempts.begin(visit, ended), visit) as Promise<Verdict | undefined>
   }
 
-  /** What comes of a login, or of its failure. */
+  /** Returns the result of a login or its failure. */
   async #guarded(pending: Verdict | Refusal | Promise<Verdict | Refusal>, visit: Visit): Promise<Verdict> {
     let answer: Verdict | Refusal
     try {
@@ -346,7 +349,7 @@ class Gate implements LoginGate {
     return this.#refused(visit.flow, answer, answer.error.status < 500 ? 'deny' : 'fail')
   }
 
-  /** The answer to a failure of the provider or of the store; throws every other error. */
+  /** Returns the response to a failure of the provider or store; rethrows other errors. */
   #failed({ flow }: Visit, error: unknown): Verdict {
     if (!(error instanceof ProviderFailure)) throw error
     this.#report(error)
@@ -361,7 +364,7 @@ class Gate implements LoginGate {
     return refusal(request, answer, this.#link(request))
   }
 
-  /** Leads to the login of this very gate and then back to where the request wanted to go. */
+  /** Returns the link to this gate's login with the target path of the request. */
   #link(request: FlowRequest): string {
     const path = returnPath(uriOf(request))
     const back = path === undefined ? '' : `&redirect_path=${encodeURIComponent(path)}`
@@ -371,7 +374,7 @@ class Gate implements LoginGate {
   #report({ trouble, message, cause }: ProviderFailure): void {
     const { owner, provider } = this.#settings
     const fields = { owner, provider: provider.issuer, trouble, reason: message, cause }
-    // A user who cancels a login does not cause a warning in our log.
+    // A cancelled login is not a warning.
     if (trouble === 'denied') this.#log.debug(fields, 'a login was denied')
     else if (trouble === 'unstored' || trouble === 'too-large')
       this.#log.warn(fields, 'a session could not be kept or read')
@@ -383,7 +386,7 @@ function hasSession(request: FlowRequest): boolean {
   return [...loginCookies(request.head.headers).keys()].some((name) => name.includes('session.'))
 }
 
-/** Path and query of the logout that a request asks for. */
+/** Returns path and query of the requested logout. */
 function logoutLink({ target: { parameters } }: FlowRequest): string {
   const query = ['login', 'auth_id', 'redirect_path'].flatMap((name) => {
     const [value] = parameters.get(name) ?? []

@@ -17,14 +17,14 @@ import {
 import type { Session } from './session.js'
 
 const PAGE = 100
-/** Milliseconds for all questions together. */
+/** Timeout of all requests together (ms). */
 const LONGEST = 10_000
-/** No user is in more teams than that; a server that says otherwise is not believed. */
+/** Maximum number of pages of teams; more are implausible. */
 const MOST_PAGES = 20
-/** Facebook answers 400 to a token that is worth nothing. */
+/** Statuses of an invalid token; Facebook uses 400. */
 const REFUSED = new Set([400, 401])
 
-/** The API of a provider with one user's access token, for the questions of one login or check. */
+/** Returns the provider's API with one user's access token, for one login or check. */
 export function providerApi(
   { outbound, clock }: { readonly outbound: Outbound; readonly clock: Clock },
   { api, clientField }: ApiProvider,
@@ -64,7 +64,7 @@ export function providerApi(
 }
 
 function refusal({ status, headers }: Response): ProviderFailure {
-  // GitHub and others say 403 to a client that asks too often.
+  // GitHub and others respond with 403 to too many requests.
   const busy = headers.get('x-ratelimit-remaining') === '0' || headers.has('retry-after')
   if (status === 403 && busy) return new ProviderFailure('unavailable', 'the provider limits our requests')
   if (status === 403 || REFUSED.has(status)) {
@@ -83,13 +83,13 @@ function objectOf(value: unknown): Json {
   throw new ProviderFailure('garbage', 'the API of the provider answers something else than asked')
 }
 
-/** What the provider says about a user, now. */
+/** Current identity of a user at the provider. */
 export interface Identity extends Memberships {
   readonly profile: Profile
   readonly tokens: Omit<Tokens, 'claims'>
-  /** Of the lists that the memberships were looked up for; see `MembershipLists`. */
+  /** Lists for which memberships were looked up; see `MembershipLists`. */
   readonly listed: string
-  /** false: the tokens are new, the rest is of before, because the provider did not answer. */
+  /** False: only the tokens are new, because the provider did not respond. */
   readonly current: boolean
 }
 
@@ -101,7 +101,7 @@ interface IdentityParts {
 
 const NO_MEMBERSHIPS = { teams: [], organizations: [], listed: '' } as const
 
-/** Asks one provider who users are. Methods reject with a ProviderFailure. */
+/** Queries one provider about users. Methods reject with a ProviderFailure. */
 export class Identities {
   readonly #parts: IdentityParts
   readonly #provider: Provider
@@ -113,15 +113,15 @@ export class Identities {
     this.#access = access
   }
 
-  /** The user whom a callback brings. */
+  /** Returns the user of a callback. */
   async login(application: Application, request: AuthorizationRequest, callback: URL): Promise<Identity> {
     const tokens = await this.#parts.protocol.redeem(this.#provider, application, request, callback)
     return this.#identity(application, tokens, subjectOf(tokens.claims))
   }
 
   /**
-   * The user of a session as of now; undefined: the access token is worth nothing any more and must be replaced first. `refused`: the
-   * provider does not know the user.
+   * Returns the current user of a session; undefined: the access token is invalid and must be refreshed. `refused`: the provider does not
+   * know the user.
    */
   async recheck(application: Application, session: Session): Promise<Identity | undefined> {
     const { refreshToken, expiresAt, accessToken, identityToken, sid } = session
@@ -135,33 +135,33 @@ export class Identities {
     }
   }
 
-  /** New tokens for a session, whose refresh token may be spent from now on. */
+  /** Refreshes the tokens of a session, whose refresh token may be used up afterwards. */
   async refresh(application: Application, { refreshToken, identityToken, sid }: Session): Promise<Tokens> {
     const fresh = await this.#parts.protocol.refresh(this.#provider, application, refreshToken)
     return {
       ...fresh,
-      // RFC 6749 6: without another one, the refresh token stays.
+      // RFC 6749 6: without a new one, the refresh token stays valid.
       refreshToken: fresh.refreshToken === '' ? refreshToken : fresh.refreshToken,
       identityToken: fresh.identityToken === '' ? identityToken : fresh.identityToken,
       sid: fresh.sid === '' ? sid : fresh.sid
     }
   }
 
-  /** The user as of now, by new tokens. */
+  /** Returns the current user with new tokens. */
   async renewed(application: Application, session: Session, kept: Tokens): Promise<Identity> {
     const { profile } = session
     try {
       return await this.#identity(application, kept, profile.id, profile)
     } catch (error) {
       if (!(error instanceof ProviderFailure) || error.trouble === 'refused') throw error
-      // The old refresh token may be spent, so the new one must not be lost.
+      // The old refresh token may be used up, so the new one must not be lost.
       const { teams, organizations, listed } = session
       const { claims: _, ...tokens } = kept
       return { profile, teams, organizations, listed, tokens, current: false }
     }
   }
 
-  /** `known`: counts where the provider says nothing but that the tokens are good. */
+  /** `known`: profile to use if the provider only confirms the tokens. */
   async #identity(application: Application, tokens: Tokens, subject: string, known?: Profile): Promise<Identity> {
     const provider = this.#provider
     const { claims, ...kept } = tokens

@@ -7,25 +7,25 @@ import { Discoveries } from './discoveries.js'
 import { outboundFetch, ProviderFailure, type ProviderTrouble } from './provider-fetch.js'
 import { type Application, type Json, type Provider, textOf } from './providers.js'
 
-/** Some providers refuse a token without the field that RFC 6750 3 asks for. */
+/** Returns true if the provider refused the token. Some omit the field that RFC 6750 3 requires. */
 function isRefusal(error: unknown): boolean {
   const answer = error instanceof Error ? error.cause : undefined
   return answer instanceof Response && (answer.status === 401 || answer.status === 403)
 }
 
-/** A wrong signature: some providers give a new key the name of the old one. */
+/** Returns true for an invalid signature: some providers reuse the name of an old key for a new one. */
 function isForged(error: unknown): boolean {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (cause.message === 'JWT signature verification failed') return true
   return false
 }
 
-/** Errors that mean that the grant or the token is worth nothing (RFC 6749 5.2, RFC 6750 3.1). */
+/** Errors for an invalid grant or token (RFC 6749 5.2, RFC 6750 3.1). */
 const WORTHLESS = new Set(['invalid_grant', 'invalid_token', 'bad_refresh_token'])
-/** RFC 6749 4.1.2.1. */
+/** Temporary errors (RFC 6749 4.1.2.1). */
 const BUSY = new Set(['server_error', 'temporarily_unavailable'])
 
-/** What an error of the protocol means. Of its causes only codes go on: their texts may hold what was sent. */
+/** Converts a protocol error. Only codes of its causes are kept: their texts may contain what was sent. */
 function failureOf(error: unknown): ProviderFailure {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (cause instanceof ProviderFailure) return cause
@@ -55,8 +55,8 @@ function described(error: unknown): readonly [ProviderTrouble, string] {
 }
 
 /**
- * An answer of a token endpoint in the form of RFC 6749 5.1 and 5.2: some providers give scopes as a list, leave the type of
- * the token out, or report errors with status 200.
+ * Normalizes a token response to RFC 6749 5.1 and 5.2: some providers return scopes as a list, omit the token type, or report errors with
+ * status 200.
  */
 export async function normalTokenAnswer(answer: Response): Promise<Response> {
   const text = await answer.text()
@@ -75,10 +75,7 @@ export async function normalTokenAnswer(answer: Response): Promise<Response> {
   })
 }
 
-/**
- * An answer of a userinfo endpoint (OpenID Connect Core 5.3.2) whose whole numbers beyond 2^53 are texts of their digits: the library
- * that reads it would round them.
- */
+/** Converts integers beyond 2^53 in a userinfo response (OpenID Connect Core 5.3.2) to texts, because the library would round them. */
 async function exactUserinfo(answer: Response): Promise<Response> {
   const { status, headers } = answer
   if (status !== 200 || !/^application\/json\b/i.test(headers.get('content-type') ?? '')) return answer
@@ -89,18 +86,18 @@ async function exactUserinfo(answer: Response): Promise<Response> {
       typeof value === 'bigint' ? String(value) : value
     )
   } catch {
-    // What is no JSON is refused where the answer is read.
+    // Invalid JSON is rejected when the response is read.
   }
   return new Response(exact, { status, headers: { 'content-type': 'application/json' } })
 }
 
-/** The claims of a signed token (RFC 7519 3) that has been verified, with the digits of their numbers. */
+/** Returns the claims of a verified token (RFC 7519 3) with all digits of their numbers. */
 export function claimsIn(token: string): Json | undefined {
   const [, payload = ''] = token.split('.')
   return parseExactJson(Buffer.from(payload, 'base64url').toString('utf8')) as Json
 }
 
-/** Facebook reports errors as objects. */
+/** Returns the error code; Facebook reports errors as objects. */
 function errorOf(error: unknown): string {
   if (typeof error === 'string') return error
   return 'invalid_request'
@@ -111,45 +108,45 @@ function jsonObject(text: string): Json | undefined {
     const value: unknown = JSON.parse(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined
   } catch {
-    // What is no JSON is refused where the answer is read.
+    // Invalid JSON is rejected when the response is read.
     return undefined
   }
 }
 
-/** Seconds; the guarded client has a deadline of its own below it. */
+/** Seconds; the outbound client has a shorter timeout. */
 const TIMEOUT = 10
-/** Applications of one provider that are kept ready. */
+/** Maximum number of cached applications of one provider. */
 const MOST_APPLICATIONS = 64
-/** Milliseconds between two questions for the keys of one issuer that signatures cause. */
+/** Minimum interval between key requests caused by signatures, per issuer (ms). */
 const KEYS_REST = 5_000
 
-/** What a provider has given for a code or a refresh token. */
+/** Result of a code or refresh token. */
 export interface Tokens {
   readonly accessToken: string
-  /** '' when there is none. */
+  /** '' if missing. */
   readonly refreshToken: string
-  /** Wall clock in milliseconds; 0: not said. */
+  /** Wall clock in milliseconds; 0: unknown. */
   readonly expiresAt: number
-  /** '' when there is none. */
+  /** '' if missing. */
   readonly identityToken: string
-  /** Of the session at the provider, as the identity token names it; '' when it does not. */
+  /** Session id at the provider from the identity token; '' if missing. */
   readonly sid: string
-  /** Of the identity token, which has been verified. */
+  /** Claims of the verified identity token. */
   readonly claims: Json | undefined
 }
 
-/** One login, from the redirect to the provider until its answer. */
+/** One login, from the redirect to the provider's response. */
 export interface AuthorizationRequest {
   readonly redirectUri: string
   readonly state: string
   readonly nonce: string
-  /** Of the proof key (RFC 7636). */
+  /** Verifier of the proof key (RFC 7636). */
   readonly verifier: string
 }
 
 /**
- * The protocol with providers: authorization code with proof key, state and nonce (RFC 6749, RFC 7636, OpenID Connect Core
- * 3.1), refresh, userinfo. Methods reject with a ProviderFailure.
+ * Protocol with providers: authorization code with proof key, state and nonce (RFC 6749, RFC 7636, OpenID Connect Core 3.1), refresh,
+ * userinfo. Methods reject with a ProviderFailure.
  */
 export class OpenidProtocol {
   readonly #clock: Clock
@@ -164,7 +161,7 @@ export class OpenidProtocol {
     this.#discoveries = new Discoveries(clock, (issuer) => this.#discover(issuer))
   }
 
-  /** Where the browser goes to log in. */
+  /** Returns the URL of the login at the provider. */
   async authorizationUrl(
     provider: Provider,
     application: Application,
@@ -187,12 +184,12 @@ export class OpenidProtocol {
     try {
       return client.buildAuthorizationUrl(config, parameters).href
     } catch (error) {
-      // Its document names no endpoint, or one without TLS.
+      // The discovery document has no endpoint, or one without TLS.
       throw failureOf(error)
     }
   }
 
-  /** Trades the code of a callback for tokens. `callback`: the redirect URI with the query that came. */
+  /** Exchanges the code of a callback for tokens. `callback`: the redirect URI with the received query. */
   async redeem(
     provider: Provider,
     application: Application,
@@ -213,7 +210,7 @@ export class OpenidProtocol {
     }
   }
 
-  /** Rejects with `refused` when the refresh token is worth nothing any more. */
+  /** Refreshes the tokens. Rejects with `refused` if the refresh token is invalid. */
   async refresh(provider: Provider, application: Application, refreshToken: string): Promise<Tokens> {
     const config = await this.#configuration(provider, application)
     try {
@@ -223,7 +220,7 @@ export class OpenidProtocol {
     }
   }
 
-  /** Claims about the user `subject`; undefined when the provider has no such endpoint. */
+  /** Returns claims about the user `subject`; undefined if the provider has no userinfo endpoint. */
   async userinfo(
     provider: Provider,
     application: Application,
@@ -240,7 +237,7 @@ export class OpenidProtocol {
     }
   }
 
-  /** Where a browser ends the session at the provider and comes back from (RP-Initiated Logout 1.0); undefined: the provider has no such place. */
+  /** Returns the provider's logout URL with a return URL (RP-Initiated Logout 1.0); undefined if there is none. */
   async endSessionUrl(
     provider: Provider,
     application: Application,
@@ -255,7 +252,7 @@ export class OpenidProtocol {
     }
   }
 
-  /** The discovery document of an issuer. */
+  /** Returns the discovery document of an issuer. */
   metadata(issuer: string): Promise<client.ServerMetadata> {
     return this.#discoveries.get(issuer)
   }
@@ -319,7 +316,7 @@ export class OpenidProtocol {
     return failure
   }
 
-  /** Keys belong to a configuration: a new one asks for them again. */
+  /** Keys are cached in a configuration: a new one fetches them again. */
   #forgetKeys(issuer: string): void {
     const now = this.#clock.monotonic()
     if (now < (this.#keysAskedAt.get(issuer) ?? 0) + KEYS_REST) return
@@ -332,12 +329,15 @@ function serverOf({ issuer, authorization, token }: Extract<Provider, { kind: 'a
   return { issuer, authorization_endpoint: authorization, token_endpoint: token }
 }
 
-/** Is it without TLS? */
+/** Returns true for a URL without TLS. */
 export function isPlain(url: string): boolean {
   return url.startsWith('http:')
 }
 
-/** Providers with an API of their own take the secret in the body; the others say how, or Basic is meant. */
+/**
+ * Returns the client authentication: providers with an API of their own expect the secret in the body; others declare it, with Basic as the
+ * default.
+ */
 function authentication(provider: Provider, server: client.ServerMetadata, secret: string): client.ClientAuth {
   if (provider.kind === 'api') return client.ClientSecretPost(secret)
   const usual = provider.secretIn === 'body' ? 'client_secret_post' : 'client_secret_basic'

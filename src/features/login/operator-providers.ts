@@ -26,7 +26,7 @@ const entry = object(
   { description: 'An identity provider.' }
 )
 
-/** The operator's file of identity providers. */
+/** Operator's file of identity providers. */
 export const providersFile = object(
   Object.fromEntries(PROVIDER_NAMES.map((name) => [name, optional(entry)])) as Record<
     ProviderName,
@@ -35,25 +35,25 @@ export const providersFile = object(
   { description: 'Identity providers by name.' }
 )
 
-/** Their answers say which addresses count. */
+/** Providers whose responses state which addresses are verified. */
 const SELF_TELLING: ReadonlySet<ProviderName> = new Set(['github', 'microsoft'])
 
-/** A provider as it is used here, and the application that the operator has set up for everybody. */
+/** Provider with the operator's application. */
 interface OperatorProvider {
   readonly provider: Provider
   readonly application: Application | undefined
 }
 
-/** What the operator says of each identity provider. */
+/** Operator's settings by provider. */
 export type OperatorProviders = Readonly<Record<ProviderName, OperatorProvider>>
 
 /**
- * Reads the operator's file: YAML, a map of providers with `client_id`, `client_secret` and other addresses. Fails with a
- * CodedError `LOGIN_PROVIDERS_INVALID` that names the place and never a value.
+ * Reads the operator's file: a YAML map of providers with `client_id`, `client_secret` and other URLs. Fails with a CodedError
+ * `LOGIN_PROVIDERS_INVALID` that contains the path and never a value.
  */
 export async function readOperatorProviders(yaml: string): Promise<OperatorProviders> {
   const written = parsed(yaml) ?? {}
-  // A tenth of what a start takes, and few have the file.
+  // Takes a tenth of the start time, and few installations have the file.
   const { Check, Errors } = await import('typebox/value')
   if (!Check(providersFile, written)) {
     const [first] = Errors(providersFile, written)
@@ -64,7 +64,7 @@ export async function readOperatorProviders(yaml: string): Promise<OperatorProvi
   return operatorProviders(written)
 }
 
-/** The providers when the operator has set up nothing. */
+/** Returns the providers without operator settings. */
 export function defaultProviders(): OperatorProviders {
   return operatorProviders({})
 }
@@ -107,7 +107,7 @@ function operatorProvider(name: ProviderName, given: Static<typeof entry>): Oper
   }
 }
 
-/** A provider of one's own names itself by the same path at its own origin, as GitHub Enterprise does. */
+/** Returns the issuer of a self-hosted provider: the usual path at its own origin, as GitHub Enterprise does. */
 function issuerAt(authorization: string, usual: string): string {
   return new URL(authorization).origin + new URL(usual).pathname.replace(/\/$/, '')
 }
@@ -116,7 +116,7 @@ function parsed(yaml: string): unknown {
   try {
     return parse(yaml)
   } catch (error) {
-    // The parser's message quotes the text, which holds secrets.
+    // The parser's message quotes the text, which contains secrets.
     throw invalid('the file is no YAML', { cause: error instanceof Error ? error.name : undefined })
   }
 }

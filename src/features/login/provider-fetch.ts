@@ -1,7 +1,7 @@
 import { CodedError, defineErrors } from '../../lib/errors.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 
-/** Codes of the option login.providers. */
+/** Error codes of the option login.providers. */
 export const loginStartErrors = defineErrors({
   LOGIN_PROVIDERS_INVALID: {
     text: 'The file of login.providers has a wrong form.',
@@ -9,16 +9,15 @@ export const loginStartErrors = defineErrors({
   }
 })
 
-/** The error of a provider, for the log. */
+/** Error of a provider, for the log. */
 export const providerErrors = defineErrors({
   LOGIN_PROVIDER: { text: 'A provider gave no identity.', help: 'Look at the message of the log.' }
 })
 
 /**
- * Why a provider gave no identity. `unavailable`: no answer, or one of its own trouble. `garbage`: an answer that cannot be
- * used. `refused`: it does not know the grant or the user any more. `denied`: the user or the provider said no.
- * `keys-changed`: it has signed with a key that was not known; the next attempt asks for its keys anew. `unstored`: the store that keeps
- * sessions is out of reach. `too-large`: cookies do not hold the session, and the store may not or has no room.
+ * Reasons for a failed login. `unavailable`: no response or a server error. `garbage`: an unusable response. `refused`: unknown grant or
+ * user. `denied`: user or provider declined. `keys-changed`: signed with an unknown key; the next attempt fetches the keys. `unstored`: the
+ * session store is unreachable. `too-large`: the session does not fit into cookies, and the store is not allowed or full.
  */
 export type ProviderTrouble =
   | 'unavailable'
@@ -29,7 +28,7 @@ export type ProviderTrouble =
   | 'unstored'
   | 'too-large'
 
-/** The message names what happened and holds nothing that the provider or the client sent. */
+/** Failure of a provider. The message contains nothing from the provider or client. */
 export class ProviderFailure extends CodedError {
   readonly trouble: ProviderTrouble
 
@@ -40,11 +39,12 @@ export class ProviderFailure extends CodedError {
 }
 
 const MAX_ANSWER = 512 * 1024
-/** Milliseconds for one answer of a provider. */
+/** Timeout of one response (ms). */
 const DEADLINE = 5_000
+/** Statuses without a body. */
 const BODILESS = new Set([101, 204, 205, 304])
 
-/** What a client of the fetch kind hands over. */
+/** Options of a fetch call. */
 interface FetchOptions {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
@@ -52,8 +52,8 @@ interface FetchOptions {
 }
 
 /**
- * A fetch that goes through the guarded client: no redirect is followed, private addresses only where the operator
- * allows them. `budget`: milliseconds that are left for all requests together. Rejects with a ProviderFailure `unavailable` when there is no answer, or one with a status of 500 or more.
+ * Returns a fetch that uses the outbound client: no redirects, private addresses only if the operator allows them. `budget`: remaining
+ * milliseconds of all requests together. Rejects with a ProviderFailure `unavailable` without a response, or for a status from 500.
  */
 export function outboundFetch(
   outbound: Outbound,

@@ -1,27 +1,27 @@
-/** Who a user is, as the provider says. */
+/** User profile from the provider. */
 export interface Profile {
-  /** Never changes and never becomes another user's. */
+  /** Permanent and never reused for another user. */
   readonly id: string
   readonly name: string
-  /** As the provider writes it; '' when there is none that the provider vouches for: rules judge by it. */
+  /** Address as written by the provider; '' without a verified one, because rules use it. */
   readonly email: string
-  /** All addresses that the provider vouches for, in lower case: these decide who may pass. */
+  /** All verified addresses in lower case, for the access lists. */
   readonly emails: readonly string[]
 }
 
-/** Memberships in lower case: `<organization>/<team>` or the number of a team, and slugs of organizations. */
+/** Lower-case memberships: `<organization>/<team>` or team numbers, and organization slugs. */
 export interface Memberships {
   readonly teams: readonly string[]
   readonly organizations: readonly string[]
 }
 
-/** What a provider's API answers. */
+/** Object in a provider's response. */
 export type Json = Readonly<Record<string, unknown>>
 
-/** The API of a provider, with the access token of one user. Rejects with a ProviderFailure. */
+/** API of a provider with the access token of one user. Rejects with a ProviderFailure. */
 export interface ProviderApi {
   object(path: string): Promise<Json>
-  /** The objects of a list, over all of its pages. */
+  /** Returns the objects of a list from all of its pages. */
   list(path: string): Promise<readonly Json[]>
 }
 
@@ -30,7 +30,7 @@ export function textOf(value: unknown): string {
   return typeof value === 'number' || typeof value === 'bigint' ? String(value) : ''
 }
 
-/** A profile with the one address that the provider vouches for, or with none. */
+/** Returns a profile with its verified address, or without one. */
 function profileOf(id: unknown, name: unknown, email: unknown, vouched: boolean): Profile {
   const address = vouched && isAddress(textOf(email)) ? textOf(email) : ''
   return { id: textOf(id), name: textOf(name), email: address, emails: address === '' ? [] : [address.toLowerCase()] }
@@ -42,9 +42,8 @@ function isAddress(text: string): boolean {
 }
 
 /**
- * From the claims of OpenID Connect (Core 5.1): those of the identity token, and those of the userinfo endpoint, which win. What
- * one of them says about its address says nothing about another address. `vouches`: an address counts without the claim
- * `email_verified` too.
+ * Returns the profile from OpenID Connect claims (Core 5.1): those of the userinfo endpoint override those of the identity token. A
+ * verification applies only to the address in the same source. `vouches`: accepts an address without the claim `email_verified`.
  */
 export function profileOfClaims(token: Json, userinfo: Json, vouches: boolean): Profile {
   const { sub, name, preferred_username } = { ...token, ...userinfo }
@@ -53,12 +52,12 @@ export function profileOfClaims(token: Json, userinfo: Json, vouches: boolean): 
     .filter((claims) => claims.email === email)
     .map(({ email_verified }) => email_verified)
   const verified = claimed.find((claim) => claim !== undefined && claim !== null) ?? vouches
-  // Some write it as a text.
+  // Some providers write it as text.
   const vouched = verified === true || verified === 'true'
   return profileOf(sub, textOf(name) === '' ? preferred_username : name, email, vouched)
 }
 
-/** The user and the addresses that GitHub has checked; the primary one is shown. */
+/** Returns the user with the addresses that GitHub has verified; the primary one is shown. */
 async function githubProfile(api: ProviderApi): Promise<Profile> {
   const [user, addresses] = await Promise.all([api.object('/user'), api.list('/user/emails')])
   const checked = addresses.filter(({ verified }) => verified === true)
@@ -72,7 +71,7 @@ async function githubProfile(api: ProviderApi): Promise<Profile> {
   }
 }
 
-/** Teams by slug and by number, and organizations; what the token may not see is not there. */
+/** Returns teams by slug and number, and organizations that the token may read. */
 async function githubMemberships(api: ProviderApi): Promise<Memberships> {
   const [teams, organizations] = await Promise.all([api.list('/user/teams'), api.list('/user/orgs')])
   return {
@@ -87,38 +86,38 @@ function teamOf({ organization, slug }: Json): string {
 }
 
 interface Common {
-  /** Asked for when none are given, and added when a given list lacks them. */
+  /** Default scopes, also added to a given list without them. */
   readonly scopes: readonly string[]
-  /** Scopes that the provider knew once and refuses now; taken out of a given list. */
+  /** Scopes that the provider no longer accepts; removed from a given list. */
   readonly retired?: readonly string[]
   /**
-   * Does an address count that the provider says nothing about? As its documentation has it; the operator's file may say otherwise.
-   * Has no meaning for a provider whose answers tell of each address.
+   * Accepts an address without a statement about its verification, by the provider's documentation; the operator's file may override it.
+   * Ignored for a provider that states it for each address.
    */
   readonly vouches: boolean
-  /** false: the provider does not take the proof key of RFC 7636 from applications with a secret. State and nonce remain. */
+  /** False: the provider does not support RFC 7636 for applications with a secret. State and nonce remain. */
   readonly proofKey: boolean
 }
 
-/** A provider that says by discovery where its endpoints are, and who the user is by a signed token. */
+/** Provider with discovery and signed identity tokens. */
 interface OpenidProvider extends Common {
   readonly kind: 'openid'
   readonly issuer: string
-  /** false: its identity tokens repeat no nonce. State remains. */
+  /** False: its identity tokens have no nonce. State remains. */
   readonly nonce: boolean
-  /** Where the secret goes when its discovery document does not say; the header by OpenID Connect Discovery 3. */
+  /** Place of the secret if the discovery document does not state it. @default the header, by OpenID Connect Discovery 3 */
   readonly secretIn?: 'body'
 }
 
-/** A provider with an access token (RFC 6749) for an API of its own that says who the user is. */
+/** Provider with an access token (RFC 6749) for its own API, which identifies the user. */
 export interface ApiProvider extends Common {
   readonly kind: 'api'
-  /** As it names itself in the answers of RFC 9207, if it does. */
+  /** Issuer in responses by RFC 9207, if any. */
   readonly issuer: string
   readonly authorization: string
   readonly token: string
   readonly api: string
-  /** Field of API requests that holds the id of the application. */
+  /** Field of API requests with the application id. */
   readonly clientField?: string
   readonly profile: (api: ProviderApi, vouches: boolean) => Promise<Profile>
   readonly memberships?: (api: ProviderApi) => Promise<Memberships>
@@ -138,7 +137,7 @@ export const PROVIDER_NAMES = [
 ] as const
 export type ProviderName = (typeof PROVIDER_NAMES)[number]
 
-/** The well-known providers. Addresses, scopes and members are those of the documentation that each line names. */
+/** Well-known providers. URLs, scopes and members are from the documentation cited in each entry. */
 export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
   // developer.amazon.com/docs/login-with-amazon: authorization-code-grant, obtain-customer-profile
   amazon: {
@@ -149,7 +148,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     api: 'https://api.amazon.com',
     scopes: ['profile'],
     proofKey: true,
-    // The address that is registered with Amazon, which an account gets by a code that was sent there.
+    // Registered address, which Amazon verifies by a code.
     vouches: true,
     profile: async (api, vouches) => {
       const { user_id, name, email } = await api.object('/user/profile')
@@ -164,9 +163,9 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     token: 'https://graph.facebook.com/v26.0/oauth/access_token',
     api: 'https://graph.facebook.com/v26.0',
     scopes: ['email'],
-    // Its dialog forgets a challenge that comes without the scope openid, and its token endpoint then refuses the verifier.
+    // Its dialog ignores a challenge without the scope openid, and its token endpoint then rejects the verifier.
     proofKey: false,
-    // Only a valid address is given: one that the user has confirmed.
+    // Only valid addresses are returned, which the user has confirmed.
     vouches: true,
     profile: async (api, vouches) => {
       const { id, name, email } = await api.object('/me?fields=id,name,email')
@@ -180,7 +179,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     authorization: 'https://github.com/login/oauth/authorize',
     token: 'https://github.com/login/oauth/access_token',
     api: 'https://api.github.com',
-    // read:user alone does not show which addresses are checked.
+    // read:user alone does not show which addresses are verified.
     scopes: ['read:org', 'read:user', 'user:email'],
     proofKey: true,
     vouches: false,
@@ -193,7 +192,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     issuer: 'https://gitlab.com',
     scopes: ['openid', 'email', 'profile'],
     proofKey: true,
-    // Its identity token and its userinfo hold email_verified.
+    // Its identity token and userinfo contain email_verified.
     vouches: false,
     nonce: true
   },
@@ -207,7 +206,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
       'https://www.googleapis.com/auth/userinfo.profile'
     ],
     proofKey: true,
-    // The claim comes with every address.
+    // The claim is present for every address.
     vouches: false,
     nonce: true
   },
@@ -217,15 +216,15 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     issuer: 'https://www.linkedin.com/oauth',
     scopes: ['openid', 'email', 'profile'],
     retired: ['r_emailaddress', 'r_liteprofile'],
-    // Its proof keys belong to native applications, which have no secret and other endpoints.
+    // Its proof keys are for native applications without a secret, at other endpoints.
     proofKey: false,
-    // The claim is optional, and its absence promises nothing.
+    // The claim is optional, and its absence means unverified.
     vouches: false,
     nonce: false,
     secretIn: 'body'
   },
-  // learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow, graph/api/user-get. `common` takes the users of
-  // every organization and personal accounts; the operator's file names the endpoints of one organization instead.
+  // learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow, graph/api/user-get. `common` accepts users of all organizations
+  // and personal accounts; the operator's file can set the endpoints of one organization.
   microsoft: {
     kind: 'api',
     issuer: 'https://login.microsoftonline.com/common/v2.0',
@@ -247,7 +246,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     clientField: 'client-id',
     scopes: ['user:read:email'],
     proofKey: false,
-    // Get Users shows the verified address alone.
+    // Get Users returns only the verified address.
     vouches: true,
     profile: async (api, vouches) => {
       const { data } = await api.object('/users')
@@ -258,8 +257,8 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
 }
 
 /**
- * `mail` is whatever an administrator of any organization wrote there; only the name under which the user logs in lies
- * in a domain that the organization has proved to own. The name of a guest (`#EXT#`) is no address.
+ * Returns the profile. An administrator of any organization can write any `mail`; only the login name is in a domain that the organization
+ * has verified. The name of a guest (`#EXT#`) is not an address.
  */
 function microsoftProfile({ id, displayName, mail, userPrincipalName }: Json): Profile {
   const login = textOf(userPrincipalName)
@@ -267,20 +266,20 @@ function microsoftProfile({ id, displayName, mail, userPrincipalName }: Json): P
   return profileOf(id, displayName, own ? login : mail, own)
 }
 
-/** What is asked for when a configuration names `given`. */
+/** Returns the scopes to request for the configured list `given`. */
 export function scopesOf({ scopes, retired = [] }: Provider, given: readonly string[]): string {
   return [...new Set([...given.filter((scope) => !retired.includes(scope)), ...scopes])].join(' ')
 }
 
 /**
- * A provider of OpenID Connect that is named by its issuer. `vouches`: its configuration says that an address without the claim
- * `email_verified` counts; else it does not, because some providers let users, or administrators of others, write any address.
+ * Returns an OpenID Connect provider for an issuer. `vouches`: accepts addresses without the claim `email_verified`; otherwise they are
+ * rejected, because some providers let users or administrators write any address.
  */
 export function openidProvider(issuer: string, vouches: boolean): OpenidProvider {
   return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true, nonce: true, vouches }
 }
 
-/** What a provider knows as a client: the application that sends users to it. */
+/** Application registered at a provider. */
 export interface Application {
   readonly id: string
   readonly secret: string

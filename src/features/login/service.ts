@@ -17,14 +17,14 @@ import { type Held, SessionCache } from './session.js'
 import { SessionKeeper } from './session-keeper.js'
 
 interface LoginParts {
-  /** 32 bytes each, derived from the process's sealing keys: the first one seals, all of them open. */
+  /** Keys of 32 bytes, derived from the process's sealing keys: the first one seals, all of them open. */
   readonly keys: readonly Uint8Array[]
   readonly providers: OperatorProviders
   readonly outbound: Outbound
   readonly clock: Clock
 }
 
-/** What all gates of a process share: keys, providers, and what is known about sessions and issuers. */
+/** Shared state of all gates of a process: keys, providers, sessions and issuers. */
 export class Login {
   readonly providers: OperatorProviders
   readonly outbound: Outbound
@@ -34,7 +34,7 @@ export class Login {
   readonly keeper: SessionKeeper
   readonly protocol: OpenidProtocol
   readonly backChannel: BackChannel
-  /** Milliseconds of the longest session of a gate that there was. */
+  /** Longest session duration of any gate so far (ms). */
   longest = USUAL_MAXIMUM
   readonly #keys: readonly Uint8Array[]
 
@@ -54,10 +54,10 @@ export class Login {
   }
 }
 
-/** What logins need. Undefined where no policy runs: every gate then refuses. */
+/** Login service. Undefined in a process without policies: every gate refuses. */
 export const logins = serviceKey<Login | undefined>('logins', () => undefined)
 
-/** One request at a gate, with what the gate reads of it. */
+/** One request at a gate. */
 export interface Visit {
   readonly flow: Flow
   readonly request: FlowRequest
@@ -66,52 +66,52 @@ export interface Visit {
   readonly application: Application
 }
 
-/** What one module or action asks for. Durations in milliseconds; 0: no such limit, where not said otherwise. */
+/** Settings of a module or action. Durations in milliseconds; 0: no limit, unless stated otherwise. */
 export interface GateSettings {
-  /** Name under which it publishes, and label of its counters. */
+  /** Name of its results and label of its counters. */
   readonly result: LoginResult
-  /** Route, edge or default entry. */
+  /** Route, edge or default endpoint. */
   readonly owner: string
-  /** Keeps several gates of one owner apart; '' when there is no need. */
+  /** Distinguishes gates of one owner; '' if not needed. */
   readonly authId: string
   readonly provider: Provider
-  /** How the configuration writes the id of the application; '': that of the operator. */
+  /** Application id as configured; '': the operator's. */
   readonly client: string
-  /** Undefined: there is none. Throws `EvaluationError` where an expression of the configuration has no value. */
+  /** Returns the application; undefined for none. Throws `EvaluationError` if an expression has no value. */
   readonly application: (flow: Flow) => Application | undefined
   readonly scopes: readonly string[]
-  /** Added to the authorization URL. */
+  /** Additional parameters of the authorization URL. */
   readonly parameters: Readonly<Record<string, string>>
   readonly cookiePrefix: string
-  /** Undefined: cookies of the very host. */
+  /** Cookie domain; host-only cookies if undefined. */
   readonly cookieDomain: string | undefined
   readonly inactivity: number
-  /** There always is one. */
+  /** Always set. */
   readonly maximum: number
-  /** Do cookies outlive the browser's run? They do when a maximum was asked for. */
+  /** True for persistent cookies, if a maximum was configured. */
   readonly lasting: boolean
   readonly check: number
-  /** Does a logout end the session at the provider too (OpenID Connect RP-Initiated Logout 1.0)? */
+  /** A logout also ends the session at the provider (OpenID Connect RP-Initiated Logout 1.0). */
   readonly providerLogout: boolean
   readonly preflight: Preflight
   readonly access: AccessLists
 }
 
-/** Longest session where none is said: two weeks. Milliseconds. */
+/** Default maximum session duration (ms): two weeks. */
 export const USUAL_MAXIMUM = 14 * 24 * 3_600_000
 
 /**
- * Whose sessions a gate accepts: those of its own owner; with a domain of its own for cookies, those of every gate that
- * shares the domain. Provider, application and id are part of it, so that gates whose sessions differ never share a cookie.
+ * Returns the realm, whose sessions a gate accepts: that of its owner, or with a cookie domain that of all gates with the domain. Provider,
+ * application and id are part of it, so that different gates never share a cookie.
  */
 export function realmOf({ result, owner, authId, provider, client, cookieDomain }: GateSettings): string {
   const place = cookieDomain === undefined ? owner : `.${cookieDomain}`
-  // Sessions hold the addresses that counted when they were made.
+  // Sessions contain the addresses accepted when they were created.
   const vouching = provider.kind === 'openid' && provider.vouches ? ['vouches'] : []
   return JSON.stringify([result, place, authId, provider.issuer, client, ...vouching])
 }
 
-/** Tells gates of one realm apart: 8 hexadecimal digits of everything that a configuration says, its secrets left out. */
+/** Returns a mark that distinguishes gates of one realm: 8 hexadecimal digits of all settings except secrets. */
 export function markOf({ provider, ...settings }: GateSettings): string {
   const text = JSON.stringify([provider.issuer, settings])
   return createHash('sha256').update(text).digest('hex').slice(0, 8)
@@ -119,7 +119,7 @@ export function markOf({ provider, ...settings }: GateSettings): string {
 
 export type LoginResult = 'oauth' | 'oidc'
 
-/** Results of an action that logs users in; `more` are those of one of them alone. */
+/** Returns the results of a login action; `more`: additional ones of one action. */
 export function loginResults(more: ResultFields): ResultFields {
   return {
     'identity.id': ['string', 'Id of the user here: the same at each login with this provider.'],
@@ -140,10 +140,10 @@ export function loginResults(more: ResultFields): ResultFields {
   }
 }
 
-/** Why there is no session any more. */
+/** Reason for the end of a session. */
 export type SessionEnd = 'inactivity' | 'maximum' | 'revoked' | 'none'
 
-/** `actions.service.oauth.*` or `.oidc.*` of a user who passes. */
+/** Returns `actions.service.oauth.*` or `.oidc.*` of an allowed user. */
 export function sessionResults(
   result: LoginResult,
   issuer: string,
@@ -170,7 +170,7 @@ export function sessionResults(
   }
 }
 
-/** The same of a user who does not pass. */
+/** Returns the results of a refused user. */
 export function refusedResults(end: SessionEnd, code: string, message: string): Readonly<Record<string, unknown>> {
   return { ...flags(end, false), 'error.code': code, 'error.message': message }
 }

@@ -4,22 +4,22 @@ import { atMost, Backoff } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt-state.js'
 import { ProviderFailure } from './provider-fetch.js'
 
-/** Generation of a session, sealed; '' for one that has ended. */
+/** Session generation, sealed; '' for an ended session. */
 export interface KeptSession {
   readonly number: number
   readonly sealed: string
 }
 
-/** Generation to keep. Times: wall clock, milliseconds. */
+/** Session generation to store. Times: wall clock, milliseconds. */
 export interface SavedSession extends KeptSession {
   readonly id: string
   readonly ends: number
   readonly at: number
-  /** Cookies hold a reference alone. */
+  /** Cookies hold only a reference. */
   readonly needed: boolean
   /** Holder of the lease; '' for the first generation. */
   readonly holder: string
-  /** Releases the lease too. */
+  /** Releases the lease as well. */
   readonly last: boolean
 }
 
@@ -36,48 +36,51 @@ interface Room {
   readonly bytes: number
 }
 
-/** Where the processes of a cluster keep sessions together. Methods reject while it is out of reach. */
+/** Shared session store of a cluster. Methods reject while it is unreachable. */
 export interface SessionStore {
-  /** `at`: now. */
+  /** Reads a session. `at`: now. */
   read(id: string, at: number): Promise<KeptSession | undefined>
   claim(lease: Lease): Promise<'claimed' | 'busy' | KeptSession>
-  /** False: there is no room. The oldest make room for a new one. */
+  /** Returns false if the session is too large for the store. A new session replaces the oldest. */
   save(session: SavedSession, room: Room): Promise<boolean>
   release(lease: Pick<Lease, 'id' | 'holder'>): Promise<void>
   forget(now: number, spare: Room): Promise<void>
 }
 
-/** What a thread asks of the one that has the store. */
+/** Call from a thread to the one with the store. */
 export type SessionCall =
   | { readonly op: 'read'; readonly id: string }
   | { readonly op: 'claim'; readonly lease: Lease }
   | { readonly op: 'save'; readonly session: SavedSession }
   | { readonly op: 'release'; readonly lease: Pick<Lease, 'id' | 'holder'> }
-/** Answer of the store to such a call; `none`: there is nothing to say. */
+/** Response to such a call; `none`: no result. */
 export type SessionAnswer = KeptSession | 'claimed' | 'busy' | 'kept' | 'full' | 'none'
 
-/** Rows of each kind, and bytes of sessions that cookies hold too. */
+/** Maximum number of sessions of each kind. */
 const MOST_ROWS = 100_000
+/** Maximum size of sessions that cookies hold as well (bytes). */
 const SPARE_BYTES = 64 * 1024 * 1024
-/** Milliseconds for one call of the store, for the result of another holder, and between two looks at it. */
+/** Timeout of one store call (ms). */
 const CALL = 5_000
+/** Maximum wait for another holder's result (ms). */
 const WAIT = 10_000
-/** Milliseconds after which a holder does not answer any more: longer than all questions to a provider together. */
+/** Time after which a holder counts as dead (ms): longer than all requests to a provider together. */
 const DEAD = 30_000
+/** Delays between checks for another holder's result (ms). */
 const LOOKS = { first: 25, longest: 200 }
-/** Milliseconds that a result which could not be written is tried again: as long as its lease lasts. */
+/** Retries of a failed write (ms), up to the duration of its lease. */
 const RETRIES = { first: 250, longest: 2_000, within: 80_000 }
 
-/** Without a store, as in a lab: what one process knows is all there is. */
+/** Handles calls without a store, as in a lab, where the process has no shared sessions. */
 async function alone({ op }: SessionCall): Promise<SessionAnswer> {
   if (op === 'claim') return 'claimed'
   return op === 'save' ? 'kept' : 'none'
 }
 
 /**
- * Sessions beyond cookies: those that do not fit into them, and the last generation of renewed tokens, which an answer that never
- * reached its browser must not lose. A lease for each session makes its refresh happen once, whatever thread or process asks.
- * Methods reject with a ProviderFailure `unstored` while the store is out of reach.
+ * Sessions that do not fit into cookies, and the last generation of renewed tokens, which must survive a lost response. A lease for each
+ * session ensures a single refresh across threads and processes. Methods reject with a ProviderFailure `unstored` while the store is
+ * unreachable.
  */
 export class SessionKeeper {
   readonly #clock: Clock
@@ -85,7 +88,7 @@ export class SessionKeeper {
   #store: SessionStore | undefined
   #bytes = 0
   #paused = false
-  /** Holders of leases that were given away here, and when: monotonic milliseconds. */
+  /** Leases granted here by holder, with the time: monotonic milliseconds. */
   readonly #leases = new Map<string, number>()
   readonly #reading = new Map<string, Promise<KeptSession | undefined>>()
   #idle: (() => void) | undefined
@@ -94,19 +97,19 @@ export class SessionKeeper {
     this.#clock = clock
   }
 
-  /** `bytes`: of sessions that cookies cannot hold; 0: their logins are refused. */
+  /** Attaches the store. `bytes`: size limit of sessions that cookies cannot hold; 0: their logins are refused. */
   attach(store: SessionStore, bytes: number): void {
     this.#store = store
     this.#bytes = bytes
     this.#ask = (call) => this.serve(call)
   }
 
-  /** In a thread: another one has the store. */
+  /** Forwards all calls to the thread with the store. */
   relay(ask: (call: SessionCall) => Promise<SessionAnswer>): void {
     this.#ask = ask
   }
 
-  /** Answers one call of this thread or of another one. Fails with the store's error. */
+  /** Handles a call from this or another thread. Fails with the store's error. */
   async serve(call: SessionCall): Promise<SessionAnswer> {
     const store = this.#store
     if (store === undefined) return alone(call)
@@ -133,7 +136,7 @@ export class SessionKeeper {
     return 'none'
   }
 
-  /** The last generation of a session; undefined: it is not there. Requests for one session wait for one answer. */
+  /** Returns the last generation of a session; undefined if missing. Concurrent requests share the read. */
   read(id: string): Promise<KeptSession | undefined> {
     const reading = this.#reading.get(id)
     if (reading !== undefined) return reading
@@ -144,10 +147,7 @@ export class SessionKeeper {
     return read
   }
 
-  /**
-   * The lease of a session, or the generation that another holder has made of it. Waits for that one; undefined: its result did not come
-   * in time.
-   */
+  /** Returns a lease, or the generation that another holder created. Waits for that holder; undefined on timeout. */
   async claim(id: string, number: number, ends: number): Promise<string | KeptSession | undefined> {
     const holder = randomBytes(12).toString('base64url')
     const backoff = new Backoff(LOOKS)
@@ -162,14 +162,14 @@ export class SessionKeeper {
     return undefined
   }
 
-  /** Keeps the first generation of a session that cookies cannot hold. Rejects also when there is no room at all. */
+  /** Stores the first generation of a session that cookies cannot hold. Rejects also if there is no room. */
   async create(session: Omit<SavedSession, 'at' | 'needed' | 'holder' | 'last'>): Promise<void> {
     refuseFull(await this.#call(this.#saving({ ...session, needed: true, holder: '', last: true })))
   }
 
   /**
-   * Keeps what a holder has made. What cannot be written now is written as soon as the store answers, because the tokens of before
-   * may be spent. Rejects when there is no room.
+   * Stores a holder's result. A failed write is retried until the store responds, because the old tokens may be used up. Rejects if there
+   * is no room.
    */
   async save(session: Omit<SavedSession, 'at'>): Promise<void> {
     const call = this.#saving(session)
@@ -177,20 +177,20 @@ export class SessionKeeper {
     if (answer !== undefined) refuseFull(answer)
   }
 
-  /** Gives a lease back; one that cannot be given back ends by itself. */
+  /** Releases a lease; if that fails, it expires. */
   release(id: string, holder: string): void {
     this.#call({ op: 'release', lease: { id, holder } }).catch(() => undefined)
   }
 
-  /** Drops what has ended by itself. Fails with the store's error. */
+  /** Deletes expired sessions. Fails with the store's error. */
   async forget(): Promise<void> {
     await this.#store?.forget(this.#clock.wall() - CLOCK_DIFFERENCE, { rows: MOST_ROWS, bytes: SPARE_BYTES })
   }
 
-  /** Gives no lease away until `resume`; resolves when the results of those that were are written. */
+  /** Grants no lease until `resume`; resolves when the results of current leases are written. */
   async pause(): Promise<void> {
     this.#paused = true
-    // A holder whose thread has died says nothing any more.
+    // A holder in a crashed thread never responds.
     const now = this.#clock.monotonic()
     for (const [holder, since] of this.#leases) if (now - since > DEAD) this.#leases.delete(holder)
     if (this.#leases.size === 0) return

@@ -1,40 +1,41 @@
 import type { Memberships, Profile } from './providers.js'
 
-/** A user who has logged in. Times are of the wall clock, in milliseconds. */
+/** Session of a logged-in user. Times: wall clock, milliseconds. */
 export interface Session extends Memberships {
-  /** Random; the same as long as the session lasts. */
+  /** Random and permanent. */
   readonly id: string
-  /** Id of the application through which the user came. */
+  /** Id of the application used for the login. */
   readonly client: string
-  /** Of the login. */
+  /** Time of the login. */
   readonly begun: number
-  /** When it ends at the latest, as was said at the login: what a configuration says later only shortens it. */
+  /** Latest end as set at the login; a later configuration can only shorten it. */
   readonly ends: number
-  /** When the provider was last asked about the user. */
+  /** Last check with the provider. */
   readonly checked: number
   readonly profile: Profile
-  /** Of the lists that the memberships were looked up for; '' when there were none. */
+  /** Lists for which memberships were looked up; '' for none. */
   readonly listed: string
   readonly accessToken: string
-  /** '' when there is none. */
+  /** '' if missing. */
   readonly refreshToken: string
-  /** Of the access token; 0: not said. */
+  /** Expiry of the access token; 0: unknown. */
   readonly expiresAt: number
-  /** '' when there is none. */
+  /** '' if missing. */
   readonly identityToken: string
-  /** Of the session at the provider; '' when it does not say. */
+  /** Session id at the provider; '' if unknown. */
   readonly sid: string
-  /** Generation of its tokens: each refresh makes the next one. */
+  /** Generation of its tokens, incremented by each refresh. */
   readonly number: number
 }
 
-/** What cookies hold of a session that does not fit into them: the store has the rest. */
+/** Reference in cookies to a session that does not fit; the store has the rest. */
 export type SessionReference = Pick<Session, 'id' | 'client' | 'begun' | 'ends' | 'number'> & {
   readonly profile?: never
 }
 
-/** 3: the end is said, and addresses are those that the provider vouches for, and no others. */
+/** Format 3: with an end time, and verified addresses only. */
 const VERSION = 3
+/** Format of a reference. */
 const REFERENCE = 4
 
 export function encodeSession(session: Session): string {
@@ -63,7 +64,7 @@ export function encodeReference({ id, client, begun, ends, number }: Omit<Sessio
   return JSON.stringify([REFERENCE, id, client, begun, ends, number])
 }
 
-/** Undefined for the form of another version. The text has been sealed by us. */
+/** Decodes a sealed text of ours; undefined for another format. */
 export function decodeSession(text: string): Session | SessionReference | undefined {
   const fields = JSON.parse(text) as readonly unknown[]
   if (fields[0] === REFERENCE) {
@@ -73,7 +74,7 @@ export function decodeSession(text: string): Session | SessionReference | undefi
   if (fields[0] !== VERSION) return undefined
   const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
     fields as Encoded
-  // Sessions of before have no number, and no session at the provider.
+  // Older sessions have no number and no session id of the provider.
   const [accessToken, refreshToken, expiresAt, identityToken, number = 0, sid = ''] = tokens
   return {
     id,
@@ -122,39 +123,41 @@ type EncodedReference = readonly [
   number: number
 ]
 
-/** A session that is in use, with what this process knows about it beside its cookies. Times: wall clock, milliseconds. */
+/** Session in use, with state beside its cookies. Times: wall clock, milliseconds. */
 export interface Held {
-  /** Of its realm. */
+  /** Tag of its realm. */
   readonly tag: string
   readonly session: Session
-  /** As browsers keep it. */
+  /** Sealed text in the browser's cookies. */
   readonly sealed: string
-  /** Under which its provider ends it. */
+  /** Names by which its provider ends it. */
   readonly endNames: readonly string[]
-  /** Last request, as far as this process knows. */
+  /** Last request known to this process. */
   seen: number
-  /** When the cookie with its activity was last renewed. */
+  /** Last renewal of the activity cookie. */
   stamped: number
-  /** It is over, whatever its cookies say. */
+  /** True for an ended session, whatever its cookies. */
   ended: boolean
-  /** The session that has taken its place. */
+  /** Session that has replaced it. */
   successor: Held | undefined
-  /** The provider is being asked. */
+  /** Running check with the provider. */
   checking: Promise<Held | 'ended' | 'unknown'> | undefined
-  /** The provider is not asked before. Monotonic milliseconds. */
+  /** Earliest next check with the provider. Monotonic milliseconds. */
   restUntil: number
-  /** What is published on each request. */
+  /** Results published for each request. */
   results: Readonly<Record<string, unknown>> | undefined
 }
 
-/** Entries of one generation and their characters; two of them are kept. */
+/** Maximum entries of one generation; two are kept. */
 const SIZE = 4_096
+/** Maximum characters of one generation. */
 const CHARACTERS = 64 * 1024 * 1024
+/** Length of a cache key (characters). */
 const KEY_LENGTH = 24
 
 /**
- * Sessions by the sealed text that browsers send, so that opening and reading it is done once. Two generations: what was not
- * used while the younger one filled up is forgotten, and opened again when it comes back.
+ * Cache of sessions by their sealed text, so that each is opened and parsed once. Of two generations, the older is dropped when the younger
+ * is full; its sessions are opened again when needed.
  */
 export class SessionCache {
   #young = new Map<string, Held>()
@@ -183,12 +186,12 @@ export class SessionCache {
   }
 }
 
-/** The end of a sealed text is its tag, as good as random: hashing it costs less than hashing kilobytes. */
+/** Returns the end of a sealed text, its authentication tag: as good as random, and cheaper to hash than kilobytes. */
 function keyOf(sealed: string): string {
   return sealed.slice(-KEY_LENGTH)
 }
 
-/** A session as it was sealed or opened. */
+/** Returns the session state for a sealed or opened session. */
 export function hold(
   { tag, endNames }: Pick<Held, 'tag' | 'endNames'>,
   session: Session,

@@ -19,15 +19,15 @@ import {
 } from './session.js'
 import type { KeptSession } from './session-keeper.js'
 
-/** Browsers keep 4,096 bytes of name, value and attributes. */
+/** Length of one cookie piece; browsers store 4,096 bytes of name, value and attributes. */
 const PIECE = 3_500
-/** More would take too much of what a server accepts as header. */
+/** Maximum number of pieces; more would use too much of a server's header limit. */
 const MOST_PIECES = 5
 
-/** Longest sealed session that cookies hold; the store keeps longer ones. */
+/** Maximum length of a sealed session in cookies; longer ones are stored. */
 export const LONGEST_SESSION = PIECE * MOST_PIECES
 
-/** The sealed session that the pieces in `jar` make; '' when there is none. What is missing or mixed does not open. */
+/** Joins the pieces in `jar` to the sealed session; '' for none. Incomplete or mixed pieces do not open. */
 export function joinPieces(style: CookieStyle, jar: Jar): string {
   const first = jar.get(style.session)
   if (first === undefined) return ''
@@ -40,7 +40,10 @@ export function joinPieces(style: CookieStyle, jar: Jar): string {
   return text
 }
 
-/** Set-Cookie values that keep `sealed`, and end pieces of an earlier one. At most `LONGEST_SESSION` characters. */
+/**
+ * Returns the Set-Cookie values for `sealed`, with deletion of extra pieces. At most `LONGEST_SESSION` characters, otherwise a RangeError
+ * is thrown.
+ */
 export function setPieces(style: CookieStyle, sealed: string, jar: Jar, maxAge: number | undefined): string[] {
   if (sealed.length > LONGEST_SESSION) throw new RangeError('the session is too long for cookies')
   const count = Math.ceil(sealed.length / PIECE)
@@ -53,7 +56,7 @@ export function setPieces(style: CookieStyle, sealed: string, jar: Jar, maxAge: 
   return [...lines, ...dropPieces(style, jar, Math.max(count, 1))]
 }
 
-/** Set-Cookie values that end the pieces in `jar`, from number `from` on. */
+/** Returns Set-Cookie values that delete the pieces in `jar` from number `from`. */
 function dropPieces(style: CookieStyle, jar: Jar, from = 0): string[] {
   const names = [style.session]
   for (let i = 1; i < MOST_PIECES; i++) names.push(`${style.session}.${i}`)
@@ -63,28 +66,28 @@ function dropPieces(style: CookieStyle, jar: Jar, from = 0): string[] {
     .map((name) => style.drop(name))
 }
 
-/** Generations of other holders that one request follows: the one that it finds may have expired by now. */
+/** Maximum number of other holders' generations that one request follows: the one found may have expired already. */
 const MOST_FOLLOWED = 3
-/** Milliseconds in which a provider that did not answer is left alone; sessions pass meanwhile. */
+/** Delay before an unresponsive provider is contacted again (ms); sessions are allowed meanwhile. */
 const REST = 10_000
-/** Activity is written down at most this often, in milliseconds. */
+/** Minimum interval between activity cookies (ms). */
 const STAMP_EVERY = 1_000
 
-/** A session that is good, and Set-Cookie values that tell the browser about it. */
+/** Valid session with Set-Cookie values for the browser. */
 export interface Found {
   readonly held: Held
   readonly cookies: readonly string[]
 }
 
-/** Sessions of one gate: in sealed cookies, and in the cache of the process while they are in use. */
+/** Sessions of one gate in sealed cookies, and in the process cache while they are in use. */
 export class Sessions {
   readonly #settings: GateSettings
   readonly #login: Login
   readonly #vault: Vault
   readonly #identities: Identities
-  /** What sessions must have been looked up for. */
+  /** Lists for which memberships must have been looked up. */
   readonly #listed: string
-  /** The provider is down: it is not asked until then. Monotonic milliseconds. */
+  /** The provider is down and not contacted before this time. Monotonic milliseconds. */
   #restUntil = 0
   #down = false
 
@@ -97,7 +100,7 @@ export class Sessions {
     this.#identities = identities
   }
 
-  /** The session of a visit, or why there is none. A promise where the store has it; it rejects with a ProviderFailure. */
+  /** Returns the session of a visit, or why there is none. A promise if the store is needed; it rejects with a ProviderFailure. */
   find(visit: Visit): Found | SessionEnd | Promise<Found | SessionEnd> {
     const { style, jar } = visit
     if (jar.size === 0) return 'none'
@@ -120,12 +123,12 @@ export class Sessions {
     return { held, cookies: held === sent ? [] : this.cookiesOf(held, visit) }
   }
 
-  /** Takes note of a request. A Set-Cookie value that tells the browser, when it is time to. */
+  /** Records a request. Returns a Set-Cookie value if the activity cookie is due. */
   touch(held: Held, style: CookieStyle): string | undefined {
     const { inactivity } = this.#settings
     const now = this.#login.clock.wall()
     held.seen = now
-    // Either way: a stamp in the future is of a clock that was ahead.
+    // In both directions: a future stamp is from a clock that was ahead.
     if (inactivity === 0 || Math.abs(now - held.stamped) < STAMP_EVERY) return undefined
     held.stamped = now
     const stamp = now.toString(36)
@@ -133,14 +136,17 @@ export class Sessions {
     return style.set(style.activity, `${stamp}.${mark}`, Math.ceil(inactivity / 1_000))
   }
 
-  /** Set-Cookie values that keep a session. */
+  /** Returns Set-Cookie values with a session. */
   cookiesOf({ sealed, session }: Held, { style, jar }: Pick<Visit, 'style' | 'jar'>): string[] {
     const { maximum, lasting } = this.#settings
     const left = Math.min(session.ends, session.begun + maximum) - this.#login.clock.wall()
     return setPieces(style, sealed, jar, lasting ? Math.max(1, Math.ceil(left / 1_000)) : undefined)
   }
 
-  /** Ends the session that the browser keeps, here and, after `keep` of the ended ones, everywhere, whichever application it came through; Set-Cookie values that tell it. */
+  /**
+   * Ends the browser's session here and, after `keep` of the ended sessions, everywhere, whatever its application; returns Set-Cookie
+   * values that delete it.
+   */
   end(style: CookieStyle, jar: Jar): string[] {
     const sealed = joinPieces(style, jar)
     const sent = sealed === '' ? undefined : this.#open(sealed)
@@ -149,7 +155,7 @@ export class Sessions {
     return this.drop(style, jar)
   }
 
-  /** Set-Cookie values that end what the browser keeps of a session. */
+  /** Returns Set-Cookie values that delete a session. */
   drop(style: CookieStyle, jar: Jar): string[] {
     return [...dropPieces(style, jar), ...(jar.has(style.activity) ? [style.drop(style.activity)] : [])]
   }
@@ -166,7 +172,7 @@ export class Sessions {
     return held
   }
 
-  /** What the store has of the session that a cookie refers to; undefined: nothing. */
+  /** Loads the session of a reference cookie; undefined if the store has none. */
   async #read(reference: SessionReference, sealed: string): Promise<Held | undefined> {
     const kept = await this.#login.keeper.read(reference.id)
     const session = kept === undefined ? undefined : this.#openKept(kept, reference)
@@ -175,7 +181,7 @@ export class Sessions {
     if (known !== undefined) return known
     const held = hold(this.#place(session), session, sealed, 0)
     this.#login.sessions.set(held)
-    // The browser learns of the generation that it missed.
+    // Sends the missed generation to the browser.
     if (session.number !== reference.number) this.#hold(session, held)
     return held
   }
@@ -199,40 +205,37 @@ export class Sessions {
     if (begun > now + CLOCK_DIFFERENCE) return 'none'
     if (now >= ends || now - begun >= maximum) return 'maximum'
     if (inactivity === 0 || now - held.seen < inactivity) return undefined
-    // Another process may have seen the user since.
+    // Another process may have seen the user more recently.
     held.seen = Math.max(held.seen, Math.min(now, this.#stampIn(held, style, jar)))
     return now - held.seen < inactivity ? undefined : 'inactivity'
   }
 
-  /** The time that the activity cookie of this very session holds; 0: none. */
+  /** Returns the time in this session's activity cookie; 0: none. */
   #stampIn({ session }: Held, style: CookieStyle, jar: Jar): number {
     const [stamp = '', mark = ''] = jar.get(style.activity)?.split('.') ?? []
     if (!/^[0-9a-z]{1,11}$/.test(stamp) || !this.#vault.isMarked(markedText(session, stamp), mark)) return 0
     return Number.parseInt(stamp, 36)
   }
 
-  /** Did the provider give no answer when it was last asked? Then requests do not wait for the next one. */
+  /** True if the provider did not respond to the last request; then requests do not wait for the next one. */
   get down(): boolean {
     return this.#down
   }
 
-  /** Is there something to ask the provider? */
+  /** Returns true if a check with the provider is due. */
   isDue({ session, restUntil }: Held): boolean {
     const { check } = this.#settings
     const { clock } = this.#login
     const now = clock.wall()
     const due =
-      // Another list may hold a membership that was never asked for.
+      // Another list may contain a membership that was never looked up.
       (this.#listed !== '' && session.listed !== this.#listed) ||
       (check > 0 && (now - session.checked >= check || session.checked > now + CLOCK_DIFFERENCE)) ||
       (session.refreshToken !== '' && session.expiresAt !== 0 && now >= session.expiresAt)
     return due && clock.monotonic() >= Math.max(restUntil, this.#restUntil)
   }
 
-  /**
-   * Asks the provider about the user, once for all requests that wait. `ended`: it does not know the user any more. `unknown`: it
-   * did not answer.
-   */
+  /** Checks the user with the provider, once for all waiting requests. `ended`: unknown user. `unknown`: no response. */
   check(
     held: Held,
     application: Application,
@@ -277,7 +280,7 @@ export class Sessions {
     }
   }
 
-  /** `followed`: another holder has renewed the session. Undefined: one is at work and takes too long. */
+  /** Contacts the provider. `followed`: another holder has renewed the session. Undefined: that holder takes too long. */
   async #ask(held: Held, application: Application) {
     const { session } = held
     const identity = await this.#identities.recheck(application, session)
@@ -289,7 +292,7 @@ export class Sessions {
     return kept === undefined ? 'refused' : { held: this.#hold(kept, held), followed: true }
   }
 
-  /** Makes the next generation under the lease of `holder`. Its tokens are kept before anything else is asked. */
+  /** Creates the next generation under the lease of `holder`. Its tokens are stored before any other request. */
   async #refresh(held: Held, application: Application, holder: string): Promise<Held> {
     const { keeper } = this.#login
     const { session } = held
@@ -323,7 +326,7 @@ export class Sessions {
     return { ...session, ...facts, checked: identity.current ? facts.checked : session.checked }
   }
 
-  /** A new session, which `keep` keeps. */
+  /** Creates a session; store it with `keep`. */
   create(identity: Identity, client: string): Held {
     const id = randomBytes(16).toString('base64url')
     const begun = this.#login.clock.wall()
@@ -331,7 +334,7 @@ export class Sessions {
     return this.#hold(session, undefined)
   }
 
-  /** Keeps a new session that cookies do not hold. Rejects with a ProviderFailure when that is not possible. */
+  /** Stores a new session that does not fit into cookies. Rejects with a ProviderFailure if that is impossible. */
   async keep({ session }: Held): Promise<void> {
     const kept = this.#kept(session)
     if (kept.needed) await this.#login.keeper.create(kept)
@@ -356,7 +359,7 @@ export class Sessions {
     return held
   }
 
-  /** What the store keeps opens for no cookie: who reads the store has no session. */
+  /** Returns the stored form, which does not open as a cookie: read access to the store gives no session. */
   #kept(session: Session) {
     const { id, ends, number } = session
     const sealed = this.#vault.seal(encodeSession(session), 'kept')
@@ -370,7 +373,7 @@ function fits(sealed: string): boolean {
   return sealed.length <= LONGEST_SESSION
 }
 
-/** Requests that were under way with the cookies of before lead to the session as it is now. */
+/** Returns the current session of a request with older cookies. */
 function latest(sent: Held): Held {
   let held = sent
   while (held.successor !== undefined) held = held.successor

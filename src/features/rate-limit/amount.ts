@@ -4,13 +4,13 @@ import type { Flow } from '../../flow/flow.js'
 import type { Scope } from '../../policy/action.js'
 import { policyErrors } from '../../policy/problems.js'
 
-/** A whole number of a limit: the same for all requests, or what an expression says of each. */
+/** Integer of a limit: constant, or from an expression for each request. */
 export interface Amount {
-  /** As the document has it. */
+  /** Text in the document. */
   readonly source: string
-  /** Undefined: it is another one from request to request. */
+  /** Undefined if it differs by request. */
   readonly constant: number | undefined
-  /** What it is for a request; text: why it has none. */
+  /** Returns the value for a request, or a text why there is none. */
   of(flow: Flow): number | string
 }
 
@@ -19,10 +19,10 @@ interface Bounds {
   readonly max: number
 }
 
-/** Types of CEL that can be whole numbers. */
+/** CEL types that can be integers. */
 const NUMBERS: readonly string[] = ['int', 'uint', 'double', 'dyn']
 
-/** The amount that the member `name` of the config gives. What is wrong with it is reported, as far as its text shows it. */
+/** Compiles the amount in the member `name`; reports problems that are visible in its text. */
 export function amountOf(written: number | string, name: string, bounds: Bounds, scope: Scope): Amount {
   if (typeof written === 'number') return fixed(String(written), written)
   const expression = scope.expression(written, [name])
@@ -48,7 +48,7 @@ export function amountOf(written: number | string, name: string, bounds: Bounds,
   return fixed(source, typeof known === 'string' ? bounds.max : known)
 }
 
-/** Reports a request that weighs more than all that may ever pass. */
+/** Reports a cost that exceeds the capacity. */
 export function mustFit(cost: Amount, capacity: Amount, scope: Scope): void {
   if (cost.constant === undefined || capacity.constant === undefined || cost.constant <= capacity.constant) return
   const message = `\`cost\` is ${cost.constant}, more than \`capacity\` (${capacity.constant}): no request would ever pass`

@@ -2,17 +2,17 @@ import { serviceKey } from '../../policy/services.js'
 import { type RefusedNumbers, sumOfRefused } from './refused-keys.js'
 import { sumOfUsage, type UsageNumbers } from './usage.js'
 
-/** What one thread has counted of a limit, as plain data. */
+/** Counts of one thread for a limit, as plain data. */
 export interface LimitNumbers {
   readonly admitted: number
   readonly refused: number
   readonly wouldRefuse: number
   readonly usage: UsageNumbers
-  /** Undefined: keys are not kept, or there was none. */
+  /** Undefined if keys are not recorded, or none was refused. */
   readonly keys: RefusedNumbers | undefined
 }
 
-/** What two threads have counted of one limit. */
+/** Adds the counts of two threads for one limit. */
 export function sumOfLimits(one: LimitNumbers, other: LimitNumbers): LimitNumbers {
   return {
     admitted: one.admitted + other.admitted,
@@ -24,28 +24,28 @@ export function sumOfLimits(one: LimitNumbers, other: LimitNumbers): LimitNumber
   }
 }
 
-/** A limit that decides in this thread. */
+/** Limit that decides in this thread. */
 interface DecidingLimit {
-  /** How often it has decided. */
+  /** Number of its decisions. */
   readonly decided: number
-  /** Undefined: it has not decided yet. `at`: monotonic milliseconds. */
+  /** Returns its counts; undefined before the first decision. `at`: monotonic milliseconds. */
   numbers(at: number): LimitNumbers | undefined
 }
 
-/** What limits that decide in several threads have to do with one another beside their buckets, which they share. */
+/** Exchange of counts between threads for limits with shared buckets. */
 export interface LimitRelay {
-  /** The limit decides in this thread from now on. */
+  /** Registers a limit that decides in this thread. */
   begins(identity: string, limit: DecidingLimit): void
-  /** What other threads have counted of it; undefined: nothing. */
+  /** Returns the counts of other threads; undefined for none. */
   elsewhere(identity: string): LimitNumbers | undefined
 }
 
-/** Undefined: limits decide in this thread alone. */
+/** Undefined if limits decide in this thread alone. */
 export const limitRelay = serviceKey<LimitRelay | undefined>('limit_relay', () => undefined)
 
-/** In a thread that carries traffic: reports what its limits have counted. */
+/** Reports the counts of limits from a traffic thread. */
 export class LimitReports implements LimitRelay {
-  /** Those whose policies are gone go with them. A policy that is compiled and never serves has limits, too. */
+  /** Weak references, because limits disappear with their policies, and a compiled policy may never be used. */
   #limits: { readonly identity: string; readonly limit: WeakRef<DecidingLimit>; reported: number }[] = []
 
   begins(identity: string, limit: DecidingLimit): void {
@@ -56,7 +56,7 @@ export class LimitReports implements LimitRelay {
     return undefined
   }
 
-  /** What has changed since the last call, whole: numbers by the identity of the limit. */
+  /** Returns the complete counts that changed since the last call, by limit identity. */
   changed(at: number): Map<string, LimitNumbers> {
     const changed = new Map<string, LimitNumbers>()
     this.#limits = this.#limits.filter((known) => {
@@ -74,17 +74,17 @@ export class LimitReports implements LimitRelay {
 
 interface KnownLimit {
   limits: WeakRef<DecidingLimit>[]
-  /** By thread. */
+  /** Counts by thread. */
   readonly counted: Map<object, LimitNumbers>
 }
 
-/** In the thread of the control plane: what the threads that carry traffic have reported of their limits. */
+/** Counts reported by traffic threads, in the control plane's thread. */
 export class LimitsElsewhere implements LimitRelay {
   readonly #limits = new Map<string, KnownLimit>()
-  /** In the place of threads that have ended, together. */
+  /** Key for the sum of all stopped threads. */
   readonly #ended = {}
 
-  /** A limit with this identity begins anew, or another policy of it is compiled that may never serve. */
+  /** Registers a limit with this identity, new or from another compiled policy that may never be used. */
   begins(identity: string, limit: DecidingLimit): void {
     const before = this.#limits.get(identity)
     const limits = [...(before?.limits ?? []).filter((one) => one.deref() !== undefined), new WeakRef(limit)]
@@ -96,7 +96,7 @@ export class LimitsElsewhere implements LimitRelay {
     return counted.length === 0 ? undefined : counted.reduce(sumOfLimits)
   }
 
-  /** `thread` has counted this since it began. What is of no limit of this thread is gone already. */
+  /** Stores the counts of `thread` since its start. Counts of unknown limits are ignored. */
   take(thread: object, changed: ReadonlyMap<string, LimitNumbers>): void {
     for (const [identity, numbers] of changed) this.#limits.get(identity)?.counted.set(thread, numbers)
     for (const [identity, known] of this.#limits) {
@@ -105,7 +105,7 @@ export class LimitsElsewhere implements LimitRelay {
     }
   }
 
-  /** The thread has ended: what it has counted stays. */
+  /** Adds the counts of a stopped thread to the sum. */
   ends(thread: object): void {
     for (const { counted } of this.#limits.values()) {
       const last = counted.get(thread)

@@ -1,6 +1,6 @@
 import { defineErrors } from '../../lib/errors.js'
 
-/** Codes of the action rate-limit. */
+/** Error codes of the action rate-limit. */
 export const rateLimitErrors = defineErrors({
   RATE_LIMITED: {
     status: 429,

@@ -19,7 +19,7 @@ import { LimitState, RunningLimit } from './limits.js'
 import { refusedKeys } from './refused-keys.js'
 import { BucketOfRequest } from './request-bucket.js'
 
-/** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
+/** Counts of requests by bucket. In a process without a table, windows exist but admit everything uncounted. */
 export const limiter = serviceKey<Limiter>('limiter', () => ({
   window: () => ({ take: notCounted, peek: notCounted, forget: notCounted }),
   statistics: notCounted
@@ -29,12 +29,12 @@ function notCounted(): never {
   throw new TypeError('a document that is only checked counts no request')
 }
 
-/** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
+/** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to responses. */
 export const rateLimitHeaders = serviceKey<'none' | 'draft'>('rate_limit_headers', () => 'none')
 
 /**
- * `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10: the quota of the window, what is left
- * of it, and the seconds until all of it is. Several limits give several members of the same list.
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10): quota, remaining requests, and seconds until the
+ * full quota is free. Several limits are members of one list.
  */
 function rateLimitFields(
   name: string,
@@ -44,7 +44,7 @@ function rateLimitFields(
   let last = 0
   let policy = ''
   return (flow, capacity, remaining, resetSeconds) => {
-    // Most limits have one capacity.
+    // Most limits have a constant capacity.
     if (capacity !== last) policy = `${member};q=${capacity};w=${seconds}`
     last = capacity
     flow.responseFields ??= []
@@ -52,7 +52,7 @@ function rateLimitFields(
   }
 }
 
-/** A String of RFC 9651 3.3.3; it holds printable ASCII only, so other characters are percent-encoded. */
+/** Encodes a String (RFC 9651 3.3.3); characters other than printable ASCII are percent-encoded. */
 function structuredString(text: string): string {
   const printable = Array.from(text, (character) =>
     /[\x20-\x7e]/.test(character) ? character : percent(character)
@@ -69,9 +69,9 @@ function percent(character: string): string {
 
 const SECOND = 1_000
 const DAY = 86_400_000
-/** A key that has a value for each address of a client. */
+/** Key with one value per client address. */
 const ADDRESS = /^\s*conn\s*\.\s*client_ip\s*$/
-/** Most that may pass, or that a request weighs. */
+/** Maximum capacity and cost. */
 const MOST = 2_000_000_000
 
 const decisions: CounterDefinition = {
@@ -88,10 +88,10 @@ const ledgerGauge = (name: string, help: string, member: keyof ReturnType<Cluste
   defineGauge(clusterLimits, `sluice_limit_ledger_${name}`, help, (cluster) => cluster?.statistics()[member] ?? 0)
 
 /**
- * Lets at most `capacity` requests of one bucket through in any `rate`; what is over gets 429 with `retry-after`.
+ * Admits at most `capacity` requests of a bucket in any period of `rate`; others get 429 with `retry-after`.
  *
- * A request counts for as many as its `cost` says. Refused requests do not count. The bucket is the tuple of the `bucket_key` values; a key whose expression fails puts
- * the request into a bucket for such requests, which is limited like any other.
+ * A request counts as its `cost`. Refused requests do not count. The bucket is the tuple of the `bucket_key` values; requests whose key
+ * expression fails share a bucket, which is limited like any other.
  */
 const action = defineAction({
   type: 'rate-limit',
@@ -249,7 +249,7 @@ const action = defineAction({
         ? decision.then((late) => decided(flow, bucket, most, weight, late))
         : decided(flow, bucket, most, weight, decision)
     }
-    /** Nothing is asked and nothing counts: what cannot be held against the limit does not pass it. */
+    /** Refuses a request without a valid capacity or cost; nothing is counted. */
     function withoutAmount(flow: Flow, bucket: BucketOfRequest, most: number | string, weight: number | string) {
       const error = typeof most === 'string' ? rateLimitErrors.LIMIT_CAPACITY_FAILED : rateLimitErrors.LIMIT_COST_FAILED
       bucket.fails(error, typeof most === 'string' ? `capacity: ${most}` : `cost: ${weight}`)
@@ -264,7 +264,7 @@ const action = defineAction({
   }
 })
 
-/** What the action publishes. A class, because an object with an accessor of its own costs more than the limit itself. */
+/** Published results. A class, because an object with its own accessor costs more than the limit itself. */
 class Results {
   readonly [field: string]: unknown
   readonly #at: number
@@ -306,12 +306,12 @@ class Results {
   }
 }
 
-/** When the last limit of a flow decided: monotonic milliseconds; undefined: none has. */
+/** Returns when the last limit of a flow decided: monotonic milliseconds; undefined if none has. */
 export function limitedAt(flow: Flow): number | undefined {
   return Results.timeOf(lastResults(flow, 'rate_limit'))
 }
 
-/** The tuple as JSON, for people. */
+/** Returns the tuple as JSON for people. */
 function tupleText(values: readonly unknown[], expressions: Expressions): string {
   return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
 }
@@ -320,7 +320,7 @@ function decisionOf(limited: unknown): string | null {
   return typeof limited === 'boolean' ? allowOrBlock(!limited) : null
 }
 
-/** Limits how often something may happen. */
+/** Feature: rate limits. */
 export const rateLimit = defineFeature({
   name: 'rate-limit',
   summary: 'Limits how many requests of one bucket pass in a sliding window.',

@@ -8,21 +8,21 @@ import type { LimitWindow } from './limiter/sliding-window.js'
 import { mostRefused, RefusedKeys, type RefusedKeysMemory } from './refused-keys.js'
 import { bucketsOf, recentOf, seriesOf, Usage } from './usage.js'
 
-/** How a part of a key is marked: bytes are written as text in JSON, and must not meet a string that reads the same. */
+/** Marks of key parts: bytes are text in JSON, and must not equal a string with the same text. */
 export const KEY_MARKS = { text: 's', data: 'j', failed: 'e' } as const
 
 interface LimitStateParts {
   readonly window: LimitWindow
-  /** Length of the window. */
+  /** Window length. */
   readonly seconds: number
-  /** Where those are kept who are refused; undefined: nowhere. */
+  /** Memory for refused keys; undefined: not recorded. */
   readonly memory: RefusedKeysMemory | undefined
   readonly identity: string
-  /** What it has to do with other threads; undefined: there are none. */
+  /** Relay to other threads; undefined if there are none. */
   readonly relay: LimitRelay | undefined
 }
 
-/** What lives of a limit as long as its buckets do: the buckets, and what it has decided. */
+/** State of a limit with the lifetime of its buckets: the buckets and its counts. */
 export class LimitState {
   readonly window: LimitStateParts['window']
   admitted = 0
@@ -38,32 +38,32 @@ export class LimitState {
     parts.relay?.begins(parts.identity, this)
   }
 
-  /** How often it has decided in this thread. */
+  /** Number of decisions in this thread. */
   get decided(): number {
     return this.admitted + this.refused + this.wouldRefuse
   }
 
-  /** What this thread has counted, as plain data; undefined: nothing. */
+  /** Returns this thread's counts as plain data; undefined for none. */
   numbers(at: number): LimitNumbers | undefined {
     if (this.#usage === undefined) return undefined
     const { admitted, refused, wouldRefuse } = this
     return { admitted, refused, wouldRefuse, usage: this.#usage.numbers(at), keys: this.#keys?.numbers(at) }
   }
 
-  /** What all threads have counted. */
+  /** Returns the counts of all threads. */
   total(at: number): LimitNumbers | undefined {
     const { relay, identity } = this.#parts
     const [own, elsewhere] = [this.numbers(at), relay?.elsewhere(identity)]
     return own === undefined || elsewhere === undefined ? (own ?? elsewhere) : sumOfLimits(own, elsewhere)
   }
 
-  /** Memory for it is taken when the limit decides for the first time. */
+  /** Created with the limit's first decision. */
   get usage(): Usage {
     this.#usage ??= new Usage(this.#parts.seconds * 1_000)
     return this.#usage
   }
 
-  /** Are refused keys kept? */
+  /** True if refused keys are recorded. */
   get keeps(): boolean {
     return this.#parts.memory !== undefined
   }
@@ -74,7 +74,7 @@ export class LimitState {
     this.usage.admitted(at, capacity - remaining, cost === 0 ? at : before)
   }
 
-  /** Counts a request beyond the capacity. `textOf`: its key as a JSON list of its values; `failed`: did a part fail? */
+  /** Counts a request beyond the capacity. `textOf`: returns its key as a JSON list of values; `failed`: a part of the key failed. */
   refuses({ at, remaining }: Decision, capacity: number, enforced: boolean, about: RefusedBucket): void {
     if (enforced) this.refused += 1
     else this.wouldRefuse += 1
@@ -86,7 +86,7 @@ export class LimitState {
   }
 }
 
-/** The bucket of a request that goes beyond the capacity. */
+/** Bucket of a request beyond the capacity. */
 interface RefusedBucket {
   readonly key: string
   readonly errorCode: string
@@ -102,7 +102,7 @@ interface RunningLimitParts
   readonly state: LimitState
 }
 
-/** A limit as one compiled policy has it. */
+/** Limit of a compiled policy. */
 export class RunningLimit implements LiveLimit {
   readonly identity: string
   readonly name: string
@@ -184,7 +184,7 @@ export class RunningLimit implements LiveLimit {
   }
 }
 
-/** Types of CEL whose strings in JSON are strings; times and bytes, for one, are written as strings too. */
+/** CEL types whose strings in JSON are strings; other types, such as times and bytes, also become strings. */
 const TEXTS = ['string', 'dyn']
 
 function partOf(value: Json, type = 'dyn'): string {

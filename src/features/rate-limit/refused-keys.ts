@@ -2,48 +2,50 @@ import { createHash } from 'node:crypto'
 import { serviceKey } from '../../policy/services.js'
 import { type Counted, SpaceSaving } from './space-saving.js'
 
-/** Milliseconds that one sketch counts, and how many past ones are looked at beside the present one. */
+/** Milliseconds per sketch. */
 const GENERATION = 60_000
+/** Number of past sketches besides the current one. */
 const PAST = 4
-/** Keys of one limit that are counted in each of them. */
+/** Keys counted in each sketch of a limit. */
 const COUNTERS = 64
-/** Characters of a key up to which it is kept whole. */
+/** Maximum length of a completely stored key (characters). */
 const LONGEST_KEY = 512
-/** Memory for one counter beside its texts. */
+/** Memory of one counter without its texts (bytes). */
 const OVERHEAD = 160
+/** Default memory limit (bytes). */
 const BYTES = 8 * 1024 * 1024
 
-/** A key as it is shown. */
+/** Displayed key. */
 interface KeyText {
   readonly bytes: number
-  /** Its values as a JSON list, null for one that failed; undefined where it is too long. */
+  /** Values as a JSON list, null for a failed one; undefined if too long. */
   readonly text: string | undefined
-  /** An expression of it failed. */
+  /** True if an expression of the key failed. */
   readonly failed: boolean
 }
 
-/** A key whose requests were refused. */
+/** Key with refused requests. */
 export interface RefusedKey extends Pick<KeyText, 'text' | 'failed'> {
-  /** What its refusals are counted under. */
+  /** Id of its counter. */
   readonly id: string
-  /** As the limiter takes it; undefined where it is too long. */
+  /** Key for the limiter; undefined if too long. */
   readonly key: string | undefined
-  /** Refusals at most. */
+  /** Upper bound of its refusals. */
   readonly most: number
-  /** Refusals at least. */
+  /** Lower bound of its refusals. */
   readonly least: number
-  /** The last one: monotonic milliseconds. */
+  /** Last refusal: monotonic milliseconds. */
   readonly at: number
 }
 
-/** Keys that were refused, as plain data. */
+/** Refused keys as plain data. */
 export interface RefusedNumbers {
   readonly keys: readonly RefusedKey[]
-  /** Most that a key that is not among them was refused. */
+  /** Maximum refusals of a key that is not listed. */
   readonly missed: number
 }
 
-/** What two threads have refused of one limit: bounds stay bounds. */
+/** Adds the refusals of two threads for one limit; bounds stay valid. */
 export function sumOfRefused(one: RefusedNumbers, other: RefusedNumbers): RefusedNumbers {
   const others = new Map(other.keys.map((key) => [key.id, key]))
   const keys = one.keys.map((key) => {
@@ -56,7 +58,7 @@ export function sumOfRefused(one: RefusedNumbers, other: RefusedNumbers): Refuse
   return { keys: [...keys, ...rest], missed: one.missed + other.missed }
 }
 
-/** Those that were refused most, most first. */
+/** Returns the most refused keys, in descending order. */
 export function mostRefused(keys: readonly RefusedKey[], most: number): RefusedKey[] {
   return [...keys].sort((a, b) => b.most - a.most || b.at - a.at).slice(0, most)
 }
@@ -67,8 +69,8 @@ interface Generation {
 }
 
 /**
- * Who is refused most by one limit within the last five minutes. Each minute has a sketch of its own, so that what is over is
- * forgotten and counts stay exact bounds of what was.
+ * Most refused keys of a limit in the last five minutes. Each minute has its own sketch, so that old refusals expire and counts stay exact
+ * bounds.
  */
 export class RefusedKeys {
   #generations: Generation[] = []
@@ -78,7 +80,7 @@ export class RefusedKeys {
     this.#memory = memory
   }
 
-  /** Counts one refusal. `textOf`: the values of the key as a JSON list; `failed`: did one of its expressions fail? */
+  /** Counts one refusal. `textOf`: returns the key's values as a JSON list; `failed`: one of its expressions failed. */
   note(at: number, key: string, textOf: () => string, failed: boolean): void {
     const { sketch } = this.#now(at)
     const before = sketch.bytes
@@ -87,7 +89,7 @@ export class RefusedKeys {
     if (sketch.bytes !== before) this.#memory.grew(this, sketch.bytes - before)
   }
 
-  /** All that are kept, in no order. */
+  /** Returns all recorded keys, unordered. */
   numbers(at: number): RefusedNumbers {
     const found = new Map<string, { of: Counted<KeyText>; count: number; least: number; at: number; missed: number }>()
     const live = this.#live(at)
@@ -118,13 +120,13 @@ export class RefusedKeys {
     return { keys, missed }
   }
 
-  /** Forgets what is over; answers the memory that is left. */
+  /** Drops expired sketches; returns the memory in use. */
   settle(at: number): number {
     this.#generations = this.#live(at)
     return this.#generations.reduce((sum, { sketch }) => sum + sketch.bytes, 0)
   }
 
-  /** Forgets everything. */
+  /** Clears everything. */
   clear(): void {
     this.#generations = []
   }
@@ -149,29 +151,29 @@ function whole(key: string, text: string, failed: boolean): KeyText {
   return { bytes: OVERHEAD + 2 * (key.length + text.length), text, failed }
 }
 
-/** No key of the limiter begins like this: they begin with a digit. */
+/** Returns the digest of a long key. Keys of the limiter begin with a digit, so the prefix is unambiguous. */
 function digestOf(key: string): string {
   return `#${createHash('sha256').update(key).digest('base64')}`
 }
 
-/** The memory that all limits of a process share for keys that were refused. */
+/** Shared memory of all limits of a process for refused keys. */
 export class RefusedKeysMemory {
-  /** Memory by who has it, the one that rested longest first. */
+  /** Memory by limit, the one unused for longest first. */
   readonly #users = new Map<RefusedKeys, number>()
   readonly #most: number
   #bytes = 0
 
-  /** @param most bytes */
+  /** @param most memory limit in bytes */
   constructor(most = BYTES) {
     this.#most = most
   }
 
-  /** Bytes in use, about. */
+  /** Approximate bytes in use. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** Called when what a limit keeps takes more memory, or less. Beyond the bound the limits that rested longest forget theirs. */
+  /** Called when a limit's memory use changes. Beyond the bound the limits unused for longest are cleared. */
   grew(user: RefusedKeys, bytes: number): void {
     this.#set(user, (this.#users.get(user) ?? 0) + bytes)
     while (this.#bytes > this.#most) {
@@ -182,13 +184,13 @@ export class RefusedKeysMemory {
     }
   }
 
-  /** Called when a limit begins another minute. */
+  /** Called when a limit starts another minute. */
   settle(user: RefusedKeys, at: number): void {
     this.#drop(user)
     this.#set(user, user.settle(at))
   }
 
-  /** Forgets what is over, also of limits that are gone. Call it from a timer. `at`: monotonic milliseconds. */
+  /** Drops expired sketches, also of removed limits. Call it from a timer. `at`: monotonic milliseconds. */
   sweep(at: number): void {
     for (const user of [...this.#users.keys()]) {
       const bytes = user.settle(at)
@@ -208,5 +210,5 @@ export class RefusedKeysMemory {
   }
 }
 
-/** Where limits keep whom they refuse; undefined: they do not. */
+/** Memory for refused keys; undefined: not recorded. */
 export const refusedKeys = serviceKey<RefusedKeysMemory | undefined>('refused_keys', () => undefined)

@@ -5,10 +5,10 @@ import { rateLimitErrors } from './errors.js'
 import { encodeKey } from './limiter/layout.js'
 import { KEY_MARKS } from './limits.js'
 
-/** The bucket of one request. */
+/** Bucket of one request. */
 export class BucketOfRequest {
   readonly key: string
-  /** The values of the tuple; one that failed is undefined. */
+  /** Values of the tuple; undefined for a failed one. */
   readonly values: readonly unknown[]
   errorCode: string
   errorMessage: string
@@ -42,13 +42,13 @@ export class BucketOfRequest {
     this.#expressions = expressions
   }
 
-  /** Nothing can be decided for the request. */
+  /** Records why the request cannot be decided. */
   fails({ code }: Coded, message: string): void {
     this.errorCode = code
     this.errorMessage = message
   }
 
-  /** The values as a JSON list; null for one that failed. */
+  /** Returns the values as a JSON list; null for a failed one. */
   text(): string {
     return JSON.stringify(this.values.map((value) => (value === undefined ? null : this.#expressions.dataOf(value))))
   }

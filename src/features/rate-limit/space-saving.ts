@@ -1,43 +1,43 @@
-/** What is kept of a key beside its counts. */
+/** Data of a key besides its counts. */
 interface Kept {
-  /** Memory that it takes, about. */
+  /** Approximate memory. */
   readonly bytes: number
 }
 
-/** A key with its counter. */
+/** Key with its counter. */
 export interface Counted<V extends Kept> {
   readonly key: string
   readonly value: V
-  /** Never less than how often it came. */
+  /** Upper bound of the key's occurrences. */
   count: number
-  /** By how much `count` may be too high. */
+  /** Maximum error of `count`. */
   readonly error: number
-  /** When it came last, as `add` said. */
+  /** Time of the last occurrence. */
   at: number
 }
 
 /**
- * The keys that come most often among any number of keys: the algorithm Space-Saving (Metwally, Agrawal, El Abbadi,
- * "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005).
+ * Most frequent keys among any number of keys: the algorithm Space-Saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent
+ * and Top-k Elements in Data Streams", 2005).
  *
- * There is a fixed number of counters. A key that has none takes the one with the least count, goes on from there, and
- * remembers that count as its error. After n events with m counters therefore: a count is never below the true number, a count
- * less its error never above it; no error is more than n / m; and each key that came more than n / m times has a counter.
+ * The number of counters is fixed. A key without one takes the counter with the least count, continues from there, and stores that count as
+ * its error. So after n events with m counters: a count is never below the true number, a count less its error never above it; no error
+ * exceeds n / m; and each key with more than n / m events has a counter.
  */
 export class SpaceSaving<V extends Kept> {
-  /** Memory of what is kept, about. */
+  /** Approximate memory of the stored data. */
   bytes = 0
   readonly #counted: Counted<V>[] = []
   readonly #places = new Map<string, number>()
-  /** The counts once more, because the least one is looked for among plain numbers. */
+  /** Copy of the counts, because the minimum is found faster among plain numbers. */
   readonly #counts: Float64Array
 
-  /** @param most counters, at least one */
+  /** @param most number of counters, at least one */
   constructor(most: number) {
     this.#counts = new Float64Array(most)
   }
 
-  /** Counts a key; `make` is called where it gets a counter. */
+  /** Counts a key; `make` is called if it gets a counter. */
   add(key: string, at: number, make: () => V): void {
     const place = this.#places.get(key)
     if (place !== undefined) {
@@ -59,17 +59,17 @@ export class SpaceSaving<V extends Kept> {
     this.#counts[taken] = error + 1
   }
 
-  /** Most that a key without a counter may have come. */
+  /** Maximum occurrences of a key without a counter. */
   get missed(): number {
     return this.#counted.length < this.#counts.length ? 0 : (this.#counts[this.#least()] as number)
   }
 
-  /** All that have a counter, in no order. */
+  /** Keys with a counter, unordered. */
   get counted(): readonly Counted<V>[] {
     return this.#counted
   }
 
-  /** Place of the least count. */
+  /** Returns the index of the least count. */
   #least(): number {
     const counts = this.#counts
     let least = 0

@@ -1,63 +1,67 @@
-/** Milliseconds of a step of the series, and how many steps there are. */
+/** Milliseconds of a step in the series. */
 const STEP = 5_000
+/** Number of steps. */
 const STEPS = 60
-/** Numbers of a step: admitted, refused, most that a bucket held. */
+/** Numbers in a step: admitted, refused, maximum in a bucket. */
 const COLUMNS = 3
-/** The window in so many parts; a ring of cells, a power of two, has room for them and for the one that begins. */
+/** Number of parts of the window. */
 const PARTS = 60
+/** Size of the ring of parts, a power of two: room for all and for the next one. */
 const CELLS = 64
 
-/** One step of a series. */
+/** Step of a series. */
 export interface UsageStep {
-  /** When it began: monotonic milliseconds. */
+  /** Start: monotonic milliseconds. */
   readonly at: number
   readonly admitted: number
-  /** Beyond the capacity, refused or not. */
+  /** Requests beyond the capacity, refused or not. */
   readonly refused: number
-  /** Admissions of the fullest bucket that was asked. */
+  /** Admissions in the fullest bucket of a request. */
   readonly used: number
 }
 
-/** What a usage has counted, as plain data. */
+/** Counts of a usage as plain data. */
 export interface UsageNumbers {
   /** Number of the last step, and the steps up to it, oldest first. */
   readonly step: number
   readonly steps: Float64Array
-  /** Number of the present part of the window, and how many buckets had their last admission in the parts up to it, oldest first. */
+  /** Number of the current part of the window, and the numbers of buckets by the part of their last admission, oldest first. */
   readonly cell: number
   readonly cells: Int32Array
 }
 
 /**
- * How one limit is used: a series over five minutes, and how many buckets are in use. Plain numbers of a fixed size; time is
- * monotonic milliseconds and does not go back.
+ * Usage of one limit: a series over five minutes, and the number of buckets in use. Fixed size; time is monotonic milliseconds.
  *
- * A bucket is in use until its last admission has left the window. So it is enough to know, for each 60th part of the window, how many
- * buckets had their last admission there: an admission takes its bucket out of one part and puts it into another one.
+ * A bucket is in use until its last admission has left the window. So a count of buckets for each 1/60 of the window suffices: an admission
+ * moves its bucket from one part to another.
  */
 export class Usage {
   static readonly stepSeconds = STEP / 1_000
-  /** The steps before the present one. */
+  /** Steps before the current one. */
   readonly #steps = new Float64Array(STEPS * COLUMNS)
   readonly #cells = new Int32Array(CELLS)
   readonly #width: number
-  /** The present step: its number, its end, and what is in it. An admission looks at its end, because that costs less than a division. */
+  /** Current step: its number, end and content. An admission compares with the end, which is cheaper than a division. */
   #step = -1
   #stepEnd = 0
   #admitted = 0
   #refused = 0
   #used = 0
-  /** The present part of the window: its number, its beginning and its end. */
+  /** Current part of the window: its number, start and end. */
   #cell = -1
   #cellStart = 0
   #cellEnd = 0
 
-  /** @param rate the window in milliseconds */
+  /** @param rate window in milliseconds */
   constructor(rate: number) {
     this.#width = rate / PARTS
   }
 
-  /** An admission; `used`: what its bucket holds with it, `before`: when the bucket's last one was, -1: there is none; `at` itself: it counts nothing. */
+  /**
+   * Counts an admission. `used`: admissions in its bucket including this one; `before`: time of the bucket's previous one, -1 for none, or
+   * `at` itself if this one costs nothing.
+   */
   admitted(at: number, used: number, before: number): void {
     if (at >= this.#stepEnd) this.#nextStep(at)
     this.#admitted += 1
@@ -66,20 +70,20 @@ export class Usage {
     if (before < this.#cellStart) this.#enter(before)
   }
 
-  /** A request beyond the capacity; `used`: what its bucket holds. */
+  /** Counts a request beyond the capacity. `used`: admissions in its bucket. */
   refused(at: number, used: number): void {
     if (at >= this.#stepEnd) this.#nextStep(at)
     this.#refused += 1
     if (used > this.#used) this.#used = used
   }
 
-  /** A bucket is emptied whose last admission was then; -1: it is empty. */
+  /** Counts a cleared bucket. `last`: time of its last admission; -1: it was empty. */
   emptied(at: number, last: number): void {
     if (at >= this.#cellEnd) this.#nextCell(at)
     if (last >= 0) this.#add(Math.floor(last / this.#width), -1)
   }
 
-  /** What was counted, as plain data. */
+  /** Returns the counts as plain data. */
   numbers(at: number): UsageNumbers {
     if (at >= this.#stepEnd) this.#nextStep(at)
     if (at >= this.#cellEnd) this.#nextCell(at)
@@ -95,7 +99,7 @@ export class Usage {
     return { step: this.#step, steps, cell: this.#cell, cells }
   }
 
-  /** The present step goes to the past ones, and the place of the one that begins is cleared. */
+  /** Stores the current step and clears the place of the next one. */
   #nextStep(at: number): void {
     const step = Math.floor(at / STEP)
     if (this.#step >= 0) this.#steps.set([this.#admitted, this.#refused, this.#used], placeOf(this.#step))
@@ -116,7 +120,7 @@ export class Usage {
     this.#cellEnd = (cell + 1) * this.#width
   }
 
-  /** A bucket whose last admission was before the present part comes to it. */
+  /** Moves a bucket with an earlier last admission to the current part. */
   #enter(before: number): void {
     if (before >= 0) this.#add(Math.floor(before / this.#width), -1)
     this.#add(this.#cell, 1)
@@ -128,7 +132,7 @@ export class Usage {
   }
 }
 
-/** Buckets that hold an admission; one may count for a 60th of the window longer. */
+/** Returns the number of buckets in use; one may count for 1/60 of the window longer. */
 export function bucketsOf({ cells }: UsageNumbers): number {
   return Math.max(
     0,
@@ -136,7 +140,7 @@ export function bucketsOf({ cells }: UsageNumbers): number {
   )
 }
 
-/** What was decided within the series. */
+/** Returns the decisions in the series. */
 export function recentOf(numbers: UsageNumbers): { readonly admitted: number; readonly refused: number } {
   let [admitted, refused] = [0, 0]
   for (const step of seriesOf(numbers)) {
@@ -146,7 +150,7 @@ export function recentOf(numbers: UsageNumbers): { readonly admitted: number; re
   return { admitted, refused }
 }
 
-/** The last five minutes, oldest first; the last step is not over. */
+/** Returns the last five minutes, oldest first; the last step is incomplete. */
 export function seriesOf({ step, steps }: UsageNumbers): UsageStep[] {
   return Array.from({ length: STEPS }, (_, i) => {
     const [admitted = 0, refused = 0, used = 0] = steps.subarray(i * COLUMNS, (i + 1) * COLUMNS)
@@ -154,7 +158,7 @@ export function seriesOf({ step, steps }: UsageNumbers): UsageStep[] {
   })
 }
 
-/** What two usages of one limit have counted together. */
+/** Adds two usages of one limit. */
 export function sumOfUsage(one: UsageNumbers, other: UsageNumbers): UsageNumbers {
   const sum = {
     step: Math.max(one.step, other.step),

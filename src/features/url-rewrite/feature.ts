@@ -18,21 +18,22 @@ import { choice, optional, regex, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { BEGINS_BEHIND_HOST, replaceMatches, settled, textOf } from './request-text.js'
 
-/** What actions that rewrite a URL publish. */
+/** Results of the actions that rewrite a URL. */
 const MATCHED = {
   matches: ['list<string>', 'The text that matched and its groups; empty when nothing did.'],
   url: ['string', 'The URL that came of it.'],
   ...ERROR_RESULTS
 } as const
 
-/** Characters of a URL times instructions of the pattern: some ten milliseconds. */
+/** Maximum characters of a URL times instructions of the pattern: about ten milliseconds. */
 const MAX_WORK = 8_000_000
 
-/** For editors: no variable of another proxy, and without `from` a URL that is not empty. */
+/** JSON schema for editors: no variables of other proxies. */
 const REPLACEMENT = { not: { type: 'string', pattern: VARIABLE_PATTERN } }
+/** JSON schema for editors: without `from`, `to` is not empty. */
 const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
 
-/** Codes of `redirect` and `url-rewrite`. */
+/** Error codes of `redirect` and `url-rewrite`. */
 const urlErrors = defineErrors({
   URL_HOST_FORGED: {
     status: 400,
@@ -42,9 +43,9 @@ const urlErrors = defineErrors({
 })
 
 interface Replaced {
-  /** What came out; a full URL unless `to` stood for the whole of it. Undefined: text of the request would be in its host. */
+  /** Result: a full URL unless `to` replaced all of it. Undefined: request data would be in its host. */
   readonly text: string | undefined
-  /** The first match and its groups; empty when nothing matched. */
+  /** First match and its groups; empty without a match. */
   readonly matches: readonly string[]
 }
 
@@ -54,9 +55,9 @@ type UrlReplacing = (target: RequestTarget, flow: Flow) => Replaced
 /**
  * Compiles `from` and `to` of `redirect` and `url-rewrite`.
  *
- * The pattern is searched in the full URL, scheme to query, unanchored. One that begins with `/` or `^/`, or that matches no URL but a path,
- * speaks of path and query and is searched behind the authority: `/.*` would otherwise begin at the slashes of `https://`. Without
- * `from`, `to` replaces the whole URL.
+ * The pattern is searched in the full URL, scheme to query, unanchored. A pattern that begins with `/` or `^/`, or that matches only a path
+ * and no URL, applies to path and query after the authority: `/.*` would otherwise match the slashes of `https://`. Without `from`, `to`
+ * replaces the whole URL.
  */
 function compileReplacing(from: string | undefined, to: string, times: 'first' | 'all', scope: Scope): UrlReplacing {
   const replacement = scope.template(from === undefined ? to : withGroupReferences(to, from), ['to'])
@@ -87,7 +88,7 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
     if (match === undefined) return { text: target.url, matches: [] }
     const origin = `${target.scheme}://${target.authority}`
     const replaced = replaceMatches(regex, text, aboutPath ? 0 : origin.length, textOf(replacement, flow), times)
-    // A whole URL in `to`, which the policy itself names, stands in place of all that is before it.
+    // A complete URL in `to`, written in the policy, replaces everything before it.
     if (!aboutPath || (namesOrigin && match.start === 0))
       return { text: settled(replaced, target), matches: match.groups }
     const slash = BEGINS_BEHIND_HOST.test(replaced) ? '' : '/'
@@ -95,10 +96,10 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
   }
 }
 
-/** The beginning of a pattern that speaks of the path: `/old`, `^/old`, `^\/old`. */
+/** Start of a pattern for the path: `/old`, `^/old`, `^\/old`. */
 const PATH_BEGINNING = /^(?:\(\?[a-z]+\))?(?:\^|\\A)?\\?\/(?!\\?\/)/
 
-/** Does a pattern of the source speak of path and query: by its beginning, or because it matches them and no URL? */
+/** Returns true if a pattern applies to path and query: by its start, or because it matches them and no URL. */
 function isAboutPath(from: string, scope: Scope): boolean {
   const written = PATH_BEGINNING.test(from)
   if (!written && matchesSome('req.url', from)) return false
@@ -113,12 +114,12 @@ function matchesSome(variable: 'req.url' | 'req.url.uri', pattern: string): bool
   return values === undefined || isPossible(values, 'pattern', pattern)
 }
 
-/** What no URL may hold as it stands (RFC 3986 2): controls, space, the excluded ASCII, and everything beyond ASCII. */
+/** Characters that must be encoded in a URL (RFC 3986 2): controls, space, excluded ASCII, and everything beyond ASCII. */
 const UNSAFE = /[^\x21-\x7e]|["<>\\^`{|}]/gu
 
 /**
- * `text` with every character that a URL cannot hold percent-encoded as UTF-8; escapes that stand in it stay. So a line
- * break that a client smuggled through decoding becomes `%0D%0A` again, and a backslash never passes for a slash.
+ * Percent-encodes characters that a URL cannot contain as UTF-8; existing escapes are kept. So a line break from decoded client data
+ * becomes `%0D%0A` again, and a backslash is never used as a slash.
  */
 export function asUrl(text: string): string {
   return text.replace(UNSAFE, (character) => {
@@ -132,7 +133,7 @@ function replacing({ from, to }: { readonly from?: string; readonly to: string }
   return [{ from, to: from === undefined ? to : withGroupReferences(to, from), at: ['to'] }]
 }
 
-/** The field `from` of both actions. */
+/** Field `from` of both actions. */
 const FROM = optional(
   regex({
     description:
@@ -142,7 +143,7 @@ const FROM = optional(
 const STATUSES = [301, 302, 303, 307, 308]
 const RESERVED = { location: '"location" is what to says; it cannot be given as a header' }
 
-/** Sends the client to another URL: the request's, with the first match replaced. An unchanged URL goes on. */
+/** Redirects the client to the request's URL with the first match replaced. An unchanged URL is not redirected. */
 const redirect = defineAction({
   type: 'redirect',
   summary: 'Answers with a redirect to another URL.',
@@ -203,8 +204,8 @@ const redirect = defineAction({
 })
 
 /**
- * The value of `Location`. A path that begins with two slashes names another host; unless the policy itself says so it is
- * a path of the request's, and the client keeps to this host.
+ * Returns the value of `Location`. A path with two leading slashes would name another host; unless the policy itself wrote it, it is sent
+ * as a path of this host.
  */
 function locationOf(text: string, otherHost: boolean): string {
   const location = asUrl(text)
@@ -212,11 +213,10 @@ function locationOf(text: string, otherHost: boolean): string {
 }
 
 /**
- * Rewrites the URL of the request before it goes to the upstream; the client does not notice. Every match is replaced.
+ * Rewrites the URL of the request for the upstream; the client does not see it. Every match is replaced.
  *
- * The result is brought into normal form again, and one that has none fails the exchange. Where the request goes is
- * decided by its route alone, and `Host` stays as it came: another host in the result shows in `req.url` and nowhere
- * else, so nothing that a client sends can lead a request to another upstream.
+ * The result is normalized; an invalid one fails the exchange. The route alone selects the upstream, and `Host` is unchanged: another host
+ * in the result is visible only in `req.url`, so client data cannot redirect a request to another upstream.
  */
 const action = defineAction({
   type: 'url-rewrite',
@@ -285,7 +285,7 @@ const HOLDS: Readonly<Record<PathProblem, string>> = {
   'dot-parameters': `holds a dot segment with parameters, or parameters without a segment: ${LENIENT}`
 }
 
-/** `text` as a target; a path alone keeps scheme and authority. */
+/** Parses `text` as a target; a path keeps scheme and authority. */
 function targetOf(text: string, { target: before, pathForm }: FlowRequest): RequestTarget {
   const url = asUrl(text)
   const target = RequestTarget.fromUrl(url.startsWith('/') ? `${before.scheme}://${before.authority}${url}` : url)
@@ -295,7 +295,7 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
   return formed
 }
 
-/** The actions `redirect` and `url-rewrite`. */
+/** Feature: the actions `redirect` and `url-rewrite`. */
 export const urlRewrite = defineFeature({
   name: 'url-rewrite',
   summary: 'Redirects requests and rewrites their URL.',

@@ -3,31 +3,33 @@ import type { Flow } from '../../flow/flow.js'
 import type { RequestTarget } from '../../flow/target.js'
 import { type Regex, RegexTooSlow } from '../../lib/regex.js'
 
-/** Longest URL that a replacement may make. */
+/** Maximum length of a resulting URL. */
 const MAX_URL = 65_536
-/** How long the matches of one URL may take, milliseconds: no pattern of use needs a hundredth of it. */
+/** Timeout of the matches in one URL (ms): useful patterns need less than a hundredth. */
 const LONGEST = 50
 
-/** Text between these two is of the request. Neither stands in a URL, nor in a replacement: they are taken out of it. */
+/** Mark before request data. It is removed from URLs and replacements, which do not contain it. */
 const BEGIN = '\uE000'
+/** Mark after request data. */
 const END = '\uE001'
+/** Both marks. */
 const MARKS = /[\uE000\uE001]/g
 /**
- * Where the authority stands in a URL with marks: browsers take any number of slashes behind a scheme for two (WHATWG URL). Two slashes at
- * the beginning count where the policy wrote both; others are merged into one.
+ * Authority in a URL with marks: browsers treat any number of slashes after a scheme as two (WHATWG URL). Two leading slashes count if the
+ * policy wrote both; others are merged.
  */
 const MARKED_AUTHORITY = /^(?:[^/?#]*:[/\uE000\uE001]*|\/\/)([^/?#]*)/
-/** What is put behind a host does not go on with it. */
+/** Start of a replacement that ends the host. */
 export const BEGINS_BEHIND_HOST = /^[\uE000\uE001]*(?:[/?#]|$)/
-/** A host that ends in text of the policy's, behind labels of the request's. */
+/** Host that ends with text of the policy, after labels of the request. */
 const OWN_END = /^(?:[^\uE000\uE001]*\uE000[A-Za-z0-9.-]*\uE001(?=\.))+[^\uE000\uE001]+$/
 
-/** Variables that say which place was asked for, not what of it. */
+/** Variables about the requested endpoint, not about its content. */
 const OF_PLACE: ReadonlySet<string> = new Set(
   'req.host req.method req.version req.url.authority req.url.host req.url.port req.url.scheme'.split(' ')
 )
 
-/** `to` with its expressions evaluated; what those gave that read more of the request is marked. */
+/** Evaluates `to` and marks values that contain other request data. */
 export function textOf(to: Template, flow: Flow): string {
   if (to.constant !== undefined) return to.constant.replace(MARKS, '')
   return to.text(flow, (text, variables) => {
@@ -41,7 +43,7 @@ function marked(text: string): string {
   return text === '' ? '' : BEGIN + text + END
 }
 
-/** `origin`: how many characters of `text` are scheme and authority; what comes behind them is marked. */
+/** Replaces matches. `origin`: characters of `text` that are scheme and authority; the rest is marked. */
 export function replaceMatches(regex: Regex, text: string, origin: number, to: string, times: 'first' | 'all'): string {
   const shown = (piece: string, start: number): string => {
     const own = Math.max(0, Math.min(piece.length, origin - start))
@@ -57,15 +59,15 @@ export function replaceMatches(regex: Regex, text: string, origin: number, to: s
 }
 
 /**
- * The URL without its marks; undefined when text of the request has got into its host. The host may stay what it is, and
- * begin with labels of the request's where the policy says how it ends.
+ * Removes the marks; undefined if request data is in the host. The host may be unchanged, or begin with labels of the request if the policy
+ * wrote its end.
  */
 export function settled(text: string, target: RequestTarget): string | undefined {
   const url = bounded(text.replace(MARKS, ''))
   const found = MARKED_AUTHORITY.exec(text)
   if (found === null) return url
   const authority = (found[1] as string).replace(/[\uE000\uE001]+$/, '')
-  // The piece in which it begins may have begun before.
+  // Its marked piece may have started earlier.
   const before = found[0].slice(0, found[0].length - (found[1] as string).length)
   const marks = before.lastIndexOf(BEGIN) > before.lastIndexOf(END) ? BEGIN + authority : authority
   if (marks.search(MARKS) === -1 || OWN_END.test(marks)) return url

@@ -3,28 +3,30 @@ import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { Failure, SenderKeys } from './scheme.js'
 
 /**
- * Where Amazon SNS keeps its certificates: below amazonaws.com any customer can have a name, so only `sns` in a region will do, and
- * neither a port nor a query.
+ * URLs of Amazon SNS certificates: any customer can have a name below amazonaws.com, so only `sns` in a region is allowed, without port and
+ * query.
  */
 const SNS_CERTIFICATE =
   /^https:\/\/sns\.[a-z]{2}(?:-[a-z]{2,12}){1,3}-\d{1,2}\.amazonaws\.com(?:\.cn)?\/SimpleNotificationService-[A-Za-z0-9]{1,64}\.pem$/
 
-/** All times in milliseconds. */
+/** Timeout (ms). */
 const DEADLINE = 5_000
+/** Maximum size of a certificate (bytes). */
 const MAX_BYTES = 65_536
-/** How long a certificate is used without another look. */
+/** Cache time of a certificate (ms). */
 const LIFETIME = 24 * 3_600_000
-/** How long a certificate is not asked for again after a failure. */
+/** Delay before a failed certificate is requested again (ms). */
 const PAUSE = 10_000
+/** Maximum number of cached certificates. */
 const MAX_KEPT = 64
-/** Fetches under way at once: requests with invented names cannot have more made. */
+/** Maximum number of concurrent fetches, because requests may contain invented names. */
 const MAX_FETCHES = 4
 
 interface Kept {
   readonly key: KeyObject
-  /** When it is looked at again. */
+  /** Time of the next check. */
   readonly until: number
-  /** When it expires. */
+  /** Expiry. */
   readonly end: number
 }
 
@@ -34,8 +36,8 @@ interface Asked {
 }
 
 /**
- * Certificates of senders, fetched when first named and kept for a day, or until they expire while no new look succeeds.
- * One fetch serves all who wait for it. Names that lead nowhere cannot push out those that do.
+ * Certificates of senders, fetched on first use and cached for a day, or until they expire while checks fail. Concurrent callers share a
+ * fetch. Invalid names cannot evict valid ones.
  */
 export class SenderCertificates implements SenderKeys {
   readonly #outbound: Outbound
@@ -84,7 +86,7 @@ export class SenderCertificates implements SenderKeys {
   }
 }
 
-/** At the end of the map, whose first entry goes when there are too many. */
+/** Adds an entry at the end of the map; evicts the first one if there are too many. */
 function keep<V>(map: Map<string, V>, name: string, value: V): void {
   map.delete(name)
   map.set(name, value)
@@ -98,7 +100,7 @@ function read(pem: Uint8Array): { readonly key: KeyObject; readonly from: number
     const { publicKey: key, validFrom, validTo } = certificate
     return key.asymmetricKeyType === 'rsa' ? { key, from: Date.parse(validFrom), end: Date.parse(validTo) } : undefined
   } catch {
-    // OpenSSL has many ways to say that this is no certificate.
+    // OpenSSL reports invalid certificates in many ways.
     return undefined
   }
 }

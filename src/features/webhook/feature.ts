@@ -17,16 +17,16 @@ import { type Provider, providers, secretProblem, UNCONFIRMED } from './provider
 import { webhookFailures } from './scheme.js'
 import { published, Verification, webhookErrors } from './verification.js'
 
-/** Codes of problems in the action verify-webhook. */
+/** Problem codes of the action verify-webhook. */
 const webhookProblems = defineErrors({
   PROVIDER_RENAMED: { text: 'The provider has another name here.', help: 'Write the name that the message gives.' }
 })
 
-/** Senders of webhooks whose signatures `verify-webhook` knows by name. */
+/** Senders known to `verify-webhook` by name. */
 const WEBHOOK_PROVIDERS: readonly string[] = [...providers.keys()]
 
 const WITHOUT_SECRET = [...providers].flatMap(([name, provider]) => (provider.withoutSecret === true ? [name] : []))
-/** A name in capitals, or one that has a word of a known one: a warning, no refusal. */
+/** Patterns of similar names: in capitals, or with a word of a known name. They cause a warning, not a rejection. */
 const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(name), wordsOf(name).join('')]))]
   .map((word) => `(?:^|[^a-zA-Z0-9])${anyCase(word)}(?![a-zA-Z0-9])`)
   .join('|')
@@ -34,10 +34,10 @@ const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(n
 const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
 
 /**
- * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL.
+ * Allows webhooks with a valid signature of their sender, and responds to some senders' tests of a URL.
  *
- * The signature is looked at over the bytes of the body as they are when the action runs: what changes the body before it
- * makes every signature wrong. Of timestamps at most five minutes either way are allowed, unless the sender says otherwise.
+ * The signature is verified over the body at the time of the action: an earlier change of the body makes it invalid. Timestamps may differ
+ * by five minutes, unless the sender defines otherwise.
  */
 const verifyWebhook = defineAction({
   type: 'verify-webhook',
@@ -95,7 +95,7 @@ const verifyWebhook = defineAction({
   }
 })
 
-/** Published documents name some providers otherwise than the list of providers does, such as `vmware_workspace`. */
+/** Returns a provider by name. Published documents use other names for some, such as `vmware_workspace`. */
 function providerCalled(name: string, scope: Scope): Provider | undefined {
   const provider = providers.get(name.toLowerCase())
   if (provider !== undefined) return provider
@@ -113,7 +113,7 @@ function providerCalled(name: string, scope: Scope): Provider | undefined {
   return undefined
 }
 
-/** `constant`: the secret when it holds no `${…}`; nothing of it is repeated. */
+/** Checks a secret. `constant`: the secret if it has no `${…}`; messages never contain it. */
 function checkSecret(
   name: string,
   provider: Provider,
@@ -136,7 +136,7 @@ function checkSecret(
   } else scope.problem(['secret'], policyErrors.CONFIG_INVALID, `secret of ${name} ${problem}`)
 }
 
-/** True when the words of one name are all words of the other, or both names differ in their separators only. */
+/** Returns true if all words of one name are in the other, or the names differ only in separators. */
 function sameWords(a: string, b: string): boolean {
   const [some, others] = [wordsOf(a), wordsOf(b)]
   if (some.join('') === others.join('')) return true
@@ -166,8 +166,8 @@ function provider(): Field<string> {
 const NO_SECRET = refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
 
 /**
- * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL. While
- * the secret is not to be had no delivery passes.
+ * Allows webhooks with a valid signature of their sender, and responds to some senders' tests of a URL. Without an available secret no
+ * delivery is allowed.
  */
 const routeModule = defineModule({
   name: 'webhook_verification',
@@ -202,7 +202,7 @@ const routeModule = defineModule({
   }
 })
 
-/** Senders are named in any case; what a secret looks like is the sender's affair. */
+/** Checks that a sender has a valid secret. Sender names are case-insensitive; each sender defines the form of its secrets. */
 function needsSecret({ body, secret: clear, report }: RuleView): void {
   const sender = (body.provider as string).toLowerCase()
   const provider = providers.get(sender)
@@ -220,7 +220,7 @@ function needsSecret({ body, secret: clear, report }: RuleView): void {
   if (problem !== undefined) report('secret', 'FIELD_INVALID', problem)
 }
 
-/** Checks that webhooks come from their sender. */
+/** Feature: verification of webhooks. */
 export const webhook = defineFeature({
   name: 'webhook',
   summary: 'Lets only webhooks pass whose signature is right.',

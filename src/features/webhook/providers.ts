@@ -24,11 +24,11 @@ const base64 = { encoding: 'base64' } as const
 const sha1 = { algorithm: 'sha1' } as const
 const v0 = { prefix: 'v0=', before: (timestamp: string) => `v0:${timestamp}:` } as const
 
-/** Every sender that is known by name: a line each. */
+/** All senders known by name. */
 const table = {
   aftership: { scheme: bodyMac({ header: 'aftership-hmac-sha256', ...base64 }) },
   airship: {
-    // Its documentation signs the JSON text, and shows a delivery that travels compressed.
+    // Its documentation signs the JSON text, and shows a compressed delivery.
     scheme: timedMac({
       headers: ['x-ua-signature'],
       timestamp: 'x-ua-timestamp',
@@ -156,25 +156,25 @@ const table = {
   }
 } satisfies Record<string, Provider>
 
-/** Senders by name, lower-case. */
+/** Senders by lower-case name. */
 export const providers: ReadonlyMap<string, Provider> = new Map<string, Provider>(Object.entries(table))
 
-/** Why `secret` cannot be one of this sender, as the rest of a sentence that repeats nothing of it; undefined when it can. */
+/** Returns why `secret` is invalid for this sender, as the rest of a sentence without any part of it; undefined if it is valid. */
 export function secretProblem(provider: Provider, secret: string): string | undefined {
   const prepared = prepareSecrets(provider, secret)
   return typeof prepared === 'string' ? prepared : undefined
 }
 
-/** Secrets that one sender may sign with at a time: each costs a signature of the body. */
+/** Maximum number of secrets of a sender: each costs a signature of the body. */
 const MOST_SECRETS = 8
 
-/** One of the secrets that a sender may sign with, and what requests are looked at with. */
+/** Secret of a sender with its compiled verification. */
 export interface PreparedSecret {
   readonly secret: string
   readonly verify: Verify
 }
 
-/** Prepares each line of `text`, so that a new secret counts beside the old one; else why one of them cannot be a secret of this sender. */
+/** Prepares each line of `text`, so that a new secret is valid beside the old one; or returns why one is invalid for this sender. */
 export function prepareSecrets(provider: Provider, text: string): readonly PreparedSecret[] | string {
   const secrets = provider.withoutSecret === true ? [''] : text.split(/\r?\n/).filter((line) => line !== '')
   if (secrets.length === 0) return 'must not be empty'
@@ -188,24 +188,24 @@ export function prepareSecrets(provider: Provider, text: string): readonly Prepa
   return prepared
 }
 
-/** One sentence on what is not confirmed, for descriptions of the field; '' when all is. */
+/** Sentence about unconfirmed schemes for descriptions; '' if there are none. */
 export const UNCONFIRMED = [...providers]
   .flatMap(([name, { unconfirmed }]) => (unconfirmed === undefined ? [] : [`${name} (${unconfirmed})`]))
   .join(', ')
 
-/** A sender of webhooks. */
+/** Sender of webhooks. */
 export interface Provider {
   readonly scheme: Scheme
-  /** Answers questions that come without a signature. */
+  /** Responds to tests without a signature. */
   readonly unsigned?: Challenge
-  /** Answers questions that are signed as deliveries are. */
+  /** Responds to tests with a delivery's signature. */
   readonly signed?: Challenge
-  /** Bytes that its deliveries may have where that is more than limits.buffered_body; the budget of all bodies counts them, too. */
+  /** Maximum size of its deliveries if above limits.buffered_body; counted in the budget of all bodies. */
   readonly largestBody?: number
-  /** Status that the sender expects for a wrong signature; 403 when left out. */
+  /** Status for an invalid signature. @default 403 */
   readonly refusal?: number
-  /** It signs with a private key of its own. */
+  /** Signs with its own private key. */
   readonly withoutSecret?: boolean
-  /** What of its scheme no public documentation of the sender confirms. */
+  /** Part of its scheme that no public documentation of the sender confirms. */
   readonly unconfirmed?: string
 }

@@ -1,22 +1,22 @@
 import { serviceKey } from '../../policy/services.js'
 
-/** Deliveries remembered by one owner; beyond it the oldest are forgotten. */
+/** Maximum number of deliveries stored per owner; the oldest are dropped. */
 const MAX_REMEMBERED = 65_536
 
-/** Which deliveries of one sender to one owner have come. */
+/** Deliveries received from one sender by one owner. */
 export interface ReplayMemory {
-  /** True when it is new; from now on it is not. `now`: wall clock; `lasting`: both milliseconds. */
+  /** Returns true and stores the delivery if it is new. `now`: wall clock; `lasting`: duration; both milliseconds. */
   admit(once: string, now: number, lasting: number): boolean | Promise<boolean>
-  /** It may come again: the upstream did not take it. */
+  /** Allows the delivery again, because the upstream failed. */
   release(once: string): void
 }
 
-/** Where deliveries are remembered, by the identity of what asks. It must be one for the process: a delivery counts once. */
+/** Memories of deliveries by owner identity. There must be one for the process, because a delivery counts once. */
 export const replays = serviceKey<{ of(identity: string): ReplayMemory }>('replays', () => ({
   of: () => new Replays()
 }))
 
-/** Memory for threads that ask by name. What is remembered of a name outlives the policy that has it. */
+/** Memory for other threads by name. It outlives the policy that uses it. */
 export class ReplayBook {
   readonly #memories = new Map<string, Replays>()
 
@@ -29,16 +29,13 @@ export class ReplayBook {
     return memory
   }
 
-  /** Forgets what nothing is remembered of any more. `now`: wall clock, milliseconds. */
+  /** Drops empty memories. `now`: wall clock, milliseconds. */
   sweep(now: number): void {
     for (const [identity, memory] of this.#memories) if (memory.isEmpty(now)) this.#memories.delete(identity)
   }
 }
 
-/**
- * Which deliveries have come, by what their sender gives to one attempt only, for as long as their timestamps would let
- * them pass.
- */
+/** Received deliveries by the sender's unique mark of an attempt, stored while their timestamps would be accepted. */
 export class Replays implements ReplayMemory {
   readonly #until = new Map<string, number>()
 
@@ -51,7 +48,7 @@ export class Replays implements ReplayMemory {
     return true
   }
 
-  /** Is nothing remembered? */
+  /** Returns true if no delivery is stored. */
   isEmpty(now: number): boolean {
     this.#forget(now)
     return this.#until.size === 0
@@ -61,7 +58,7 @@ export class Replays implements ReplayMemory {
     this.#until.delete(once)
   }
 
-  /** They stand in the order in which they came, which is that of their ends. */
+  /** Drops expired entries, which are in order of arrival and therefore of expiry. */
   #forget(now: number): void {
     for (const [once, until] of this.#until) {
       if (now < until && this.#until.size <= MAX_REMEMBERED) return

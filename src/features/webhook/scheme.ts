@@ -5,13 +5,13 @@ import { formFields } from '../../lib/form-fields.js'
 import { appendTo } from '../../lib/lists.js'
 import { Slices, type Steps } from '../../lib/slices.js'
 
-/** What a scheme sees of a request. */
+/** Request as seen by a scheme. */
 export interface WebhookRequest {
-  /** As it came. */
+  /** Unchanged. */
   readonly method: string
-  /** Path and query as they came, before any normal form: senders sign what they wrote. */
+  /** Path and query as received, not normalized: senders sign what they send. */
   readonly target: string
-  /** The URLs under which the sender may have known this place; see `public-urls.ts`. Built at each call. */
+  /** Returns the URLs under which the sender may know this endpoint; see `public-urls.ts`. Built at each call. */
   urls(): readonly string[]
   readonly headers: HeaderFields
   readonly body: Uint8Array
@@ -19,22 +19,19 @@ export interface WebhookRequest {
   readonly now: number
 }
 
-/** Keys that senders publish. */
+/** Public keys of senders. */
 export interface SenderKeys {
-  /** The public key of the certificate at `url`. Never rejects. */
+  /** Returns the public key of the certificate at `url`. Never rejects. */
   certificate(url: string, now: number): Promise<KeyObject | Failure>
 }
 
-/** Looks at one request. Neither throws nor rejects for anything that stands in a request. */
+/** Verifies one request. Neither throws nor rejects, whatever the request contains. */
 export type Verify = (request: WebhookRequest, keys: SenderKeys) => Finding | Promise<Finding>
 
-/**
- * How a sender signs: turns the secret that is shared with it into what requests are looked at with. A text instead says
- * why the secret cannot be one of this scheme; it repeats nothing of it.
- */
+/** Signature scheme: compiles the shared secret to a verification, or returns a text why the secret is invalid, without any part of it. */
 export type Scheme = (secret: string) => Verify | string
 
-/** The one value of a field that must stand once; a failure when it is absent or repeated. */
+/** Returns the value of a field that must be unique; a failure if it is missing or repeated. */
 export function single(
   headers: HeaderFields,
   name: string
@@ -44,7 +41,7 @@ export function single(
   return values.length === 1 ? { value: values[0] as string } : 'SIGNATURE_REPEATED'
 }
 
-/** Why a request is not taken for one of its sender: error.code of verify-webhook. No text holds data of the request. */
+/** Reasons for refusing a request: error.code of verify-webhook. No text contains request data. */
 export const webhookFailures = defineErrors({
   SIGNATURE_MISSING: {
     text: 'The request carries no signature.',
@@ -88,34 +85,35 @@ export const webhookFailures = defineErrors({
   }
 })
 
-/** Why a request is not taken for the sender's. */
+/** Reason for refusing a request. */
 export type Failure = keyof typeof webhookFailures
 
-/** The request is the sender's. */
+/** Verified request. */
 interface Accepted {
   readonly accepted: true
-  /** The sender gives it to one delivery attempt only; absent when it has no such thing. */
+  /** Unique mark of the delivery attempt. @default the sender has none */
   readonly once?: string
 }
 
-/** The outcome of a check. */
+/** Result of a verification. */
 export type Finding = Failure | Accepted
 
-/** The finding that the request is the sender's. */
+/** Result for a verified request without a mark. */
 export const ACCEPTED: Accepted = { accepted: true }
 
 const SECOND = 1_000
-/** What is allowed between the sender's clock and ours, either way, where the sender says nothing else. */
+/** Default tolerance between the sender's clock and ours, in either direction. */
 export const TOLERANCE = 300 * SECOND
 
 const DIGITS = /^\d{1,15}$/
-/** From here on a number counts milliseconds: in seconds it would lie in the year 5138. */
+/** Numbers from here are milliseconds: as seconds they would be in the year 5138. */
 const MILLISECONDS = 1e11
+/** ISO 8601 timestamp. */
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?$/
 
 /**
- * Milliseconds since the epoch of a timestamp as senders write it: Unix time in seconds or milliseconds, or ISO 8601, in UTC
- * where no zone is written. Undefined when it is neither.
+ * Parses a timestamp to milliseconds since the epoch: Unix time in seconds or milliseconds, or ISO 8601, UTC by default. Undefined if
+ * invalid.
  */
 export function readTimestamp(text: string): number | undefined {
   if (DIGITS.test(text)) {
@@ -128,7 +126,7 @@ export function readTimestamp(text: string): number | undefined {
   return Number.isNaN(time) ? undefined : time
 }
 
-/** Why a timestamp is not that of a fresh request; undefined when it is. All times in milliseconds. */
+/** Returns why a timestamp is not recent; undefined if it is. All times in milliseconds. */
 export function staleness(text: string | undefined, now: number, tolerance: number): Failure | undefined {
   const time = text === undefined ? undefined : readTimestamp(text)
   if (time === undefined) return 'TIMESTAMP_INVALID'
@@ -136,24 +134,24 @@ export function staleness(text: string | undefined, now: number, tolerance: numb
 }
 
 type MacAlgorithm = 'sha1' | 'sha256' | 'sha512'
-/** How a code is written as text. */
+/** Text form of a code. */
 export type MacEncoding = 'hex' | 'base64'
 
-/** How a message authentication code is made and written. */
+/** Algorithm and text form of a message authentication code. */
 export interface MacForm {
   readonly algorithm: MacAlgorithm
   readonly encoding: MacEncoding
 }
 
-/** The secret as a key; a text gives its bytes in UTF-8. */
+/** Returns the secret as a key; a text is encoded as UTF-8. */
 export function macKey(secret: string | Uint8Array): KeyObject {
   return typeof secret === 'string' ? createSecretKey(secret, 'utf8') : createSecretKey(secret)
 }
 
-/** Texts, which count as UTF-8, bytes, and pieces of a text that are made one by one. */
+/** Text (as UTF-8), bytes, or pieces of a generated text. */
 type SignedPart = string | Uint8Array | Iterable<string>
 
-/** The HMAC (RFC 2104) of the parts one after the other, as text; long ones are hashed in slices. */
+/** Returns the HMAC (RFC 2104) of the concatenated parts as text; long ones are hashed in slices. */
 export async function macOf(
   { algorithm, encoding }: MacForm,
   key: KeyObject,
@@ -164,7 +162,7 @@ export async function macOf(
   return mac.digest(encoding)
 }
 
-/** Feeds the parts to a hash, or to what makes or checks a signature, in slices where they are long. */
+/** Adds the parts to a hash, signature or verification, in slices if they are long. */
 export async function hashed(
   hash: { update(piece: string | Uint8Array): unknown },
   parts: readonly SignedPart[]
@@ -172,7 +170,7 @@ export async function hashed(
   await new Slices().run(fed(hash, parts))
 }
 
-/** Bytes or characters that are hashed at a stretch. */
+/** Bytes or characters hashed in one step. */
 const STRETCH = 65_536
 
 function* fed(hash: { update(piece: string | Uint8Array): unknown }, parts: readonly SignedPart[]): Steps<undefined> {
@@ -192,7 +190,7 @@ function* fed(hash: { update(piece: string | Uint8Array): unknown }, parts: read
   return undefined
 }
 
-/** A text in pieces that cut no pair of surrogates. */
+/** Splits a text without cutting surrogate pairs. */
 export function* piecesOf(text: string, length = STRETCH): Iterable<string> {
   for (let at = 0; at < text.length; ) {
     const unit = text.charCodeAt(at + length - 1)
@@ -203,22 +201,22 @@ export function* piecesOf(text: string, length = STRETCH): Iterable<string> {
 }
 
 /**
- * Compares texts in a time that says nothing about how much of them is equal. The written forms are compared, not the
- * bytes that they stand for: no second spelling of a signature passes. The length is no secret.
+ * Compares texts in constant time. The written forms are compared, not their bytes: no second spelling of a signature is valid. The length
+ * is not secret.
  */
 export function sameText(expected: string, given: string): boolean {
   const [a, b] = [Buffer.from(expected, 'utf8'), Buffer.from(given, 'utf8')]
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/** Is `expected` one of those given? Every one is compared, so that the time does not tell which. */
+/** Returns true if `expected` is among those given. All are compared, so that the time does not reveal which. */
 export function isAmong(expected: string, given: readonly string[]): boolean {
   let found = false
   for (const one of given) if (sameText(expected, one)) found = true
   return found
 }
 
-/** Compares with a secret without showing even its length. */
+/** Compares with a secret without revealing its length. */
 export function sameSecret(secret: string, given: string): boolean {
   return timingSafeEqual(digest(secret), digest(given))
 }
@@ -229,35 +227,35 @@ function digest(text: string): Uint8Array {
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/
 
-/** The bytes of a key in base64, with or without padding; undefined when the text is none, or empty. */
+/** Decodes a base64 key, with or without padding; undefined if invalid or empty. */
 export function keyFromBase64(text: string): Uint8Array | undefined {
   return text !== '' && BASE64.test(text) ? Buffer.from(text, 'base64') : undefined
 }
 
-/** The bytes of a signature in base64, or undefined when it is not written in the one canonical way. */
+/** Decodes a base64 signature; undefined unless it is canonical. */
 export function signatureFromBase64(text: string): Uint8Array | undefined {
   const bytes = Buffer.from(text, 'base64')
   return bytes.length > 0 && bytes.toString('base64') === text ? bytes : undefined
 }
 
-/** Is the body a form (application/x-www-form-urlencoded)? */
+/** Returns true for a form body (application/x-www-form-urlencoded). */
 export function isForm({ headers }: WebhookRequest): boolean {
   const type = headers.get('content-type')
   return type !== undefined && /^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(type)
 }
 
-/** Names of fields with their values in order of arrival. */
+/** Field names with their values in order of arrival. */
 export type Fields = ReadonlyMap<string, readonly string[]>
 
-/** The fields of a query. */
+/** Returns the fields of a query. */
 export function fieldsOfQuery(query: string): Fields {
   return byName(new URLSearchParams(query))
 }
 
-/** Fields that a form may have; senders write some dozens. */
+/** Maximum number of form fields; senders use some dozens. */
 const MAX_FIELDS = 4_096
 
-/** The fields of a form, read in slices; undefined when there are too many for one of a sender. */
+/** Returns the fields of a form, read in slices; undefined if there are too many. */
 export async function fieldsOfForm(body: Uint8Array): Promise<Fields | undefined> {
   const fields = await new Slices().run(formFields(body, MAX_FIELDS))
   return fields === undefined ? undefined : byName(fields)
@@ -269,7 +267,7 @@ function byName(pairs: Iterable<readonly [string, string]>): Fields {
   return fields
 }
 
-/** Names in the order of their UTF-16 code units, as the senders' libraries sort them. */
+/** Returns the names in order of UTF-16 code units, as the senders' libraries do. */
 export function sortedNames(fields: Fields): readonly string[] {
   return [...fields.keys()].sort()
 }

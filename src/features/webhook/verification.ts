@@ -10,7 +10,7 @@ import { type PreparedSecret, type Provider, prepareSecrets } from './providers.
 import { type ReplayMemory, replays } from './replays.js'
 import { type Failure, type Finding, type WebhookRequest, webhookFailures } from './scheme.js'
 
-/** Codes of answers to webhooks that are not let through. */
+/** Error codes of refused webhooks. */
 export const webhookErrors = defineErrors({
   WEBHOOK_UNVERIFIED: {
     status: 403,
@@ -30,17 +30,16 @@ export const webhookErrors = defineErrors({
   BODY_UNREADABLE: { text: 'The body cannot be read whole.', help: 'Look at the code of the answer for the reason.' }
 })
 
-/** Ports that URLs leave out. */
+/** Default ports that URLs omit. */
 const USUAL_PORT = { https: 443, http: 80 } as const
 
 /**
- * The URLs under which a sender may know the place that a request came to, for schemes that sign the URL.
+ * Returns the URLs under which a sender may know the endpoint of a request, for schemes that sign the URL.
  *
- * Path and query are those of the request line, untouched. Name and port are those of the edge: a name that its hostports
- * hold, with the ports that stand there; where an edge takes every host, the name that routing has found it by. A trusted
- * proxy may say that it is known by another name. The scheme is https, because senders reach an edge through TLS
- * wherever it ends, or http when this hop or a trusted proxy saw that. Senders and proxies disagree about ports, so each
- * name also stands without a port, and with the one of the request.
+ * Path and query are those of the request line, unchanged. Name and port are those of the edge: a name of its hostports with their ports;
+ * for a catch-all edge, the name used for routing. A trusted proxy may report another name. The scheme is https, because senders reach an
+ * edge over TLS wherever it is terminated, or http if this hop or a trusted proxy saw that. Senders and proxies disagree about ports, so
+ * each name is also used without a port, and with that of the request.
  */
 function publicUrls(flow: Flow, request: FlowRequest): readonly string[] {
   const { headers, target } = request
@@ -61,7 +60,7 @@ function publicUrls(flow: Flow, request: FlowRequest): readonly string[] {
   return [...urls]
 }
 
-/** Public ports on which the edge has this name. */
+/** Returns the public ports on which the edge has this name. */
 function portsOf({ hosts, entry }: Flow, name: string, usual: number): readonly number[] {
   const patterns = hostPatterns(name)
   const held = hosts.filter(({ host }) => patterns.includes(host))
@@ -71,7 +70,7 @@ function portsOf({ hosts, entry }: Flow, name: string, usual: number): readonly 
 const PORT = /:\d*$/
 const ABSOLUTE = /^https?:\/\/[^/?#]*/i
 
-/** Path and query of the request line as they came. */
+/** Returns path and query of the request line, unchanged. */
 function rawTarget({ head }: FlowRequest): string {
   const { target } = head
   if (target.startsWith('/')) return target
@@ -79,23 +78,25 @@ function rawTarget({ head }: FlowRequest): string {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** How a request was found. */
+/** Result of verifying a request. */
 export type Outcome =
   | { readonly kind: 'verified' }
-  /** A question of the sender, with what it is answered by. */
+  /** Test by the sender, with its response. */
   | { readonly kind: 'answered'; readonly verdict: Verdict }
   | { readonly kind: 'unverified'; readonly failure: Failure; readonly verdict: Verdict }
-  /** Its body cannot be had whole; it may be gone, so nothing can follow but this verdict. */
+  /** The complete body is unavailable, and may be lost, so only this verdict can follow. */
   | { readonly kind: 'unreadable'; readonly verdict: Verdict }
 
-/** Twice what any sender that marks its attempts has as tolerance, so that a mark outlives its timestamp. Milliseconds. */
+/**
+ * Time for which delivery marks are stored (ms): twice the largest tolerance of a sender with marks, so that a mark outlives its timestamp.
+ */
 const REMEMBERED = 600_000
-/** From here on a response says that the delivery was not taken. */
+/** Lowest status that means that the delivery failed. */
 const SERVER_ERROR = 500
 
 /**
- * Verifies that requests come from one sender: reads the body whole, looks at it with the sender's scheme, answers its
- * questions. The body stays in the flow as the bytes that came. One implementation for the action and the module.
+ * Verifies requests of one sender: reads the complete body, verifies its signature and responds to tests. The original body stays in the
+ * flow. Used by the action and the module.
  */
 export class Verification {
   readonly #provider: Provider
@@ -105,7 +106,7 @@ export class Verification {
   readonly #replays: ReplayMemory
   #prepared: { readonly text: string; readonly secrets: readonly PreparedSecret[] } | undefined
 
-  /** `name`: the sender's; part of the identity of what is remembered of it. */
+  /** `name`: the sender's; part of the identity of stored deliveries. */
   constructor(name: string, provider: Provider, services: PolicyServices, kept: KeptStateDraft) {
     this.#provider = provider
     this.#clock = services.clock
@@ -114,7 +115,7 @@ export class Verification {
     this.#replays = kept.keep(['webhook-replays', name], (identity) => services.service(replays).of(identity))
   }
 
-  /** `text`: what is shared with the sender now, one secret a line; '' for a sender without. */
+  /** Verifies a request. `text`: current secrets, one per line; '' for a sender without. */
   async outcome(flow: Flow, text: string): Promise<Outcome> {
     const secrets = this.#secrets(text)
     const [first] = secrets
@@ -139,7 +140,7 @@ export class Verification {
     return reply === undefined ? { kind: 'verified' } : { kind: 'answered', verdict: reply }
   }
 
-  /** Secrets change seldom: what was made of the last one is kept. Everybody could sign with an empty one. */
+  /** Returns the prepared secrets, cached because they change rarely. An empty secret is rejected: every client could sign with it. */
   #secrets(text: string): readonly PreparedSecret[] {
     if (this.#prepared?.text !== text) {
       const made = prepareSecrets(this.#provider, text)
@@ -160,7 +161,7 @@ export class Verification {
     }
   }
 
-  /** An attempt counts once, unless the upstream did not take it. */
+  /** Refuses a repeated attempt, unless the upstream failed. */
   async #fresh(finding: Finding, flow: Flow, now: number): Promise<Finding> {
     if (typeof finding === 'string' || finding.once === undefined) return finding
     const { once } = finding
@@ -177,14 +178,14 @@ export class Verification {
   }
 }
 
-/** What we lack is no fault of the sender, who will try again. */
+/** Returns the verdict of a failure. An unavailable secret is not the sender's fault, and the sender will retry. */
 function verdictOf(failure: Failure, { refusal = webhookErrors.WEBHOOK_UNVERIFIED.status }: Provider): Verdict {
   if (failure === 'SECRET_UNUSABLE') return refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
   if (failure === 'CERTIFICATE_UNAVAILABLE') return refuse(webhookErrors.WEBHOOK_CERTIFICATE_UNAVAILABLE)
   return refuse({ ...webhookErrors.WEBHOOK_UNVERIFIED, status: refusal })
 }
 
-/** What the action and the module publish of an outcome. */
+/** Returns the published results of an outcome. */
 export function published(outcome: Outcome): Readonly<Record<string, unknown>> {
   const failure = outcome.kind === 'unverified' ? outcome.failure : undefined
   const unreadable = outcome.kind === 'unreadable'

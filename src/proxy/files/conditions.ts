@@ -1,13 +1,13 @@
 import type { HeaderList } from '../../flow/headers.js'
 
-/** Fields of a request that decide how a file is sent; undefined where the request has none. */
+/** Request fields for serving a file; undefined for missing ones. */
 export interface FileFields {
   readonly accepted: string | undefined
-  /** Names in lower case; undefined when no condition and no range is asked for. */
+  /** Conditions and range by lower-case name; undefined if there are none. */
   readonly conditions: Readonly<Record<string, string>> | undefined
 }
 
-/** What `Range` and conditions are compared with. */
+/** Validators for `Range` and conditional requests. */
 export interface Validators {
   readonly size: number
   /** Strong entity tag. */
@@ -16,7 +16,7 @@ export interface Validators {
   readonly modified: string
 }
 
-/** By the length of their names, so that other fields cost nothing. */
+/** Field names by length, so that other fields are skipped quickly. */
 const NAMES: ReadonlyMap<number, readonly string[]> = new Map([
   [5, ['range']],
   [8, ['if-match', 'if-range']],
@@ -25,16 +25,16 @@ const NAMES: ReadonlyMap<number, readonly string[]> = new Map([
   [17, ['if-modified-since']],
   [19, ['if-unmodified-since']]
 ])
-/** Fields whose value is a list, which several lines make longer (RFC 9110 5.3). */
+/** List fields, which may span several lines (RFC 9110 5.3). */
 const LISTS: readonly string[] = ['if-match', 'if-none-match', 'accept-encoding']
-/** The forms of dates (RFC 9110 5.6.7), of which the last one is that of asctime. */
+/** Date formats (RFC 9110 5.6.7), the last one that of asctime. */
 const DATE =
   /^(?:[A-Z][a-z]{2,8}, \d{2}[ -][A-Z][a-z]{2}[ -]\d{2,4} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4})$/
 const RANGE = /^bytes=[ \t,]*(?:(\d+)-(\d*)|-(\d+))[ \t,]*$/i
-/** Digits that a number of bytes may have; more mean the end of any file. */
+/** Maximum number of digits of a byte position; more are beyond the end of any file. */
 const MOST_DIGITS = 15
 
-/** Reads the fields; one that is there twice and may not be is left out. */
+/** Reads the fields; drops a repeated field that must be single. */
 export function readFileFields(headers: HeaderList): FileFields {
   let found: Record<string, string> | undefined
   let accepted: string | undefined
@@ -61,9 +61,9 @@ export function readFileFields(headers: HeaderList): FileFields {
 }
 
 /**
- * The conditions and the range in the form in which the package `@fastify/send` answers them as RFC 9110 13 and 14 have it: it compares
- * weakly where the RFC asks for the strong comparison, takes `bytes=1-2-3` and `bytes=0x0-5` for ranges, and a suffix that is longer than the file for
- * one that cannot be satisfied. Undefined when the file is to be sent as a whole, without conditions.
+ * Converts conditions and range so that the package `@fastify/send` answers them by RFC 9110 13 and 14. By itself it compares weakly where
+ * the RFC requires strong comparison, accepts `bytes=1-2-3` and `bytes=0x0-5`, and rejects a suffix longer than the file. Undefined: the
+ * complete file is sent unconditionally.
  */
 export function prepareConditions(
   method: string,
@@ -76,7 +76,7 @@ export function prepareConditions(
   else if (isDate(fields['if-unmodified-since'])) asked['if-unmodified-since'] = fields['if-unmodified-since']
   if (noneMatch !== undefined) asked['if-none-match'] = noneMatch
   else if (isDate(fields['if-modified-since'])) asked['if-modified-since'] = fields['if-modified-since']
-  // Only GET has ranges (RFC 9110 14.2); both forms of If-Range are compared exactly (13.1.5).
+  // Only GET supports ranges (RFC 9110 14.2); both forms of If-Range are compared exactly (13.1.5).
   if (range !== undefined && method === 'GET' && (ifRange === undefined || ifRange === tag || ifRange === modified)) {
     const one = oneRange(range, size)
     if (one !== undefined) asked.range = one
@@ -84,13 +84,13 @@ export function prepareConditions(
   return Object.keys(asked).length === 0 ? undefined : asked
 }
 
-/** `bytes=first-last` of a file of this size; undefined for what is no range, or several. */
+/** Normalizes a range to `bytes=first-last` for a file of this size; undefined for an invalid range or several. */
 function oneRange(text: string, size: number): string | undefined {
   const [whole, first, last = '', suffix] = RANGE.exec(text) ?? []
   if (whole === undefined) return undefined
   if (suffix !== undefined) {
     const length = bounded(suffix)
-    // A suffix without bytes cannot be satisfied; one that is longer is the whole file.
+    // An empty suffix is unsatisfiable; a suffix longer than the file is the whole file.
     return length === 0 ? `bytes=${size}-` : `bytes=${Math.max(0, size - length)}-`
   }
   const from = bounded(first as string)
@@ -104,11 +104,11 @@ function bounded(digits: string): number {
   return number.length > MOST_DIGITS ? 10 ** MOST_DIGITS - 1 : Number(number)
 }
 
-/** Without the weak tags, which never match here (RFC 9110 13.1.1). */
+/** Removes weak tags, which never match here (RFC 9110 13.1.1). */
 function strongTags(list: string): string {
   if (list.trim() === '*') return '*'
   const tags = list.match(/(?:W\/)?"[^"]*"/g) ?? []
-  // A list that no tag of the file is in: it is never empty.
+  // The list is never empty: it gets a tag that no file has.
   return [...tags.filter((tag) => !tag.startsWith('W/')), '""'].join(', ')
 }
 
@@ -116,7 +116,7 @@ function isDate(text: string | undefined): text is string {
   return text !== undefined && DATE.test(text) && !Number.isNaN(Date.parse(text))
 }
 
-/** The preferred of the codings that a client takes (RFC 9110 12.5.3); `names` are content codings, the preferred first. */
+/** Returns the best content coding that the client accepts (RFC 9110 12.5.3); `names` in order of preference. */
 export function chooseCoding<N extends string>(accepted: string, names: readonly N[]): N | undefined {
   let best: { readonly name: N; readonly quality: number } | undefined
   const qualities = new Map<string, number>()

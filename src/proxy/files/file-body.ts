@@ -4,19 +4,19 @@ import { BodyBroken } from '../../transport/message-body.js'
 import type { OpenFile } from './open-files.js'
 
 const OPEN: Framing = { kind: 'open' }
-/** Bytes between two looks at whether a long file is still the same. */
+/** Bytes between checks that a long file is unchanged. */
 const CHECKED_EVERY = 8 * 1024 * 1024
 
-/** A part of an open file. */
+/** Range of an open file. */
 export interface FilePart {
   readonly file: OpenFile
   readonly from: number
   readonly to: number
-  /** Bytes to read at a time. */
+  /** Returns the size of a read (bytes). */
   slab(): number
 }
 
-/** The content of an answer that a file gives: bytes in memory, a part of an open file, or a length alone for HEAD and 304. */
+/** Response content from a file: bytes in memory, a range of an open file, or only a length for HEAD and 304. */
 export class FileBody implements Body {
   readonly #framing: Framing
   readonly #part: FilePart | undefined
@@ -102,8 +102,8 @@ export class FileBody implements Body {
 }
 
 /**
- * Reads a part of a file, one slab ahead of the client. The last bytes pass only when the file is the same as at the beginning: the message of
- * one that was changed in place breaks, so that no client takes two contents for one.
+ * Reads a range of a file, one slab ahead of the client. The last bytes are sent only if the file is unchanged; otherwise the message is
+ * aborted, so that no client receives mixed content.
  */
 class FileStream extends Readable {
   readonly #part: FilePart
@@ -135,7 +135,7 @@ class FileStream extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    // A descriptor that is closed under a read may be that of another file by then.
+    // A descriptor closed during a read may be reused for another file.
     if (!this.#busy) this.#part.file.release()
     done(error)
   }

@@ -1,21 +1,21 @@
-/** A path below the folder that is served. */
+/** Path below the served folder. */
 export interface FilePath {
-  /** Decoded names with `/` between; empty for the folder itself. */
+  /** Decoded names separated by `/`; empty for the folder itself. */
   readonly path: string
-  /** The target ends with a slash. */
+  /** True if the target ends with a slash. */
   readonly isFolder: boolean
 }
 
-/** Names that need no decoding and hide nothing. */
+/** Names without escapes that are not hidden. */
 const PLAIN = /^(?:\/[A-Za-z0-9_~-][A-Za-z0-9_~.-]*)+\/?$/
 // biome-ignore lint/suspicious/noControlCharactersInRegex: no name of a file that is served has them.
 const REFUSED = /[\x00-\x1f\x7f/\\]/
-/** The one hidden folder that is served (RFC 8615). */
+/** The only hidden folder that is served (RFC 8615). */
 const WELL_KNOWN = '.well-known'
 
 /**
- * Reads the path of a request target, without its query. Undefined when nothing that is served can have it: a dot segment, an
- * empty or hidden name, a slash, backslash or control character inside a name, in any encoding, or no UTF-8.
+ * Parses the path of a request target without query. Undefined if no served file can have it: dot segments, empty or hidden names, an
+ * encoded slash, backslash or control character, or invalid UTF-8.
  */
 export function readFilePath(target: string): FilePath | undefined {
   const isFolder = target.endsWith('/')
@@ -33,12 +33,12 @@ export function readFilePath(target: string): FilePath | undefined {
   return { path: names.join('/'), isFolder }
 }
 
-/** True for `.`, `..` and the names that begin with a dot. */
+/** Returns true for `.`, `..` and names that start with a dot. */
 export function isHidden(name: string): boolean {
   return name.startsWith('.')
 }
 
-/** True when a path below the folder has a hidden name other than `.well-known` at its beginning. */
+/** Returns true if the path contains a hidden name, other than a leading `.well-known`. */
 export function hasHidden(path: string): boolean {
   return path.split('/').some((name, index) => isHidden(name) && (index > 0 || name !== WELL_KNOWN))
 }

@@ -15,49 +15,51 @@ import { LISTING_POLICY, listFolder } from './listing.js'
 import { OpenFiles } from './open-files.js'
 import { cacheControlOf, type FileAnswer, mayFallBack, ServedFile, textAnswer } from './served-file.js'
 
-/** Milliseconds for which a file is taken to be as it was when it was looked at last. */
+/** Time for which a file is not checked again (ms). */
 const FRESH = 1_000
-/** Memory of small files in a thread, and what one costs beside its bytes. */
+/** Memory for small files of a thread, and overhead of each (bytes). */
 const CACHE = { bytes: 32 * 1024 * 1024, each: 1_024 }
-/** A file that changes while it is looked at is looked at again so many times. */
+/** Maximum number of checks of a file that keeps changing. */
 const LOOKS = 4
+/** Value of Allow. */
 const METHODS = 'GET, HEAD, OPTIONS'
+/** Response for a missing file. */
 const NOT_FOUND: NoFile = { kind: 'text', status: 404 }
 
 interface FileServersParts {
   readonly clock: Clock
-  /** Absolute paths of what belongs to the product: nothing at or below them is served. */
+  /** Absolute paths of the product's own files, which are never served. */
   readonly own: readonly string[]
-  /** Absolute folders in which those of confined units must lie. */
+  /** Absolute folders that contain the folders of confined units. */
   readonly folders: readonly string[]
-  /** Left out: open files are not counted. */
+  /** @default open files are not counted */
   readonly descriptors?: DescriptorShares
 }
 
-/** What a path without a file is answered with: the list of a folder, a redirect to its slash, or a line of text. */
+/** Response for a path without a file: a folder list, a redirect to the path with a slash, or a line of text. */
 type NoFile =
   | { readonly kind: 'folder'; readonly path: string }
   | { readonly kind: 'slash' }
   | { readonly kind: 'text'; readonly status: 403 | 404 }
 
-/** A file that was looked at; `path` is relative to the folder. */
+/** File that was found; `path` is relative to the folder. */
 interface FoundFile {
   readonly kind: 'file'
   readonly path: string
   readonly facts: FileFacts
 }
 
-/** What a path stands for. */
+/** Result of looking up a path. */
 type Found = NoFile | { readonly kind: 'file'; readonly file: ServedFile }
 
-/** What is remembered of a path that has a file. */
+/** Cached result for a path with a file. */
 interface Known {
   readonly file: ServedFile
   /** Monotonic milliseconds. */
   readonly at: number
 }
 
-/** Serves folders of files: each unit is answered by a dialer that opens no connection. */
+/** Serves folders of files. Each unit has a dialer that opens no connection. */
 export class FileServers {
   readonly #parts: FileServersParts
   readonly #files: OpenFiles
@@ -74,7 +76,7 @@ export class FileServers {
     })
   }
 
-  /** Descriptors that are open for answers. */
+  /** Number of descriptors open for responses. */
   get open(): number {
     return this.#files.size
   }
@@ -107,12 +109,12 @@ interface FileServerParts {
   readonly clock: Clock
   readonly files: OpenFiles
   readonly known: LRUCache<string, Known>
-  /** Keeps what is known of this folder apart from others. */
+  /** Prefix of this folder's cache keys. */
   readonly prefix: string
   open(): Promise<Folder>
 }
 
-/** Answers requests from the files of one unit. */
+/** Serves the files of one unit. */
 class FileServer {
   readonly #unit: FileUpstream
   readonly #parts: FileServerParts
@@ -125,14 +127,14 @@ class FileServer {
     this.#cacheControl = cacheControlOf(unit)
   }
 
-  /** Calls `answered` once, later. `gone`: the client has left. */
+  /** Calls `answered` once, asynchronously. `gone`: the client has disconnected. */
   answers({ head, responseTimeout }: ForwardOptions, answered: (answer: Answer) => void, gone: () => boolean): void {
     const ready = this.#atOnce(head)
     if (ready !== undefined) {
       queueMicrotask(() => answered(ready))
       return
     }
-    // A disk that does not answer, as one of the network, must not keep the client for ever.
+    // An unresponsive disk, such as a network file system, must not block the client forever.
     let late = false
     const timer =
       responseTimeout === 0
@@ -155,7 +157,7 @@ class FileServer {
     )
   }
 
-  /** The answer from memory; undefined when something has to be looked at. */
+  /** Returns the response from memory; undefined if the file must be checked. */
   #atOnce({ method, target, headers }: RequestHead): Answer | undefined {
     if (method !== 'GET' && method !== 'HEAD') return responseOf(otherMethod(method))
     const known = this.#parts.known.get(this.#keyOf(pathPart(target)))
@@ -177,7 +179,7 @@ class FileServer {
     return failed('upstream-gone', `a file changes all the time: ${this.#unit.folder}`)
   }
 
-  /** The answer where no file is sent. */
+  /** Returns the response if no file is sent. */
   async #without(found: NoFile, target: string): Promise<FileAnswer> {
     if (found.kind === 'text') return textAnswer(found.status)
     if (found.kind === 'slash') return textAnswer(308, ['Location', withSlash(target)])
@@ -187,7 +189,7 @@ class FileServer {
     return { status: 200, headers, body: new FileBody({ kind: 'length', bytes: page.length }, { whole: page }) }
   }
 
-  /** What a path stands for; undefined when its file changed while it was looked at. `again`: what is known is out of date. */
+  /** Looks up a path; undefined if its file changed meanwhile. `again`: the cached result is stale. */
   async #find(target: string, again: boolean): Promise<Found | undefined> {
     const key = this.#keyOf(target)
     const known = this.#parts.known.get(key)
@@ -241,7 +243,7 @@ class FileServer {
     return this.#parts.clock.monotonic() - at < FRESH
   }
 
-  /** The folder, which is opened anew each second: its path may be a link that leads elsewhere by now. */
+  /** Returns the folder, which is reopened each second because its path may be a link that has changed. */
   #opened(): Promise<Folder> {
     if (this.#folder === undefined || !this.#isFresh(this.#folder.at)) {
       const opened = this.#parts.open()
@@ -251,15 +253,15 @@ class FileServer {
   }
 }
 
-/** A request target without its query. */
+/** Returns a request target without its query. */
 function pathPart(target: string): string {
   const mark = target.indexOf('?')
   return mark === -1 ? target : target.slice(0, mark)
 }
 
 /**
- * The target with a slash at the end of its path, relative to the request: it holds as well where a policy has taken a part of the path away, and
- * can lead to no other host.
+ * Returns the relative target with a slash after its path: it is correct even if a policy removed part of the path, and cannot lead to
+ * another host.
  */
 function withSlash(target: string): string {
   const path = pathPart(target)
@@ -278,7 +280,7 @@ function failed(failure: Failure, detail: string): Answer {
   return { kind: 'failed', failure, retry: 'safe', detail }
 }
 
-/** Why nothing was sent: the folder is not there, or the disk fails. */
+/** Returns why no file was sent: the folder is missing or the disk fails. */
 function failureOf(error: unknown): Answer {
   if (error instanceof DialError) return failed(error.failure, error.message)
   return failed('dial-refused', `files cannot be read: ${codeOf(error) ?? String(error)}`)

@@ -4,10 +4,10 @@ import { codeOf } from '../../lib/errors.js'
 import { liesWithin } from '../../lib/named-folders.js'
 import { hasHidden } from './file-path.js'
 
-/** A file as it was found; another one has other facts. */
+/** Identity of a file and its content. */
 export interface FileFacts {
   readonly kind: 'file'
-  /** Without links. */
+  /** Real path without links. */
   readonly place: string
   readonly device: bigint
   readonly inode: bigint
@@ -16,28 +16,28 @@ export interface FileFacts {
   readonly modified: bigint
 }
 
-/** What lies at a path. `forbidden`: the system lets this process not see it. */
+/** Result for a path. `forbidden`: no permission. */
 export type Found = FileFacts | { readonly kind: 'folder' | 'missing' | 'forbidden' }
 
 const MISSING: Found = { kind: 'missing' }
 const FORBIDDEN: Found = { kind: 'forbidden' }
 const FOLDER: Found = { kind: 'folder' }
-/** Errors of the system that mean that nothing is there: names that are too long, or whose folder is a file. */
+/** System errors for missing files: names that are too long, or inside a file. */
 const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP', 'EINVAL'])
 
 interface FolderParts {
-  /** Absolute. */
+  /** Absolute path. */
   readonly folder: string
-  /** Links may lead out of it. */
+  /** Links may lead outside. */
   readonly links: boolean
-  /** Paths without links: nothing at or below them is found. */
+  /** Real paths of the product's own files, which are never found. */
   readonly own: readonly string[]
 }
 
-/** The folder that is served, without links in its own path. A deployment may point the link of its path at another folder. */
+/** Served folder by its real path. A deployment may change a link in the configured path. */
 export class Folder {
   readonly #parts: FolderParts
-  /** Without links. */
+  /** Real path. */
   readonly root: string
 
   private constructor(parts: FolderParts, root: string) {
@@ -45,17 +45,17 @@ export class Folder {
     this.root = root
   }
 
-  /** Rejects with the system's error when the folder is missing or cannot be read. */
+  /** Rejects with the system's error if the folder is missing or unreadable. */
   static async open(parts: FolderParts): Promise<Folder> {
     const root = await promises.realpath(parts.folder)
-    // A file with a slash at its end is no folder: ENOTDIR.
+    // A file with a trailing slash is not a folder: ENOTDIR.
     await promises.stat(`${root}${sep}`)
     return new Folder(parts, root)
   }
 
   /**
-   * Looks at a path below the folder. Missing are also: what a link leads to outside of it, hidden names that a link leads to,
-   * devices, pipes and sockets, and the files of the product itself. Rejects when the disk fails.
+   * Looks up a path below the folder. Also missing: targets of links outside of it, hidden targets of links, devices, pipes, sockets and
+   * the product's own files. Rejects if the disk fails.
    */
   async look(path: string): Promise<Found> {
     const named = join(this.root, path)
@@ -81,17 +81,17 @@ export class Folder {
   }
 }
 
-/** The facts of an open file, or of one that was looked at. */
+/** Returns the facts of a file from its status. */
 export function factsOf({ dev, ino, size, mtimeNs }: BigIntStats, place: string): FileFacts {
   return { kind: 'file', place, device: dev, inode: ino, size: Number(size), modified: mtimeNs }
 }
 
-/** True when both are one file with the same content. */
+/** Returns true if both are the same file with the same content. */
 export function isSame(a: FileFacts, b: FileFacts): boolean {
   return hasSameContent(a, b) && a.place === b.place
 }
 
-/** As `isSame`, wherever the file lies now. */
+/** Returns true if both have the same content, even if the file was moved. */
 export function hasSameContent(a: FileFacts, b: FileFacts): boolean {
   return a.inode === b.inode && a.modified === b.modified && a.size === b.size && a.device === b.device
 }

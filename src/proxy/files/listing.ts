@@ -2,13 +2,14 @@ import { promises } from 'node:fs'
 import { isHidden } from './file-path.js'
 import type { Folder } from './folder.js'
 
-/** Most names that a list shows, and most that are looked at for it. */
+/** Maximum number of names in a list. */
 const MOST_SHOWN = 1_000
+/** Maximum number of names read from a folder. */
 const MOST_READ = 10_000
-/** Files that are looked at side by side. */
+/** Number of files checked in parallel. */
 const AT_ONCE = 32
 
-/** Nothing but the style of the page itself is loaded. */
+/** Content-Security-Policy of lists: only the page's own style is allowed. */
 export const LISTING_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 const STYLE =
@@ -21,7 +22,7 @@ interface Row {
   readonly file?: { readonly size: number; readonly modified: bigint }
 }
 
-/** Makes a page of HTML with the files and folders that a client may ask for; `path` is that of the folder. Rejects with the system's error. */
+/** Returns an HTML page with the files and folders that clients may request; `path` is the folder's. Rejects with the system's error. */
 export async function listFolder(folder: Folder, path: string): Promise<string> {
   const names: string[] = []
   let more = false
@@ -50,7 +51,7 @@ function page(path: string, rows: readonly Row[], more: boolean): string {
   const lines = sorted.map(({ name, file }) => {
     const end = file === undefined ? '/' : ''
     const about = file === undefined ? ['', ''] : [sizeText(file.size), timeText(file.modified)]
-    // A name with a colon would be taken for a scheme.
+    // A browser would parse a name with a colon as a scheme.
     return `<tr><td><a href="./${encodeURIComponent(name)}${end}">${escaped(name)}${end}</a></td><td>${about[0]}</td><td>${about[1]}</td></tr>`
   })
   const up = path === '/' ? '' : '<p><a href="../">Up</a></p>'

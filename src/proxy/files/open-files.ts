@@ -6,49 +6,54 @@ import { DialError } from '../../transport/contract.js'
 import { type FileFacts, factsOf, hasSameContent } from './folder.js'
 
 const open = promisify(fsOpen)
-/** A pipe without a writer does not keep the process waiting, and the last name is no link. */
+/** Flags for opening: do not block on a pipe without a writer, and do not follow a link in the last name. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW | constants.O_NOCTTY
-/** Bytes that all readers of a thread may hold, and those of one. */
+/** Maximum bytes held by all readers of a thread. */
 const HELD = 16 * 1024 * 1024
+/** Minimum and maximum size of a read (bytes). */
 const SLAB = { least: 16 * 1024, most: 128 * 1024 }
+/** Error codes for missing descriptors. */
 const NO_DESCRIPTOR: ReadonlySet<string | undefined> = new Set(['EMFILE', 'ENFILE'])
 
-/** An open file with the number of those who read it. */
+/** Open file with a reference count. */
 export interface OpenFile {
   readonly facts: FileFacts
-  /** Calls back with the bytes that were read, fewer only at the end of the file. */
+  /** Calls back with the number of bytes read, fewer only at the end of the file. */
   read(into: Buffer, from: number, done: (error: Error | null, bytes: number) => void): void
-  /** Calls back with true when the content is still that of the beginning. */
+  /** Calls back with true if the content is unchanged. */
   check(done: (same: boolean) => void): void
-  /** Gives the file back; called once for each `OpenFiles.take`, after the last `read` has called back. */
+  /** Releases the file; called once for each `OpenFiles.take`, after the last `read` has called back. */
   release(): void
 }
 
 /**
- * The files that answers are sent from. Everyone who reads the same content shares one descriptor, so a file that thousands
- * download costs one; the descriptors of different files are counted among those of the process.
+ * Open files of responses. All readers of the same content share one descriptor, so thousands of downloads of a file use one; descriptors
+ * count toward the limit of the process.
  */
 export class OpenFiles {
   readonly #descriptors: DescriptorShares | undefined
   readonly #open = new Map<string, Shared>()
-  /** Readers of all files. */
+  /** Number of readers of all files. */
   #readers = 0
 
   constructor(descriptors: DescriptorShares | undefined) {
     this.#descriptors = descriptors
   }
 
-  /** Descriptors that are open. */
+  /** Number of open descriptors. */
   get size(): number {
     return this.#open.size
   }
 
-  /** Bytes that one reader asks for at a time: the more readers, the fewer. */
+  /** Size of one read (bytes): smaller with more readers. */
   get slab(): number {
     return Math.max(SLAB.least, Math.min(SLAB.most, Math.floor(HELD / Math.max(1, this.#readers))))
   }
 
-  /** Opens a file as it was found; undefined when another one, or other content, lies there now. Rejects with a `DialError` without a descriptor, else with the system's error. */
+  /**
+   * Opens a file that was found; undefined if it was replaced or changed. Rejects with a `DialError` without a free descriptor, otherwise
+   * with the system's error.
+   */
   async take(facts: FileFacts): Promise<OpenFile | undefined> {
     const key = `${facts.device} ${facts.inode} ${facts.modified} ${facts.size} ${facts.place}`
     const known = this.#open.get(key)
@@ -109,7 +114,7 @@ class Shared implements OpenFile {
   }
 }
 
-/** A descriptor of the file, once it is sure that it is that one: a link may have been put into its path since it was found. */
+/** Returns a descriptor after verifying that it is the same file: a link may have been added to its path. */
 async function openAs(facts: FileFacts): Promise<number | undefined> {
   let descriptor: number
   try {
@@ -136,7 +141,7 @@ const stat = (descriptor: number): Promise<BigIntStats> =>
     fstat(descriptor, { bigint: true }, (error, stats) => (error === null ? resolve(stats) : reject(error)))
   )
 
-/** Where an open file lies, as Linux says it; other systems do not say. */
+/** Returns the path of an open file on Linux; `otherwise` on other systems. */
 async function placeOf(descriptor: number, otherwise: string): Promise<string> {
   if (process.platform !== 'linux') return otherwise
   return await promises.readlink(`/proc/self/fd/${descriptor}`).catch(() => otherwise)

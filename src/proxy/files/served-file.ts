@@ -6,36 +6,37 @@ import { FileBody } from './file-body.js'
 import { type FileFacts, type Folder, isSame } from './folder.js'
 import type { OpenFiles } from './open-files.js'
 
-/** Files of at most so many bytes are kept in memory. */
+/** Maximum size of files kept in memory (bytes). */
 export const SMALL_FILE = 64 * 1024
+/** Content codings by file suffix. */
 const CODINGS: Readonly<Record<FileCoding, string>> = { zst: 'zstd', br: 'br', gz: 'gzip' }
 
-/** A file of the folder in one coding. */
+/** File in one content coding. */
 interface Representation {
   /** Content coding; empty for the plain file. */
   readonly coding: string
-  /** Path by which the package finds it. */
+  /** Path for the package. */
   readonly path: string
   readonly facts: FileFacts
-  /** Fields of the answer 200, name and value by turns. */
+  /** Fields of a 200 response: name, value, name, value… */
   readonly headers: readonly string[]
   readonly tag: string
   readonly modified: string
-  /** All of it, where it is small. */
+  /** Complete content of a small file. */
   readonly whole: Uint8Array | undefined
 }
 
-/** How a file is answered. `changed`: it is another one by now, and has to be looked at again. */
+/** Response for a file. `changed`: the file changed and must be looked up again. */
 export type FileAnswer =
   | { readonly status: number; readonly headers: readonly string[]; readonly body: FileBody }
   | 'changed'
 
-/** A decision of the package `@fastify/send`. */
+/** Decision of the package `@fastify/send`. */
 type Decision = Awaited<ReturnType<typeof import('@fastify/send')['default']>>
 
 /**
- * Lets the package decide status and fields, as for HEAD: it opens nothing then, and this side sends bytes of a file that it knows. It is loaded
- * for the first file: a start without files does without it.
+ * Lets the package decide status and fields, as for HEAD, so that it opens no file; Sluice sends the bytes of the file that it verified.
+ * Loaded for the first file, so that a start without files does not need it.
  */
 async function decide(path: string, headers: Readonly<Record<string, string>>): Promise<Decision> {
   const { default: send } = await import('@fastify/send')
@@ -44,7 +45,7 @@ async function decide(path: string, headers: Readonly<Record<string, string>>): 
   return await send(request, `/${encodeURIComponent(basename(path))}`, options)
 }
 
-/** Cache-Control of the files of a unit, by patterns of their paths. */
+/** Returns the Cache-Control of a unit's files by path pattern. */
 export function cacheControlOf({ cache = [] }: Pick<FileUpstream, 'cache'>): (path: string) => string | undefined {
   const rules = cache.map(({ files, value }) => ({ pattern: compilePathPattern(files), value }))
   return (path) => rules.find(({ pattern }) => pattern?.test(`/${path}`))?.value
@@ -55,11 +56,11 @@ interface LoadParts {
   readonly files: OpenFiles
   readonly precompressed: readonly FileCoding[]
   readonly cacheControl: (path: string) => string | undefined
-  /** The same file as it was known before, whose parts are used again where nothing has changed. */
+  /** Previous state of the file; unchanged parts are reused. */
   readonly before: ServedFile | undefined
 }
 
-/** A file as it is served: in its plain form and those that lie compressed beside it. */
+/** Served file: the plain form and the compressed ones beside it. */
 export class ServedFile {
   readonly #plain: Representation
   readonly #coded: readonly Representation[]
@@ -71,7 +72,7 @@ export class ServedFile {
     this.#codings = coded.map(({ coding }) => coding)
   }
 
-  /** Reads what is needed of the file that was found at `path`, which is relative to the folder; undefined when it has changed meanwhile. */
+  /** Loads the file found at `path`, relative to the folder; undefined if it changed meanwhile. */
   static async load(path: string, facts: FileFacts, parts: LoadParts): Promise<ServedFile | undefined> {
     const { folder, precompressed, before } = parts
     const cacheControl = parts.cacheControl(path)
@@ -84,7 +85,7 @@ export class ServedFile {
       ...(cacheControl === undefined ? [] : ['Cache-Control', cacheControl]),
       ...(found.length === 0 ? [] : ['Vary', 'Accept-Encoding'])
     ]
-    // Vary depends on whether there is another form.
+    // Vary depends on the existence of another form.
     const varies = before !== undefined && before.#coded.length > 0
     const known = before === undefined || varies !== found.length > 0 ? [] : [before.#plain, ...before.#coded]
     const representationOf = async (coding: string, name: string, one: FileFacts, type?: string) =>
@@ -102,19 +103,19 @@ export class ServedFile {
     return new ServedFile(plain, coded)
   }
 
-  /** Bytes that it keeps in memory. */
+  /** Bytes kept in memory. */
   get bytes(): number {
     return [this.#plain, ...this.#coded].reduce((sum, { whole }) => sum + (whole?.length ?? 0), 0)
   }
 
-  /** The answer to a request without conditions and range, from memory; undefined where the file is not small. */
+  /** Returns the response to a request without conditions and range from memory; undefined if the file is not small. */
   whole(accepted: string | undefined): Exclude<FileAnswer, 'changed'> | undefined {
     const { headers, whole } = this.#chosen(accepted)
     if (whole === undefined) return undefined
     return { status: 200, headers, body: new FileBody({ kind: 'length', bytes: whole.length }, { whole }) }
   }
 
-  /** The answer as conditions and range ask for it. */
+  /** Returns the response for the given conditions and range. */
   async answer(
     method: string,
     accepted: string | undefined,
@@ -155,7 +156,7 @@ interface Sent {
   readonly to: number
 }
 
-/** Bytes `from` to `to` (exclusive) of the file. */
+/** Returns the bytes `from` to `to` (exclusive) of the file. */
 async function part(
   { facts, whole }: Representation,
   method: string,
@@ -179,7 +180,7 @@ async function represent(
   const decision = await decide(path, {})
   if (decision.type !== 'file' || !isOf(facts, decision)) return undefined
   const { ETag: weak, 'Last-Modified': modified = '', ...rest } = decision.headers as Record<string, string>
-  // Size and time to the millisecond are as strong a validator as other servers have.
+  // Size and time in milliseconds are as strong a validator as that of other servers.
   const tag = String(weak).replace(/^W\//, '')
   const headers = ['ETag', tag, 'Last-Modified', modified, 'Accept-Ranges', 'bytes']
   headers.push('Content-Type', type ?? rest['Content-Type'] ?? 'application/octet-stream')
@@ -208,14 +209,14 @@ async function readWhole(facts: FileFacts, files: OpenFiles): Promise<Uint8Array
   }
 }
 
-/** Has the package looked at this file, with the same content? */
+/** Returns true if the package read this file with the same content. */
 function isOf({ size, modified, inode }: FileFacts, decision: Exclude<Decision, { type: 'error' }>): boolean {
   if (decision.type !== 'file') return false
   const { stat } = decision.metadata
   return stat.size === size && stat.ino === Number(inode) && Math.floor(stat.mtimeMs) === Number(modified / 1_000_000n)
 }
 
-/** A 304 has the fields that a cache may have to renew (RFC 9110 15.4.5). */
+/** Returns the fields of a 304 that a cache may have to update (RFC 9110 15.4.5). */
 function withoutContent(headers: readonly string[]): string[] {
   const left: string[] = []
   for (let i = 0; i < headers.length; i += 2) {
@@ -233,7 +234,7 @@ const TEXTS: Readonly<Record<number, string>> = {
   416: 'Range not satisfiable'
 }
 
-/** An answer with a line of text, or without content. */
+/** Returns a response with a line of text, or without content. */
 export function textAnswer(status: number, headers: readonly string[] = []): Exclude<FileAnswer, 'changed'> {
   const text = TEXTS[status]
   const whole = Buffer.from(text === undefined ? '' : `${text}\n`)
@@ -245,11 +246,12 @@ export function textAnswer(status: number, headers: readonly string[] = []): Exc
   }
 }
 
-/** Endings of pages, which are addresses of an application as well. */
+/** Suffixes of pages, which may also be URLs of an application. */
 const PAGES: readonly string[] = ['', '.html', '.htm']
+/** Valid file suffix. */
 const ENDING = /^\.[a-z][a-z0-9]{0,9}$/i
 
-/** May the page of an application stand in for a path that has no file? A missing script or picture is missing. */
+/** Returns true if the fallback page of an application may be sent for a missing path; a missing script or image is a 404. */
 export function mayFallBack(path: string): boolean {
   const ending = extname(path)
   return PAGES.includes(ending.toLowerCase()) || !ENDING.test(ending)

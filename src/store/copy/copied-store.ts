@@ -10,10 +10,10 @@ import type { Place, Store, StoreLog } from '../store.js'
 import type { Database } from '../tables.js'
 import { type CopyEnd, type CopyPlace, readCopy } from './copy-file.js'
 
-/** Few enough that a statement holds up no loop. */
+/** Rows per statement, few enough not to block the event loop. */
 const ROWS_PER_STATEMENT = 200
 
-/** A copy as a store in memory, which knows one revision: that of the copy. */
+/** Copy opened as an in-memory store with a single revision. */
 export interface CopiedStore {
   readonly store: Store
   readonly place: Place

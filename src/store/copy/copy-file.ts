@@ -13,38 +13,42 @@ import type { RecordKey, WholeRecord } from '../records.js'
 import type { Place } from '../store.js'
 
 /*
- * The file: a mark with the version of the form (14 bytes), the id of the copy (16), then blocks, each its length (4, big-endian) and so
- * many bytes that are sealed for the store, the copy and their number in it. A block is JSON text. So nothing of it can be
- * changed, moved, taken from another copy or left out; the last block says that it is the last.
+ * File format: a magic text with the format version (14 bytes), the copy's id (16), then blocks. A block is its length (4, big-endian) and
+ * that many bytes of JSON, sealed for the store, the copy and the block number. So blocks cannot be changed, moved, taken from another copy
+ * or left out; the last block is marked as the last.
  */
 const MARK = Buffer.from('sluice copy 1\n')
+/** Length of the copy's id (bytes). */
 const ID_BYTES = 16
+/** Length of a block's length field (bytes). */
 const LENGTH_BYTES = 4
-/** UTF-16 units after which a block ends, so that to make or to read one holds up no loop. */
+/** Maximum block size in UTF-16 units, so that one block does not block the event loop. */
 const BLOCK = 256 * 1024
+/** Maximum number of keys in a block of deleted records. */
 const KEYS_PER_BLOCK = 1_000
+/** File mode: readable by the owner alone. */
 const OWNER_ONLY = 0o600
 
-/** What a copy is a copy of, and where it lies. */
+/** Location of a copy, and the store that it belongs to. */
 export interface CopyPlace {
   readonly path: string
-  /** What the store is called; holds no password. A copy opens as that of this store only. */
+  /** Name of the store without password. A copy opens only for this store. */
   readonly store: string
   readonly seal: Sealer
 }
 
-/** What a copy says of itself at its end. */
+/** Summary at the end of a copy. */
 export interface CopyEnd {
   readonly place: Place
   /** When the revision was written, milliseconds since the Unix epoch. */
   readonly at: number
-  /** What the writer noted about it. */
+  /** Note of the revision's writer. */
   readonly detail: Json
-  /** The id of the account. */
+  /** Account id. */
   readonly account: string
 }
 
-/** A piece of a configuration. A record that comes again is the one that counts, after what is `gone` by then; the end comes last. */
+/** Part of a configuration. A repeated record replaces the earlier one, after removal of the records in `gone`; the end comes last. */
 export type CopyPart =
   | { readonly records: readonly WholeRecord[] }
   | { readonly gone: readonly RecordKey[] }
@@ -52,24 +56,21 @@ export type CopyPart =
 
 type Writable = Omit<WholeRecord, 'sealed'> & { readonly sealed: string | null }
 
-/** Copies that are kept: the last one and those before it. */
+/** Number of copies kept. */
 const KEPT = 3
 
-/** The names of the copies that are kept, the last one first. */
+/** Returns the paths of the kept copies, newest first. */
 export function copiesOf(path: string): string[] {
   return [path, ...Array.from({ length: KEPT - 1 }, (_, before) => `${path}.${before + 1}`)]
 }
 
-/**
- * Puts a copy in the place of the one before, as a whole; that one and its predecessor are kept as `.1` and `.2`. Fails with the system's
- * error, or as `parts` do.
- */
+/** Replaces the copy atomically; the previous two are kept as `.1` and `.2`. Fails with the system's error, or as `parts` does. */
 export async function writeCopy(at: CopyPlace, parts: AsyncIterable<CopyPart>): Promise<void> {
   makeFolder(dirname(at.path))
   await replaceFile(at.path, blocks(at, parts), OWNER_ONLY, keepCopies)
 }
 
-/** Gives each copy the name of the one before it; the last one keeps its own name as well, until another takes it. */
+/** Renames each copy to the next older name; the newest also keeps its own name until it is replaced. */
 async function keepCopies(path: string): Promise<void> {
   if (!existsSync(path)) return
   const [last = path, first = path, ...others] = copiesOf(path)
@@ -79,7 +80,7 @@ async function keepCopies(path: string): Promise<void> {
   await copyFile(last, first).catch(unlessAbsent)
 }
 
-/** Puts the copy among those before it: none is then there to start from. For who replaces the store on purpose. Fails with the system's error. */
+/** Renames the copy to an older name, so that no start uses it. Used before the store is replaced. Fails with the system's error. */
 export async function setCopyAside(path: string): Promise<void> {
   if (!existsSync(path)) return
   await keepCopies(path)
@@ -90,19 +91,19 @@ function unlessAbsent(error: unknown): void {
   if (codeOf(error) !== 'ENOENT') throw error
 }
 
-/** What the copy that is there says of itself; undefined: there is none, or it is of no use. */
+/** Returns the summary of the existing copy; undefined if there is none or it is unusable. */
 export async function endOfCopy(at: CopyPlace): Promise<CopyEnd | undefined> {
   try {
     for await (const part of readCopy(at)) if ('end' in part) return part.end
   } catch {
-    // A start says what is wrong with it.
+    // The next start reports the problem.
   }
   return undefined
 }
 
 /**
- * The parts of a copy. Fails with the system's error (`ENOENT`: there is none), with a CodedError `COPY_BROKEN` (no copy
- * of this store, cut or of another form) or with one of the sealer.
+ * Reads the parts of a copy. Fails with the system's error (`ENOENT`: no copy), with a CodedError `COPY_BROKEN` (another store, truncated
+ * or another format) or with an error of the sealer.
  */
 export async function* readCopy({ path, store, seal }: CopyPlace): AsyncGenerator<CopyPart> {
   const handle = await open(path, 'r')
@@ -139,7 +140,7 @@ async function* blocks({ store, seal }: CopyPlace, parts: AsyncIterable<CopyPart
   const owner = ownerOf(store, id)
   yield Buffer.concat([MARK, id])
   let number = 0
-  // A copy of a large configuration takes seconds, in which it leaves room for traffic; what overtook it is written without a rest.
+  // A copy of a large configuration takes seconds and yields to traffic; changes made meanwhile are written without pauses.
   const [patient, brisk] = [Slices.besideTraffic(), new Slices()]
   let slices = patient
   for await (const part of parts) {

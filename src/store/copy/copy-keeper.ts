@@ -9,38 +9,40 @@ import { keyText, pieces } from '../queries.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store.js'
 import { type CopyEnd, type CopyPart, type CopyPlace, copiesOf, endOfCopy, writeCopy } from './copy-file.js'
 
-/** Records that are read at once: few enough to hold up no loop. */
+/** Records per read, few enough not to block the event loop. */
 const PAGE = 100
-/** Milliseconds from a revision to its copy, in which further revisions join it. */
+/** Delay from a revision to its copy, in which further revisions are collected (ms). */
 const GATHER = 100
-/** A copy may take this part of the time only: the pause behind it is so many times as long as it took. */
+/** Pause after a copy, as a multiple of its duration, to limit its share of the time. */
 const PAUSES = 7
+/** Maximum pause after a copy (ms). */
 const LONGEST_PAUSE = 60_000
-/** After a copy that could not be made. Milliseconds. */
+/** Delay after a failed copy (ms). */
 const RETRY = 10_000
-/** Looks for what was written while the copy was made, and the milliseconds between those that find nothing. */
+/** Maximum number of checks for changes written during the copy. */
 const LOOKS = 100
+/** Delay after a check without changes (ms). */
 const LOOK_PAUSE = 20
 
 export interface CopyKeeperParts {
   readonly at: CopyPlace
   readonly store: Store
-  /** The id of the account. */
+  /** Returns the account id. */
   readonly account: () => string
-  /** The place that serves in this process. */
+  /** Returns the place of the snapshot in use. */
   readonly applied: () => Place
   readonly clock: Clock
   readonly log: StoreLog
 }
 
 /**
- * Keeps a copy of the configuration that serves, beside the writes: no write waits for it, and revisions that follow each
- * other closely share one. What cannot be copied leaves the copy before as it is.
+ * Keeps a copy of the running configuration. No write waits for it, and revisions in quick succession share one copy. On failure the
+ * previous copy is kept.
  */
 export class CopyKeeper {
   readonly #parts: CopyKeeperParts
   #copied: Place | undefined
-  /** What the copy that is there says of itself; undefined: it is not read yet. */
+  /** Summary of the existing copy; undefined if not read yet. */
   #last: { readonly end: CopyEnd | undefined } | undefined
   #timer: NodeJS.Timeout | undefined
   #copying: Promise<void> | undefined
@@ -52,12 +54,12 @@ export class CopyKeeper {
     this.#parts = parts
   }
 
-  /** A revision serves: it is to be copied soon. */
+  /** Schedules a copy of a new revision. */
   soon(): void {
     this.#after(GATHER)
   }
 
-  /** A copy that is not whole yet is given up. */
+  /** Stops; an incomplete copy is discarded. */
   async stop(): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#timer)
@@ -78,7 +80,7 @@ export class CopyKeeper {
     }, milliseconds).unref()
   }
 
-  /** Nothing is copied during the pause; what is to be copied then follows. */
+  /** Pauses copying; changes during the pause are copied afterwards. */
   #rest(pause: number): void {
     if (this.#stopped) return
     this.#timer = setTimeout(() => {
@@ -87,7 +89,7 @@ export class CopyKeeper {
     }, pause).unref()
   }
 
-  /** Answers how long to leave it alone. Never rejects. */
+  /** Makes a copy and returns the pause before the next one. Never rejects. */
   async #copy(): Promise<number> {
     const { at, applied, clock, log } = this.#parts
     if (this.#copied !== undefined && samePlace(this.#copied, applied())) return 0
@@ -116,15 +118,15 @@ export class CopyKeeper {
         else log.warn({ err: error, path: at.path }, 'the configuration cannot be copied; the copy before it stays')
       }
       this.#failing = true
-      // The file may be moved away meanwhile.
+      // The file may have been moved meanwhile.
       this.#last = undefined
       return RETRY
     }
   }
 
   /**
-   * All records as of one place. They are read page by page while others are written; so what has changed meanwhile is read
-   * again, until nothing has and this process serves exactly that.
+   * Reads all records as of one place, page by page while writes continue. Records changed meanwhile are read again, until none has changed
+   * and this process runs exactly that revision.
    */
   async *#configuration(last: CopyEnd | undefined, ended: (end: CopyEnd) => void): AsyncGenerator<CopyPart> {
     const { store, applied, account } = this.#parts
@@ -161,7 +163,7 @@ export class CopyKeeper {
     ended(end)
   }
 
-  /** A copy is replaced by what has come of it alone: a store that was emptied, exchanged or put back leaves the good one. */
+  /** Throws unless the store continues the history of the copy: an emptied, replaced or restored store must not overwrite the good copy. */
   async #mustFollow({ place: copied, account }: CopyEnd, { revision }: Place): Promise<void> {
     if (account !== this.#parts.account()) throw foreign('the store is another one than that of the copy')
     if (revision < copied.revision) throw foreign(`the store is at revision ${revision}, before the copy`)
@@ -175,11 +177,11 @@ export class CopyKeeper {
   }
 }
 
-/** Takes copies away that a crash has left half written and, unless they are `wanted`, the copies themselves. Fails with the system's error. */
+/** Deletes incomplete copies of a crash and, unless `wanted`, the copies themselves. Fails with the system's error. */
 export async function clearCopies(path: string, wanted: boolean): Promise<void> {
   const folder = dirname(path)
   const name = basename(path)
-  // A first start on PostgreSQL has no data folder yet.
+  // At the first start on PostgreSQL there is no data folder yet.
   if (!existsSync(folder)) return
   for (const found of await readdir(folder)) {
     const half = found.startsWith(`${name}.`) && HALF.test(found.slice(name.length + 1))
@@ -187,7 +189,7 @@ export async function clearCopies(path: string, wanted: boolean): Promise<void> 
   }
 }
 
-/** What the name of a file ends with that is being written. */
+/** Name suffix of an incomplete copy. */
 const HALF = /^[0-9a-f]{12}$/
 
 const OVERTAKEN = copyErrors.COPY_OVERTAKEN

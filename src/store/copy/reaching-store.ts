@@ -6,31 +6,30 @@ import type { Place, Store, StoreLog } from '../store.js'
 import type { CopiedStore } from './copied-store.js'
 import { StandbyStore } from './standby-store.js'
 
-/** How long a start waits for a store that says nothing, when there may be a copy. Milliseconds. */
+/** Maximum time that a start waits for an unresponsive store if there may be a copy (ms). */
 const PATIENCE = 3_000
-/** Milliseconds between attempts: the first pause, what it grows to, and before a store that was lost while it was read is tried again. */
+/** Delays between attempts (ms): first, longest, and after a store that was lost during the initial read. */
 const PAUSES = { first: 1_000, longest: 10_000, lost: 3_000 }
 
 export interface ReachingParts {
-  /** What the store is called; holds no password. */
+  /** Name of the store, without password. */
   readonly name: string
-  /** Opens the store, and fails with `STORE_UNAVAILABLE` too when it takes no writes. */
+  /** Opens the store; fails with `STORE_UNAVAILABLE` also if it is read-only. */
   readonly open: () => Promise<Store>
-  /** The copy to start from meanwhile; undefined: there is none that can be used. Must not reject. */
+  /** Returns the copy to start from; undefined if none is usable. Must not reject. */
   readonly copied: () => Promise<CopiedStore | undefined>
-  /** The store answers behind a start from the copy; its last revision is this one. Must not throw. */
+  /** Called with the last revision once the store responds after a start from the copy. Must not throw. */
   readonly answered: (place: Place) => void
-  /** Why the store failed after it had opened, while its records were read for the first time. Absent: it has not. */
+  /** Error of an opened store during the initial read. @default no error */
   readonly lost?: unknown
   readonly log: StoreLog
-  /** Ends the waiting and the attempts. */
+  /** Aborts waiting and attempts. */
   readonly signal: AbortSignal
 }
 
 /**
- * The store of a process that starts. While it is out of reach, the process starts from its copy; without one it waits and
- * tries again, with a line in the log each time. Fails as `open` does where a repetition does not help, and with
- * `STORE_CLOSED` when it is asked to stop.
+ * Opens the store of a starting process. While the store is unreachable, the process starts from its copy; without one it retries and logs
+ * each attempt. Fails as `open` does if a retry cannot help, and with `STORE_CLOSED` on a stop request.
  */
 export async function reachStore(parts: ReachingParts): Promise<Store> {
   const { name, log, signal, lost } = parts
@@ -65,8 +64,8 @@ export async function reachStore(parts: ReachingParts): Promise<Store> {
 }
 
 /**
- * Does what needs the store, again and again until it answers, with the line `message` in the log each time. Fails as `work` does
- * where a repetition does not help, and with `STORE_CLOSED` when it is asked to stop.
+ * Retries `work` until the store responds and logs `message` each time. Fails as `work` does if a retry cannot help, and with
+ * `STORE_CLOSED` on a stop request.
  */
 export async function untilAnswered<T>(
   work: () => Promise<T>,
@@ -85,11 +84,11 @@ export async function untilAnswered<T>(
 }
 
 interface Trying {
-  /** Is under way. */
+  /** Current attempt. */
   readonly attempt: Promise<Store>
-  /** Why it failed, when it has. */
+  /** Reason of the last failure, if any. */
   readonly reason: unknown
-  /** How many there were with it. */
+  /** Number of attempts, the current one included. */
   readonly tries: number
 }
 
@@ -102,7 +101,7 @@ function standBy(copied: CopiedStore, trying: Trying, parts: ReachingParts): Sta
   return standby
 }
 
-/** Tries until the store answers. Never rejects. */
+/** Retries until the store responds. Never rejects. */
 async function goOver(standby: StandbyStore, { attempt, reason, tries }: Trying, parts: ReachingParts): Promise<void> {
   const { name, log, signal, answered } = parts
   let logged = reason === undefined ? undefined : reasonOf(reason)
@@ -139,7 +138,7 @@ async function placeOf(store: Store): Promise<Place> {
   }
 }
 
-/** One attempt. Fails with `STORE_CLOSED` when it is asked to stop; a store that opens after that is closed. */
+/** Makes one attempt. Fails with `STORE_CLOSED` on a stop request; a store that opens later is closed. */
 async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
   const opening = open()
   try {
@@ -150,7 +149,7 @@ async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
   }
 }
 
-/** Fails with `STORE_CLOSED` when it is asked to stop before `work` is done. */
+/** Fails with `STORE_CLOSED` on a stop request before `work` is done. */
 async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const over = new AbortController()
   try {
@@ -160,7 +159,7 @@ async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** Rejects when `signal` is aborted. `done`: it is no longer awaited. */
+/** Rejects when `signal` is aborted. `done`: stops waiting. */
 async function stop(signal: AbortSignal, done: AbortSignal): Promise<never> {
   await new Promise<void>((resolve) => {
     if (signal.aborted) resolve()
@@ -181,7 +180,7 @@ function closed(cause?: unknown): StoreError {
   return new StoreError('STORE_CLOSED', 'stopped while waiting for the store', { cause })
 }
 
-/** Throws what a repetition does not heal. */
+/** Throws errors that a retry cannot fix. */
 function mustPass(error: unknown): void {
   if (codeOf(error) !== 'STORE_UNAVAILABLE') throw error
 }

@@ -37,7 +37,7 @@ import type {
 } from '../store.js'
 import type { CopiedStore } from './copied-store.js'
 
-/** The board of the store that counts now. Who listens goes on listening when that is another one. */
+/** Board of the current store. Listeners stay registered when the store is replaced. */
 class StandbyBoard implements ClusterBoard {
   #current: ClusterBoard
   readonly #listening = new Map<symbol, { readonly process: string; readonly notified: () => void; end: () => void }>()
@@ -46,7 +46,7 @@ class StandbyBoard implements ClusterBoard {
     this.#current = current
   }
 
-  /** From now on this board counts. */
+  /** Switches to another board. */
   follow(board: ClusterBoard): void {
     this.#current = board
     for (const one of this.#listening.values()) {
@@ -103,12 +103,12 @@ class StandbyBoard implements ClusterBoard {
   }
 }
 
-/** How long reads that began in the copy may take until it is closed. Milliseconds. */
+/** Grace period for reads of the copy before it is closed (ms). */
 const LAST_READS = 5_000
 
 /**
- * The store of a process that started from its copy: it reads from the copy and refuses to write (`STORE_DEGRADED`), until
- * `goOver` gives it the store itself. Those who hold it notice nothing but that.
+ * Store of a process that started from its copy: it reads from the copy and rejects writes (`STORE_DEGRADED`) until `goOver` switches to
+ * the real store. Otherwise its users see no difference.
  */
 export class StandbyStore implements Store {
   readonly board: StandbyBoard
@@ -122,7 +122,7 @@ export class StandbyStore implements Store {
   #closing: NodeJS.Timeout | undefined
   #closed: Promise<void> | undefined
 
-  /** `stopTrying` ends the attempts to reach the store, before everything is closed. */
+  /** `stopTrying` stops the connection attempts before everything is closed. */
   constructor(copied: CopiedStore, stopTrying: () => void) {
     this.#copied = copied
     this.#current = copied.store
@@ -132,7 +132,7 @@ export class StandbyStore implements Store {
     this.deadLetters = this.#deadLetters()
     this.endedSessions = {
       add: async (sessions) => await this.#writable().endedSessions.add(sessions),
-      // Logouts are no revisions, so a copy would lack the last ones.
+      // Logouts are not revisions, so the copy would lack the latest ones.
       since: async (number) =>
         this.degraded === null
           ? await this.#current.endedSessions.since(number)
@@ -149,13 +149,13 @@ export class StandbyStore implements Store {
     }
   }
 
-  /** What is wrong, for people; null once the store itself is used. */
+  /** Problem text for people; null once the real store is in use. */
   get degraded(): string | null {
     if (this.#current !== this.#copied.store) return null
     return `degraded: serving revision ${this.#copied.place.revision} from its own copy, the store is out of reach`
   }
 
-  /** From now on the store is this one. It is closed with this. */
+  /** Switches to the real store, which is closed with this one. */
   goOver(store: Store): void {
     this.#current = store
     this.board.follow(store.board)
@@ -262,7 +262,7 @@ export class StandbyStore implements Store {
     await this.#writable().forgetHistory(revision)
   }
 
-  /** A copy cannot be given away: the attempts to reach the store go on behind it. */
+  /** A copy cannot be handed over: the connection attempts for it continue. */
   async giveAway(): Promise<GivenAway | undefined> {
     return this.degraded === null ? await this.#current.giveAway() : undefined
   }
@@ -296,7 +296,7 @@ export class StandbyStore implements Store {
     }
   }
 
-  /** Deliveries and leases belong to the store itself; the copy knows the account alone. */
+  /** Deliveries and leases need the real store; the copy knows only the account. */
   #outbox(): Outbox {
     const there = async () => this.#writable().outbox
     return {

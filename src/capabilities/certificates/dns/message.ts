@@ -1,30 +1,35 @@
 /**
- * Messages of the DNS (RFC 1035 4) as far as an authoritative server for a handful of records needs them: one question in,
- * one answer out. Reads any bytes without throwing.
+ * Messages of the DNS (RFC 1035 4) as far as an authoritative server for a handful of records needs them: one question, one
+ * response. Reads any bytes without throwing.
  */
 export const TYPE = { A: 1, NS: 2, SOA: 6, TXT: 16, AAAA: 28, OPT: 41, ANY: 255 } as const
+/** Response codes (RFC 1035 4.1.1, RFC 6891 9). */
 export const RCODE = { NOERROR: 0, FORMERR: 1, SERVFAIL: 2, NXDOMAIN: 3, NOTIMP: 4, REFUSED: 5, BADVERS: 16 } as const
+/** Class of Internet records (RFC 1035 3.2.4). */
 const CLASS_IN = 1
+/** Bytes of a header (RFC 1035 4.1.1). */
 const HEADER = 12
+/** Maximum bytes of a name (RFC 1035 2.3.4). */
 const LONGEST_NAME = 255
-/** Largest answer over UDP to those who say nothing of EDNS, and to the others: no fragments (RFC 9715). */
+/** Maximum UDP response without EDNS (bytes). */
 const PLAIN_BYTES = 512
+/** Maximum UDP response with EDNS, which avoids fragments (bytes, RFC 9715). */
 const EDNS_BYTES = 1232
 
 export interface Query {
   readonly id: number
   readonly recursionDesired: boolean
-  /** Header bytes and question as they came: an answer repeats the letter case of the name. */
+  /** Header bytes and question as they came: a response repeats the letter case of the name. */
   readonly question: Uint8Array
   /** Lower-case, without the dot at the end. */
   readonly name: string
   readonly type: number
   readonly isInternet: boolean
-  /** Of EDNS (RFC 6891); undefined when the query has none. */
+  /** EDNS (RFC 6891); undefined if the query has none. */
   readonly edns: { readonly version: number; readonly bytes: number } | undefined
 }
 
-/** What to answer; `undefined` of `Reading`: nothing at all. */
+/** A query, or the response to an invalid one; undefined if no response is sent. */
 export type Reading =
   | { readonly ok: true; readonly query: Query }
   | { readonly ok: false; readonly refusal: Uint8Array }
@@ -35,7 +40,7 @@ export interface Answer {
   readonly rcode: number
   readonly authoritative: boolean
   readonly answers: readonly ResourceData[]
-  /** Of the zone, which the question is in; in negative answers (RFC 2308). */
+  /** SOA of the zone, in negative responses (RFC 2308). */
   readonly authority?: { readonly name: string; readonly data: ResourceData }
 }
 
@@ -45,7 +50,7 @@ export interface ResourceData {
   readonly data: Uint8Array
 }
 
-/** Answers of others and what is too short to be answered are dropped; what cannot be read is refused with its header alone. */
+/** Parses a query. Responses and messages without a full header are dropped; malformed queries are rejected with a header only. */
 export function readQuery(bytes: Uint8Array): Reading {
   const message = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
   if (message.length < HEADER || (message.readUInt8(2) & 0x80) !== 0) return undefined
@@ -77,7 +82,7 @@ export function readQuery(bytes: Uint8Array): Reading {
   }
 }
 
-/** The bytes of an answer; over UDP one that does not fit is cut and says so, so that the client asks over TCP. */
+/** Encodes a response; over UDP one that is too long is marked as truncated, so that the client retries over TCP. */
 export function writeAnswer(query: Query, answer: Answer, transport: 'udp' | 'tcp'): Uint8Array {
   const limit = transport === 'tcp' ? 0xffff : largest(query)
   const { rcode, authoritative } = answer
@@ -99,7 +104,7 @@ function write(query: Query, { rcode, authoritative, answers, authority }: Answe
   header.writeUInt16BE(authority === undefined ? 0 : 1, 8)
   header.writeUInt16BE(query.edns === undefined ? 0 : 1, 10)
   const parts: Uint8Array[] = [header, query.question]
-  // The name of the question stands right behind the header.
+  // Pointer to the name of the question, which follows the header.
   for (const one of answers) parts.push(Buffer.from([0xc0, HEADER]), record(one))
   if (authority !== undefined) parts.push(suffix(query, authority.name), record(authority.data))
   if (query.edns !== undefined) parts.push(ednsRecord(rcode))
@@ -137,7 +142,7 @@ function refused(message: Buffer, rcode: number): Reading {
   return { ok: false, refusal: header }
 }
 
-/** A question stands before everything that a pointer could point to, so that pointers are malformed there. */
+/** Parses a name. The question is the first section, so that a pointer there is malformed. */
 function readName(message: Buffer, start: number): { text: string; end: number } | undefined {
   const labels: string[] = []
   let at = start

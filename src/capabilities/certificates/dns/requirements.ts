@@ -10,42 +10,42 @@ export interface DomainFacts {
   readonly certificate_management_policy: object | null
 }
 
-/** What the check of DNS must know of an ingress. */
+/** Facts about an ingress for the DNS check. */
 export interface IngressFacts {
   readonly domain: string
   readonly ns_targets: readonly string[]
 }
 
-/** Asks the DNS. Empty: there is nothing of that kind. Rejects when no DNS server answers. Names without a dot at the end. */
+/** DNS client. Methods return an empty list if there are no records, and reject if no server responds. Names have no trailing dot. */
 export interface Lookup {
   cname(name: string): Promise<readonly string[]>
   addresses(name: string): Promise<readonly string[]>
   ns(name: string): Promise<readonly string[]>
-  /** Domains that may issue for exactly this name (`issue` or `issuewild`, RFC 8659); undefined when it says nothing of that. */
+  /** Returns the domains that may issue for this name (`issue` or `issuewild`, RFC 8659); undefined without such a record. */
   caa(name: string, tag: 'issue' | 'issuewild'): Promise<readonly string[] | undefined>
 }
 
-/** What the DNS must say at one name, and what it says. */
+/** Required and actual records of one name. */
 export interface Finding {
   readonly name: string
   readonly type: 'CNAME' | 'NS' | 'CAA'
   readonly must: string
-  /** For people; what is there now. */
+  /** The current records, for display. */
   readonly says: string
   readonly ok: boolean
-  /** Why it is needed. */
+  /** Reason for the requirement. */
   readonly because: string
 }
 
-/** A label that no record has; a question below it finds what a wildcard record says. */
+/** A label without records; a query below it finds the wildcard record. */
 const PROBE = 'sluice-dns-check'
-/** Domains that stand for an authority in CAA records. */
+/** Domain of the authority in CAA records. */
 const AUTHORITY = 'letsencrypt.org'
 
-/** Looks at everything that a reserved domain needs. Rejects when no DNS server answers. */
+/** Checks all records that a reserved domain needs. Rejects if no DNS server responds. */
 export async function verifyDomain(facts: DomainFacts, lookup: Lookup): Promise<Finding[]> {
   const { domain, cname_target: target, acme_challenge_cname_target: challenge } = facts
-  // Below a zone of the service there is nothing to say.
+  // Names below a zone of the service need no records.
   if (target === null) return []
   const wildcard = domain.startsWith('*.')
   const base = wildcard ? domain.slice(2) : domain
@@ -56,7 +56,7 @@ export async function verifyDomain(facts: DomainFacts, lookup: Lookup): Promise<
   return findings
 }
 
-/** Looks at the delegation that an agent ingress needs. Rejects when no DNS server answers. */
+/** Checks the delegation that an agent ingress needs. Rejects if no DNS server responds. */
 export async function verifyIngress({ domain, ns_targets }: IngressFacts, lookup: Lookup): Promise<Finding[]> {
   const wanted = ns_targets.map(bare)
   const found = (await lookup.ns(domain)).map(bare)
@@ -65,7 +65,7 @@ export async function verifyIngress({ domain, ns_targets }: IngressFacts, lookup
   return [{ name: domain, type: 'NS', must: wanted.join(', '), says: said(found), ok, because }]
 }
 
-/** A CNAME record, or, where none can stand, the same addresses. */
+/** Checks for a CNAME record or, where none is allowed, the same addresses. */
 async function leadsTo(name: string, asked: string, target: string, lookup: Lookup): Promise<Finding> {
   const because = 'visitors of the domain come to this service'
   const aliases = (await lookup.cname(asked)).map(bare)
@@ -103,12 +103,14 @@ function bare(name: string): string {
   return name.toLowerCase().replace(/\.$/, '')
 }
 
-/** What resolvers report when there is no record, as opposed to no answer. */
+/** Resolver errors for a missing record. */
 const NOTHING = new Set(['ENODATA', 'ENOTFOUND'])
+/** Time limit of one query (ms). */
 const TIMEOUT = 3_000
+/** Maximum number of tries per query. */
 const TRIES = 2
 
-/** Asks the resolvers of the system, or `servers` (addresses, with a port if it is not 53). */
+/** Creates a client for the system's resolvers, or `servers` (addresses, with a port other than 53). */
 export function systemLookup(servers?: readonly string[]): Lookup {
   const resolver = new Resolver({ timeout: TIMEOUT, tries: TRIES })
   if (servers !== undefined) resolver.setServers(servers)

@@ -25,15 +25,18 @@ export interface DnsListener {
 }
 
 const MOST_CONNECTIONS = 100
-/** Of which one client may hold so many. */
+/** Maximum number of connections per client. */
 const MOST_OF_CLIENT = 10
 /** Milliseconds that a connection may be silent. */
 const IDLE = 10_000
+/** Maximum number of queries per connection. */
 const MOST_QUERIES = 100
+/** Maximum size of a query (bytes). */
 const LARGEST_QUERY = 1024
+/** Maximum number of attempts to find a port that is free for UDP and TCP. */
 const ATTEMPTS = 8
 
-/** Answers queries on UDP and TCP of one port; port 0 takes one that is free for both. Rejects with the system's error. */
+/** Responds to queries on UDP and TCP of one port; port 0 selects one that is free for both. Rejects with the system's error. */
 export async function openDnsListener(
   { host, port }: { readonly host: string; readonly port: number },
   parts: DnsListenerParts
@@ -135,7 +138,7 @@ function serve(socket: Socket, parts: DnsListenerParts): void {
       if (answer === undefined) return void socket.destroy()
       const framed = Buffer.alloc(2)
       framed.writeUInt16BE(answer.length)
-      // A client that asks and does not read gets no more.
+      // A client that does not read its responses is disconnected.
       if (!socket.write(Buffer.concat([framed, answer]))) return void socket.destroy()
       bytes = bytes.subarray(2 + length)
     }
@@ -152,7 +155,7 @@ function closeUdp(udp: UdpSocket): Promise<void> {
   return new Promise((resolve) => udp.close(() => resolve()))
 }
 
-/** What the zones hold, asked for each query. Names are lower-case. */
+/** Contents of the zones, read for each query. Names are lower-case. */
 export interface ZoneContent {
   /** Domains that are delegated to this service beside the zone of the challenges. */
   domains(): Iterable<string>
@@ -172,8 +175,11 @@ interface ZoneParts {
   readonly content: ZoneContent
 }
 
-/** Seconds. Short, because challenges change: no resolver should keep an answer, or the absence of one, for a minute. */
+/**
+ * TTL of records of challenges (seconds). Short, because challenges change: no resolver should cache a response, or its absence, for a minute.
+ */
 const SHORT = 1
+/** TTL of records that do not change (seconds). */
 const LONG = 300
 
 /** The records of the zones that are delegated to this service: SOA, NS, TXT of challenges and addresses for agents. */
@@ -188,10 +194,10 @@ export class Zones {
     if (edns !== undefined && edns.version > 0) return { rcode: RCODE.BADVERS, authoritative: false, answers: [] }
     const zone = isInternet ? this.#zoneOf(name) : undefined
     if (zone === undefined) return { rcode: RCODE.REFUSED, authoritative: false, answers: [] }
-    // RFC 8482: asking for everything gets one small record set, so that it is of no use for amplification.
+    // RFC 8482: an ANY query gets one small record set, so that it cannot be used for amplification.
     const answers = this.#records(zone, name, type === TYPE.ANY ? TYPE.SOA : type)
     if (answers.length > 0) return { rcode: RCODE.NOERROR, authoritative: true, answers }
-    // Never NXDOMAIN: a resolver that asks label by label (RFC 9156) would stop at a name that is only a part of others.
+    // Never NXDOMAIN: a resolver that queries label by label (RFC 9156) would stop at a parent of existing names.
     const authority = { name: zone, data: this.#soa(zone) }
     return { rcode: RCODE.NOERROR, authoritative: true, answers: [], authority }
   }

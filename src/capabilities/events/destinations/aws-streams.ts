@@ -10,13 +10,15 @@ interface CloudWatchLogsParts {
   readonly clock: Clock
 }
 
-/** Name of the log stream in the group of the user. It is made when it is missing. */
+/** Name of the log stream in the user's log group, created if missing. */
 const STREAM = 'sluice'
+/** Bytes that CloudWatch adds for each event. */
 const OVERHEAD = 26
+/** Limits of one request (PutLogEvents). */
 const CLOUDWATCH_LIMITS = { events: 10_000, bytes: 1_048_576, eventBytes: 1_000_000, overhead: OVERHEAD }
 /**
- * A batch spans a day at most, and what is older than the retention of the group, a day at least, is refused. An event that
- * has waited for longer gets this age, in milliseconds; it says itself when it happened.
+ * Age given to older events (ms). CloudWatch accepts a batch that spans at most a day, and rejects events older than the log
+ * group's retention, at least a day. Events have their own time in their text.
  */
 const OLDEST = 12 * 3_600_000
 
@@ -42,7 +44,7 @@ export class CloudWatchLogs extends BatchSender {
       if (!made.ok && made.error !== 'ResourceAlreadyExistsException') return beforeEvents(made.failure)
       answer = await put()
     }
-    // Of a repetition whose first answer was lost.
+    // A retry after a lost response.
     if (!answer.ok && answer.error === 'DataAlreadyAcceptedException') return undefined
     return answer.ok ? rejected(answer.data.rejectedLogEventsInfo, events.length) : answer.failure
   }
@@ -52,7 +54,7 @@ export class CloudWatchLogs extends BatchSender {
   }
 }
 
-/** With their times, which must not fall from one to the next. */
+/** Adds timestamps, which must not decrease. */
 function timed(events: readonly string[], now: number): { timestamp: number; message: string }[] {
   let last = Math.floor(now - OLDEST)
   return events.map((message) => {
@@ -63,7 +65,7 @@ function timed(events: readonly string[], now: number): { timestamp: number; mes
   })
 }
 
-/** Places of the events whose time the service does not take: it looks at the beginning and the end of the batch. */
+/** Returns the positions of events with a rejected time: too old at the start of the batch, too new at its end. */
 function rejected(info: unknown, events: number): BatchRejection | undefined {
   if (typeof info !== 'object' || info === null) return undefined
   const { tooNewLogEventStartIndex: newFrom, ...ends } = info as Readonly<Record<string, unknown>>
@@ -79,8 +81,8 @@ function indexOf(value: unknown): number {
 }
 
 /**
- * What an answer with one result for each record says: those with an `ErrorCode` were refused. Undefined when all were taken.
- * An answer that has not a result for each of them is not believed.
+ * Reads a response with one result per record: those with an `ErrorCode` were rejected. Returns undefined if all were
+ * accepted. A response without a result for every record counts as a failure.
  */
 function refusedRecords(results: unknown, records: number): BatchRejection | undefined {
   const list = objectsOf(results)
@@ -96,8 +98,8 @@ function refusedRecords(results: unknown, records: number): BatchRejection | und
 const FIREHOSE_LIMITS = { events: 500, bytes: 3_000_000, eventBytes: 1_000 * 1024, overhead: 1 }
 
 /**
- * A stream of Amazon Data Firehose: a line for each event, because what it delivers are its records behind each other. Audit
- * events travel one by one: of several the service may refuse one in the middle.
+ * A stream of Amazon Data Firehose: a line for each event, because it concatenates records. Audit events are sent one by
+ * one: the service may reject one in the middle of a batch.
  */
 export class Firehose extends BatchSender {
   readonly most = 1
@@ -121,6 +123,7 @@ export class Firehose extends BatchSender {
 const MIB = 1024 * 1024
 /** Room for a partition key, which counts. */
 const KEY_BYTES = 32
+/** Limits of one request (PutRecords). */
 const KINESIS_LIMITS = { events: 500, bytes: 5 * MIB, eventBytes: MIB, overhead: KEY_BYTES }
 /** All of them meet in one shard: there is no order between shards. */
 const AUDIT_KEY = 'audit'
@@ -133,7 +136,7 @@ export class Kinesis extends BatchSender {
   readonly most = 1
   readonly #service: AwsService
   readonly #arn: string
-  /** Sequence number of the last audit event, behind which the next one goes. */
+  /** Sequence number of the last audit event, which orders the next one after it. */
   #last: string | undefined
   #count = 0
 

@@ -24,7 +24,7 @@ const DOMAINS: Readonly<Record<string, string>> = {
 // The region becomes a part of a host name.
 const ARN = /^arn:([a-z-]+):([a-z]+):([a-z0-9-]{1,32}):\d*:(.+)$/
 
-/** Undefined when it is none, or one of a partition whose services have no address that is known here. */
+/** Parses an ARN; undefined if invalid, or if the endpoints of its partition are unknown. */
 export function parseArn(text: string): Arn | undefined {
   const [, partition = '', service = '', region = '', resource = ''] = ARN.exec(text) ?? []
   return DOMAINS[partition] === undefined ? undefined : { partition, service, region, resource }
@@ -47,7 +47,7 @@ interface AwsServiceParts {
   readonly clock: Clock
 }
 
-/** What came of a call. */
+/** Result of a call. */
 export type AwsAnswer =
   | { readonly ok: true; readonly data: Readonly<Record<string, unknown>> }
   /** `error`: the name of the exception; '' when the service gave none. */
@@ -55,6 +55,7 @@ export type AwsAnswer =
 
 /** Milliseconds for one whole call. */
 const DEADLINE = 15_000
+/** Maximum bytes of a response. */
 const MOST_BYTES = 1024 * 1024
 /** Exceptions that say that a record itself is wrong, or too large. */
 const OF_THE_EVENT: ReadonlySet<string> = new Set([
@@ -65,7 +66,7 @@ const OF_THE_EVENT: ReadonlySet<string> = new Set([
   'ValidationException'
 ])
 
-/** One service of AWS that speaks JSON 1.1, asked with requests that are signed by Signature Version 4. */
+/** One AWS service with JSON 1.1, with requests signed by Signature Version 4. */
 export class AwsService {
   readonly #parts: AwsServiceParts
 
@@ -116,7 +117,7 @@ export class AwsService {
       service: arn.service,
       region: arn.region,
       datetime: new Date(clock.wall()).toISOString().replace(/[:-]|\.\d{3}/g, ''),
-      // What the service acts on is what was signed.
+      // Sign all headers that the service uses.
       allHeaders: true
     })
     const { headers } = await signer.sign()
@@ -124,14 +125,14 @@ export class AwsService {
   }
 }
 
-/** Wrong keys, missing rights and too many calls have status 400, too: it is the exception that says what was wrong. */
+/** Status 400 also reports wrong keys, missing rights and throttling, so the exception decides. */
 function faultOf(answer: OutboundResponse | OutboundError, error: string): SendFailure['fault'] {
   if (!answer.ok) return undefined
   if (answer.status === 413 || OF_THE_EVENT.has(error)) return 'event'
   return error === '' && answer.status === 400 ? 'unclear' : undefined
 }
 
-/** The name stands in the body, in some services behind `#`, or in a field. */
+/** Reads the name of the exception from the body, in some services after `#`, or from a field. */
 function exceptionOf(answer: OutboundResponse | OutboundError, data: Readonly<Record<string, unknown>>): string {
   if (!answer.ok) return ''
   const { __type: type } = data
@@ -139,17 +140,17 @@ function exceptionOf(answer: OutboundResponse | OutboundError, data: Readonly<Re
 }
 
 interface AwsKindOptions {
-  /** The member of the target that names what is written to. */
+  /** Member of the target that names the resource. */
   readonly member: string
   readonly service: string
-  /** What is written to, behind the account in its ARN; its first group is its name. */
+  /** Pattern of the resource, after the account in the ARN; its first group is the name. */
   readonly resource: RegExp
   open(service: AwsService, at: { readonly arn: string; readonly name: string }, parts: SenderParts): Sender
 }
 
 const NO_ROLE = 'this version assumes no roles: give the destination a key of its own (auth.creds)'
 
-/** A target at AWS. The way there is guarded as every other: only public addresses, unless they are allowed. */
+/** Creates a target kind at AWS. Only public addresses are allowed, unless the options allow others. */
 export function awsKind({ member, service, resource, open }: AwsKindOptions): Kind {
   const find = (body: Readonly<Record<string, unknown>>): { arn: Arn; name: string } | undefined => {
     const arn = parseArn(textOf(body[member]))

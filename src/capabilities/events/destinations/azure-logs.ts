@@ -7,7 +7,7 @@ export interface AzureLogsParts {
   readonly tenant: string
   readonly clientId: string
   readonly clientSecret: string
-  /** Where logs are taken, an https URL. */
+  /** URL (https) of the data collection endpoint. */
   readonly uri: string
   readonly rule: string
   readonly stream: string
@@ -17,12 +17,14 @@ export interface AzureLogsParts {
 
 /** A request holds a million bytes at most, with the brackets and commas of its list. */
 const LIMITS = { events: 1_000, bytes: 999_000, eventBytes: 999_000, overhead: 1 }
+/** Time limit of one request (ms). */
 const DEADLINE = 15_000
+/** Maximum bytes of a response. */
 const MOST_BYTES = 65_536
 /** A token that ends sooner than this, in milliseconds, is not used any more. */
 const MARGIN = 60_000
 
-/** Where one logs in and for what, by the end of the host that takes logs; the public cloud for every other. */
+/** Login URL and audience by the suffix of the ingestion host; all other hosts belong to the public cloud. */
 const CLOUDS = [
   { end: '.azure.us', login: 'https://login.microsoftonline.us', audience: 'https://monitor.azure.us' },
   { end: '.azure.cn', login: 'https://login.partner.microsoftonline.cn', audience: 'https://monitor.azure.cn' }
@@ -60,7 +62,7 @@ export class AzureLogs extends BatchSender {
     return failureOf(answer)
   }
 
-  /** A token (RFC 6749 4.4), or why there is none. */
+  /** Returns a token (RFC 6749 4.4), or the failure. */
   async #authorized(signal: AbortSignal): Promise<string | SendFailure> {
     const { tenant, clientId, clientSecret, uri, outbound, clock } = this.#parts
     const now = clock.monotonic()

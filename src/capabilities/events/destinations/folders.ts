@@ -6,13 +6,13 @@ import { makeFolder } from '../../../lib/files.js'
 interface EventFoldersParts {
   /** Absolute folders below which files of events may lie. */
   readonly folders: readonly string[]
-  /** Files and folders of the product itself: nothing at or below them is written, whatever folder holds them. */
+  /** The product's own files and folders: event files may not be written at or below them. */
   readonly own: readonly string[]
-  /** A folder below `own` that is there for files of events. */
+  /** A folder below `own` in which event files are allowed. */
   readonly spared?: string | undefined
 }
 
-/** Where the operator lets event destinations write files. */
+/** Folders in which event destinations may write files. */
 export class EventFolders {
   readonly #parts: EventFoldersParts
 
@@ -33,7 +33,7 @@ export class EventFolders {
     return this.#isOwn(path, (one) => one) ? 'is a file of the service itself' : undefined
   }
 
-  /** As `outside`, and by where the name leads now: through symbolic links it must not leave the folders. */
+  /** Returns the reason why a path is not allowed, like `outside`; also resolves symbolic links, which must not leave the folders. */
   refusal(path: string): string | undefined {
     const outside = this.outside(path)
     if (outside !== undefined) return outside
@@ -44,7 +44,7 @@ export class EventFolders {
     return this.#isOwn(real, realPath) ? 'leads to a file of the service itself' : undefined
   }
 
-  /** Makes the named folder that holds `path` when it is missing. Rejects as `mkdir` does. */
+  /** Creates the allowed folder that contains `path` if it is missing. Rejects like `mkdir`. */
   async make(path: string): Promise<void> {
     const folder = this.#parts.folders.find((one) => liesBelow(one, path))
     if (folder !== undefined) makeFolder(folder)
@@ -62,13 +62,13 @@ function liesBelow(folder: string, path: string): boolean {
   return way !== '' && way !== '..' && !way.startsWith('../') && !isAbsolute(way)
 }
 
-/** Where a path leads; what is missing at its end stays as it is named. */
+/** Resolves a path; missing components at its end are kept. */
 function realPath(path: string): string {
   try {
     return realpathSync(path)
   } catch (error) {
     const above = dirname(path)
-    // A link into nothing is not there either; opening it follows no links.
+    // A dangling link is also missing; opening follows no links.
     return codeOf(error) === 'ENOENT' && above !== path ? join(realPath(above), basename(path)) : resolve(path)
   }
 }

@@ -7,10 +7,10 @@ import type { Batch, Sender, SendFailure } from './sender.js'
 
 interface DatadogParts {
   readonly apiKey: string
-  /** Such as `datadoghq.eu`; empty: the first of them. */
+  /** Site such as `datadoghq.eu`; '' for the first one. */
   readonly site: string
   readonly tags: string
-  /** Empty: the name of this program. */
+  /** Name of the service; '' for the name of this program. */
   readonly service: string
   readonly outbound: Outbound
 }
@@ -18,8 +18,9 @@ interface DatadogParts {
 const FIRST_SITE = 'datadoghq.com'
 const DEADLINE = 15_000
 const MAX_RESPONSE_BYTES = 65_536
-/** An entry holds a megabyte, a request five and a thousand entries; the rest is for what stands beside each event. */
+/** Datadog limits: 1 MB an entry, 5 MB and 1,000 entries a request; the margin is for the fields beside each event. */
 const LIMITS = { events: 1_000, bytes: 4_000_000, eventBytes: 900_000, overhead: 4_096 }
+/** Pattern of a Datadog site. */
 const SITE = /^[a-z0-9-]+(\.[a-z0-9-]+)+$/i
 
 /** Logs of Datadog, version 2 of their intake: a list of entries, each with one event as its message. */
@@ -68,8 +69,8 @@ const PREFIX = 'whsec_'
 
 /**
  * POSTs events as JSON. With a secret they are signed as Standard Webhooks 1.0.0 says: HMAC-SHA256 of
- * `<id>.<timestamp>.<body>`, base64, after `v1,`. A secret that begins with `whsec_` is base64 behind that; any other is
- * the key as it stands. The time stamp is that of the attempt, the id that of the batch.
+ * `<id>.<timestamp>.<body>`, base64, after `v1,`. A secret that begins with `whsec_` is base64 behind that; any other secret
+ * is the key itself. The timestamp identifies the attempt, the id the batch.
  */
 export class Webhook implements Sender {
   readonly most = 1
@@ -98,7 +99,7 @@ export class Webhook implements Sender {
       maxResponseBytes: MAX_RESPONSE_BYTES,
       signal
     })
-    // What the receiver says beyond its status is of no interest, not even how much of it there is.
+    // The body of the response is ignored, even if it is too large.
     if (!answer.ok && answer.code === 'RESPONSE_TOO_LARGE')
       return { message: 'the receiver answered too much', fault: 'unclear' }
     return failureOf(answer)

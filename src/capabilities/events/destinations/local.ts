@@ -20,7 +20,7 @@ const LINE_FEED = 10
 
 const AFTER_A_CUT = { ...LINES, before: '\n' }
 
-/** A file, made when it is missing; never one that a reader of a pipe holds up, never what a link leads to. */
+/** Flags that create a missing file, never block on the reader of a pipe, and never follow links. */
 const FLAGS =
   constants.O_APPEND |
   constants.O_CREAT |
@@ -31,8 +31,8 @@ const FLAGS =
 const MISPLACED = eventFileErrors.FILE_MISPLACED
 
 /**
- * Appends a line for each event. The file is opened anew when its path leads to another one, so that it can be rotated by
- * renaming; each time it must lie in the folders for such files. A line that a full disk or a crash has cut off is ended first, so that only that one is broken.
+ * Appends a line for each event. The file is reopened if its path refers to another one, so that it can be rotated by renaming; each time it must
+ * be in the folders for such files. A line that a full disk or a crash has truncated is terminated first, so that only that line is broken.
  */
 export class File implements Sender {
   readonly most = 100
@@ -94,7 +94,7 @@ export class File implements Sender {
     this.#file = { handle, dev, ino }
     if (!opened.isFile()) throw new CodedError(MISPLACED, 'it is no regular file')
     if (nlink > 1n) throw new CodedError(MISPLACED, 'the file has a second name (a hard link)')
-    // Whatever was put in the place of a folder since it was looked at is seen now, before anything is written.
+    // A replaced folder is detected here, before any write.
     this.#mustLieInside()
     this.#cut = size > 0n && (await lastByte(handle, Number(size))) !== LINE_FEED
     return handle
@@ -118,7 +118,7 @@ export class File implements Sender {
     try {
       await handle?.close()
     } catch {
-      // What could not be written was reported by the write itself; the descriptor is gone either way.
+      // Write errors were reported by the write; the descriptor is closed in either case.
     }
   }
 }

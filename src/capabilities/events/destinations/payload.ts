@@ -1,17 +1,17 @@
 import type { OutboundError, OutboundResponse } from '../../../lib/http-client/answer.js'
 import type { Batch, Sender, SendFailure } from './sender.js'
 
-/** A receiver that asks for more is asked again after this, in milliseconds. */
+/** Maximum wait that a receiver can request (ms). */
 const LONGEST_WAIT = 3_600_000
 
 /** Credentials that it does not accept, and a receiver that has no time: every event meets them. */
 const OF_THE_RECEIVER: ReadonlySet<number> = new Set([401, 407, 408, 425, 429, 502, 503, 504, 507])
-/** What a wrong address gets for every event, and a filter before the receiver gives for one. */
+/** Statuses that a wrong address returns for every event, and a filter in front of the receiver for one. */
 const UNCLEAR: ReadonlySet<number> = new Set([402, 403, 404, 405, 410, 421, 423, 426, 451])
 /** Failures by which a receiver may fall over one event. */
 const UNCLEAR_FAILURES: ReadonlySet<string> = new Set(['BROKEN', 'RESPONSE_MALFORMED', 'RESPONSE_TOO_LARGE'])
 
-/** What the answer of a receiver means: any status of 2xx has taken it, everything else has not. */
+/** Returns the failure of a response: every 2xx status is a success, all others are failures. */
 export function failureOf(answer: OutboundResponse | OutboundError): SendFailure | undefined {
   if (!answer.ok) {
     const message = `${answer.code}: ${answer.message}`
@@ -51,17 +51,17 @@ export function jsonOf(body: Uint8Array): Readonly<Record<string, unknown>> {
     const value: unknown = JSON.parse(Buffer.from(body).toString('utf8'))
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
   } catch {
-    // Whatever it is, it says nothing.
+    // The body has no usable content.
     return {}
   }
 }
 
-/** A code that may be repeated to people; '' when it is anything but one word. */
+/** Returns a code that is safe to display; '' unless it is a single word. */
 export function wordOf(value: unknown): string {
   return typeof value === 'string' && WORD.test(value) ? value : ''
 }
 
-/** The objects of a list; empty when it is none. */
+/** Returns the objects of a list; empty for any other value. */
 export function objectsOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
   if (!Array.isArray(value)) return []
   return value.map((item: unknown) =>
@@ -69,7 +69,7 @@ export function objectsOf(value: unknown): readonly Readonly<Record<string, unkn
   )
 }
 
-/** What stands around and between texts, in ASCII; `between` is one character. */
+/** ASCII text around and between the events of a batch; `between` is one character. */
 interface Frame {
   readonly before: string
   readonly between: string
@@ -99,7 +99,7 @@ export function joined(texts: readonly string[], { before, between, after }: Fra
   return bytes
 }
 
-/** What a service takes at once. Bytes are those of the UTF-8 texts. */
+/** Limits of a service for one batch. Bytes are those of the UTF-8 texts. */
 interface BatchLimits {
   /** Most events of one batch. */
   readonly events: number
@@ -118,11 +118,11 @@ export interface BatchRejection extends SendFailure {
 }
 
 interface Rest {
-  /** The batch that it is the rest of. */
+  /** Identifies the batch by its first event. */
   readonly first: string
   readonly last: string
   readonly size: number
-  /** What was not taken, in the order of the batch. */
+  /** Rejected events, in the order of the batch. */
   events: readonly Left[]
 }
 
@@ -133,14 +133,14 @@ interface Left {
 }
 
 /**
- * A sender to a service that takes batches of limited size. It cuts what it is given into such batches and remembers what was
- * taken, so that a repetition holds nothing else. An event that is larger than any that the service takes goes without its
- * object, and says so: waiting for ever would hold up all that follow.
+ * A sender to a service that accepts batches of limited size. It splits its input into such batches and remembers accepted
+ * events, so that a retry sends only the others. An event above the size limit is sent without its object, and says so;
+ * otherwise it would block all later events.
  */
 export abstract class BatchSender implements Sender {
   abstract readonly most: number
   readonly #limits: BatchLimits
-  /** By queue: one sends events of traffic, the other one all others. */
+  /** Unsent events by queue: one for traffic events, one for all others. */
   readonly #rests = new Map<boolean, Rest>()
 
   constructor(limits: BatchLimits) {
@@ -177,7 +177,7 @@ export abstract class BatchSender implements Sender {
     return Promise.resolve()
   }
 
-  /** What is left of a batch; all of it unless it was begun before. */
+  /** Returns the unsent events of a batch: all of them on the first attempt. */
   #restOf(events: readonly string[], list: boolean): Rest {
     const known = this.#rests.get(list)
     const [first = '', last = ''] = [events[0], events.at(-1)]
@@ -213,7 +213,7 @@ export abstract class BatchSender implements Sender {
   }
 }
 
-/** Events before the first that was not taken; nothing when there are none. */
+/** Returns the number of events before the first rejected one; empty for 0. */
 function takenBefore({ place }: Left = { place: 0, text: '' }): { taken?: number } {
   return place === 0 ? {} : { taken: place }
 }

@@ -8,7 +8,7 @@ import { Datadog, Webhook } from './http.js'
 import { File, Stdout } from './local.js'
 import { type Kind, type Sender, type SenderParts, textOf } from './sender.js'
 
-/** The way to a destination, or why there is none. */
+/** Sender of a destination, or the reason why there is none. */
 export type Way = { readonly sender: Sender } | { readonly unsupported: string }
 
 const KINDS: Readonly<Record<string, Kind>> = {
@@ -69,7 +69,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   }
 }
 
-/** Why nothing is sent to an event destination with this body; undefined when something is. */
+/** Returns the reason why an event destination with this body receives no events; undefined if it does. */
 export function unsupported(
   body: Readonly<Record<string, unknown>>,
   folders: EventFolders = EventFolders.none

@@ -14,16 +14,16 @@ export interface Batch {
 
 /** Why a batch was not taken. */
 export interface SendFailure {
-  /** For people: one sentence without secrets and without data of the answer. */
+  /** One sentence for display, without secrets and without data of the response. */
   readonly message: string
   /** Milliseconds that the receiver asks to wait. */
   readonly retryAfter?: number | undefined
   /**
-   * Whose fault it is. `event`: the receiver refuses what these events are; `unclear`: it may be these events, and it may be
-   * the receiver. Left out: every other event would have met the same.
+   * Cause of the failure. `event`: the receiver rejects the content of these events; `unclear`: the events or the receiver.
+   * Undefined if every other event would have failed, too.
    */
   readonly fault?: 'event' | 'unclear'
-  /** How many events at the beginning of the batch were taken all the same; left out: none. */
+  /** Number of events at the beginning of the batch that were delivered. @default 0 */
   readonly taken?: number
 }
 
@@ -38,17 +38,17 @@ export interface Sender {
   readonly most: number
   /** Sends once. Undefined when the receiver has taken all of it; never rejects. */
   send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined>
-  /** Mends what an earlier process has left half done. Never rejects; the next `send` meets what still is wrong. */
+  /** Repairs an incomplete write of an earlier process. Never rejects; the next `send` reports a remaining error. */
   begin?(): Promise<void>
-  /** Lets go of what it holds. */
+  /** Releases its resources. */
   close(): Promise<void>
 }
 
-/** What a destination may use to deliver. */
+/** Services that a sender may use. */
 export interface SenderParts {
   readonly outbound: Outbound
   readonly clock: Clock
-  /** Where files of events may lie; absent: nowhere. */
+  /** Folders for event files. @default none */
   readonly folders?: EventFolders | undefined
   readonly stdout: StandardOutput
 }
@@ -59,10 +59,10 @@ interface TargetConfig {
   secret(name: string): string | undefined
 }
 
-/** How one kind of target gets its events. */
+/** A kind of event target. */
 export interface Kind {
   open(config: TargetConfig, parts: SenderParts): Sender
-  /** Why nothing is sent to such a target; undefined when something is. */
+  /** Returns the reason why such a target receives no events; undefined if it does. */
   unsupported?(body: TargetConfig['body'], folders: EventFolders): string | undefined
 }
 

@@ -18,7 +18,7 @@ const RULES = ['allow', 'deny'] as const
 const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
 export const RESTRICTION_KEYS = ['ip_policies', 'enforced', 'description', 'metadata']
 
-/** What is said of a thing beside what it does. */
+/** Returns description and metadata. */
 function aboutOf(fields: ReadonlyMap<string, MapEntry>): Record<string, unknown> {
   const given = ['description', 'metadata'].flatMap((key) => {
     const entry = fields.get(key)
@@ -152,8 +152,8 @@ export async function readCertificates(
 }
 
 /**
- * Reads what is shown to servers, a chain with its key. Its id; undefined after a report. What the files hold is part of the id, so
- * that renewed files make servers anew that are to see them.
+ * Reads a client certificate for servers, a chain with its key. Returns its id; undefined after a report. The id depends on
+ * the contents of the files, so that renewed files recreate the servers that use them.
  */
 export async function readClientCertificate(
   declaration: Declaration,

@@ -12,7 +12,7 @@ import { isServed } from './site-listeners.js'
 import type { FileLine } from './site-text.js'
 import type { Values } from './values.js'
 
-/** Keys of `acme`, with what they say. */
+/** Keys of `acme`, with their descriptions. */
 export const ACME_KEYS = {
   agree_to_terms: 'Do you agree to the terms of service of the authority? Must be true.',
   email: 'Where the authority may write to.',
@@ -28,7 +28,7 @@ const EXTERNAL_KEYS = ['key_id', 'key']
 const NOT_AGREED =
   'certificates are requested only by those who agree to the terms of service of the authority: write agree_to_terms: true'
 
-/** The authority of a site file. What is absent is as the options of the process say. */
+/** The authority of a site file. Missing members have the values of the process's options. */
 export interface DeclaredAuthority {
   readonly directory?: string
   readonly email?: string
@@ -37,19 +37,19 @@ export interface DeclaredAuthority {
   readonly externalAccount?: { readonly kid: string; readonly hmacKey: string }
 }
 
-/** A host that is to have a managed certificate, with the line of its site. */
+/** A host with a managed certificate, and the line of its site. */
 export interface ManagedHost extends FileLine {
   readonly host: string
 }
 
-/** What a site file says of managed certificates. */
+/** Managed certificates of a site file. */
 export interface DeclaredCertificates {
-  /** Absent: as the options of the process say. */
+  /** Authority. @default as in the options of the process */
   readonly authority?: DeclaredAuthority
   /** Line of `acme`. */
   readonly line?: FileLine
   readonly keyType: KeyType
-  /** Hosts that are to have a managed certificate, in the order of the file. */
+  /** Hosts with a managed certificate, in the order of the file. */
   readonly hosts: readonly ManagedHost[]
 }
 
@@ -126,8 +126,8 @@ function isHttpUrl(text: string): boolean {
 }
 
 /**
- * The hosts that are to have a managed certificate. A host that clients reach by TLS and that gets none at all is reported with
- * its place. `listeners`: of the file.
+ * Returns the hosts with a managed certificate. A host that is served over TLS without any certificate is reported with its
+ * position. `listeners`: listeners of the file.
  */
 export async function managedHosts(
   declaration: Declaration,
@@ -170,7 +170,7 @@ function without(host: string, agreed: boolean, never: string | undefined): stri
   return `${what}: for a managed one ${AGREE}, else ${OR_FILE}`
 }
 
-/** Why no authority issues for this host; undefined: it may. */
+/** Returns the reason why no authority issues a certificate for this host; undefined if one may. */
 function whyNever(host: string, zone: string): string | undefined {
   if (host === ANY_HOST) return 'stands for every host, for which there are no managed certificates'
   if (host.indexOf('*') > 0) return 'has a star behind other labels, and no certificate can'

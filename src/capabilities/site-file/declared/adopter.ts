@@ -72,7 +72,6 @@ export class Adopter {
     section('certificate_authorities', this.#authorities())
     section('certificates', this.#certificates())
     const backends = this.#backends()
-    // An empty map says on purpose that there is nothing.
     site.sites = this.#sites()
     section('tcp', this.#tcp())
     section('backends', backends)
@@ -87,7 +86,7 @@ export class Adopter {
     this.#taken.push({ resource: record.kind, id: record.id, revision })
   }
 
-  /** A name of its kind that nothing else has: of what people wrote, or of the id. */
+  /** Returns a unique name for its kind: from the user's text, or the id. */
   #name(kind: string, { id }: ResourceRecord, ...wishes: unknown[]): string {
     const wish = wishes.map(slug).find((one) => one !== '') ?? slug(id)
     let name = wish
@@ -102,7 +101,7 @@ export class Adopter {
     return Object.fromEntries(given.map((key) => [key, body[key] as Json]))
   }
 
-  /** Names what a section has no place for. */
+  /** Reports data that the section cannot express. */
   #lost(record: ResourceRecord): void {
     const names = Object.keys(this.#about(record))
     if (names.length > 0)
@@ -380,7 +379,7 @@ export class Adopter {
     return { ...data, ...this.#about(record) }
   }
 
-  /** Policies name IP policies by their ids, which are others in a file. */
+  /** Replaces ids of IP policies in a policy, which are different in a file. */
   #policy(place: string, text: string, kind = ''): string {
     let written = text
     for (const { record } of this.#all(ipPolicy)) {

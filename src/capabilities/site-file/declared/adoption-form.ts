@@ -5,21 +5,21 @@ import { FILE_SETTINGS } from './files.js'
 import type { RemovedRecord } from './site-request.js'
 import { NAMED_LISTS } from './values.js'
 
-/** What a site file says, as data. */
+/** Contents of a site file, as data. */
 export type Data = { [key: string]: Json }
 
-/** What edges answer without TLS. */
+/** Response of edges without TLS. */
 export type OnHttp = 'serve' | 'redirect' | 'refuse'
 
 /** Something that a site file cannot say, or says otherwise. Types, not interfaces: these are JSON. */
 export type LeftOut = {
   readonly resource: string
   readonly id: string
-  /** What becomes of it, for people. */
+  /** Consequence, for display. */
   readonly why: string
 }
 
-/** Where the value of a secret is to stand, which no answer of the API shows. */
+/** Location for the value of a secret, which API responses do not contain. */
 export type NeededSecret = {
   /** Below the folder of the site file. */
   readonly file: string
@@ -29,35 +29,35 @@ export type NeededSecret = {
   readonly path: string
 }
 
-/** What the API has made, as a site file. */
+/** The API's configuration as a site file. */
 export type Adoption = {
   /** The site file as data. */
   readonly site: Data
   /** Policies and certificates that it names. */
   readonly files: readonly { readonly name: string; readonly text: string }[]
   readonly secrets: readonly NeededSecret[]
-  /** The records whose place it takes. */
+  /** The records that it replaces. */
   readonly records: readonly (RemovedRecord & { readonly [key: string]: Json })[]
   readonly left: readonly LeftOut[]
 }
 
 const PORT = ':443'
 
-/** A module as a file has it; undefined: it is not there, or switched off. */
+/** Returns a module as written in a file; undefined if it is missing, or switched off. */
 export function switchedOn(module: Json | undefined): Data | undefined {
   if (!isObject(module) || module.enabled === false) return undefined
   const { enabled: _enabled, ...rest } = structuredClone(module) as Data
   return rest
 }
 
-/** Does a setting of a server that is no map say what holds without it? */
+/** Is this setting of a server a default? */
 export function isUsual(value: Json | undefined): boolean {
   return (
     value === undefined || value === null || value === false || value === 0 || value === 'off' || String(value) === ''
   )
 }
 
-/** Balance and what goes with it, where they say something. */
+/** Returns balance and its settings, unless they are defaults. */
 export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
   const keys = ['balance', ...BALANCE_SETTINGS].filter(
     (key) => ![undefined, null, '', 'round_robin'].includes(fields[key] as string)
@@ -65,7 +65,7 @@ export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
   return Object.fromEntries(keys.map((key) => [key, fields[key] as Json]))
 }
 
-/** The folder of a file backend and what goes with it, where it says something. */
+/** Returns the folder of a file backend, and its settings unless they are defaults. */
 export function filesIn({ body }: Pick<ResourceRecord, 'body'>): Data {
   const said = FILE_SETTINGS.filter((key) => !isUsual(body[key] as Json) && body[key] !== false)
   return { files: body.folder as Json, ...Object.fromEntries(said.map((key) => [key, body[key] as Json])) }
@@ -80,7 +80,7 @@ export function setAt(data: Data, [first = '', ...rest]: readonly string[], valu
   }
 }
 
-/** The host of a hostport, without the port that is meant anyway. */
+/** Returns the host of a hostport, without the default port. */
 export const hostOf = (hostport: string) => (hostport.endsWith(PORT) ? hostport.slice(0, -PORT.length) : hostport)
 export const endsWithSlash = (path: unknown) => String(path).endsWith('/')
 

@@ -21,11 +21,11 @@ interface AdoptionParts {
   readonly records: Records
   /** Every resource. */
   readonly resources: readonly Resource[]
-  /** What edges answer without TLS that leave it to the option of the process. */
+  /** Default response of edges without TLS, from the process's options. */
   readonly edgesOnHttp: OnHttp
 }
 
-/** What a site file can declare beside routes, in the order in which it can be removed: users before what they use. */
+/** Resources other than routes that a site file can declare, in the order of their removal: users before what they use. */
 export const ADOPTED: readonly Resource[] = [
   httpsEdge,
   tcpEdge,
@@ -44,7 +44,7 @@ export const ADOPTED: readonly Resource[] = [
   vault
 ]
 
-/** Turns the records that the API has made into a site file. What it cannot say is in `left`, with the reason. */
+/** Converts the API's records into a site file. Parts that it cannot express are in `left`, with the reason. */
 export async function adoptionOf(reader: StoreReader, parts: AdoptionParts): Promise<Adoption> {
   const found = new Map<string, Found[]>()
   for (const { name } of [...ADOPTED, httpsEdgeRoute]) {
@@ -93,7 +93,7 @@ async function removable<R extends RemovedRecord>(reader: StoreReader, wanted: r
   }
 }
 
-/** A route goes with its edge. */
+/** Is the record used by one that stays? A route is removed with its edge. */
 async function usedOutside(
   reader: StoreReader,
   from: { readonly kind: string; readonly id: string },
@@ -105,7 +105,7 @@ async function usedOutside(
   return !going.has(`${httpsEdge.name} ${String((route?.body as { edge_id?: unknown } | undefined)?.edge_id)}`)
 }
 
-/** IP policies that policies of what stays in the API go on naming by their ids, and those records with their rules. */
+/** Returns IP policies that remaining policies name by their ids, and those records with their rules. */
 function policiesNamedByStaying(
   found: ReadonlyMap<string, readonly Found[]>,
   taken: readonly RemovedRecord[]

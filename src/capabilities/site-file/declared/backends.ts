@@ -20,22 +20,20 @@ import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
 
-/** How one of several is chosen, as the API has them. */
+/** Settings for choosing one of several members, as in the API. */
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']
-/** Keys of a backend: one of the first five says where traffic goes. */
 const FORM_KEYS = ['servers', 'labels', 'response', 'files', 'backends', 'balance', 'description', 'metadata']
 const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS, ...FILE_SETTINGS]
-/** Of `tls`: members of the API, and the names of files in place of what they hold. */
 const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'verify', 'client_certificate']
 const TLS_RENAMED = { ca: 'ca_pem' }
 const FORMS = ['servers', 'labels', 'response', 'files', 'backends'] as const
-/** How a backend with several members chooses. */
+/** Balancing methods of a backend with several members. */
 export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
-/** Those of the tunnels of one group, which have no order and no weights. */
 const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
+/** Balancing methods that are not supported yet. */
 const PLANNED_BALANCES = ['random']
 
-/** Reads the map `backends`: single ones first, because others are made of them. */
+/** Reads the map `backends`: single ones first, because groups refer to them. */
 export async function readBackends(
   declaration: Declaration,
   names: Names,
@@ -59,13 +57,10 @@ export async function readBackends(
   }
 }
 
-/** A server that stands where the name of a backend may stand. */
+/** Pattern of a server in place of a backend's name. */
 const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|unix:\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
 
-/**
- * The id of the backend of a site, route or TCP edge: the name of one, or one that is written out on the spot as the URL of a
- * server, the path of a folder of files, a list of servers or a map as under `backends`. Undefined after a report.
- */
+/** Returns the id of a backend given as a name, server URL, folder, server list or map as under `backends`; undefined after a report. */
 export async function backendAt(
   declaration: Declaration,
   names: Names,
@@ -78,7 +73,7 @@ export async function backendAt(
   const isFolder = isFolderPath(url)
   const isWritten = isFolder || ADDRESS.test(url)
   if (value.kind === 'scalar' && (!isWritten || names.backends.has(url))) return names.backends.id(value, path)
-  // One URL is one backend, wherever it stands.
+  // One URL is one backend, at every position.
   if (names.written.has(url)) return names.written.get(url)
   const { span } = value
   const servers = value.kind === 'scalar' ? ({ kind: 'list', span, items: [value] } as const) : value
@@ -126,7 +121,7 @@ class BackendReader {
     this.#balance = this.#readBalance()
   }
 
-  /** Of a backend with servers, labels or an answer. Its id; undefined after a report. */
+  /** Reads a backend with servers, labels or a response. Returns its id; undefined after a report. */
   async single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
@@ -167,7 +162,7 @@ class BackendReader {
     return await this.#servers(this.#fields.get('servers') as MapEntry)
   }
 
-  /** Of a backend that is made of others. Its id; undefined after a report. */
+  /** Reads a backend that consists of others. Returns its id; undefined after a report. */
   async group(): Promise<string | undefined> {
     const { key, value } = this.#fields.get('backends') as MapEntry
     const path = [...this.#path, key]
@@ -198,7 +193,7 @@ class BackendReader {
     if (found.length < items.length) return undefined
     const [only, second] = found
     if (only === undefined) return undefined
-    // A balance that says more than whose turn it is is checked, and kept for the second server.
+    // A balance other than a rotation is validated, and kept for a second server.
     const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
     if (second === undefined && !chooses) return await this.#address(only, [this.#entry.key], this.#about)
     const given = this.#fields.get('servers') as MapEntry
@@ -217,7 +212,7 @@ class BackendReader {
     return await this.#withBackups(usual, backups, given)
   }
 
-  /** A failover from the servers that share traffic to those that stand in for all of them. */
+  /** Creates a failover from the regular servers to the backup servers. */
   async #withBackups(
     usual: readonly (readonly [string, number])[],
     backups: readonly (readonly [string, number])[],
@@ -291,7 +286,7 @@ class BackendReader {
     return await this.#add(weightedBackend, body, entry, part)
   }
 
-  /** Balance and what goes with it, as requests of the API have it. */
+  /** Returns balance and its settings, as in API requests. */
   #balanced(known: readonly string[], of: string): Record<string, unknown> {
     const given = this.#fields.get('balance')
     if (given !== undefined && BALANCES.includes(this.#balance) && !known.includes(this.#balance)) {
@@ -312,13 +307,13 @@ class BackendReader {
     }
   }
 
-  /** What the backend says under these keys, as requests of the API have it. */
+  /** Returns the backend's settings under these keys, as in API requests. */
   #settings(keys: readonly string[]): Record<string, unknown> {
     const given = keys.filter((key) => this.#fields.has(key))
     return Object.fromEntries(given.map((key) => [key, dataOf((this.#fields.get(key) as MapEntry).value)]))
   }
 
-  /** The setting `tls` as requests have it: what files hold stands in their place. */
+  /** Returns the setting `tls` as in API requests: contents replace the names of files. */
   async #tls(): Promise<Record<string, unknown>> {
     const entry = this.#fields.get('tls')
     if (entry === undefined) return {}
@@ -344,7 +339,7 @@ class BackendReader {
     return value.kind === 'map' && value.entries.some((one) => one.key === key)
   }
 
-  /** Where a field stands that was taken from a setting. */
+  /** Returns the position of a field that comes from a setting. */
   #settingAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
     const [key = ''] = field.split(/[.[]/)
     const entry = this.#fields.get(key)

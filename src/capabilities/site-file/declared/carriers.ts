@@ -15,12 +15,12 @@ const OWN_MODULES = ['backend', 'traffic_policy']
 /** Names of the modules of a resource that are written by their own names. */
 export const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
 
-/** Keys of what people write about a thing. */
+/** Keys of descriptive fields. */
 export const ABOUT = ['description', 'metadata']
 /** Modules of TCP edges under their names in the API. */
 export const TCP_MODULES = modulesOf(tcpEdge)
 
-/** What every carrier of traffic is read with. */
+/** Context for reading sites, routes and TCP edges. */
 export interface Reader {
   readonly declaration: Declaration
   readonly names: Names
@@ -48,7 +48,7 @@ interface PolicyTexts {
 
 export const NO_FIELDS: ReadonlyMap<string, MapEntry> = new Map()
 
-/** As a request has them. */
+/** Returns the policy's fields of an API request. */
 export function policyFields({ text, tests = '' }: PolicyTexts): Record<string, unknown> {
   return text === undefined
     ? {}
@@ -99,7 +99,7 @@ export async function modulesBody(
   const body: Record<string, unknown> = {}
   for (const [key, entry] of fields) {
     const { value } = entry
-    // The keys of files stand in the site or route itself.
+    // The keys of files are in the site or route itself.
     const within = entry.key === 'files' ? path : [...path, key]
     if (key === 'backend') {
       const id = await backendAt(declaration, names, values, entry, within)

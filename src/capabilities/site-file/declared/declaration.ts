@@ -30,11 +30,12 @@ export function declaredId({ idPrefix }: Pick<Target, 'idPrefix'>, name: readonl
   return `${idPrefix}_${digest.digest('hex').slice(0, 27)}`
 }
 
-/** How messages call files whose content decides what a policy is. */
+/** Names in messages of files that affect a policy. */
 const POLICY = 'the policy'
+/** Name in messages of files that affect a policy's tests. */
 const TESTS = 'the tests'
 
-/** What has been read of a site file so far, or of one entry of it: its records and everything that is wrong. */
+/** Result of reading a site file so far, or one entry of it: its records and all problems. */
 export class Declaration {
   readonly input: SiteFileInput
   /** All records, those of entries that were read by themselves included. */
@@ -45,11 +46,11 @@ export class Declaration {
   readonly own: DeclaredRecord[] = []
   readonly byId = new Map<string, DeclaredRecord>()
   readonly claims = new Map<string, DeclaredRecord>()
-  /** Absolute paths of what it names, in their order. */
+  /** Absolute paths of the named files, in order. */
   readonly files = new Set<string>()
-  /** Policies that stand in the site file itself, by the id of their owner: their lines. */
+  /** Lines of policies within the site file, by the id of their owner. */
   readonly policyLines = new Map<string, number>()
-  /** Policies by the id of their owner: what the file calls them. */
+  /** Names of policies in messages, by the id of their owner. */
   readonly policyNames = new Map<string, string>()
   /** By their names. */
   readonly policies = new Map<string, NamedPolicy>()
@@ -59,7 +60,7 @@ export class Declaration {
   readonly unpoliced: string[] = []
   /** Texts of policies and tests that were read from files. */
   readonly texts: ReadText[] = []
-  /** What it came to depends on more than its text, these files and what stands around it. */
+  /** True if the result depends on more than the text, these files and the surrounding entries. */
   volatile = false
   lenientPaths: boolean
   readonly #parent: Declaration | undefined
@@ -67,12 +68,12 @@ export class Declaration {
   readonly source: SiteText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
-  /** Of policies and tests that stand in the file itself. */
+  /** Problems of policies and tests within the file. */
   readonly #placed: Problem[] = []
   readonly #texts: Map<string, { readonly name: string; readonly reading: Promise<string> }>
   readonly slices: Slices
 
-  /** `imports`: what of the text is that of other files. */
+  /** `imports`: parts of the text that come from other files. */
   constructor(input: SiteFileInput, parent?: Declaration, first = 1, imports: readonly ImportedText[] = []) {
     this.input = input
     this.#parent = parent
@@ -83,12 +84,12 @@ export class Declaration {
     this.#report = new Reporter(this.source)
   }
 
-  /** Reads one entry by itself: `text` is that of its lines, the first of which has the number `first`. */
+  /** Starts reading one entry separately: `text` has its lines, the first of which has the number `first`. */
   entry(text: string, first: number): Declaration {
     return new Declaration({ ...this.input, text }, this, first)
   }
 
-  /** What has been read. */
+  /** Returns the result so far. */
   part(): DeclaredPart {
     const { records, servers, files, policyLines, policyNames, policies, policed, unpoliced, texts, volatile } = this
     const problems = [...this.#report.problems, ...this.#placed]
@@ -96,7 +97,7 @@ export class Declaration {
     return { ...read, problems, documents: this.#documents, failed: this.failed }
   }
 
-  /** Takes what an entry came to. False: a claim of it is taken, and nothing has been taken of it. */
+  /** Adds the result of an entry. Returns false, without changes, if one of its claims is taken. */
   take(part: DeclaredPart): boolean {
     for (const { claims } of part.records) for (const claim of claims) if (this.claims.has(claim)) return false
     for (const declared of part.records) this.#keep(declared)
@@ -118,12 +119,12 @@ export class Declaration {
     return [...all.values()]
   }
 
-  /** What the file calls policies, by the ids of their owners, those of entries included. */
+  /** Returns the names of policies by the ids of their owners, including those of entries. */
   allPolicyNames(): Map<string, string> {
     return new Map([...this.#parts, this].flatMap(({ policyNames }) => [...policyNames]))
   }
 
-  /** What messages call the policy of this owner. */
+  /** Returns the name of the owner's policy in messages. */
   sourceOf(owner: string): string | undefined {
     const line = this.policyLines.get(owner)
     if (line === undefined) return this.policyNames.get(owner)
@@ -131,7 +132,7 @@ export class Declaration {
     return `${at.file ?? this.input.source}:${at.line}`
   }
 
-  /** Of the file, then of the policies that it names; those without a problem are left out. */
+  /** Returns the problems of the file, then those of the policies that it names, without empty lists. */
   problems(): UnitProblems[] {
     const problems = [...this.#report.sorted(), ...this.#placed]
     problems.sort((a, b) => a.line - b.line || a.column - b.column)
@@ -158,12 +159,12 @@ export class Declaration {
     this.servers.push({ address, loop: this.#report.problem('warning', finding) })
   }
 
-  /** Reports a problem whose place is known. */
+  /** Reports a problem with a known position. */
   report(problem: Problem): void {
     this.#report.take([problem])
   }
 
-  /** SHA-256 of the file with everything that it names: the same wherever it lies. Every file that it names has been read. It is worked out when it is asked for. */
+  /** Returns a lazy SHA-256 of the file and all files that it names, independent of its folder. All these files have been read. */
   async digest(): Promise<() => string> {
     const files = await Promise.all([...this.#texts.values()].map(async ({ name, reading }) => [name, await reading]))
     const { text } = this.input
@@ -186,7 +187,7 @@ export class Declaration {
     return this.source.lineAt(span)
   }
 
-  /** The entries of a map; another value is reported. `what`: with its article. */
+  /** Returns the entries of a map; reports any other value. `what`: its kind with article. */
   entries(node: TreeNode, path: NodePath, what: string): readonly MapEntry[] {
     if (node.kind === 'map') return node.entries
     if (node.kind !== 'broken')
@@ -251,7 +252,7 @@ export class Declaration {
     return found.reading
   }
 
-  /** The text of a policy: of the file that the node names, or of what stands there itself; undefined after a report or for `none`. */
+  /** Returns the text of a policy, from the named file or within the site file; undefined after a report or for `none`. */
   async policy(node: TreeNode, path: NodePath, owner: string, carrier: PolicyCarrier): Promise<string | undefined> {
     if (isNull(node)) {
       const message = 'names no policy; write "policy: none" where there is to be none'
@@ -305,7 +306,7 @@ export class Declaration {
     return testProblems(await testPolicy({ policy, tests }))
   }
 
-  /** A document that stands in the site file, and where its problems have their places there. */
+  /** Returns a document within the site file, with a conversion of its positions. */
   #written({ span }: MapNode, path: NodePath) {
     const { line, column } = this.source.place(span.start)
     const written = this.input.text.slice(span.start, span.end)
@@ -321,7 +322,7 @@ export class Declaration {
     return { text, line, place }
   }
 
-  /** A policy that stands in the site file: its problems have their places there. */
+  /** Reads a policy within the site file, and converts the positions of its problems. */
   async #writtenPolicy(node: MapNode, path: NodePath, owner: string, carrier: PolicyCarrier): Promise<string> {
     const { text, line, place } = this.#written(node, path)
     for (const problem of await this.slices.run(problemsOn(carrier, text, this.input)))
@@ -365,7 +366,7 @@ export class Declaration {
     this.error(locate(field), { code }, word(name === undefined ? message : `${name} ${message}`))
   }
 
-  /** The record of this id, here or in what stands around. */
+  /** Returns the record with this id, of this declaration or an outer one. */
   find(kind: string, id: string): ResourceRecord | undefined {
     return this.byId.get(`${kind} ${id}`)?.record ?? this.#parent?.find(kind, id)
   }

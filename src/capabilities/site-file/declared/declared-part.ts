@@ -3,7 +3,7 @@ import type { Span } from '../../../lib/positions.js'
 import type { NodePath, Problem, UnitProblems } from '../../../policy/problems.js'
 import type { FileLine } from './site-text.js'
 
-/** Where something stands in the file. */
+/** Position in the file. */
 export interface At {
   readonly path: NodePath
   readonly span: Span
@@ -12,9 +12,9 @@ export interface At {
 /** A record as the file asks for it. */
 export interface Wanted {
   readonly label: string
-  /** What tells it from the other records of its kind: its id follows from it. */
+  /** Name that is unique among the records of its kind; the id is derived from it. */
   readonly name: readonly string[]
-  /** As a request of the API. */
+  /** Body of an API request. */
   readonly body: Readonly<Record<string, unknown>>
   /** Parameters of the path: ids of parents. */
   readonly parents?: Readonly<Record<string, string>>
@@ -25,7 +25,7 @@ export interface Wanted {
   readonly word?: (message: string) => string
 }
 
-/** A policy, or the tests of one, that the site file names, or that stands in it: where it is named first, or stands. */
+/** A policy, or the tests of one, named by or within the site file, with the line of its first use or its text. */
 export interface NamedPolicy extends FileLine {
   /** The name of its file, or its path in the site file. */
   readonly name: string
@@ -40,7 +40,7 @@ export interface DeclaredServer {
   readonly loop: Problem
 }
 
-/** How a site comes to its certificate. `listed`: a certificate of the file that covers it, else a managed one. */
+/** Source of a site's certificate. `listed`: a certificate of the file that covers it, otherwise a managed one. */
 export type CertificateChoice = 'listed' | 'managed' | 'none'
 
 /** A host of a site that may need a certificate. */
@@ -57,7 +57,7 @@ export interface ReadText {
   readonly text: string
 }
 
-/** What one entry of a site file came to: it can be taken again while everything that it depends on is the same. */
+/** Result of one entry of a site file, reusable while all its dependencies are unchanged. */
 export interface DeclaredPart {
   readonly records: readonly DeclaredRecord[]
   readonly servers: readonly DeclaredServer[]

@@ -6,7 +6,7 @@ import { Passes, Slices, type Steps } from '../../../lib/slices.js'
 import type { SiteFile } from './site-file.js'
 import type { FileLine } from './site-text.js'
 
-/** Kinds of what a site file declares, by how the labels of their records begin; a longer beginning stands before a shorter one. */
+/** Kinds of declared records by the prefix of their labels; longer prefixes precede shorter ones. */
 const KINDS = [
   ['site ', 'site'],
   ['TCP edge ', 'tcp_edge'],
@@ -32,32 +32,32 @@ export type SiteItem = {
   readonly name: string
   /** Line in the file, from 1. */
   readonly line: number
-  /** A file that the site file imports, in which it stands; null: the site file. */
+  /** Imported file that contains it; null for the site file. */
   readonly file: string | null
 }
 
 type FieldDifference = {
-  /** As the API names it; of a route behind its path. */
+  /** Field name of the API; for a route, after its path. */
   readonly field: string
-  /** null: not set. Names of the file stand for ids. */
+  /** Former and new value; null if not set. Names of the file replace ids. */
   readonly before: Json
   readonly after: Json
 }
 
-/** What another site file makes of one thing. Holds no secret. */
+/** Difference of one declared thing between two site files. Contains no secret. */
 export type SiteDifference = SiteItem & {
   readonly change: 'added' | 'changed' | 'removed'
-  /** Of what is changed. */
+  /** Differences of a changed thing. */
   readonly fields: readonly FieldDifference[]
   /** Fields of secrets whose values differ. */
   readonly secrets: readonly string[]
 }
 
-/** What one thing of a file consists of. */
+/** Records of one declared thing. */
 interface Content extends SiteItem {
   readonly label: string
   readonly records: DeclaredRecord[]
-  /** Of listeners and policies. */
+  /** Data of listeners and policies. */
   readonly other?: object
 }
 
@@ -66,7 +66,7 @@ export function itemsOf(file: SiteFile): SiteItem[] {
   return [...contentsOf(file).values()].map(({ kind, name, ...at }) => ({ kind, name, ...placeOf(at) })).sort(byLine)
 }
 
-/** What changes when `after` takes the place of `before`; undefined: nothing is declared. In the order of the file. Works in slices. */
+/** Returns the differences from `before` to `after`, in the order of the file; undefined for a missing file. Works in slices. */
 export async function siteDifferences(
   before: SiteFile | undefined,
   after: SiteFile | undefined
@@ -142,7 +142,7 @@ function itemOf(label: string, line: FileLine): Omit<Content, 'records'> {
 
 const POLICY = 'traffic_policy'
 
-/** Compares what two files say of one thing. */
+/** Compares one declared thing of two files. */
 class Comparison {
   /** Names of policies by the ids of their owners. */
   readonly #before: ReadonlyMap<string, string> | undefined

@@ -6,24 +6,24 @@ import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import type { At } from './declared-part.js'
 
-/** What goes with `files`, as the API has it. */
+/** Settings of `files`, as in the API. */
 export const FILE_SETTINGS = ['index', 'fallback', 'precompressed', 'cache', 'listing', 'follow_links']
 /** Files that are sent, in place of a backend. */
 export const FILES = ['files', ...FILE_SETTINGS]
 
-/** True for a text that names a folder where the name of a backend may stand: `./public`, `..` or `/srv/www`. */
+/** Is the text a folder in place of a backend's name: `./public`, `..` or `/srv/www`? */
 export function isFolderPath(text: string): boolean {
   return /^(?:\/|\.{1,2}(?:\/|$))/.test(text)
 }
 
 interface FilesRead {
   readonly folder: MapEntry
-  /** Description and metadata, and what goes with the folder, as requests of the API have them. */
+  /** Description, metadata and settings of the folder, as in API requests. */
   readonly about: Readonly<Record<string, unknown>>
   readonly settings: Readonly<Record<string, unknown>>
 }
 
-/** Declares the backend of a folder, whose path begins at that of the site file. Its id; undefined after a report. */
+/** Declares the backend of a folder, relative to that of the site file. Returns its id; undefined after a report. */
 export async function readFiles(
   declaration: Declaration,
   entry: MapEntry,
@@ -47,7 +47,7 @@ export async function readFiles(
   return (await declaration.add(fileBackend, { ...wanted, locate: (field) => settingAt(field) ?? at }))?.id
 }
 
-/** The fields of a site or route, where its files and what goes with them stand for a backend. */
+/** Returns the fields of a site or route, with a backend in place of its files. */
 export function withFiles(
   declaration: Declaration,
   fields: ReadonlyMap<string, MapEntry>,

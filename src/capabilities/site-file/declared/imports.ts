@@ -52,11 +52,11 @@ interface ImportParts {
   readonly slices: Slices
 }
 
-/** Does a file import others? */
+/** Does a file import other files? */
 export const hasImports = (root: TreeNode): root is MapNode =>
   root.kind === 'map' && root.entries.some(({ key }) => IMPORT_KEYS.includes(key))
 
-/** Reads what a site file imports, and joins it: maps get the entries of all files, lists their items. */
+/** Reads the imports of a site file and joins them: maps are merged, lists are concatenated. */
 export async function readImports(root: MapNode, parts: ImportParts): Promise<WholeSite> {
   const importing = new Importing(parts)
   await importing.add(root, '', [basename(parts.input.source)])
@@ -127,7 +127,7 @@ class Importing {
     } else this.#report({ path: [key], span: keySpan }, controlErrors.ALREADY_EXISTS, `another file has ${key} already`)
   }
 
-  /** The files that a path with a star in its last part stands for, in order; those on the way here are not among them. */
+  /** Returns the files that match a path with a star in its last part, in order, except for those that import this one. */
   async #matching(name: string, at: Pick<ImportProblem, 'path' | 'span'>, chain: readonly string[]): Promise<string[]> {
     if (!name.includes('*')) return [name]
     const [folder, pattern] = [posix.dirname(name), posix.basename(name)]

@@ -34,7 +34,7 @@ function nextStep(level: TreeNode, field: string, renamed: Readonly<Record<strin
     return item && { key: Number(index[1]), span: item.span, node: item, rest: field.slice(index[0].length) }
   }
   if (level.kind !== 'map') return undefined
-  // Keys may have dots in them, so that the longest one that fits is meant.
+  // Keys may contain dots, so the longest match wins.
   const fits = level.entries.filter(({ key }) => begins(field, key) || begins(field, requestNameOf(key, renamed)))
   const entry = fits.sort((a, b) => b.key.length - a.key.length)[0]
   if (entry === undefined) return undefined

@@ -7,9 +7,9 @@ import { siteErrors } from './site-codes.js'
 /** The ids of one kind of thing by the names that the file gives them. */
 class NameTable {
   readonly #declaration: Declaration
-  /** With its article. */
+  /** Kind of the named things, with its article. */
   readonly #what: string
-  /** Undefined: it has been reported as wrong, so that a reference to it is no second mistake. */
+  /** Ids by name; undefined after a report, so that references cause no further errors. */
   readonly #ids: Map<string, string | undefined>
 
   constructor(declaration: Declaration, what: string, ids = new Map<string, string | undefined>()) {
@@ -48,17 +48,17 @@ class NameTable {
     return this.#ids.get(name)
   }
 
-  /** The ids of the names that are known; the others are reported. */
+  /** Returns the ids of known names, and reports unknown ones. */
   ids(items: readonly TreeNode[], path: NodePath): string[] {
     return items.map((item, index) => this.id(item, [...path, index])).filter((id) => id !== undefined)
   }
 }
 
-/** Backends that stand where a name may stand: ids by their URLs. */
+/** Backends in place of names: ids by their URLs. */
 class WrittenBackends {
-  /** Those that were asked for or made here. */
+  /** Backends that were looked up or created here. */
   readonly used = new Map<string, string | undefined>()
-  /** Those whose records were made here. */
+  /** Backends whose records were created here. */
   readonly made = new Set<string>()
   readonly #parent: WrittenBackends | undefined
 
@@ -85,7 +85,7 @@ class WrittenBackends {
 /** Everything that a site file can name. */
 export interface Names {
   readonly backends: NameTable
-  /** Backends that stand where a name may stand, by their URL. Undefined: it has been reported as wrong. */
+  /** Backends in place of names, by their URL; undefined after a report. */
   readonly written: WrittenBackends
   readonly ipPolicies: NameTable
   readonly authorities: NameTable

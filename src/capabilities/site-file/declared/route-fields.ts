@@ -10,7 +10,7 @@ import { type PolicyCarrier, problemsOn } from './site-input.js'
 /** Fields of a site that hold for every route which does not name them itself. */
 export const SITE_ROUTE_FIELDS = ['strip_prefix', 'rewrite', 'headers'] as const
 
-/** Fields of a route that stand for rules of a policy; the rules run after the policies of the site and of the route. */
+/** Fields of a route that become rules of a policy; they run after the policies of the site and of the route. */
 export const ROUTE_FIELDS = [...SITE_ROUTE_FIELDS, 'redirect'] as const
 
 /** Header fields that one action takes. */
@@ -18,7 +18,9 @@ const MAX_HEADERS = 10
 
 /** Keys of `redirect`, `rewrite` and `headers`. */
 const REDIRECT_KEYS = ['from', 'to', 'status_code']
+/** Keys of `rewrite`. */
 const REWRITE_KEYS = ['from', 'to']
+/** Keys of `headers`. */
 const HEADERS_KEYS = ['request', 'response']
 
 interface Action {
@@ -42,10 +44,10 @@ export interface FieldsOfRoute {
   readonly carrier: PolicyCarrier
 }
 
-/** Returns the text of the policy that the fields of a route stand for; undefined: there is none, or its mistakes were reported. */
+/** Returns the policy for the fields of a route; undefined if there is none, or after a report. */
 export async function policyOfFields(declaration: Declaration, route: FieldsOfRoute): Promise<string | undefined> {
   const rules: { readonly phase: Phase; readonly action: Action; readonly entry: MapEntry }[] = []
-  // A redirect answers what the others would change.
+  // A redirect precedes the fields that would change its request.
   for (const name of ['redirect', ...SITE_ROUTE_FIELDS]) {
     const own = route.fields.get(name)
     const usual = name === 'headers' && route.siteHeaders !== own ? route.siteHeaders : undefined
@@ -81,7 +83,7 @@ export async function policyOfFields(declaration: Declaration, route: FieldsOfRo
   return text
 }
 
-/** Returns the rules of a field, or what is wrong with its value. */
+/** Returns the rules of a field, or an error message. */
 function rulesOf(name: string, value: unknown, match: string): FieldRules | string {
   if (name === 'strip_prefix') return stripRules(value, match)
   if (name === 'redirect') return urlRules('redirect', value, REDIRECT_KEYS)
@@ -89,7 +91,7 @@ function rulesOf(name: string, value: unknown, match: string): FieldRules | stri
   return headersRules(value)
 }
 
-/** `true` strips the path of the route, a text another prefix; `false` strips nothing. */
+/** Converts `strip_prefix`: `true` strips the path of the route, a text another prefix, `false` none. */
 function stripRules(value: unknown, match: string): FieldRules | string {
   if (value === false) return []
   const prefix = (value === true ? match.replace(PREFIX_STAR, '/') : String(value)).replace(/\/+$/, '')
@@ -101,7 +103,7 @@ function stripRules(value: unknown, match: string): FieldRules | string {
   return [{ phase: 'on_http_request', action: { type: 'url-rewrite', config } }]
 }
 
-/** A text is what takes the place of the whole URL. */
+/** Converts a redirect or rewrite; a text replaces the whole URL. */
 function urlRules(type: 'redirect' | 'url-rewrite', value: unknown, keys: readonly string[]): FieldRules | string {
   const config = typeof value === 'string' ? { to: value } : value
   const field = type === 'redirect' ? 'redirect' : 'rewrite'
@@ -111,7 +113,7 @@ function urlRules(type: 'redirect' | 'url-rewrite', value: unknown, keys: readon
   return [{ phase: 'on_http_request', action: { type, config } }]
 }
 
-/** Each field replaces the one that is there; null removes it. */
+/** Converts header changes: each field replaces the existing one; null removes it. */
 function headersRules(value: unknown): FieldRules | string {
   const about = 'headers is a map of request and response, each a map of names and values; null removes a field'
   if (!isObject(value)) return about
@@ -125,7 +127,7 @@ function headersRules(value: unknown): FieldRules | string {
     const given = Object.entries(wanted)
     const set = given.filter(([, text]) => text !== null)
     if (set.some(([, text]) => !['string', 'number', 'boolean'].includes(typeof text))) return about
-    // Host is replaced by what is added.
+    // Host cannot be removed: adding it replaces it.
     const gone = given.map(([name]) => name).filter((name) => side === 'response' || name.toLowerCase() !== 'host')
     for (const headers of pieces(gone)) rules.push({ phase, action: { type: 'remove-headers', config: { headers } } })
     for (const some of pieces(set)) {

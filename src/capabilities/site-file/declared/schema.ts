@@ -34,7 +34,7 @@ const secret = (description: string): Schema => ({
 })
 
 /**
- * The JSON Schema of site files, for editors: fields of the API stand in it as the API declares them. `documents`: the schema of
+ * Returns the JSON Schema of site files, for editors; fields of the API have the API's schemas. `documents`: schema of
  * policy documents.
  */
 export function siteFileSchema(documents: object): object {
@@ -242,7 +242,7 @@ function backendSchema(): Schema {
   })
 }
 
-/** TLS to servers, with files in place of what they hold; whether there is TLS at all is said by the URLs. */
+/** Returns the schema of TLS to servers, with files in place of their contents; the URLs decide whether TLS is used. */
 function tlsSchema(): Schema {
   const schema = inFile(staticBackend.fields.tls?.request, 'tls') as Schema
   const {
@@ -258,7 +258,7 @@ function requestFields({ fields }: Resource, names: readonly string[]): Record<s
   return Object.fromEntries(names.map((name) => [name, inFile(fields[name]?.request, name)]))
 }
 
-/** Modules with what the file writes otherwise; true: with its defaults, false: not although the site has it. */
+/** Returns the schemas of modules in a file; `true` enables defaults, `false` overrides the site. */
 function modules(resource: Resource, names: readonly string[]): Record<string, unknown> {
   const fields = Object.entries(requestFields(resource, names))
   return Object.fromEntries(fields.map(([name, schema]) => [name, { anyOf: [{ type: ['boolean', 'null'] }, schema] }]))

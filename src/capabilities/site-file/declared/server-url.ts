@@ -2,7 +2,7 @@ import { isObject } from '../../../lib/json.js'
 import type { Body } from '../../../schema/field.js'
 import { SOCKET_URL } from '../../../schema/formats.js'
 
-/** How a scheme reaches a server. */
+/** Properties of a scheme. */
 interface Scheme {
   /** Port of a server that names none; 0: it must name one. */
   readonly port: number
@@ -22,13 +22,13 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
 }
 const SERVER_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)(\/[^?#\s]*)?$/i
 
-/** The URL of a server, read; or what is wrong with it. */
+/** A parsed server URL, or an error message. */
 export type ServerUrl =
   | (Pick<Scheme, 'secure' | 'http2'> & {
       readonly kind: 'server'
       readonly scheme: string
       readonly address: string
-      /** What stands before the path of each request; '': nothing. */
+      /** Prefix of each request's path; '' for none. */
       readonly path: string
     })
   | { readonly kind: 'wrong'; readonly message: string }
@@ -36,8 +36,8 @@ export type ServerUrl =
 const EXAMPLES = 'such as http://127.0.0.1:3000, http://127.0.0.1:3000/base or http://unix:/run/app.sock'
 
 /**
- * Reads `scheme://host:port/path`; http is meant where no scheme stands. `srv+` before a scheme: the address is the name of
- * a service (RFC 2782) and has no port.
+ * Parses `scheme://host:port/path`; the default scheme is http. With `srv+` before the scheme, the address is the name of a
+ * service (RFC 2782) and has no port.
  */
 export function readServerUrl(url: string): ServerUrl {
   const socket = SOCKET_URL.exec(url)

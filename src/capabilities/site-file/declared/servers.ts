@@ -17,15 +17,16 @@ export const SERVER_SETTINGS = [
   'tls',
   'upgrades'
 ]
-/** Of several that share traffic, as the API has them. */
+/** Settings of several servers that share traffic, as in the API. */
 export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
+/** Keys of a server. */
 const SERVER_KEYS = ['url', 'weight', 'backup']
 
 /** A server of a backend as a site file writes it. */
 export interface DeclaredServer {
   readonly url: string
   readonly weight: number
-  /** It is asked only while none of the others works. */
+  /** True if the server is used only while all regular ones are down. */
   readonly backup: boolean
   readonly node: TreeNode
   readonly path: NodePath

@@ -9,7 +9,7 @@ const KIND = 'site_file_before'
 /** Number of replaced site files that the store keeps. */
 export const KEPT_SITE_FILES = 10
 
-/** Readable part of a kept file. A type, not an interface: it is JSON. */
+/** Readable part of a stored file. A type, not an interface: it is JSON. */
 type KeptBody = {
   /** The revision that has replaced the file. */
   readonly guarded: number
@@ -37,7 +37,7 @@ export async function keepBefore(
   await tx.insert({ ...key, ...records.stored({ ...key, createdAt: '', body, secrets }) })
 }
 
-/** Returns the file that a revision has replaced; `none`: the revision has applied the first one. Undefined: the file is not kept. */
+/** Returns the file that a revision has replaced; `none` if the revision applied the first one; undefined if the file is not stored. */
 export async function readBefore(
   store: StoreReader,
   records: Records,

@@ -13,7 +13,7 @@ import { readSite } from './sites.js'
 import { Values } from './values.js'
 import { Variables } from './variables.js'
 
-/** What sites are read with, one by one. */
+/** Context for reading sites one by one. */
 export interface EntriesReader {
   readonly declaration: Declaration
   readonly names: Names
@@ -29,7 +29,7 @@ export interface EntriesReader {
 /** The file cannot be read site by site, because a site is in another style or the file has a mistake that spans several. */
 export const NOT_BY_SITE: unique symbol = Symbol('not by site')
 
-/** Reads the sites of a file one by one; those that the memory has, and nothing around them has changed, are taken from there. */
+/** Reads the sites of a file one by one; unchanged sites with unchanged surroundings are reused from memory. */
 export async function readSiteEntries(reader: EntriesReader): Promise<readonly PartUnits[] | typeof NOT_BY_SITE> {
   return await new SiteEntries(reader).read()
 }
@@ -110,14 +110,14 @@ class SiteEntries {
       for (const { name, text } of texts) if ((await this.#reader.declaration.textOf(name)) !== text) return false
       return true
     } catch {
-      // What cannot be read any more is reported when the site is read anew.
+      // An unreadable file is reported when the site is read again.
       return false
     }
   }
 
   async #readAnew(start: number, end: number, first: number): Promise<RememberedSite | undefined> {
     const { declaration, vaults, lines: where, limits } = this.#reader
-    // A copy of its own: what is cut out of the text of the file would keep all of it in memory.
+    // A copy, because a substring would keep the whole text of the file in memory.
     const cut = declaration.input.text.slice(start, end)
     const encoding = Buffer.byteLength(cut) === cut.length ? 'latin1' : 'utf16le'
     const text = Buffer.from(cut, encoding).toString(encoding)
@@ -135,7 +135,7 @@ class SiteEntries {
     const policies = policy === undefined ? [] : [policy]
     const units = unitsOf({ records: part.records, policies, sourceOf, source, versionKey })
     const { used, made } = names.written
-    // Claims were looked up in the whole file when the records were made.
+    // Claims were looked up in the whole file when the records were created.
     if (!declaration.take(part)) throw new RangeError('a site was read that clashes with another one')
     const name = firstLine(text, 0)
     const about = { text, name, key: read.entry.key, first, lines: lineCount(text) }

@@ -54,17 +54,18 @@ const SITE_FILE_KEYS = [
 
 type Key = (typeof SITE_FILE_KEYS)[number]
 
-/** Keys that begin so say nothing: anchors of YAML are written there. */
+/** Prefix of ignored keys, for YAML anchors. */
 const IGNORED = 'x-'
+/** Limits of the parsed tree. */
 const LIMITS = { depth: 40, nodes: 200_000 }
 const EMPTY =
   'the file says nothing; write "sites: {}" where there is to be none, so that an empty file takes nothing away by mistake'
 const OPTIONS = ['listen', 'upstream', 'policy', 'api', 'data', 'store', 'limits', 'timeouts', 'log', 'agents']
 
-/** A site file without errors: what it means for traffic. */
+/** A site file without errors, with its units. */
 export interface SiteFile {
   readonly records: readonly DeclaredRecord[]
-  /** The same by kind and id, and by what they claim. */
+  /** Records by kind and id, and by claim. */
   readonly byId: ReadonlyMap<string, DeclaredRecord>
   readonly claims: ReadonlyMap<string, DeclaredRecord>
   readonly listeners: readonly DeclaredListener[]
@@ -78,15 +79,15 @@ export interface SiteFile {
   readonly digest: string
   readonly units: ReadonlyMap<string, Unit>
   readonly secrets: SecretValues
-  /** What it says by label (`site shop.example.com`), each with a digest of what it means. */
+  /** Digests of the declared things by label (`site shop.example.com`). */
   readonly contents: ReadonlyMap<string, string>
   /** Places that have a policy. */
   readonly policed: ReadonlySet<string>
 }
 
-/** What reading a site file came to. */
+/** Result of reading a site file. */
 export interface SiteFileRead {
-  /** Absent when there is an error. */
+  /** Undefined if there is an error. */
   readonly file?: SiteFile
   readonly problems: readonly UnitProblems[]
   /** Absolute paths of the files that it names. */
@@ -95,7 +96,7 @@ export interface SiteFileRead {
 
 const isOwn = ({ key }: MapEntry) => (SITE_FILE_KEYS as readonly string[]).includes(key) || OPTIONS.includes(key)
 
-/** Does this document say what a site file says? It tells one from a traffic policy. */
+/** Is this document a site file, rather than a traffic policy? */
 export function looksLikeSiteFile(text: string): boolean {
   const { root } = readTree(text, LIMITS)
   return root?.kind === 'map' && root.entries.some(({ key }) => (SITE_FILE_KEYS as readonly string[]).includes(key))
@@ -125,7 +126,7 @@ async function readWhole(declaration: Declaration): Promise<SiteFileRead> {
   return await whatWasRead(declaration, read === NOT_BY_SITE ? undefined : read)
 }
 
-/** A file that imports others, as one with them. */
+/** Reads a file and its imports as one. */
 async function readJoined(
   { input, slices }: Declaration,
   root: Parameters<typeof readImports>[0]
@@ -162,9 +163,9 @@ function withoutNeedless(
 
 interface RootRead {
   readonly listeners: readonly DeclaredListener[]
-  /** Of sites that were not read one by one. */
+  /** Policies of sites that were not read one by one. */
   readonly policies: readonly SitePolicy[]
-  /** Of those that were. */
+  /** Units of sites that were read one by one. */
   readonly parts: readonly PartUnits[]
   readonly certificates: DeclaredCertificates
 }
@@ -294,7 +295,7 @@ function* deriving(
   }
 }
 
-/** Managed certificates have their line in what is added, changed and removed; a secret tells nothing there. */
+/** Adds managed certificates to the digests; a changed secret is no difference there. */
 function withCertificates(contents: Map<string, string>, certificates: DeclaredCertificates): Map<string, string> {
   const { authority, keyType, hosts } = certificates
   const digest = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex')
@@ -303,14 +304,14 @@ function withCertificates(contents: Map<string, string>, certificates: DeclaredC
   return contents
 }
 
-/** What a site file adds, changes and removes, by label. */
+/** Labels that a site file adds, changes and removes. */
 export interface SiteChanges {
   readonly added: readonly string[]
   readonly changed: readonly string[]
   readonly removed: readonly string[]
 }
 
-/** The difference between what two site files say. */
+/** Returns the changes between two site files. */
 export function siteChanges(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): SiteChanges {
   const labels = [...after.keys()]
   return {
@@ -325,7 +326,7 @@ export function newVersionKey(): Uint8Array {
   return randomBytes(VERSION_KEY_BYTES)
 }
 
-/** The site file whose records are declared now. */
+/** Returns the site file of the declared records. */
 export function currentSite(declared: Pick<DeclaredRecords, 'current'> | undefined): SiteFile | undefined {
   return siteOf(declared?.current)
 }

@@ -2,13 +2,13 @@ import type { RecordedChange } from '../../../control/revision-note.js'
 import type { Json } from '../../../lib/json.js'
 import type { SiteDifference } from './differences.js'
 
-/** Number of things of one site file whose differences the history keeps; each reader of a page of it reads them. */
+/** Maximum number of changed things per revision whose differences the history keeps, because reading a page of it loads them. */
 const MAX_THINGS = 500
 
 /** Characters of the JSON text of a value that the history keeps. */
 const MAX_VALUE = 4_096
 
-/** What a revision of the site file has changed, for the history: the differences that `sluice plan` shows. */
+/** Changes of a revision of the site file, for the history: the differences that `sluice plan` shows. */
 export type SiteHistory = Pick<RecordedChange, 'fields' | 'secrets'>
 
 /** Returns the differences as fields of a change: each thing of the file under its kind and name. Holds no secret. */

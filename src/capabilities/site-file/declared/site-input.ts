@@ -9,16 +9,16 @@ import type { SiteMemory } from './site-memory.js'
 /** Everything that is wrong, or doubtful, with a policy document in the layer where it will run; in steps. */
 export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => Steps<readonly Problem[]>
 
-/** For a reader that looks at everything else alone. */
+/** For readers that do not check policies. */
 export const uncheckedPolicies: PolicyProblems = function* () {
   yield
   return []
 }
 
-/** A listener, or what would be one. */
+/** A listener, or an error message. */
 type ReadListener = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
 
-/** What reading a site file needs from outside. */
+/** Dependencies of reading a site file. */
 export interface SiteFileInput {
   /** The file as messages name it. */
   readonly source: string
@@ -30,28 +30,31 @@ export interface SiteFileInput {
   readonly readFile: (path: string, name: string) => Promise<string>
   /** Names of the files in a folder, by its absolute path, or by its name as the file has it; rejects with the system's error. */
   readonly listFolder: (path: string, name: string) => Promise<readonly string[]>
-  /** Refuses folders that may not be served; absent: the file is the operator's, who may serve any. */
+  /** Rejects folders that may not be served. @default all folders are allowed, because the file is the operator's */
   readonly checkFolder?: FileCheck | undefined
   readonly policyProblems: PolicyProblems
-  /** Runs the tests that stand beside policies; absent: they are only read. */
+  /** Runs the tests of policies. @default tests are only parsed */
   readonly testPolicy?: PolicyTesting
   /** Reads a listener as the option `listeners` has them. */
   readonly readListener: (written: unknown) => ReadListener
   /** Addresses that the options open already, such as `127.0.0.1:8080`, with the names of the options. */
   readonly opened: ReadonlyMap<string, string>
-  /** Where the process listens unless the file names listeners. */
+  /** Listening address if the file has no listeners. */
   readonly usual?: HostPort | undefined
   readonly clock: Clock
   /**
-   * Of this process: equal secrets have equal versions under it, and a version tells nothing of its secret. See
+   * Key of this process: equal secrets have equal versions under it, and a version does not reveal its secret. See
    * `newVersionKey`.
    */
   readonly versionKey: Uint8Array
   /** Zone of the names that the service makes. */
   readonly zone: string
-  /** Is a certificate that has expired an error? Where it is none, a start serves it and warns. */
+  /** Is an expired certificate an error? Otherwise it is served with a warning, as at start. */
   readonly refuseExpired: boolean
-  /** Of the options: are the terms of an authority agreed to, is there a listener with TLS, and one with the lenient form of paths? Absent: none of them, and the options are not known. */
+  /**
+   * Facts about the process: terms of the authority accepted, TLS listener present, lenient form of paths in use. Undefined if the options are
+   * unknown; then all are false.
+   */
   readonly process?: {
     readonly agreed: boolean
     readonly tls: boolean
@@ -61,19 +64,19 @@ export interface SiteFileInput {
   }
   /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
   readonly policed: ReadonlySet<string>
-  /** Slices of the whole reading; default: the loop gets its turns, and traffic no more room than that. */
+  /** Time slices of the whole reading. @default yields to the event loop, without extra time for traffic */
   readonly slices?: Slices
   /** Sites of the reading before, which are read again only where they changed; default: none. */
   readonly memory?: SiteMemory
 }
 
-/** What a policy runs on: requests, whose paths may be in the strict form alone, or connections. */
+/** Traffic that a policy runs on: requests, possibly with strict paths only, or connections. */
 export interface PolicyCarrier {
   readonly layer: 'http' | 'tcp'
   readonly isStrict: boolean
 }
 
-/** What is wrong with a policy on its carrier. */
+/** Yields to find the problems of a policy on its carrier. */
 export function* problemsOn(
   { layer, isStrict }: PolicyCarrier,
   text: string,

@@ -1,7 +1,7 @@
 import { Passes, type Steps } from '../../../lib/slices.js'
 import type { LineRange } from '../../../policy/block-yaml.js'
 
-/** Where the sites of a site file in block style stand in its text. */
+/** Lines of the sites in a site file in block style. */
 export interface SiteLines {
   /** Column of the names of the sites, from 0. */
   readonly indent: number
@@ -20,8 +20,8 @@ const DASH = 0x2d
 const KEY = 'sites:'
 
 /**
- * Finds the lines of each site without reading them. Undefined where the text has no sites in block style. What is found holds
- * where every range can be read as one entry by itself, and the rest of the text too.
+ * Finds the lines of each site without parsing. Returns undefined if the text has no sites in block style. The result is
+ * valid if every range, and the rest of the text, can be parsed separately.
  */
 export function* findSiteLines(text: string): Steps<SiteLines | undefined> {
   const key = text.startsWith(KEY) ? 0 : text.indexOf(`\n${KEY}`) + 1
@@ -37,7 +37,7 @@ export function* findSiteLines(text: string): Steps<SiteLines | undefined> {
     let content = at
     while (text.charCodeAt(content) === SPACE) content++
     if (starts.length > 0 && content - at > indent) {
-      // A line of the site above, whatever it is.
+      // A line of the preceding site.
       const next = text.indexOf('\n', content)
       at = next === -1 ? text.length : next + 1
       continue

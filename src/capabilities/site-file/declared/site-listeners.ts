@@ -65,8 +65,8 @@ export function readListeners(declaration: Declaration, { key, value }: MapEntry
 export const lengthOf = (entry: MapEntry | undefined) => (entry?.value.kind === 'list' ? entry.value.items.length : 0)
 
 /**
- * Reports hosts whose port no listener has: no request would find them. Where the options are not known, the listeners of the file
- * alone are looked at, if it has any. Internal hosts are reached through policies, which name the port.
+ * Reports hosts whose port has no listener and that no request can reach. If the options are unknown, only the listeners of
+ * the file are checked, if there are any. Internal hosts are reached through policies, which name the port.
  */
 export function reportUnserved(
   declaration: Declaration,
@@ -85,7 +85,7 @@ export function reportUnserved(
   }
 }
 
-/** Warns of servers that are listeners of the file or of the options: what is sent there comes back. */
+/** Warns about servers that are listeners of the file or the options, which would cause a loop. */
 export function warnOfLoops(declaration: Declaration, listeners: readonly DeclaredListener[]): void {
   const { usual } = declaration.input
   const own = [

@@ -3,14 +3,14 @@ import type { CertificateHost, DeclaredPart } from './declared-part.js'
 
 const NEWLINE = 0x0a
 
-/** What records mean for traffic, with a digest of it for each label. */
+/** Units of records, with a digest for each label. */
 export interface PartUnits {
   readonly units: readonly (readonly [key: string, unit: Unit])[]
   readonly secrets: SecretValues
   readonly contents: readonly (readonly [label: string, digest: string])[]
 }
 
-/** What one site came to when it was read. */
+/** Result of reading one site. */
 export interface RememberedSite {
   /** Its lines, and the first of them. */
   readonly text: string
@@ -33,8 +33,8 @@ export interface RememberedSite {
 }
 
 /**
- * The sites of the last reading in their order. A site that is written alike, in a file whose other parts and whose surroundings are
- * the same, means the same.
+ * The sites of the last reading in order. A site with the same text, in a file with the same other parts and surroundings,
+ * has the same units.
  */
 export class SiteMemory {
   #around = ''
@@ -51,7 +51,7 @@ export class SiteMemory {
   }
 }
 
-/** Finds remembered sites by their first lines, at once where they come in the order of before. */
+/** Finds remembered sites by their first lines, quickly if their order is unchanged. */
 export class KnownSites {
   readonly #sites: readonly RememberedSite[]
   /** Made when a site is not where it was. */
@@ -62,7 +62,7 @@ export class KnownSites {
     this.#sites = sites
   }
 
-  /** The site whose first line begins at `start` of the text. */
+  /** Returns the site whose first line begins at `start` of the text. */
   at(text: string, start: number): RememberedSite | undefined {
     const next = this.#sites[this.#next]
     if (next !== undefined && text.startsWith(next.name, start) && endsLine(text, start + next.name.length)) {

@@ -15,7 +15,7 @@ export interface SiteBundle {
   readonly files: readonly BundledFile[]
 }
 
-/** A record that goes in the same write, while it has this revision. */
+/** A record to delete in the same write if it has this revision. */
 export interface RemovedRecord {
   readonly resource: string
   readonly id: string
@@ -27,13 +27,13 @@ export interface SiteRequest extends SiteBundle {
   readonly remove: readonly RemovedRecord[]
 }
 
-/** How a process reads site files that come by the API. */
+/** A process's reading of site files that the API receives. */
 export interface SiteReading {
-  /** The site file that the process was started with, as messages name it; undefined: none. */
+  /** Name of the site file that the process was started with; undefined without one. */
   readonly startedWith: string | undefined
-  /** What edges answer without TLS that do not say it. */
+  /** Default response of edges without TLS. */
   readonly edgesOnHttp: 'serve' | 'redirect' | 'refuse'
-  /** Never rejects for what stands in the files. `policed`: see `SiteFileInput`. */
+  /** Reads a bundle. Never rejects because of its contents. `policed`: see `SiteFileInput`. */
   read(bundle: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead>
 }
 

@@ -3,9 +3,9 @@ import { SITE_FILE } from '../../../control/declared-records.js'
 import { SourceText, type Span } from '../../../lib/positions.js'
 import type { Problem, UnitProblems } from '../../../policy/problems.js'
 
-/** A file that a site file imports. Its text stands behind the others, so that offsets and lines count through all of them. */
+/** A file that a site file imports. Its text is appended to the others, so that offsets and lines count through all files. */
 export interface ImportedText {
-  /** As the site file would name it: relative to its folder, or absolute. */
+  /** Name from the site file: relative to its folder, or absolute. */
   readonly name: string
   readonly text: string
   /** Offset of its beginning. */
@@ -17,7 +17,7 @@ export interface ImportedText {
 /** A line, from 1, of the site file or of a file that it imports. */
 export interface FileLine {
   readonly line: number
-  /** Absent: the site file itself. */
+  /** Imported file. @default the site file itself */
   readonly file?: string
 }
 
@@ -48,7 +48,7 @@ export class SiteText extends SourceText {
     this.imports = imports
   }
 
-  /** Where a line that counts through all files stands. */
+  /** Converts a line number through all files into a line of one file. */
   located(line: number): FileLine {
     const part = this.imports.findLast(({ first }) => first <= line)
     return part === undefined ? { line } : { line: line - part.first + 1, file: part.name }
@@ -58,13 +58,13 @@ export class SiteText extends SourceText {
     return this.located(this.place(start).line)
   }
 
-  /** What stands at an offset names this file: its name as the site file would have it. */
+  /** Converts a file name at an offset into one that is relative to the site file. */
   named(name: string, { start }: Span): string {
     const part = this.imports.findLast((one) => one.start <= start)
     return part === undefined ? name : nameFrom(part.name, name)
   }
 
-  /** Problems whose lines count through all files, by their files. `source`: what messages call the site file. */
+  /** Groups problems, whose lines count through all files, by their files. `source`: name of the site file in messages. */
   grouped(problems: readonly Problem[], source: string): UnitProblems[] {
     const [main, ...others] = [undefined, ...this.imports].map((part) => {
       const text = part === undefined ? this.text.slice(0, this.imports[0]?.start) : part.text

@@ -7,12 +7,12 @@ import type { SitePolicy } from './sites.js'
 
 const VERSION_BYTES = 6
 
-/** Records of a site file with what their units need beside them. */
+/** Records of a site file, with further data for their units. */
 interface UnitSources {
   readonly records: readonly DeclaredRecord[]
   /** Policies of whole sites. */
   readonly policies: readonly SitePolicy[]
-  /** What messages call the policy of an owner. */
+  /** Returns the name of an owner's policy in messages. */
   readonly sourceOf: (owner: string) => string | undefined
   /** The site file as messages name it. */
   readonly source: string
@@ -20,7 +20,7 @@ interface UnitSources {
   readonly versionKey: Uint8Array
 }
 
-/** The units of records, the values that they refer to, and a digest of what each label means. */
+/** Returns the units of records, their secret values, and a digest for each label. */
 export function unitsOf({ records, policies, sourceOf, source, versionKey }: UnitSources): PartUnits {
   const all: DerivedUnits = { units: new Map(), secrets: new Map() }
   const labels = new Map<string, string>()
@@ -48,7 +48,7 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
   return { units: [...all.units], secrets: all.secrets, contents: [...digests(all.units, labels)] }
 }
 
-/** Adds the policies that fields of routes stand for. Each comes after the route's own policy. */
+/** Adds the policies from fields of routes, after each route's own policy. */
 function addFieldPolicies(
   all: DerivedUnits,
   { routes }: SitePolicy,
@@ -68,7 +68,7 @@ function addFieldPolicies(
   }
 }
 
-/** Tells values of secrets apart without telling them; 0: there are none. */
+/** Returns a version that distinguishes secret values without revealing them; 0 for none. */
 function versionOf(secrets: DeclaredRecord['record']['secrets'], key: Uint8Array): number {
   const text = JSON.stringify(secrets)
   return text === '{}' ? 0 : createHmac('sha256', key).update(text).digest().readUIntBE(0, VERSION_BYTES)
@@ -81,7 +81,7 @@ function withSitePolicy(route: RouteUnit, edge: string): RouteUnit {
   return { ...route, modules: { ...modules, traffic_policy: policies } }
 }
 
-/** Where a policy stands is no part of what it means. */
+/** Returns the digests, which are independent of the positions of policies. */
 function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, string>): Map<string, string> {
   const texts = new Map<string, string>()
   for (const [key, unit] of units) {
@@ -92,7 +92,7 @@ function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, s
   return new Map([...texts].map(([label, text]) => [label, createHash('sha256').update(text).digest('hex')]))
 }
 
-/** The same with policies that stand some lines further down in the file. */
+/** Returns the units with moved positions of policies. */
 export function movedUnits(units: PartUnits, sourceOf: (owner: string) => string | undefined): PartUnits {
   const moved = units.units.map(([key, unit]): readonly [string, Unit] => {
     const source = unit.kind === 'policy' ? sourceOf(unit.owner) : undefined

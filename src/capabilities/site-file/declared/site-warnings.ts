@@ -1,14 +1,14 @@
 import type { PolicyWarning } from '../../../control/calls.js'
 import type { UnitProblems } from '../../../policy/problems.js'
 
-/** Joins the warnings of the file with those of the write, such as names that nothing has; each is listed once. */
+/** Joins the warnings of the file with those of the write, such as unused names, without duplicates. */
 export function together(one: readonly PolicyWarning[], other: readonly PolicyWarning[]): readonly PolicyWarning[] {
   const keyOf = ({ file, code, path, line, column }: PolicyWarning) => JSON.stringify([file, code, path, line, column])
   const known = new Set(one.map(keyOf))
   return [...one, ...other.filter((warning) => warning.file !== undefined && !known.has(keyOf(warning)))]
 }
 
-/** Returns the warnings of a site file as answers have them. */
+/** Returns the warnings of a site file in the form of responses. */
 export function warningsOf(problems: readonly UnitProblems[]): PolicyWarning[] {
   return problems.flatMap(({ source, problems }) =>
     problems

@@ -28,7 +28,9 @@ import { inFileWords, RENAMED } from './values.js'
 
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
+/** Keys of a route. */
 const ROUTE_KEYS = ['backend', ...FILES, 'policy', TESTS_FIELD, ...ROUTE_FIELDS, ...ROUTE_MODULES, ...ABOUT]
+/** Keys of the edge of a site. */
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
 export const SITE_KEYS = [
   'hosts',
@@ -47,13 +49,13 @@ export const SITE_KEYS = [
 /** Policies of a site beside those that its routes name. */
 export interface SitePolicy {
   readonly edge: string
-  /** Policy that every route of the site runs before its own; undefined: there is none. */
+  /** Policy that every route of the site runs before its own; undefined if there is none. */
   readonly text: string | undefined
-  /** Policies that fields of routes stand for, by the ids of the routes; they run after the route's own. */
+  /** Policies from fields of routes, by the ids of the routes; they run after the route's own. */
   readonly routes: ReadonlyMap<string, string>
 }
 
-/** Reads `sites`; answers with the policies of whole sites. `hosts` gets those that may need a certificate. */
+/** Reads `sites`; returns the policies of whole sites. Hosts that may need a certificate are added to `hosts`. */
 export async function readSites(
   reader: Reader,
   { key, value }: MapEntry,
@@ -69,7 +71,7 @@ export async function readSites(
   return policies
 }
 
-/** Reads one of the sites; answers with the policy of the whole site. */
+/** Reads one site; returns the policy of the whole site. */
 export async function readSite(
   reader: Reader,
   entry: MapEntry,
@@ -154,7 +156,7 @@ class SiteReader {
       this.#hosts.push({ ...splitLast(hostport), choice, at: named.at(index) })
   }
 
-  /** `managed` and `none`, or the files of a certificate, which then stands in the list of all. */
+  /** Reads `managed`, `none`, or the files of a certificate, which is added to the list of all. */
   async #certificate(given: MapEntry | undefined): Promise<CertificateChoice> {
     if (given === undefined) return 'listed'
     const { declaration, values } = this.#reader

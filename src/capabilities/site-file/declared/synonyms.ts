@@ -1,7 +1,7 @@
 import { didYouMean } from '../../../lib/suggest.js'
 import type { TreeNode } from '../../../policy/tree.js'
 
-/** Words of other programs, and what they are called here. */
+/** Terms of other programs, and their names here. */
 const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
   upstream: ['backend', 'backends'],
   upstreams: ['backends', 'servers', 'backend'],
@@ -19,12 +19,12 @@ const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
   domains: ['hosts']
 }
 
-/** Is something missing in a map that no key of another name stands for? Keys that are not known are reported instead. */
+/** Is a key missing, rather than misspelled? Unknown keys are reported instead. */
 export function lacks(node: TreeNode, known: readonly string[]): boolean {
   return node.kind === 'map' && node.entries.every(({ key }) => known.includes(key))
 }
 
-/** `; did you mean "x"?` for a key that is called so by another program or misspelled, or the empty text. */
+/** Returns `; did you mean "x"?` for a key of another program or a misspelled one, or the empty text. */
 export function meantKey(key: string, known: readonly string[]): string {
   const words = Object.hasOwn(SYNONYMS, key) ? (SYNONYMS[key] as readonly string[]) : []
   const word = words.find((one) => known.includes(one))

@@ -21,14 +21,14 @@ import { inFileWords, RENAMED } from './values.js'
 
 const TCP_KEYS = ['backend', 'policy', TESTS_FIELD, ...TCP_MODULES, ...ABOUT]
 
-/** Keys of a site whose TLS is passed on. */
+/** Keys of a site with TLS passthrough. */
 const PASSED_KEYS = ['hosts', 'tls', ...TCP_KEYS]
 /** Keys of a site that say how TLS ends. */
 const ENDING: ReadonlySet<string> = new Set(['certificate', 'mutual_tls', 'tls_termination'])
 
 /** Hosts of a site: its key and `hosts`. */
 export interface SiteHosts {
-  /** As host:port. */
+  /** Hosts as host:port. */
   readonly hostports: readonly string[]
   /** Place of a host by its number; the first one is the key. */
   at(index: number): At
@@ -64,8 +64,8 @@ export function splitLast(hostport: string): { readonly host: string; readonly p
 }
 
 /**
- * Reads a site whose TLS is passed on as the TCP edge that it is. What belongs to HTTP, or to certificates of ours, is refused with the
- * reason. `hosts` gets its names, for which no certificate is needed.
+ * Reads a site with TLS passthrough as a TCP edge. Settings for HTTP or certificates are rejected with the reason. Its names
+ * are added to `hosts`; they need no certificate.
  */
 export async function readPassedSite(
   reader: Reader,
@@ -118,7 +118,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
 
 interface EdgeParts {
   readonly label: string
-  /** What its modules and its policy are added to. */
+  /** Body to which modules and policy are added. */
   readonly body: Readonly<Record<string, unknown>>
   /** Word for its key. */
   readonly word: 'host' | 'address'
@@ -126,7 +126,7 @@ interface EdgeParts {
   readonly locate?: (field: string) => At | undefined
 }
 
-/** Adds a TCP edge with its modules and its policy; answers its hostports in their normal form, none after a report. */
+/** Adds a TCP edge with its modules and its policy; returns its normalized hostports, none after a report. */
 async function addEdge(
   reader: Reader,
   entry: MapEntry,

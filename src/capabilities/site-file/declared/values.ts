@@ -4,7 +4,7 @@ import type { Declaration } from './declaration.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 
-/** As much of a request's JSON Schema as leads to its secrets and references. */
+/** Subset of a request's JSON Schema that leads to its secrets and references. */
 interface RequestSchema {
   readonly type?: unknown
   readonly writeOnly?: boolean
@@ -21,7 +21,7 @@ export const NAMED_LISTS: Readonly<
   certificate_authorities: { request: 'certificate_authority_ids', names: 'authorities' }
 }
 
-/** Request names of what the file calls otherwise. */
+/** Names in API requests of keys with other names in the file. */
 export const RENAMED: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(NAMED_LISTS).map(([key, { request }]) => [key, request])
 )
@@ -46,7 +46,7 @@ export class Values {
     this.#vaults = vaults
   }
 
-  /** The value of a field with this schema. What is wrong with a reference is reported and left out. */
+  /** Reads the value of a field with this schema. Invalid references are reported and left out. */
   async of(node: TreeNode, path: NodePath, schema: object | undefined): Promise<unknown> {
     const rules = (schema ?? {}) as RequestSchema
     if (rules.writeOnly === true) return isNull(node) ? null : await this.secret(node, path)

@@ -3,14 +3,16 @@ import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import { siteErrors } from './site-codes.js'
 
-/** How variables of the environment are written: `${NAME}` or `${NAME:-default}`. */
+/** Start of a reference to an environment variable: `${NAME}` or `${NAME:-default}`. */
 const WRITTEN = '${'
+/** Pattern of such a reference. */
 const REFERENCE = /\$\{([^}]*)(\}?)/g
+/** Pattern of a variable's name with its default. */
 const NAME = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
- * Puts variables of the environment into the hosts, URLs and listeners of a site file, and nowhere else: policies have a `${…}` of their
- * own. Reports what is missing with its place.
+ * Inserts environment variables into the hosts, URLs and listeners of a site file only: policies have their own `${…}`.
+ * Reports missing variables with their positions.
  */
 export class Variables {
   readonly #declaration: Declaration

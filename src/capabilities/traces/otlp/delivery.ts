@@ -5,9 +5,9 @@ import { FirstFailure, pauseAfter } from '../../../lib/concurrency.js'
 import type { Outbound } from '../../../lib/http-client/outbound.js'
 import type { Encoding } from './encoding.js'
 
-/** Where requests go and how. */
+/** Target and settings of requests. */
 interface DeliverySettings {
-  /** Of the signal, with its path. */
+  /** URL of the signal, with its path. */
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly compression: 'none' | 'gzip'
@@ -15,7 +15,7 @@ interface DeliverySettings {
   readonly timeout: number
 }
 
-/** What delivers requests of OTLP. */
+/** Dependencies of the delivery of OTLP requests. */
 export interface DeliveryParts {
   readonly outbound: Pick<Outbound, 'request'>
   readonly settings: DeliverySettings
@@ -24,11 +24,11 @@ export interface DeliveryParts {
   /** Numbers in [0, 1). */
   readonly random: () => number
   readonly log: { warn(fields: object, message: string): void; info(fields: object, message: string): void }
-  /** What is delivered, for people: `spans`. */
+  /** Display name of the items: `spans`. */
   readonly what: string
 }
 
-/** What became of a request. `rejected`: items of it that the receiver has not taken. */
+/** Result of a request. `rejected`: number of items that the receiver rejected. */
 export type Delivered =
   | { readonly kind: 'taken'; readonly rejected: number }
   | { readonly kind: 'refused' }
@@ -39,10 +39,13 @@ export type Delivered =
 const RETRYABLE = new Set([429, 502, 503, 504])
 /** Attempts at one request, and pauses between them. Milliseconds. */
 const MOST_ATTEMPTS = 5
+/** Pauses between attempts (ms). */
 const PAUSES = { first: 1_000, longest: 30_000 }
 /** Longest pause that a receiver may ask for with Retry-After. Milliseconds. */
 const LONGEST_ASKED = 300_000
+/** Maximum bytes of a response. */
 const MOST_ANSWER = 65_536
+/** Maximum length of a response in messages (characters). */
 const SHOWN_ANSWER = 200
 
 const gzipped = promisify(gzip)
@@ -52,7 +55,7 @@ export class Delivery {
   readonly #parts: DeliveryParts
   readonly #failing = new FirstFailure()
   readonly #ended = new AbortController()
-  /** Ends the pause that is under way; undefined: none is. */
+  /** Ends the current pause; undefined if there is none. */
   #wake: (() => void) | undefined
   #hurries = false
   #failed = false
@@ -80,13 +83,13 @@ export class Delivery {
     }
   }
 
-  /** From now on nothing is waited for: what is under way has one attempt. */
+  /** Stops retrying: current requests get one attempt. */
   hurry(): void {
     this.#hurries = true
     this.#wake?.()
   }
 
-  /** Ends what is under way. */
+  /** Aborts current requests. */
   stop(): void {
     this.#ended.abort()
     this.#wake?.()
@@ -144,7 +147,7 @@ export class Delivery {
     this.#failing.failed(() => log.warn({ url: shownUrl(settings.url), ...fields }, `${what} cannot be exported`))
   }
 
-  /** Milliseconds of Retry-After (RFC 9110 10.2.3); undefined: the receiver asks for none. */
+  /** Milliseconds of Retry-After (RFC 9110 10.2.3); undefined if missing. */
   #askedFor(headers: readonly string[]): number | undefined {
     const at = headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'retry-after')
     const text = at === -1 ? '' : (headers[at + 1] ?? '')

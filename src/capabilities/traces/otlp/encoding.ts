@@ -5,7 +5,7 @@ import { encodeMessage, readFields } from './protobuf.js'
 /** A form of OTLP over HTTP, as OpenTelemetry names it. */
 type Protocol = 'http/protobuf' | 'http/json'
 
-/** Who sends: the attributes of the resource, and the version of the program. */
+/** Resource attributes and program version of the sender. */
 export interface Sender {
   readonly attributes: readonly KeyValue[]
   readonly version: string
@@ -14,12 +14,12 @@ export interface Sender {
 /** An item that is encoded. */
 export type EncodedItem = string | Uint8Array
 
-/** Writes requests in one of the forms: items one by one, so that the work can rest between them, and then what is around them. */
+/** Encodes requests: items one by one, so that the work can be sliced, and then the envelope. */
 export interface Encoding {
   readonly contentType: string
   item(item: object): EncodedItem
   request(items: readonly EncodedItem[]): Uint8Array
-  /** What an answer with status 200 says was not taken (`partial_success`); undefined: nothing. */
+  /** Returns the items rejected by a response with status 200 (`partial_success`); undefined if none were. */
   rejected(body: Uint8Array): Rejected | undefined
 }
 

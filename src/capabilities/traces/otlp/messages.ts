@@ -143,20 +143,20 @@ const METRIC: Message = {
   histogram: [9, () => HISTOGRAM]
 }
 
-/** What a request carries: the names of its parts, and the fields of an item. */
+/** Structure of a request: the names of its parts, and the fields of an item. */
 export interface Signal {
   readonly name: 'traces' | 'metrics'
   readonly item: Message
   readonly names: readonly [resources: string, scopes: string, items: string]
 }
 
-/** What a request to `/v1/traces` carries. */
+/** Structure of a request to `/v1/traces`. */
 export const TRACES: Signal = {
   name: 'traces',
   item: SPAN,
   names: ['resourceSpans', 'scopeSpans', 'spans']
 }
-/** What a request to `/v1/metrics` carries. */
+/** Structure of a request to `/v1/metrics`. */
 export const METRICS: Signal = {
   name: 'metrics',
   item: METRIC,

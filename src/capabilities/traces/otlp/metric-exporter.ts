@@ -6,7 +6,7 @@ import type { Delivery } from './delivery.js'
 import type { EncodedItem, Encoding } from './encoding.js'
 import { metricsOf } from './metric-messages.js'
 
-/** What exports metrics. */
+/** Dependencies of the metric exporter. */
 export interface MetricExporterParts {
   readonly registry: Registry
   /** Resolves when the counts of every thread are here. */
@@ -32,7 +32,7 @@ export class MetricExporter {
     this.#timer = setInterval(() => void this.#begin(), parts.interval).unref()
   }
 
-  /** Sends the last values, within so many milliseconds. */
+  /** Sends the last values, within this time (ms). */
   async stop(within: number): Promise<void> {
     clearInterval(this.#timer)
     const { delivery } = this.#parts

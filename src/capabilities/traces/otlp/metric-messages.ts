@@ -7,19 +7,19 @@ type Labels = Readonly<Record<string, string | number>>
 interface Sample {
   readonly value: number
   readonly labels: Labels
-  /** Of a distribution: the name of the metric with `_bucket`, `_sum` or `_count`. */
+  /** Name of a distribution's sample: the metric with `_bucket`, `_sum` or `_count`. */
   readonly metricName?: string
 }
 
-/** When counting began, and when the values were read; milliseconds since the Unix epoch. */
+/** Start of counting, and time of reading (ms since the Unix epoch). */
 export interface MetricTimes {
   readonly since: number
   readonly at: number
 }
 
 /**
- * The metrics of the registry as OTLP has them, with the names and labels of `/metrics`: counters are cumulative sums, distributions
- * are histograms. A metric without a value is left out.
+ * Converts the registry's metrics to OTLP, with the names and labels of `/metrics`: counters are cumulative sums,
+ * distributions are histograms. Metrics without values are left out.
  */
 export async function metricsOf(registry: Registry, { since, at }: MetricTimes): Promise<Metric[]> {
   const metrics: Metric[] = []
@@ -69,7 +69,7 @@ interface Distribution {
   count: number
 }
 
-/** What stands in the registry as several values, by the labels that they share. */
+/** Groups the registry's samples of distributions by their common labels. */
 function histogramsOf(
   samples: readonly Sample[],
   times: Pick<HistogramPoint, 'startTimeUnixNano' | 'timeUnixNano'>

@@ -3,7 +3,7 @@
  * plain objects with the names of the JSON mapping are written by them.
  */
 
-/** How a value is written. `hex`: a text of hexadecimal digits as bytes. 64-bit numbers are decimal texts or safe integers. */
+/** Encoding of a value. `hex`: hexadecimal digits encoded as bytes. 64-bit numbers are decimal strings or safe integers. */
 type Scalar = 'string' | 'hex' | 'bool' | 'enum' | 'uint32' | 'int64' | 'double' | 'fixed32' | 'fixed64'
 
 /** The fields of a message: number, kind, and whether there are several. A list of numbers is packed. */
@@ -56,7 +56,7 @@ class Sink {
     this.varint(field * 8 + wire)
   }
 
-  /** With their length before them. */
+  /** Writes bytes, with their length first. */
   bytes(bytes: Uint8Array): void {
     this.varint(bytes.length)
     this.#room(bytes.length)
@@ -72,7 +72,7 @@ class Sink {
     this.#length += this.#bytes.write(text, this.#length, length, encoding)
   }
 
-  /** What `write` writes, with its length before it: one byte is kept free for that, and made more where it is longer. */
+  /** Writes the output of `write`, with its length first: one byte is reserved for the length, and more inserted if needed. */
   nested(write: () => void): void {
     this.#room(1)
     const start = ++this.#length
@@ -90,7 +90,7 @@ class Sink {
     this.#length += length
   }
 
-  /** Writes a short text of ASCII, and answers false for any other: leaving JavaScript would cost more than its characters. */
+  /** Writes a short ASCII text; returns false for any other text. A native call would cost more than copying its characters. */
   #ascii(text: string): boolean {
     this.#room(text.length + 1)
     const bytes = this.#bytes
@@ -134,7 +134,7 @@ class Sink {
   }
 }
 
-/** Writes `value` as the message; members that it has not are left out. A member that the message does not declare is a TypeError. */
+/** Encodes `value` as the message; missing members are left out. Throws a TypeError for a member that the message does not declare. */
 export function encodeMessage(message: Message, value: object): Uint8Array {
   const sink = new Sink()
   writeMessage(sink, message, value)
@@ -215,7 +215,7 @@ function scalar(sink: Sink, kind: Scalar, value: unknown): void {
   }
 }
 
-/** What stands in a field of a message that is read: its number, and a number or bytes. */
+/** One decoded field of a message: its number, and a number or bytes. */
 interface ReadField {
   readonly field: number
   readonly value: bigint | Uint8Array

@@ -42,13 +42,13 @@ export interface AgentsParts {
   readonly regions: readonly string[]
   readonly requireReserved: boolean
   readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
-  /** What to listen on for an address: itself, or a socket that is open already. */
+  /** Returns the listening address for an address: the same one, or an open socket. */
   readonly socketAt: (at: Place) => Place | { readonly fd: number }
-  /** Of this program; agents show it. */
+  /** Version of this program, which agents display. */
   readonly version: string
-  /** Where what must outlive the process lies; undefined: nowhere. */
+  /** Folder for persistent data; undefined for none. */
   readonly folder: string | undefined
-  /** The operator's certificate; undefined: one of an authority of our own. Paths of PEM files. */
+  /** Paths of the operator's certificate and key (PEM). @default a certificate of the own authority */
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined
   readonly limits: AgentListenerLimits
   /** Milliseconds for a handshake. */
@@ -59,11 +59,11 @@ export interface AgentsParts {
   readonly watch: TunnelWatch<CredentialGrant>
 }
 
-/** Where agents connect to, and how they know it. */
+/** Address for agents, and its certificate authority. */
 export interface AgentsAddress {
   readonly host: string
   readonly port: number
-  /** File of the authority that agents must trust; undefined: the operator's business, or kept nowhere. */
+  /** File of the authority that agents must trust; undefined for the operator's certificate, or an authority in memory. */
   readonly caFile: string | undefined
 }
 
@@ -73,7 +73,7 @@ export interface AgentStatistics {
   readonly streams: number
 }
 
-/** What listens, while it does. */
+/** Parts of the listener while it is open. */
 interface Serving {
   readonly handler: AgentListener | SharedPortAgents
   readonly listener: TunnelListener<CredentialGrant>
@@ -82,19 +82,19 @@ interface Serving {
   readonly endpoints: EphemeralEndpoints
 }
 
-/** How long agents have to hear that the process stops. Milliseconds. */
+/** Grace period for the shutdown notice (ms). */
 const GOODBYE = 500
 
 /**
- * The agents of this process and their tunnels: what the data plane dials, what the API shows, and the listener. Without
- * `open` there are none, and everything else says so.
+ * The agents of this process and their tunnels: upstreams of the data plane, live entries of the API, and the listener.
+ * Before `open` there are no agents.
  */
 export class Agents {
   /** For the upstreams of the data plane. */
   readonly groups: LiveTunnelGroups
   /** For the API. */
   readonly live: LiveAgents
-  /** For a TLS listener whose address is that of the agents. */
+  /** Handler for a TLS listener at the address of the agents. */
   readonly shared = new SharedPortAgents()
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
@@ -102,7 +102,7 @@ export class Agents {
   readonly #expected = new Map<string, HandedEndpoint>()
   #gate: Gate | undefined
   #serving: Serving | undefined
-  /** Whose addresses the sessions were last held against. */
+  /** The snapshot against which the addresses of sessions were last checked. */
   #judged: Snapshot | undefined
   /** The tables of the snapshot by which it was last seen where secrets of vaults go. */
   #followed: readonly unknown[] = []
@@ -141,17 +141,17 @@ export class Agents {
     return { sessions, tunnels, streams }
   }
 
-  /** What the IP restriction of agents has done so far. */
+  /** Counters of the agents' IP restriction. */
   get addressCounts(): AddressFilterCounts {
     return this.#addresses.counts
   }
 
-  /** The endpoints that agents have opened, for a process that takes the place of this one. */
+  /** Returns the endpoints that agents have opened, for a successor process. */
   handed(): readonly HandedEndpoint[] {
     return this.#serving?.endpoints.handed() ?? [...this.#expected.values()]
   }
 
-  /** Endpoints of the process whose place this one takes: `own` has them with the next change, and their agents may open them here. */
+  /** Adds endpoints of the predecessor process: `own` has them with the next change, and their agents may open them here. */
   expect(endpoints: readonly HandedEndpoint[], own: OwnUnits): void {
     for (const endpoint of endpoints) {
       this.#expected.set(endpoint.id, endpoint)
@@ -159,7 +159,7 @@ export class Agents {
     }
   }
 
-  /** Endpoints whose agents have not come are gone. Rejects when that cannot be applied. */
+  /** Drops expected endpoints whose agents have not reconnected. Rejects if that cannot be applied. */
   async expectNoMore(own: OwnUnits): Promise<void> {
     const left = [...this.#expected.keys()]
     this.#expected.clear()
@@ -167,8 +167,9 @@ export class Agents {
   }
 
   /**
-   * Opens the listener, or where it is `shared` registers as the protocol handler of another one. The configuration of the store must serve already.
-   * `own` takes the endpoints that agents open. Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
+   * Opens the listener, or where it is `shared` registers as a protocol handler on another listener. The stored
+   * configuration must be served already. Endpoints that agents open are added to `own`. Rejects with a CodedError
+   * `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
    */
   async open(
     at: { readonly host: string; readonly port: number },
@@ -284,12 +285,12 @@ export class Agents {
     await serving?.watch.stop()
   }
 
-  /** Visitors come from another process, too: the one that takes the place of this one. Undefined: from none any more. */
+  /** Sets the gate for visitors that the successor process relays; undefined for none. */
   handsTo(gate: Gate | undefined): void {
     this.#gate = gate
   }
 
-  /** Lets each agent go to the process that takes the place of this one, within so many milliseconds; see `moveSession`. */
+  /** Moves each agent to the successor process within this time (ms); see `moveSession`. */
   async move(within: number): Promise<void> {
     await this.shut()
     const gate: Gate = {
@@ -300,7 +301,7 @@ export class Agents {
     await this.#serving?.handler.emptied(GOODBYE)
   }
 
-  /** Says goodbye to all agents, which connect again at once. */
+  /** Disconnects all agents, which reconnect immediately. */
   async close(): Promise<void> {
     await this.shut()
     const serving = this.#serving
@@ -342,7 +343,7 @@ function unopened({ host, port }: { readonly host: string; readonly port: number
   return new CodedError(agentListenerErrors.AGENTS_ADDRESS, message, { cause: error })
 }
 
-/** Addresses that mean every address are in no certificate. */
+/** Wildcard addresses are in no certificate. */
 function nameable(name: string): boolean {
   return name !== '0.0.0.0' && name !== '::'
 }

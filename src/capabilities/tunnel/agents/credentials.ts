@@ -23,7 +23,7 @@ type Stored = RecordOf<typeof credential>['body']
 
 const CREDENTIAL_SPACE = 'credential_token'
 const KEY_SPACE = 'api_key_token'
-/** Reads of one token while writes keep changing what they may have read. */
+/** Maximum number of reads of one token while writes may invalidate them. */
 const MOST_READS = 10
 
 const UNKNOWN: BindDenied = {
@@ -32,18 +32,18 @@ const UNKNOWN: BindDenied = {
 }
 const OWNER_INACTIVE: BindDenied = { refused: 'the owner of this credential is not active' }
 
-/** Decides which agents may connect and what they may bind, as the records of credentials and their owners say. */
+/** Decides which agents may connect, and their permitted bindings, by the records of credentials and their owners. */
 export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   readonly #reader: StoreReader
   #secretLabels: readonly SecretLabels[] = []
-  /** Counts what may have made a grant wrong: one that was read before is read again. */
+  /** Incremented by changes that may invalidate a grant read before. */
   #generation = 0
 
   constructor(reader: StoreReader) {
     this.#reader = reader
   }
 
-  /** What was read so far may be wrong. */
+  /** Invalidates pending reads. */
   forget(): void {
     this.#generation++
   }
@@ -84,7 +84,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     return { refused: `the labels ${shown()} get secrets ${whose}, which the owner of the credential may not use` }
   }
 
-  /** From now on these tunnel groups get secrets of vaults. */
+  /** Sets the tunnel groups that receive vault secrets. */
   secretsGoTo(groups: readonly SecretLabels[]): void {
     this.#secretLabels = groups
   }
@@ -129,7 +129,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     return active ? name : undefined
   }
 
-  /** People paste ids and API keys; the form of an id says nothing about which of them exist. */
+  /** Explains a rejected token: users paste ids and API keys. The form of an id does not reveal which ids exist. */
   async #explain(token: string, hash: string): Promise<BindDenied> {
     if (new RegExp(`^${credential.idPrefix}_[0-9A-Za-z]{27}$`).test(token)) {
       return { refused: 'this is the id of a credential, not its token, which was shown once when it was made' }
@@ -152,14 +152,14 @@ interface CredentialWatchParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** How long after a failure the store is asked again. Milliseconds. */
+/** Pause after a store failure (ms). */
 const AGAIN = 1000
 const OWNERS: ReadonlySet<string> = new Set([botUser.name, USER])
 const FOLLOWED = [credential.name, agentIngress.name, ...OWNERS]
 
 /**
- * Follows what is written, here or by another process on the store: sessions whose credential or owner is gone end, and
- * tunnels that their credential allows no more.
+ * Follows changes of the store, by any process: ends sessions whose credential or owner is deleted, and tunnels that their
+ * credential no longer allows.
  */
 export class CredentialWatch {
   readonly #parts: CredentialWatchParts
@@ -185,12 +185,12 @@ export class CredentialWatch {
     this.#following.ask()
   }
 
-  /** Waits until what was written before the last `look` is followed, or cannot be for now. */
+  /** Waits until changes before the last `look` are applied, or cannot be for now. */
   async followed(): Promise<void> {
     await this.#following.answered()
   }
 
-  /** From now on these tunnel groups get secrets of vaults: tunnels whose owners may not use them end. */
+  /** Sets the tunnel groups that receive vault secrets: tunnels whose owners may not use them are ended. */
   secretsGoTo(groups: readonly SecretLabels[]): void {
     const { authority, registry } = this.#parts
     authority.secretsGoTo(groups)

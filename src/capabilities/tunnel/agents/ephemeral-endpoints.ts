@@ -21,14 +21,14 @@ export interface EphemeralEndpointsParts {
   readonly zone: string
   /** Must names outside of the zone be reserved domains? */
   readonly requireReserved: boolean
-  /** Where TCP endpoints listen, and which ports they may have. */
+  /** Address of TCP endpoints, and their permitted ports. */
   readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
-  /** Of a process whose place this one takes, by their ids: their agents may open them again here. */
+  /** Endpoints of the predecessor process by id: their agents may reopen them here. */
   readonly expected: Map<string, HandedEndpoint>
   readonly failed: (error: unknown) => void
 }
 
-/** An endpoint that goes from one process to another. Plain data. */
+/** An endpoint that is handed over to another process. Plain data. */
 export interface HandedEndpoint {
   readonly id: string
   readonly credential: string
@@ -50,10 +50,11 @@ export interface PortRange {
 type Wish = EndpointWish<CredentialGrant>
 
 const PORTS = { http: 80, https: 443, tls: 443 } as const
-/** What takes the same port of a name as an endpoint of this protocol. */
+/** Protocol that competes for the same port of a name. */
 const RIVALS: Readonly<Partial<Record<EndpointProto, EndpointProto>>> = { https: 'tls', tls: 'https' }
 /** Ports below belong to the services of the machine. */
 const FIRST_PORT = 1024
+/** Maximum number of attempts to find a free port. */
 const MOST_TRIES = 50
 const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 /** A slash, which no id of a record holds: keys of these units and of records' never meet. */
@@ -75,7 +76,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openNamed(wish, wish.proto)
   }
 
-  /** For a process that takes the place of this one. */
+  /** Returns the endpoints for a successor process. */
   handed(): HandedEndpoint[] {
     const open = Array.from(this.#open, ([id, { grant, units }]) => ({
       id,
@@ -85,7 +86,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return [...this.#parts.expected.values(), ...open]
   }
 
-  /** The names that an edge of the records has taken since they were opened, whatever its port: records win. */
+  /** Yields names that an edge of the configuration has claimed since they were opened, on any port: the configuration wins. */
   *overtaken(): Iterable<Overtaken> {
     for (const { proto, host } of this.#open.values()) {
       const edge = proto === 'tcp' ? undefined : this.#edgeOn(host)
@@ -240,7 +241,7 @@ function within(port: number, range: PortRange | undefined): boolean {
   return range === undefined || (port >= range.from && port <= range.to)
 }
 
-/** A port that the system has free now. Another process may take it before it is used; then another is tried. */
+/** Returns a free port. Another process may bind it first; then the caller retries. */
 async function freePort(host: string): Promise<number> {
   const server = createServer()
   const { port } = await bind(server, { host, port: 0 })

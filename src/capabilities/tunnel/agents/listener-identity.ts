@@ -24,15 +24,15 @@ export const agentAuthorityErrors = defineErrors({
   }
 })
 
-/** What the agent listener shows, and what agents trust. PEM texts. */
+/** Certificate of the agent listener, and the authority that agents trust. PEM. */
 export interface AgentsIdentity {
-  /** Where the authority's certificate lies; undefined: nowhere, it lives as long as the process. */
+  /** File of the authority's certificate; undefined if it is in memory only. */
   readonly caFile: string | undefined
   readonly ca: string
   /** Leaf and authority. */
   readonly cert: string
   readonly key: string
-  /** When the leaf should be made anew, by calling again. Milliseconds since the Unix epoch. */
+  /** Time at which the leaf should be renewed, by calling again (ms since the Unix epoch). */
   readonly renewsAt: number
 }
 
@@ -44,16 +44,18 @@ interface Pair {
 const DAY = 86_400_000
 const CA_LIFE = 3650 * DAY
 const LEAF_LIFE = 365 * DAY
-/** A leaf is made anew when a third of its life is left. */
+/** Remaining lifetime at which a leaf is renewed (ms). */
 const RENEW_BEFORE = LEAF_LIFE / 3
+/** Permission bits of group and others. */
 const FOR_OTHERS = 0o077
+/** Subject of the authority. */
 const SUBJECT = 'CN=Sluice agents'
 
 /**
- * An authority of our own in `folder` (`ca.pem`, `ca.key`) and a leaf for `names` (host names and addresses) signed by
- * it (`server.pem`, `server.key`). What is there is used again; the leaf is made anew when it names less than asked or
- * grows old. Agents refuse an authority that serves as its own leaf, so there are always two. Fails with a CodedError:
- * `AGENTS_CA_BROKEN`, `AGENTS_CA_EXPOSED` (others may read a key). Without a folder nothing is kept.
+ * Opens the authority in `folder` (`ca.pem`, `ca.key`) and its leaf for `names` (host names and addresses; `server.pem`,
+ * `server.key`), or creates them. The leaf is renewed if it lacks a name or nears its expiry. Agents reject an authority
+ * that is its own leaf, so there are always two. Fails with a CodedError: `AGENTS_CA_BROKEN`, `AGENTS_CA_EXPOSED` (another
+ * user may read a key). Without a folder nothing is stored.
  */
 export async function openAgentsIdentity(
   folder: string | undefined,
@@ -89,7 +91,7 @@ function serves(leaf: Pair, authority: Pair, names: readonly string[], now: numb
   )
 }
 
-/** Undefined when neither file is there. */
+/** Reads certificate and key; undefined if both files are missing. */
 async function readPair(folder: string | undefined, name: string): Promise<Pair | undefined> {
   if (folder === undefined) return undefined
   const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)]
@@ -159,9 +161,9 @@ export const agentListenerErrors = defineErrors({
 })
 
 interface ListenerIdentityParts {
-  /** The operator's certificate and key, as paths of PEM files; undefined: of an authority of our own. */
+  /** Paths of the operator's certificate and key (PEM). @default a certificate of the own authority */
   readonly given: { readonly certificate: string; readonly key: string } | undefined
-  /** Where our own authority lies; undefined: nowhere. */
+  /** Folder of the own authority; undefined for none. */
   readonly folder: string | undefined
   /** Names that the listener always has. */
   readonly names: readonly string[]
@@ -180,11 +182,11 @@ interface Shown {
 const LONGEST_WAIT = 2 ** 31 - 1
 
 /**
- * What the agent listener shows: the operator's certificate or one of our own authority for its own names, and for agent
- * ingresses with a certificate that one.
+ * Certificates of the agent listener: the operator's, or one of the own authority for its own names; an agent ingress with a
+ * certificate uses that one.
  */
 export class ListenerIdentity {
-  /** Where the certificate of our own authority lies, for those who start agents. */
+  /** File of the own authority's certificate, which agents must trust. */
   caFile: string | undefined
   readonly #parts: ListenerIdentityParts
   readonly #contexts = new WeakMap<Certificate, SecureContext>()
@@ -226,10 +228,10 @@ export class ListenerIdentity {
     this.#timer = setTimeout(() => void this.#renew(), wait).unref()
   }
 
-  /** What an agent that asks for `name` is shown. Throws when the certificate of an ingress cannot be used. */
+  /** Returns the TLS context for the name `name`. Throws if the certificate of an ingress cannot be used. */
   contextFor(name: string | undefined): SecureContext {
     const { holder, given, clock } = this.#parts
-    // The certificate of the operator is for all that it names; an ingress with a certificate of its own comes before our authority.
+    // The operator's certificate serves all its names; that of an ingress precedes the own authority's.
     if (name === undefined || (given !== undefined && this.#shown.covers(name))) return this.#shown.context
     const certificate = holder.current().tables.certificates.find(name.toLowerCase(), clock.wall())
     if (certificate === undefined) return this.#shown.context

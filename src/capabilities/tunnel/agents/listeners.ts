@@ -37,7 +37,7 @@ interface AgentListenerParts {
 export interface AgentListenerLimits {
   /** Most connections at their handshake at a time; more wait. */
   readonly handshakes: number
-  /** Those of one address, which do not hold up others; 0: no limit. */
+  /** Maximum number of handshakes from one address, which then does not block others; 0 for no limit. */
   readonly handshakesPerAddress: number
   /** Most connections of one address; more are closed. 0: no limit. */
   readonly connectionsPerAddress: number
@@ -56,8 +56,8 @@ interface Arrival {
 const MOST_WAITING = 4096
 
 /**
- * Where agents connect: address filter, handshake, and then the tunnel listener. Handshakes beyond the limit wait for their turn, unread,
- * because a refusal would keep some agents away for minutes: they double their pauses with every failure.
+ * Listener for agents: address filter, handshake, and then the tunnel listener. Handshakes beyond the limit are queued
+ * unread, because a rejection would keep some agents away for minutes: they double their pauses with every failure.
  */
 export class AgentListener {
   readonly address: { readonly host: string; readonly port: number }
@@ -89,7 +89,7 @@ export class AgentListener {
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
     let opened: AgentListener | undefined
     const before: Socket[] = []
-    // Connections may come in the same turn as the bind's answer.
+    // Connections may arrive in the same turn as the result of the bind.
     server.on('connection', (socket) => {
       if (opened === undefined) before.push(socket)
       else opened.#arrive(socket)
@@ -99,14 +99,14 @@ export class AgentListener {
     return opened
   }
 
-  /** Accepts no more agents; those that are connected stay. */
+  /** Stops accepting; connected agents stay. */
   shut(): void {
     this.#server.close()
     for (const { socket } of this.#waiting) socket.destroy()
     this.#waiting = []
   }
 
-  /** Waits until all agents have disconnected and cuts what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
+  /** Waits until all agents have disconnected, and cuts the rest after `grace` milliseconds: the shutdown notice takes a moment to send. */
   async emptied(grace: number): Promise<void> {
     await emptied(this.#sockets, grace)
   }
@@ -137,7 +137,7 @@ export class AgentListener {
     this.#next()
   }
 
-  /** Those that have waited longest come first, but an address that has its share does not block others. */
+  /** Starts the oldest handshakes first, but an address at its limit does not block others. */
   #next(): void {
     const { handshakes } = this.#parts.limits
     for (let at = 0; at < this.#waiting.length && this.#handshakes < handshakes; ) {
@@ -167,7 +167,7 @@ export class AgentListener {
   }
 }
 
-/** What an agent that asks for `name` gets. */
+/** Returns the TLS settings for the name `name`. */
 function agentEntry(
   { identity, log }: Pick<AgentListenerParts, 'identity' | 'log'>,
   name: string | undefined
@@ -181,7 +181,7 @@ function agentEntry(
   }
 }
 
-/** Waits until all have closed and breaks what is left after `grace` milliseconds. */
+/** Waits until all sockets have closed, and destroys the rest after `grace` milliseconds. */
 async function emptied(sockets: ReadonlySet<Duplex>, grace: number): Promise<void> {
   const leaving = [...sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve)))
   const timer = setTimeout(() => {
@@ -201,7 +201,7 @@ interface SharedPortAgentsParts {
 }
 
 /**
- * Where agents connect when they share a TLS listener with visitors. A client that asks for a name of agents, or for none, and offers no
+ * Listener for agents on a TLS port that is shared with visitors. A client that sends a name of agents, or none, and no ALPN
  * protocol may be an agent; its first byte decides.
  */
 export class SharedPortAgents implements SharedPortHandler {
@@ -223,12 +223,12 @@ export class SharedPortAgents implements SharedPortHandler {
     this.#names = new Set(names)
   }
 
-  /** Accepts no more agents; those that are connected stay. */
+  /** Stops accepting; connected agents stay. */
   shut(): void {
     this.#parts = undefined
   }
 
-  /** Waits until all agents have disconnected and cuts what is left after `grace` milliseconds. */
+  /** Waits until all agents have disconnected, and cuts the rest after `grace` milliseconds. */
   async emptied(grace: number): Promise<void> {
     await emptied(this.#sockets, grace)
   }

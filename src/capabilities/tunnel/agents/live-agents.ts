@@ -69,7 +69,7 @@ export class LiveAgents implements LiveSources {
     this.#changed = changed
   }
 
-  /** A session or a tunnel has come, changed or gone. */
+  /** Reports a started, changed or ended session or tunnel. */
   changed(...change: Parameters<LiveChange>): void {
     this.#changed(...change)
   }
@@ -83,7 +83,7 @@ export class LiveAgents implements LiveSources {
     return true
   }
 
-  /** The groups of tunnels of the configuration that serves; looked for once for each set of upstreams. */
+  /** Returns the tunnel groups of the running configuration, cached for each set of upstreams. */
   #liveGroups(): readonly TunnelUpstream[] {
     const { upstreams } = this.#holder.current().tables
     if (upstreams !== this.#groupsOf) {
@@ -127,8 +127,8 @@ const STOP = 'agent_session_stop.v0'
 const MOST_REASON = 255
 
 /**
- * Events of the sessions of this process: one when a session starts and one when it ends. A connection that takes the
- * place of another of the same session begins and ends nothing.
+ * Events of the sessions of this process: one when a session starts and one when it ends. A connection that replaces another
+ * one of the same session causes no events.
  */
 export class SessionEvents implements TunnelWatch<CredentialGrant> {
   readonly #parts: SessionEventsParts

@@ -5,7 +5,7 @@ import { type EndpointDialer, labelDialer } from '../server/dialer.js'
 import type { Registry } from '../server/registry.js'
 import type { Tunnel } from '../server/tunnel.js'
 
-/** A label whose name no record and no agent can have: its value is the id of an endpoint that an agent has opened. */
+/** A label whose name no record and no agent can have: its value is the id of an endpoint opened by an agent. */
 const ENDPOINT = ''
 
 /** The labels of an upstream that leads to the tunnels of one endpoint. */
@@ -18,7 +18,7 @@ export function isEndpoint(labels: Labels): boolean {
   return Object.hasOwn(labels, ENDPOINT)
 }
 
-/** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
+/** Returns true for a visitor of a TCP edge: the stream's header informs the agent, which answers for a dead upstream accordingly. */
 export type IsTcp = (visitor: ConnectionFacts) => boolean
 
 /** Learns which tunnels there are; `labels` select the tunnel. Must not throw. */
@@ -37,7 +37,7 @@ export class LiveTunnelGroups {
   /** URL of an endpoint → its id. */
   readonly #urls = new Map<string, string>()
   readonly #followers = new Set<TunnelFollower>()
-  /** What was found for labels, as long as the registry has this version; for endpoints, as long as they are the same. */
+  /** Cached tunnels by labels, valid for one version of the registry; for endpoints, while their tunnels are unchanged. */
   readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
 
   constructor(registry: Registry<CredentialGrant>, isTcp: IsTcp) {
@@ -45,7 +45,7 @@ export class LiveTunnelGroups {
     this.#isTcp = isTcp
   }
 
-  /** The tunnels that carry all of `labels`, in the order of their ids; the same list as long as they are the same. */
+  /** Returns the tunnels with all of `labels`, in the order of their ids; the same list while they are unchanged. */
   members(labels: Labels): readonly Tunnel[] {
     const { version } = this.#registry
     const known = this.#found.get(labels)
@@ -62,8 +62,8 @@ export class LiveTunnelGroups {
   }
 
   /**
-   * Opens pipes through the tunnel, which is one of `members`; what it turns away unread goes to another one of them. Rejects with
-   * `no-tunnel` when none takes it. `key`: of the pool.
+   * Returns a dialer through a tunnel of `members`; a stream that the agent rejects unread is moved to another one of them.
+   * Rejects with `no-tunnel` if none accepts it. `key`: key of the pool.
    */
   dialer(key: string, labels: Labels, tunnel: Tunnel): Dialer {
     const endpoint = labels[ENDPOINT]
@@ -80,7 +80,7 @@ export class LiveTunnelGroups {
     this.#urls.set(url, id)
   }
 
-  /** From now on `follower` learns which tunnels begin and end, at once those that are there, until the function is called that it answers. */
+  /** Calls `follower` with existing tunnels, and when tunnels start and end. Returns a function that unsubscribes it. */
   follow(follower: TunnelFollower): () => void {
     this.#followers.add(follower)
     for (const tunnel of this.#registry.tunnels()) this.#began([follower], tunnel)
@@ -99,7 +99,7 @@ export class LiveTunnelGroups {
     for (const follower of this.#followers) follower.ends(tunnel)
   }
 
-  /** `dialer`: the one that was added; an endpoint that was opened anew since then keeps its own. */
+  /** Removes an endpoint. `dialer`: the one that was added; a reopened endpoint keeps its own. */
   removeEndpoint(id: string, url: string, dialer: Dialer): void {
     if (this.#endpoints.get(id) !== dialer) return
     this.#endpoints.delete(id)
@@ -113,7 +113,7 @@ export class LiveTunnelGroups {
   }
 }
 
-/** The endpoint went between a look at its tunnels and now. */
+/** Returns a dialer for an endpoint that was closed since its tunnels were read. */
 function gone(key: string, endpoint: string): Dialer {
   const open = () => Promise.reject(new DialError('no-tunnel', `the endpoint has gone (${endpoint})`))
   return { key, reusable: false, open }

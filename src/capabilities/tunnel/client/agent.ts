@@ -4,7 +4,7 @@ import { CodedError, codeOf } from '../../../lib/errors.js'
 import { AgentConnection, type Remembered } from './connection.js'
 import type { AgentTunnel, ServerAddress } from './visitors.js'
 
-/** What an agent reports to the code that shows it. */
+/** Events of an agent, for display. */
 export type AgentEvent =
   | { readonly kind: 'connecting' }
   | { readonly kind: 'connected'; readonly sessionId: string; readonly account: string }
@@ -24,7 +24,7 @@ export interface AgentOptions {
   readonly clock: Clock
   /** Numbers from 0 to below 1. */
   readonly random: () => number
-  /** Resolves after `milliseconds`, or at once when `signal` aborts. */
+  /** Resolves after `milliseconds`, or immediately if `signal` aborts. */
   wait(milliseconds: number, signal: AbortSignal): Promise<void>
   report(event: AgentEvent): void
 }
@@ -33,7 +33,7 @@ const TICK = 1000
 /** Pauses between attempts to connect, and between attempts to bind a tunnel. */
 export const RECONNECTING: BackoffRange = { first: 500, longest: 15_000 }
 
-/** Keeps one agent connected until it is stopped. */
+/** Keeps one agent connected until stopped. */
 export class Agent {
   readonly #options: AgentOptions
   readonly #known: Remembered = { clientId: '', cookie: '', endpoints: new Map() }
@@ -48,9 +48,9 @@ export class Agent {
   }
 
   /**
-   * Resolves when it was stopped, here or by the server. Rejects with a CodedError when the server refuses what is
-   * asked on the first connection (`AGENT_REFUSED`) or its certificate is not trusted (`AGENT_TLS`): waiting would not
-   * help. What is refused or taken back later is asked for again with pauses, because an administrator may change it.
+   * Resolves when stopped, here or by the server. Rejects with a CodedError if the server rejects the first connection
+   * (`AGENT_REFUSED`) or its certificate is not trusted (`AGENT_TLS`): a retry would not help. Later rejections are retried
+   * with pauses, because an administrator may change the configuration.
    */
   async run(): Promise<void> {
     const { report, wait } = this.#options
@@ -131,7 +131,7 @@ export class Agent {
     }
   }
 
-  /** Asks for a tunnel until it is granted or the connection has ended. */
+  /** Requests a tunnel until granted, or the connection has ended. */
   async #again(connection: AgentConnection, tunnel: AgentTunnel): Promise<void> {
     const { random, wait } = this.#options
     const backOff = new Backoff(RECONNECTING, random)

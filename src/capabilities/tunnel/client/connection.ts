@@ -39,7 +39,7 @@ export const agentErrors = defineErrors({
   }
 })
 
-/** Makes one call and waits for its answer; undefined: there is none. */
+/** Makes one call and waits for its response; undefined without one. */
 async function call(session: MuxSession, type: number, request: object): Promise<Fields | undefined> {
   const stream = session.openStream(typed(type, Buffer.from(JSON.stringify(request))))
   if (stream === undefined) return undefined
@@ -48,7 +48,7 @@ async function call(session: MuxSession, type: number, request: object): Promise
   return answer
 }
 
-/** What an agent keeps from one connection to the next. */
+/** State of an agent that persists between connections. */
 export interface Remembered {
   clientId: string
   cookie: string
@@ -58,7 +58,7 @@ export interface Remembered {
 
 interface ConnectionOwner {
   bound(tunnel: AgentTunnel, id: string, url: string): void
-  /** The server asks for it; the connection still stands. */
+  /** Called when the server requests it; the connection is still open. */
   asked(what: 'stop' | 'restart'): void
   /** The server has ended a tunnel. */
   tunnelStopped(tunnel: AgentTunnel, message: string): void
@@ -68,15 +68,17 @@ interface ConnectionOwner {
 }
 
 const MILLION = 1_000_000
-/** Time between two heartbeats, and how long the answer to one may take. Milliseconds. */
+/** Interval of heartbeats (ms). */
 const INTERVAL = 1_000
+/** Maximum response time to a heartbeat (ms). */
 const TOLERANCE = 15_000
-/** Beside the interval: how long the server is to wait for a heartbeat before it gives the agent up. */
+/** Time beyond the interval after which the server drops the agent without a heartbeat (ms). */
 const SERVER_TOLERANCE = 24_000
-/** From the first packet to the end of the handshake, and then for each answer. Milliseconds. */
+/** Maximum time from the first packet to the end of the handshake, and then for each response (ms). */
 const CONNECT_TIME = 15_000
+/** Maximum number of open streams of the server. */
 const PEER_STREAMS = 8192
-/** A handshake that breaks off says nothing of certificates: the server may be overloaded, or stopping. */
+/** Errors of an interrupted handshake, which are no certificate errors: the server may be overloaded, or stopping. */
 const TRANSIENT: ReadonlySet<string> = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT'])
 const NO_UPDATE = 'this agent does not update itself'
 

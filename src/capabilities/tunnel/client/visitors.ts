@@ -9,7 +9,7 @@ import { JsonObjectReader, readBytes } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from '../server/authority.js'
 
-/** Where the server listens for agents. */
+/** Address of the server for agents. */
 export interface ServerAddress {
   readonly host: string
   readonly port: number
@@ -19,18 +19,18 @@ export interface ServerAddress {
   readonly serverName?: string
   /** An HTTP proxy on the way (`http://user:password@host:port`, or `https://`); left out: none. */
   readonly proxy?: URL
-  /** Answers names; the system's resolver when left out. */
+  /** DNS resolver. @default the system's resolver */
   readonly lookup?: LookupFunction
 }
 
-/** What is reached under a name or port of its own. */
+/** A tunnel with its own name or port. */
 export interface EndpointOffer {
   readonly proto: 'http' | 'https' | 'tcp' | 'tls'
   /** Name, or host:port; left out: the server makes one. */
   readonly at?: string
   /** Text of a traffic policy document that the server runs. */
   readonly trafficPolicy?: string
-  /** Others with the same credential may serve it too. */
+  /** Allows other agents with the same credential to serve it, too. */
   readonly pooled?: boolean
 }
 
@@ -43,7 +43,7 @@ export type AgentTunnel = {
   /** The target as the user wrote it. */
   readonly forwardsTo: string
   readonly metadata?: string
-  /** Left out: bytes go to the target as they are. */
+  /** Forwarding function. @default bytes are passed to the target unchanged */
   readonly forward?: Forward
 } & (
   | { readonly labels: Labels; readonly endpoint?: undefined }
@@ -51,8 +51,8 @@ export type AgentTunnel = {
 )
 
 /**
- * Where an agent forwards to. `lookup` answers names; the system's resolver when left out. `http2`: it speaks HTTP/2, by prior knowledge,
- * or over TLS by ALPN; left out: HTTP/1.1, or no HTTP.
+ * Target of forwarding. `lookup`: DNS resolver, the system's by default. `http2`: the target supports HTTP/2, by prior
+ * knowledge, or over TLS by ALPN; otherwise it uses HTTP/1.1 or another protocol.
  */
 export type AgentTarget = { readonly http2?: boolean } & AgentTargetAddress
 
@@ -70,8 +70,8 @@ type AgentTargetAddress =
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
 
 /**
- * Reads `http://host:port`, `https://host:port`, `tcp://host:port`, `tls://host:port`, `unix:/path`, `host:port` or a
- * port of this machine. Undefined: none of them. Bytes are carried as they are, so a path has no meaning here.
+ * Parses `http://host:port`, `https://host:port`, `tcp://host:port`, `tls://host:port`, `unix:/path`, `host:port` or a local
+ * port. Returns undefined for any other text. Bytes are forwarded unchanged, so a path has no meaning here.
  */
 export function readTarget(text: string, verify = true): AgentTarget | undefined {
   if (text.startsWith('unix:')) {
@@ -118,14 +118,14 @@ export function targetDialer(target: AgentTarget): Dialer {
   }
 }
 
-/** The target as visitors reach it who speak TLS with it themselves. */
+/** Returns the target without TLS, for visitors that speak TLS with it themselves. */
 export function rawTarget(target: AgentTarget): AgentTarget {
   if (target.kind !== 'tls') return target
   const { host, port, lookup } = target
   return { kind: 'tcp', host, port, ...(lookup === undefined ? {} : { lookup }) }
 }
 
-/** A connection to the target, and the event that says that it stands. */
+/** Opens a connection to the target; `ready` is the event of its establishment. */
 export function connectTarget(target: AgentTarget): {
   readonly socket: Socket
   readonly ready: 'connect' | 'secureConnect'
@@ -162,7 +162,7 @@ interface VisitorHead {
   readonly passthrough: boolean
 }
 
-/** Reads the head of a visitor's stream whose type has been read; a malformed one is refused. */
+/** Parses the head of a visitor's stream whose type has been read; a malformed one is rejected. */
 export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => void): void {
   readBytes(stream, LENGTH_BYTES, (bytes) => {
     const length = bytes.readBigInt64LE(0)
@@ -183,9 +183,9 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
 }
 
 /**
- * Joins a visitor's stream and a new connection to the target, both ways with back-pressure and half-close. A target
- * that cannot be reached is reported to `failed` and refuses the stream unread, so that the server may try another agent. How long a
- * visitor may be silent is the server's business; `deadlines` checks whether the target is gone.
+ * Joins a visitor's stream and a new connection to the target, both ways with back-pressure and half-close. An unreachable
+ * target is reported to `failed`, and the stream is rejected unread, so that the server may try another agent. The server
+ * limits the silence of visitors; `deadlines` checks whether the target is gone.
  */
 export function forwardVisitor(
   stream: MuxStream,

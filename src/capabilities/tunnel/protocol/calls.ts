@@ -1,7 +1,7 @@
 import { ByteQueue } from '../../../lib/byte-queue.js'
 import type { MuxStream } from './stream.js'
 
-/** What a stream is for: the big-endian number in its first four bytes. */
+/** Purpose of a stream: the big-endian number in its first four bytes. */
 export const StreamType = {
   auth: 0,
   bind: 1,
@@ -19,7 +19,7 @@ export const StreamType = {
 
 const TYPE_BYTES = 4
 
-/** The first bytes of a stream: its type and what follows, for one frame. */
+/** Builds the first bytes of a stream, its type and data, for one frame. */
 export function typed(type: number, body: Uint8Array = new Uint8Array(0)): Buffer {
   const first = Buffer.allocUnsafe(TYPE_BYTES + body.length)
   first.writeUInt32BE(type, 0)
@@ -27,7 +27,7 @@ export function typed(type: number, body: Uint8Array = new Uint8Array(0)): Buffe
   return first
 }
 
-/** Calls `found` once the type is there; what follows it is the next that is read. A stream that ends before is given up. */
+/** Calls `found` once the type is received; the data after it is read next. A stream that ends earlier is abandoned. */
 export function readType(stream: MuxStream, found: (type: number) => void): void {
   readBytes(stream, TYPE_BYTES, (bytes) => found(bytes.readUInt32BE(0)))
 }
@@ -69,8 +69,8 @@ export class JsonObjectReader {
   }
 
   /**
-   * The object once its last byte is there, 'more' before, 'invalid' when it is no JSON object or is too long. Bytes
-   * behind it are ignored: some peers end with a line feed.
+   * Returns the object once its last byte is received, 'more' before, and 'invalid' if it is no JSON object or too long.
+   * Bytes after it are ignored: some peers end with a line feed.
    */
   read(chunk: Buffer): Readonly<Record<string, unknown>> | 'more' | 'invalid' {
     const end = this.#scan(chunk)
@@ -80,7 +80,7 @@ export class JsonObjectReader {
     return end === 0 ? 'more' : parseObject(this.#bytes.takeAll())
   }
 
-  /** Where the object ends, 0: not here, -1: there is none. */
+  /** Returns the end of the object, 0 if it is not in this chunk, -1 if invalid. */
   #scan(chunk: Buffer): number {
     for (let at = 0; at < chunk.length; at++) {
       const byte = chunk[at] as number
@@ -107,12 +107,12 @@ function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> | 'invali
     const value: unknown = JSON.parse(bytes.toString('utf8'))
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : 'invalid'
   } catch {
-    // The message of the parser repeats what the peer sent, which may hold a token.
+    // The parser's message repeats the peer's data, which may contain a token.
     return 'invalid'
   }
 }
 
-/** The fields of a JSON object whose writers do not agree on upper and lower case. What is missing or of another type is empty. */
+/** Fields of a JSON object with case-insensitive names. Missing fields and those of another type are empty. */
 export class Fields {
   readonly #values = new Map<string, unknown>()
 
@@ -125,7 +125,7 @@ export class Fields {
     return typeof value === 'string' ? value : ''
   }
 
-  /** Undefined when it is no number. */
+  /** Returns a number; undefined for any other value. */
   number(name: string): number | undefined {
     const value = this.#values.get(name)
     return typeof value === 'number' ? value : undefined
@@ -144,7 +144,7 @@ export class Fields {
     return new Fields(this.raw(name))
   }
 
-  /** As it was written. */
+  /** Returns an object as received; empty for any other value. */
   raw(name: string): Readonly<Record<string, unknown>> {
     const value = this.#values.get(name)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -152,7 +152,7 @@ export class Fields {
       : {}
   }
 
-  /** Names, in lower case, of what holds something: not null, false, 0, '' or an empty list or object. */
+  /** Yields the lower-case names of non-empty values: not null, false, 0, '' or an empty list or object. */
   *filled(): Iterable<string> {
     for (const [name, value] of this.#values) if (!isEmpty(value)) yield name
   }
@@ -163,7 +163,7 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value as object).length === 0
 }
 
-/** Reads the one JSON object of a call from a stream whose type has been read. Undefined: it is none, or the stream is over. */
+/** Reads the JSON object of a call from a stream whose type has been read. Returns undefined if it is invalid, or the stream ends. */
 export function readCall(stream: MuxStream, most: number): Promise<Fields | undefined> {
   const reader = new JsonObjectReader(most)
   return new Promise((resolve) => {
@@ -171,7 +171,7 @@ export function readCall(stream: MuxStream, most: number): Promise<Fields | unde
       stream.removeListener('data', onData)
       stream.removeListener('close', onEnd)
       stream.removeListener('end', onEnd)
-      // What else comes on a call is nothing to wait for.
+      // Further data of a call is ignored.
       if (!stream.destroyed) stream.resume()
       resolve(fields)
     }
@@ -187,7 +187,7 @@ export function readCall(stream: MuxStream, most: number): Promise<Fields | unde
   })
 }
 
-/** Answers a call and ends the stream: some agents read until its end. */
+/** Responds to a call and ends the stream: some agents read until its end. */
 export function answerCall(stream: MuxStream, answer: object): void {
   if (stream.destroyed || stream.writableEnded) return
   stream.end(JSON.stringify(answer))

@@ -28,11 +28,12 @@ export const MuxCode = {
 export const HEADER_BYTES = 8
 /** Receive window of each direction of each stream, in bytes. Fixed by the protocol. */
 export const WINDOW = 0x4_0000
+/** Highest id of a stream. */
 export const MAX_STREAM_ID = 0x7fff_ffff
 
 /**
- * Does a session begin with this byte? It is the highest of the length of the first frame, which is DATA and so no longer
- * than a window. No message of HTTP begins like that.
+ * Can a session begin with this byte? It is the highest byte of the length of the first frame, which is DATA and so no
+ * longer than a window. No HTTP message begins with such a byte.
  */
 export function beginsSession(byte: number): boolean {
   return byte <= WINDOW >>> 16
@@ -88,25 +89,25 @@ function wordFrame(type: number, id: number, word: number): Buffer {
   return frame
 }
 
-/** What a reader finds. The body of DATA is handed over as it arrives, so that no frame is ever held as a whole. */
+/** Callbacks of a reader. The body of DATA is passed on as it arrives, so that no frame is buffered as a whole. */
 export interface FrameSink {
-  /** A DATA header. False: the body is dropped, and neither `body` nor `end` follows. */
+  /** A DATA header. Returns false to drop the body; then neither `body` nor `end` follows. */
   data(id: number, length: number, flags: number): boolean
   body(bytes: Buffer): void
   end(flags: number): void
   reset(id: number, code: number): void
   windowIncrement(id: number, bytes: number): void
   goAway(lastStream: number, code: number, message: string): void
-  /** The bytes are no frames; nothing is read any more. */
+  /** The bytes are no valid frames; reading stops. */
   malformed(code: number, message: string): void
 }
 
 /** Cuts a byte stream into frames, however its chunks fall. */
 export class FrameReader {
   readonly #sink: FrameSink
-  /** Header, or header and body of a frame that is no DATA, while it is incomplete. */
+  /** Incomplete header, or header and body of a frame other than DATA. */
   #held: Buffer = NOTHING
-  /** Bytes of the body of the current DATA frame that are to come. */
+  /** Remaining bytes of the body of the current DATA frame. */
   #left = 0
   #flags = 0
   #wanted = false
@@ -116,7 +117,7 @@ export class FrameReader {
     this.#sink = sink
   }
 
-  /** Nothing is reported from now on. */
+  /** Stops reporting. */
   stop(): void {
     this.#stopped = true
     this.#held = NOTHING

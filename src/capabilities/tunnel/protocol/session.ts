@@ -22,7 +22,7 @@ export interface SessionEnd {
   readonly detail: string
 }
 
-/** Who uses a session. */
+/** User of a session. */
 export interface SessionOwner {
   /** The peer opened a stream; its first bytes follow. False turns it away. */
   opened(stream: MuxStream): boolean
@@ -34,34 +34,34 @@ export interface SessionOptions {
   /** Servers open even stream ids from 2, agents odd ones from 3. */
   readonly role: 'server' | 'agent'
   readonly owner: SessionOwner
-  /** Streams of the peer that may be open at once. */
+  /** Maximum number of open streams of the peer. */
   readonly peerStreams: number
   /** Bytes that the peer may send in all, frames included; see `MuxSession.peerBytes`. Left out: no limit. */
   readonly peerBytes?: number
 }
 
-/** What waits in the connection before DATA has to wait too. Bytes. */
+/** Queued bytes in the connection above which DATA must wait. */
 const CONGESTED = 262_144
-/** A peer that makes us answer without reading the answers. Memory beyond `CONGESTED`, bytes. */
+/** Maximum bytes of responses beyond `CONGESTED`, for a peer that sends requests without reading the responses. */
 const MOST_ANSWERS = 1_048_576
-/** Streams that a peer may open beyond the limit, and frames for streams that never were, before it is asked to leave. */
+/** Maximum number of streams beyond the limit, and of frames for unknown streams, before the session is ended. */
 const MOST_OFFENCES = 1000
-/** How long the last frame may take to leave. Milliseconds. */
+/** Maximum time for sending the last frame (ms). */
 const LINGER = 50
 
 /**
- * Many streams over one ordered byte pipe, both roles. A peer that breaks the rules of a stream loses the stream; one
- * that breaks the rules of the session loses the session. Nothing here grows with what a peer sends: bodies go to
- * their stream within its window, answers have a bound.
+ * Multiplexes streams over one ordered byte pipe, in both roles. A peer that violates the rules of a stream loses the
+ * stream; one that violates those of the session loses the session. All memory is bounded: bodies go to their stream within
+ * its window, answers have a limit.
  */
 export class MuxSession implements FrameSink, Carrier {
-  /** Streams of the peer that may be open at once; may be changed. */
+  /** Maximum number of open streams of the peer; may be changed. */
   peerStreams: number
   /** Bytes that the peer may send in all, frames included; may be changed. One that sends more loses the session. */
   peerBytes: number
   /**
-   * Set to the peer's heartbeat stream when the peer delays its small writes until the last one is acknowledged: a
-   * frame that means nothing then carries the acknowledgement (Nagle, RFC 896, meets delayed ACKs, RFC 1122 4.2.3.2).
+   * The peer's heartbeat stream, if the peer delays small writes until the last one is acknowledged: an empty frame then
+   * carries the acknowledgement (Nagle, RFC 896, meets delayed ACKs, RFC 1122 4.2.3.2).
    */
   nudged: MuxStream | undefined = undefined
   readonly #pipe: Duplex
@@ -115,7 +115,7 @@ export class MuxSession implements FrameSink, Carrier {
     return this.#streams.size
   }
 
-  /** Agents of all kinds understand it; of an agent's stream it would make a broken answer look whole. */
+  /** All kinds of agents understand it; from an agent, it would make a broken response look complete. */
   get endsBeforeReset(): boolean {
     return this.#server
   }
@@ -125,8 +125,8 @@ export class MuxSession implements FrameSink, Carrier {
   }
 
   /**
-   * How long what waits to leave has not left, in milliseconds; 0 when nothing waits. Asked about each second with the
-   * time of a monotonic clock: what waits at one question has left by a later one, unless the peer does not read.
+   * Returns how long queued data has not been sent (ms); 0 if none is queued. Called about every second with a monotonic
+   * time: data queued at one call is sent by a later one, unless the peer does not read.
    */
   stuckFor(now: number): number {
     if (this.#markedAt === undefined && this.#pipe.writableLength > 0 && !this.#over) {
@@ -138,7 +138,7 @@ export class MuxSession implements FrameSink, Carrier {
     return this.#markedAt === undefined ? 0 : now - this.#markedAt
   }
 
-  /** Opens a stream whose first frame carries `first`; undefined when the session is over or has used all its ids. */
+  /** Opens a stream whose first frame has `first`; undefined if the session has ended or has used all its ids. */
   openStream(first: Uint8Array): MuxStream | undefined {
     const id = this.#takeId()
     if (id === undefined) return undefined
@@ -148,7 +148,7 @@ export class MuxSession implements FrameSink, Carrier {
     return stream
   }
 
-  /** Goes on with a stream that another session turned away. False as `openStream`. */
+  /** Takes over a stream that another session rejected. Returns false like `openStream`. */
   adopt(stream: MuxStream, first: Uint8Array): boolean {
     const id = this.#takeId()
     if (id === undefined) return false
@@ -157,7 +157,7 @@ export class MuxSession implements FrameSink, Carrier {
     return true
   }
 
-  /** Says goodbye and ends the connection; streams break off at once. */
+  /** Sends a shutdown notice and ends the connection; streams are aborted immediately. */
   close(code: number = MuxCode.none, detail = ''): void {
     if (this.#over) return
     // With a text some agents read more than they were sent; they need the connection's end in any case.
@@ -207,7 +207,7 @@ export class MuxSession implements FrameSink, Carrier {
   data(id: number, length: number, flags: number): boolean {
     const stream = (flags & Flag.syn) !== 0 ? this.#accept(id) : this.#streams.get(id)
     if (stream === undefined) {
-      // An empty end of a stream that is over is no news; a refused stream has had its answer.
+      // An empty end of a closed stream needs no response; a rejected stream already had one.
       if ((flags & Flag.syn) === 0 && !(length === 0 && (flags & Flag.fin) !== 0)) {
         this.send(resetFrame(id, MuxCode.streamClosed))
         if (!this.#wasOpened(id)) this.#offend('DATA for a stream that was never opened')
@@ -270,7 +270,7 @@ export class MuxSession implements FrameSink, Carrier {
     }
   }
 
-  /** One record of TLS for everything that is written before the event loop goes on. */
+  /** Combines all writes of this turn of the event loop into one TLS record. */
   #cork(): void {
     this.#corked = true
     this.#wrote = false
@@ -289,7 +289,7 @@ export class MuxSession implements FrameSink, Carrier {
     this.#pipe.uncork()
   }
 
-  /** Every waiting stream sends one piece on each round, so that a large stream does not starve the others. */
+  /** Every waiting stream sends one piece in each round, so that a large stream does not starve the others. */
   #drained(): void {
     while (this.#waiting.size > 0 && !this.congested) {
       for (const stream of this.#waiting) {

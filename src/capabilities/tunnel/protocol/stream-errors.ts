@@ -24,7 +24,7 @@ export class StreamError extends CodedError {
   }
 }
 
-/** Codes with which a peer says that it has not begun to look at a stream. */
+/** Codes by which a peer reports that it has not read a stream. */
 export const refusalCodes: ReadonlySet<number | undefined> = new Set([
   MuxCode.refused,
   MuxCode.acceptQueueFull,

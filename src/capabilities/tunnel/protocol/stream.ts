@@ -13,9 +13,9 @@ import {
 } from './frame.js'
 import { refusalCodes, StreamError } from './stream-errors.js'
 
-/** What a stream needs of the session that carries it. */
+/** A stream's view of its session. */
 export interface Carrier {
-  /** More is queued than the connection takes; who wants to write DATA asks to be called by `wait`. */
+  /** More data is queued than the connection accepts; writers of DATA register with `wait`. */
   readonly congested: boolean
   /** An abort begins with an end: the other side needs it. */
   readonly endsBeforeReset: boolean
@@ -25,7 +25,7 @@ export interface Carrier {
   forget(stream: MuxStream): void
 }
 
-/** The peer said that it never read this stream. True: another carrier has it now. */
+/** Called when the peer reports that it never read this stream. Returns true if another carrier has taken it over. */
 export type Refused = (stream: MuxStream, why: 'reset' | 'ended') => boolean
 
 type Done = (error?: Error | null) => void
@@ -36,6 +36,7 @@ const MOST_DATA = 65_536
 const COPIED = 4096
 /** Credit is given back in steps of this size. */
 const CREDIT_STEP = 32_768
+/** Bytes of written data above which the writer must wait. */
 const HIGH_WATER = 65_536
 /** More than this is not sent a second time. */
 const MOST_KEPT = 16_384
@@ -46,7 +47,7 @@ const MOST_KEPT = 16_384
  */
 export class MuxStream extends Duplex {
   id: number
-  /** Asked when the peer turns the stream away before any byte came from it. */
+  /** Called when the peer rejects the stream before it has sent any byte. */
   refused: Refused | undefined = undefined
   #carrier: Carrier
   #sendWindow = WINDOW
@@ -54,9 +55,9 @@ export class MuxStream extends Duplex {
   #credited = 0
   /** Total credit that the peer has given. */
   #granted = 0
-  /** What came and was not asked for. */
+  /** Received data that was not read yet. */
   readonly #incoming = new ByteQueue()
-  /** The reader asked for more than there was. */
+  /** True if the reader waits for data. */
   #wanted = false
   #pending: Buffer[] = []
   #pendingBytes = 0
@@ -69,11 +70,11 @@ export class MuxStream extends Duplex {
   #left = 0
   /** A part of the write in progress was not copied. */
   #lent = false
-  /** What was sent, while `refused` may still want it again. */
+  /** Sent data, while `refused` may still need it again. */
   readonly #kept = new ByteQueue()
 
   constructor(id: number, carrier: Carrier) {
-    // What is not asked for waits here and not in the Readable, which counts no more than the bytes of a piece.
+    // Unread data waits in an own queue, not in the Readable, which counts only the bytes of one piece.
     super({ allowHalfOpen: true, readableHighWaterMark: 0, writableHighWaterMark: HIGH_WATER })
     this.id = id
     this.#carrier = carrier
@@ -106,7 +107,7 @@ export class MuxStream extends Duplex {
     return this.#remoteEnded
   }
 
-  /** Did the peer say that it never looked at the stream? */
+  /** Has the peer reported that it never read the stream? */
   get turnedAway(): boolean {
     const { errored } = this
     return errored instanceof StreamError && this.#received === 0 && refusalCodes.has(errored.reset)
@@ -119,8 +120,8 @@ export class MuxStream extends Duplex {
   }
 
   /**
-   * Goes on as stream `id` of another session that begins with `first`, as if nothing had been sent before. Only while
-   * nothing was received. Emits 'moved'.
+   * Moves to stream `id` of another session, starting with `first`, as if no data had been sent before. Only allowed before any data was received.
+   * Emits 'moved'.
    */
   moveTo(carrier: Carrier, id: number, first: Uint8Array): void {
     if (!this.#localEnded) this.#carrier.send(dataFrame(this.id, Flag.fin))
@@ -141,14 +142,14 @@ export class MuxStream extends Duplex {
     else this.pump()
   }
 
-  /** Notifies the peer that nothing of the stream was used, so that its bytes may go elsewhere. */
+  /** Notifies the peer that no data of the stream was used, so that its bytes may go elsewhere. */
   refuse(): void {
     if (this.#wireOver) return
     this.#carrier.send(resetFrame(this.id, MuxCode.refused))
     this.#breakOff(new StreamError('TUNNEL_STREAM_RESET', 'the stream was refused'))
   }
 
-  // --- what the session reports ---
+  // --- calls from the session ---
 
   receive(bytes: Buffer): void {
     this.#received += bytes.length
@@ -180,12 +181,12 @@ export class MuxStream extends Duplex {
     this.pump()
   }
 
-  /** The session is over, or the peer broke the rules of this stream: nothing may be sent any more. */
+  /** Aborts the stream after the end of the session, or a violation by the peer; no more data may be sent. */
   breakOff(error: StreamError): void {
     this.#breakOff(error)
   }
 
-  /** Sends what the window and the session allow. */
+  /** Sends as much as the window and the session allow. */
   pump(): void {
     while (this.#pendingBytes > 0 && this.#sendWindow > 0 && !this.#wireOver) {
       if (this.#carrier.congested) {
@@ -240,7 +241,7 @@ export class MuxStream extends Duplex {
     if (!this.#wireOver) {
       // A reset alone leaves a reader of some agents waiting for ever; after it an end would be ignored.
       if (!this.#localEnded && this.#carrier.endsBeforeReset) this.#carrier.send(dataFrame(this.id, Flag.fin))
-      // An agent that has said all takes nothing back: a reset could overtake the reader, and what still comes is reset by itself.
+      // An agent that has sent its end accepts no reset: it could overtake the reader, and the agent resets later data itself.
       const cut = !this.#localEnded || (!this.#remoteEnded && this.#carrier.endsBeforeReset)
       if (cut) this.#carrier.send(resetFrame(this.id, MuxCode.cancelled))
       this.#wireOver = true
@@ -252,7 +253,7 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  // --- what HTTP asks of a socket; there is nothing to set on a stream ---
+  // --- socket methods that HTTP calls; they have no effect on a stream ---
 
   get bytesRead(): number {
     return this.#received
@@ -289,7 +290,7 @@ export class MuxStream extends Duplex {
     return this
   }
 
-  /** Nothing more is read. */
+  /** Stops reading. */
   #leave(): void {
     if (this.#remoteEnded) this.destroy()
     else this.resume()
@@ -352,7 +353,7 @@ export class MuxStream extends Duplex {
     this.#settle()
   }
 
-  /** Gives back what the reader has really taken. */
+  /** Returns credit for data that the reader has consumed. */
   #credit(): void {
     if (this.#remoteEnded || this.#wireOver) return
     const taken = this.#received - this.#credited - this.unread
@@ -372,7 +373,7 @@ export class MuxStream extends Duplex {
       this.#wireOver = true
       this.#carrier.forget(this)
     }
-    // Both ends were there already: the reader may still take what came.
+    // Both ends were received: the reader may still consume the data.
     if (this.#remoteEnded && this.#localEnded) return
     this.destroy(error)
   }

@@ -12,21 +12,21 @@ interface Expiry {
   run(): void
 }
 
-/** What the server asks of an agent; nothing waits for an answer longer than the time limit. */
+/** Calls from the server to an agent; each response has a time limit. */
 export class AgentCommands {
   readonly #mux: MuxSession
   readonly #clock: Clock
   readonly #time: number
   readonly #expiries = new Set<Expiry>()
 
-  /** `time`: milliseconds for an answer. */
+  /** `time`: maximum response time (ms). */
   constructor(mux: MuxSession, clock: Clock, time: number) {
     this.#mux = mux
     this.#clock = clock
     this.#time = time
   }
 
-  /** Resolves with undefined when the agent obeys, or with why not; one without a handler for it never answers. */
+  /** Resolves with undefined if the agent executes the command, or with the reason why not; an agent without a handler never responds. */
   ask(command: AgentCommand, version: string): Promise<string | undefined> {
     const body = command === 'update' ? { Version: version, PermitMajorVersion: false } : {}
     const stream = this.#mux.openStream(typed(StreamType[command], Buffer.from(JSON.stringify(body))))
@@ -45,7 +45,7 @@ export class AgentCommands {
     })
   }
 
-  /** Notifies the agent that a tunnel is over; there is no answer. */
+  /** Notifies the agent that a tunnel has ended; there is no response. */
   stopTunnel(id: string, message: string): void {
     const body = Buffer.from(JSON.stringify({ Id: id, Message: message, ErrorCode: '' }))
     const stream = this.#mux.openStream(typed(StreamType.stopTunnel, body))
@@ -81,9 +81,10 @@ const DEFAULT_INTERVAL = 10_000
 const DEFAULT_TOLERANCE = 15_000
 /** Heartbeats that are missing when an agent is late, and the least time for that. Milliseconds. */
 const LATE_BEATS = 3
+/** Minimum time without a heartbeat before an agent is late (ms). */
 const LEAST_LATE = 3_000
 
-/** What an agent asks for in its first call. */
+/** First call of an agent. */
 export interface AuthRequest {
   readonly token: string
   /** '' for a new session. */
@@ -92,7 +93,7 @@ export interface AuthRequest {
   /** The version of the protocol that is answered. */
   readonly version: string
   readonly leg: number
-  /** Milliseconds without a heartbeat after which the agent counts as gone. */
+  /** Milliseconds without a heartbeat after which the agent is disconnected. */
   readonly silence: number
   /** Milliseconds without a heartbeat after which visitors go to other agents of the group. */
   readonly late: number
@@ -145,8 +146,8 @@ function milliseconds(nanoseconds: number | undefined, otherwise: number): numbe
 const BEAT_BYTES = 4
 
 /**
- * The heartbeat stream of an agent: each value goes back as it came. The stream is never ended from here, because some
- * agents answer that with a flood.
+ * The heartbeat stream of an agent: each value is echoed. The server never ends the stream, because some agents react with a
+ * flood.
  */
 export class Heartbeat {
   readonly #beaten: () => void
@@ -162,7 +163,7 @@ export class Heartbeat {
     return this.#stream
   }
 
-  /** False: there is one already. */
+  /** Returns false if there is one already. */
   begin(stream: MuxStream): boolean {
     if (this.#stream !== undefined && !this.#stream.destroyed) return false
     this.#stream = stream

@@ -15,7 +15,7 @@ import { TunnelCalls } from './tunnel-calls.js'
 /** Agents on this core neither acknowledge in time nor survive many streams; see `MuxSession.nudged`. */
 const RUST_CORE = 'ngrok-rust/'
 
-/** How long a former connection may serve what it began. Milliseconds. */
+/** Maximum time that a replaced connection may serve its visitors (ms). */
 const REPLACED_TIME = 30_000
 
 /** One connection of an agent, from its first byte to its end. */
@@ -31,7 +31,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#extend()
     this.#answer(true)
   })
-  /** Those who wait to hear whether the agent is alive. */
+  /** Callbacks that wait for a sign of life of the agent. */
   #waiters: ((alive: boolean) => void)[] = []
   #state: 'new' | 'authenticating' | 'open' | 'leaving' | 'over' = 'new'
   #request: AuthRequest | undefined = undefined
@@ -40,13 +40,13 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
   #startedAt = 0
   #farewell = ''
   #deadline: number
-  /** Of the last heartbeat. Monotonic milliseconds. */
+  /** Time of the last heartbeat (monotonic ms). */
   #beatAt = 0
   /** A connection that another has replaced ends then at the latest. */
   #endsAt = Number.POSITIVE_INFINITY
   #visitors = 0
   #replaced = false
-  /** Called when the last visitor has gone. */
+  /** Called when the last visitor has disconnected. */
   #idle: (() => void) | undefined
 
   /** Takes the pipe over. */
@@ -90,7 +90,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     return this.#request.facts
   }
 
-  /** Of several connections of one agent. */
+  /** Number among the connections of one agent. */
   get leg(): number {
     return this.#request?.leg ?? 0
   }
@@ -143,7 +143,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#commands.stopTunnel(id, message)
   }
 
-  /** Ends a tunnel with a message that the agent shows to its user. False: the session has no such tunnel. */
+  /** Ends a tunnel with a message that the agent shows to its user. Returns false if the session has no such tunnel. */
   endTunnel(id: string, message: string): boolean {
     return this.#calls.end(id, message)
   }
@@ -154,12 +154,12 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     return unsupported === '' ? this.#commands.ask(command, version) : Promise.resolve(unsupported)
   }
 
-  /** Says goodbye: the agent connects again at once. */
+  /** Disconnects the agent, which reconnects immediately. */
   close(detail: string): void {
     this.#mux.close(MuxCode.none, detail)
   }
 
-  /** Ends every tunnel and the session at once; the connection stays for a moment, so that the message is read. */
+  /** Ends all tunnels and the session immediately; the connection stays open briefly, so that the agent reads the message. */
   revoke(message: string): void {
     if (this.#state !== 'open') return
     this.#calls.endAll(message)
@@ -167,7 +167,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#host.registry.removeSession(this, message)
   }
 
-  /** The same agent is here again: what this connection has begun may still finish. */
+  /** Marks the connection as replaced by a new one of the same agent; active streams may finish. */
   replace(): void {
     if (this.#replaced) return
     this.#replaced = true
@@ -178,7 +178,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     return this.#calls.tunnels()
   }
 
-  /** Resolves with true as soon as no visitor is there, or with false after so many milliseconds. */
+  /** Resolves with true once there are no visitors, or with false after this time (ms). */
   async idle(within: number): Promise<boolean> {
     if (this.#visitors === 0 || this.#state === 'over') return true
     const idle = new Promise<true>((resolve) => {
@@ -193,7 +193,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     if (this.#replaced && this.#visitors === 0 && this.#calls.size === 0) this.close('replaced')
   }
 
-  /** Ends what has taken too long; called about each second. */
+  /** Ends timed-out calls and sessions; called about every second. */
   sweep(now: number): void {
     this.#commands.sweep(now)
     if (this.#state === 'over') return
@@ -269,7 +269,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
       this.#refuse(stream, request.version, `too many failed attempts; the next one counts in ${wait} s`)
       return
     }
-    // An answer would count as a refusal, after which some agents stay away for hours; the time limit ends this.
+    // A response would count as a rejection, after which some agents stay away for hours; the time limit ends the call.
     if (throttle.crowded(this.ip, request.token) > 0) return
     try {
       const answer = await authority.authenticate(request.token, request.facts)
@@ -282,7 +282,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
         this.#accept(stream, request, answer)
       }
     } catch (error) {
-      // No answer, for the same reason.
+      // No response, for the same reason.
       this.#host.failed(error)
     }
   }

@@ -3,12 +3,12 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 /** Labels of a tunnel. */
 export type Labels = Readonly<Record<string, string>>
 
-/** Why an agent does not get what it asked for. The message reaches its user word for word and holds no secret. */
+/** Rejection of an agent's request. The message is shown to its user unchanged and contains no secret. */
 export interface BindDenied {
   readonly refused: string
 }
 
-/** What an agent says of itself, and where it comes from. */
+/** Facts that an agent reports, and its address. */
 export interface AgentFacts {
   readonly ip: string
   /** Such as `ngrok-javascript/1.7.0 ngrok-rust/0.18.0`. */
@@ -30,14 +30,14 @@ export interface Grant {
   readonly account?: string
 }
 
-/** Decides which agents may connect and what they may bind. */
+/** Decides which agents may connect, and their permitted bindings. */
 export interface TunnelAuthority<G extends Grant = Grant> {
   /** Rejects only for a reason that is ours: the agent is then kept waiting instead of turned away. */
   authenticate(token: string, facts: AgentFacts): Promise<G | BindDenied>
   mayBindLabels(grant: G, labels: Labels): BindDenied | undefined
-  /** Asked for names that were made up here too. */
+  /** Also called for generated names. */
   mayBindDomain(grant: G, host: string): BindDenied | undefined
-  /** `address` is host:port; undefined: any port that is free. */
+  /** `address` is host:port; undefined for any free port. */
   mayBindAddress(grant: G, address: string | undefined): BindDenied | undefined
 }
 
@@ -49,7 +49,7 @@ export function isBindDenied(answer: object | undefined): answer is BindDenied {
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const LENGTH = 27
 
-/** What an agent gets back when it comes again: the endpoint that a token of ours names. */
+/** Endpoint of a reconnecting agent, named by a token of the server. */
 export interface EndpointClaim {
   readonly id: string
   /** host, or host:port of a TCP endpoint. */
@@ -59,8 +59,8 @@ export interface EndpointClaim {
 }
 
 /**
- * Names that agents keep over a lost connection, without a memory of them: everything is derived from, or signed with,
- * one secret. With the same secret they survive a restart; a name is never more than a name, rights are asked for anew.
+ * Names that agents keep over a lost connection, without stored state: everything is derived from, or signed with, one
+ * secret. With the same secret they survive a restart; a name implies no rights, which are checked again.
  */
 export class Identities {
   readonly #secret: Uint8Array
@@ -119,9 +119,9 @@ function digits(bytes: Uint8Array): string {
 const BIND = 'bind:'
 
 /**
- * What a credential may bind: rules `bind:<domain>`, `bind:<host:port>`, `bind:<key>=<value>` or `*`. No rules, or one
- * `*`, allow everything. A rule with `=` is about labels and either side may be `*`; a domain that begins with `*.`
- * means every name below it.
+ * Permitted bindings of a credential: rules `bind:<domain>`, `bind:<host:port>`, `bind:<key>=<value>` or `*`. No rules, or
+ * one `*`, allow everything. A rule with `=` is about labels, and either side may be `*`; a domain that begins with `*.`
+ * includes every name below it.
  */
 export class BindRules {
   readonly #everything: boolean
@@ -164,7 +164,7 @@ function covers(rule: string, text: string): boolean {
   return rule === '*' || rule === text
 }
 
-/** What a credential allows. The rules follow their record while the session lives. */
+/** Rights of a credential. Its rules follow their record during the session. */
 export interface CredentialGrant extends Grant {
   readonly account: string
   /** Id of the user or bot who owns the credential. */

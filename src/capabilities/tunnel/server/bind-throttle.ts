@@ -24,7 +24,7 @@ export class BindThrottle {
     this.#pauses = new GrowingPauses(clock, pauses)
   }
 
-  /** Counts a bind that is about to be done, or says why it is not. `policy`: '' where there is none. */
+  /** Counts a bind, or returns the reason to reject it. `policy`: '' for none. */
   refusal(binder: Binder, policy: string): BindDenied | undefined {
     const key = keyOf(binder)
     const pause = policy === '' ? 0 : Math.ceil(this.#pauses.wait(key))
@@ -36,7 +36,7 @@ export class BindThrottle {
     return undefined
   }
 
-  /** Counts what came of the policy. */
+  /** Records the result for the policy. */
   looked(binder: Binder, policy: string, accepted: boolean): void {
     if (policy === '') return
     if (accepted) this.#pauses.accepted(keyOf(binder))

@@ -6,17 +6,17 @@ import { type BindDenied, type Grant, isBindDenied } from './authority.js'
 import { type EndpointDialer, endpointDialer } from './dialer.js'
 import type { Tunnel, TunnelCarrier } from './tunnel.js'
 
-/** Protocols of endpoints. `tls`: the agent, or what it forwards to, ends TLS. */
+/** Protocols of endpoints. `tls`: the agent, or its target, terminates TLS. */
 export const ENDPOINT_PROTOS = ['http', 'https', 'tcp', 'tls'] as const
 
 export type EndpointProto = (typeof ENDPOINT_PROTOS)[number]
 
-/** What must become reachable. */
+/** Requested endpoint. */
 export interface EndpointWish<G extends Grant = Grant> {
   readonly proto: EndpointProto
-  /** Name of an http, https or tls endpoint; of a tcp endpoint what was asked for, or ''. */
+  /** Name of an http, https or tls endpoint; requested address of a tcp endpoint, or ''. */
   readonly host: string
-  /** Of a tcp endpoint: the port that was asked for, or undefined for any. */
+  /** Requested port of a tcp endpoint; undefined for any. */
   readonly port: number | undefined
   /** Its agents take HTTP/2. */
   readonly http2: boolean
@@ -39,7 +39,7 @@ export interface OpenEndpoint {
 
 /** Makes endpoints reachable: takes the name or the port and sends visitors to the dialer. */
 export interface EndpointOpener<G extends Grant = Grant> {
-  /** Refuses what is taken. Rejects for reasons of ours. */
+  /** Opens an endpoint, or rejects a claimed one. Rejects the promise only for internal errors. */
   open(wish: EndpointWish<G>): Promise<OpenEndpoint | BindDenied>
 }
 
@@ -71,8 +71,8 @@ export class Endpoints<G extends Grant = Grant> {
   }
 
   /**
-   * `id`: of the tunnel; the same tunnel coming back takes its endpoint over from its former self. An agent that takes the place of another `session`
-   * of its credential waits until that one has sent a heartbeat, and is refused, or has ended.
+   * Claims an endpoint. `id`: id of the tunnel; a reconnecting tunnel takes its endpoint over from its former instance. If another `session` of
+   * its credential has the endpoint, the claim waits until that session has sent a heartbeat, and is rejected, or has ended.
    */
   async claim(
     wish: Omit<EndpointWish<G>, 'dialer'>,
@@ -139,7 +139,7 @@ export class Endpoints<G extends Grant = Grant> {
     }
   }
 
-  /** True when it is no longer used. */
+  /** Returns true if the entry is no longer used. */
   #leave(key: string, entry: Entry): boolean {
     entry.pending--
     if (entry.pending > 0 || entry.tunnels.size > 0) return false
@@ -148,7 +148,7 @@ export class Endpoints<G extends Grant = Grant> {
   }
 }
 
-/** Resolves when a session of this endpoint has shown that it is alive, or all of them have ended. */
+/** Resolves when a session of this endpoint has sent a sign of life, or all have ended. */
 async function ended({ tunnels }: Entry, claimant: TunnelCarrier): Promise<void> {
   const sessions = new Set([...tunnels].map(({ session }) => session))
   if (sessions.has(claimant)) return
@@ -163,7 +163,7 @@ function shares(entry: Entry, credential: string, pooled: boolean, id: string): 
   return true
 }
 
-/** The name that an agent asks for, as text or URL: in lower case, or undefined when it is none. */
+/** Parses the name that an agent requests, as text or URL, into lower case; undefined if invalid. */
 export function readHost(text: string): string | undefined {
   const authority = parseAuthority(text.replace(/^[a-z]+:\/\//i, '').replace(/\/$/, ''))
   const host = authority?.host.replace(/\.$/, '')
@@ -190,7 +190,7 @@ export function madeUpHost(zone: string): string {
 /** An endpoint as an agent asks for it. */
 export interface BindRequest {
   readonly proto: EndpointProto
-  /** Name, or host:port; undefined: one that is made up. */
+  /** Name, or host:port; undefined for a generated one. */
   readonly at: string | undefined
   readonly proxyProtocol: 0 | 1 | 2
   /** HTTP/2 is spoken towards the agent. */
@@ -201,13 +201,13 @@ export interface BindRequest {
   readonly name: string
   readonly description: string
   readonly metadata: string
-  /** What the agent was given before. */
+  /** Token that the agent received before. */
   readonly token: string
-  /** As they were sent: agents expect them back. */
+  /** Options as received: agents expect them back. */
   readonly options: Readonly<Record<string, unknown>>
 }
 
-/** Options that say what the agent itself does, or where the endpoint is. */
+/** Options that the agent itself handles, or that locate the endpoint. */
 const UNDERSTOOD = new Set([
   'url',
   'domain',
@@ -240,7 +240,7 @@ const NAMES: Readonly<Record<string, string>> = {
   websockettcpconverter: 'WebsocketTCPConverter'
 }
 
-/** Most bytes of what a tunnel keeps of its agent's words; the first three are those of the records of the API. */
+/** Maximum bytes of texts that a tunnel keeps of its agent; the first three are those of the API's records. */
 const MOST_BYTES = {
   Name: 255,
   Description: 255,
@@ -249,7 +249,7 @@ const MOST_BYTES = {
   TrafficPolicy: CALLER_LIMITS.agent.documents.bytes
 } as const
 
-/** Refuses, by its name, what is longer than a tunnel may keep. */
+/** Rejects, by its name, a text that is too long for a tunnel. */
 export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTES, string>>>): BindDenied | undefined {
   for (const [name, text] of Object.entries(texts)) {
     const most = MOST_BYTES[name as keyof typeof MOST_BYTES]
@@ -258,7 +258,7 @@ export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTE
   return undefined
 }
 
-/** Reads the request of an endpoint; what cannot be done is refused by name, never left out in silence. */
+/** Reads the request for an endpoint; unsupported options are rejected by name, never ignored. */
 export function readBindRequest(fields: Fields, zone: string): BindRequest | BindDenied {
   const asked = fields.text('proto')
   const proto = ENDPOINT_PROTOS.find((one) => one === asked)
@@ -314,7 +314,7 @@ function carriesBytes(proto: EndpointProto): boolean {
   return proto === 'tcp' || proto === 'tls'
 }
 
-/** Is HTTP/2 to be spoken towards the agent? What it may say besides is refused. */
+/** Is HTTP/2 requested towards the agent? Other values are rejected. */
 export function readForwardsProto(fields: Fields): boolean | BindDenied {
   const forwards = fields.text('forwardsproto')
   if (forwards === '' || forwards === 'http1' || forwards === 'http2') return forwards === 'http2'

@@ -8,11 +8,11 @@ import type { Tunnel, Visitor, VisitorKind } from './tunnel.js'
 /** Gives the tunnel with the fewest streams that can take one more and is not in `without`. */
 type Choose = (without?: ReadonlySet<Tunnel>) => Tunnel | undefined
 
-/** What a dialer asks of its tunnels. */
+/** Selection of tunnels for a dialer. */
 interface Choice {
   /** Left out of `http2`: the protocol does not matter. */
   from(http2?: boolean): Choose
-  /** Does the agent whose turn it is take HTTP/2? */
+  /** Does the next agent support HTTP/2? */
   readonly http2: boolean
 }
 
@@ -38,7 +38,7 @@ export function labelDialer(
 /** Opens connections through the tunnels of one endpoint, which all take HTTP/2 where `http2` is set. */
 export interface EndpointDialer extends Dialer {
   readonly tunnels: ReadonlySet<Tunnel>
-  /** The same through `first` alone as long as it takes connections, for a pool of its own. */
+  /** Returns a dialer that uses `first` while it accepts connections, with its own pool. */
   through(key: string, first: Tunnel): Dialer
 }
 
@@ -61,8 +61,8 @@ export function endpointDialer(
 }
 
 /**
- * Opens a byte pipe through one of several tunnels. Nothing is awaited: an agent has no way to say that it has taken a
- * stream. One that turns it away unread loses it to the next tunnel, without the user of the pipe noticing.
+ * Opens a byte pipe through one of several tunnels, without waiting: agents do not confirm streams. A stream that an agent
+ * rejects unread moves to the next tunnel, transparently for the user of the pipe.
  */
 class TunnelDialer implements Dialer {
   readonly key: string
@@ -120,18 +120,18 @@ interface AttemptParts {
   readonly tunnel: Tunnel
   readonly headerBytes: number
   readonly tried: Set<Tunnel> | undefined
-  /** The only tunnel whose connections the pool of the dialer holds; undefined: it holds those of all. */
+  /** The only tunnel whose connections the dialer's pool holds; undefined for all tunnels. */
   readonly only: Tunnel | undefined
 }
 
-/** Where a stream is. It moves to another tunnel while the agent has read nothing of it but our header. */
+/** Current tunnel of a stream, which can move to another one while the agent has read only the header. */
 class Attempt {
   readonly #choose: Choose
   readonly #visitor: Visitor
   #tunnel: Tunnel
   #headerBytes: number
   #tried: Set<Tunnel> | undefined
-  /** Whose connections the pool of the dialer holds; undefined: those of all. */
+  /** Tunnel whose connections the dialer's pool holds; undefined for all tunnels. */
   readonly #only: Tunnel | undefined
 
   constructor({ choose, visitor, tunnel, headerBytes, tried, only }: AttemptParts) {
@@ -143,7 +143,7 @@ class Attempt {
     this.#tried = tried
   }
 
-  /** Is the tunnel over, its agent late, or is it another one? What was begun may go on, but no new request should use the stream. */
+  /** Is the tunnel ended or late, or a different one? Running requests may continue, but no new request should use the stream. */
   get stale(): boolean {
     return this.#tunnel.over || this.#tunnel.late || (this.#only !== undefined && this.#only !== this.#tunnel)
   }
@@ -168,7 +168,7 @@ class Attempt {
     }
   }
 
-  /** Only an agent that gives credit on each read shows by its credit that it has read nothing behind the header. */
+  /** Only an agent that returns credit for each read reveals that it has read only the header. */
   #unread(stream: MuxStream): boolean {
     return this.#tunnel.session.creditsEachRead && stream.granted <= this.#headerBytes
   }

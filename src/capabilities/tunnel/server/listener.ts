@@ -22,14 +22,14 @@ export interface TunnelListenerOptions<G extends Grant> {
   /** Names that are made up lie below it. */
   readonly zone: string
   readonly region: string
-  /** Of this program; agents show it. */
+  /** Version of this program, which agents display. */
   readonly version: string
   readonly limits?: Partial<TunnelLimits>
   /** An error that is ours, for the log. */
   failed(error: unknown): void
 }
 
-/** Serves agents on connections whose handshake is over. */
+/** Serves agents on connections after the handshake. */
 export class TunnelListener<G extends Grant = Grant> {
   readonly #host: SessionHost<G>
   readonly #sessions = new Set<AgentSession<G>>()
@@ -81,26 +81,26 @@ export class TunnelListener<G extends Grant = Grant> {
     this.#sessions.add(new AgentSession(secure, from, this.#host))
   }
 
-  /** Ends the sessions that `which` says, at once; `message` reaches the users of their agents. Returns how many. */
+  /** Ends the matching sessions immediately; `message` is shown to the users of their agents. Returns their number. */
   end(which: (session: AgentSession<G>) => boolean, message: string): number {
     const ended = [...this.#sessions].filter((session) => session.authenticated && which(session))
     for (const session of ended) session.revoke(message)
     return ended.length
   }
 
-  /** Says goodbye to all agents, which makes them connect again at once; no more are accepted. */
+  /** Disconnects all agents, which reconnect immediately, and stops accepting. */
   close(): void {
     this.#closed = true
     clearInterval(this.#timer)
     for (const session of [...this.#sessions]) session.close('the server stops')
   }
 
-  /** Lets all agents go to the process that takes the place of this one; see `moveSession`. */
+  /** Moves all agents to the successor process; see `moveSession`. */
   async move(gate: Gate, within: number): Promise<void> {
     await Promise.all([...this.#sessions].map((session) => moveSession(session, gate, within)))
   }
 
-  /** Ends what has taken too long. A timer calls it each second. */
+  /** Ends timed-out sessions. A timer calls it every second. */
   sweep(): void {
     const now = this.#host.clock.monotonic()
     for (const session of [...this.#sessions]) session.sweep(now)

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Tunnel } from './tunnel.js'
 
-/** Where visitors of tunnels come from that are about to go elsewhere. */
+/** Entry of visitors to tunnels that are about to move. */
 export interface Gate {
   /** Visitors wait before the tunnel. */
   pause(tunnel: Tunnel): void
@@ -9,22 +9,23 @@ export interface Gate {
   resume(tunnel: Tunnel): void
 }
 
-/** The connection of an agent as far as it is needed here. */
+/** Connection of an agent to be moved. */
 interface Moved {
   tunnels(): Iterable<Tunnel>
-  /** Resolves with true as soon as no visitor is there, or with false after so many milliseconds. */
+  /** Resolves with true once there are no visitors, or with false after this time (ms). */
   idle(within: number): Promise<boolean>
   close(detail: string): void
 }
 
-/** How long visitors wait at most for those who are there to end, and how long they come in again after that was in vain. Milliseconds. */
+/** Maximum pause of visitors while waiting for active ones, on the first attempt and later (ms). */
 const PATIENCE = { first: 250, later: 1_000 }
+/** Time between attempts in which visitors are admitted (ms). */
 const AGAIN = 2_000
 
 /**
- * Lets an agent go to the process that takes the place of this one: says goodbye when no visitor is on its connection, which makes it connect
- * again at once. Visitors who come meanwhile wait for a moment; where those who are there take longer, such as a WebSocket, others come
- * in again, and it is tried later. After `within` milliseconds the agent goes, and what is left is cut. Never rejects.
+ * Moves an agent to the successor process: disconnects it when it has no visitors, so that it reconnects immediately. New
+ * visitors are paused briefly; if active ones, such as a WebSocket, take longer, new ones are admitted again, and a later
+ * attempt follows. After `within` milliseconds the agent is disconnected, and remaining visitors are cut. Never rejects.
  */
 export async function moveSession(session: Moved, gate: Gate, within: number): Promise<void> {
   const end = performance.now() + within

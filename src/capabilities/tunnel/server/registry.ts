@@ -9,15 +9,15 @@ export interface RegisteredSession<G extends Grant = Grant> extends TunnelCarrie
   readonly ip: string
   readonly grant: G
   readonly facts: AgentFacts
-  /** Which of the agent's connections it is. */
+  /** Number among the agent's connections. */
   readonly leg: number
   /** Wall clock, milliseconds since the epoch. */
   readonly startedAt: number
   /** Resolves with undefined, or with why the agent does not do it. */
   command(command: AgentCommand, version?: string): Promise<string | undefined>
-  /** Ends a tunnel with a message that the agent shows to its user. False: the session has no such tunnel. */
+  /** Ends a tunnel with a message that the agent shows to its user. Returns false if the session has no such tunnel. */
   endTunnel(id: string, message: string): boolean
-  /** Says goodbye: the agent connects again at once. */
+  /** Disconnects the agent, which reconnects immediately. */
   close(detail: string): void
   /** A tunnel that came back on another connection takes no visitors here. */
   releaseTunnel(id: string): void
@@ -29,13 +29,13 @@ export interface TunnelWatch<G extends Grant = Grant> {
   sessionEnded?(session: RegisteredSession<G>, why: string): void
   tunnelStarted?(tunnel: Tunnel): void
   tunnelEnded?(tunnel: Tunnel): void
-  /** What the agent says of it is something else now. */
+  /** Called when the agent's description of the tunnel has changed. */
   tunnelChanged?(tunnel: Tunnel): void
 }
 
 /**
- * The sessions and tunnels of this process. An agent that comes back has the ids that it had, often before its former
- * connection is known to be dead: an id may stand here twice, and each instance removes only itself.
+ * The sessions and tunnels of this process. A reconnecting agent has its former ids, often before its former connection is
+ * known to be dead: an id may occur twice, and each instance removes only itself.
  */
 export class Registry<G extends Grant = Grant> {
   readonly #watch: TunnelWatch<G>
@@ -83,7 +83,7 @@ export class Registry<G extends Grant = Grant> {
     return leastBusy(http2 === undefined ? matching : matching.filter((tunnel) => tunnel.http2 === http2), without)
   }
 
-  /** Does the agent whose turn it is take HTTP/2? */
+  /** Does the next agent support HTTP/2? */
   takesHttp2(labels: Labels): boolean {
     if (this.#http2 === 0) return false
     const matching = this.#matching(labels)

@@ -6,7 +6,7 @@ import type { Endpoints } from './binding.js'
 import type { RegisteredSession, Registry } from './registry.js'
 import type { TunnelLimits } from './tunnel.js'
 
-/** What all sessions of a listener share. */
+/** State shared by all sessions of a listener. */
 export interface SessionHost<G extends Grant> {
   readonly authority: TunnelAuthority<G>
   readonly registry: Registry<G>

@@ -20,9 +20,9 @@ const MOST_TEXT = 4096
 /** Characters of all labels of a tunnel together. */
 const MOST_LABEL_TEXT = 16_384
 
-/** The answer to a bind; agents read more members. */
+/** Response to a bind; agents read more members. */
 interface BindAnswer extends Readonly<Record<string, unknown>> {
-  /** '' when it is bound. */
+  /** '' on success. */
   readonly Error: string
 }
 
@@ -31,7 +31,7 @@ interface Held {
   readonly place: Place | undefined
 }
 
-/** What an agent asks for after it has authenticated: its tunnels. */
+/** Calls of an authenticated agent that manage its tunnels. */
 export class TunnelCalls<G extends Grant> {
   readonly #session: RegisteredSession<G>
   readonly #host: SessionHost<G>
@@ -49,7 +49,7 @@ export class TunnelCalls<G extends Grant> {
     return this.#held.size
   }
 
-  /** Answers one call; a type that is not known ends its stream. */
+  /** Responds to one call; an unknown type ends its stream. */
   async answer(type: number, stream: MuxStream): Promise<void> {
     const fields = await readCall(stream, CALL)
     if (fields === undefined) {
@@ -163,7 +163,7 @@ export class TunnelCalls<G extends Grant> {
     }
   }
 
-  /** What the agent asks for, what it had, or something new; the id that it had is good only for the same place. */
+  /** Returns the requested, the former, or a new endpoint; the former id is valid only for the same address. */
   #wanted(request: BindRequest, claim: EndpointClaim | undefined): EndpointClaim {
     const { proto, at } = request
     if (claim !== undefined && (at === undefined ? claim.made : at === claim.at)) return claim

@@ -11,7 +11,7 @@ interface Peer {
   readonly port: number
 }
 
-/** Kind of the traffic of a visitor's connection; it decides how an agent answers for a dead upstream. `tls`: it is passed on as it comes. */
+/** Kind of a visitor's traffic; it decides how an agent answers for a dead upstream. `tls`: forwarded unchanged. */
 export type VisitorKind = 'http' | 'tcp' | 'tls'
 
 /** Facts of a visitor's connection that are sent to the agent. */
@@ -21,18 +21,18 @@ export interface Visitor {
   readonly to: Peer
 }
 
-/** What a tunnel needs of the session that carries it. */
+/** A tunnel's view of its session. */
 export interface TunnelCarrier {
   readonly id: string
   /** Could it take one more visitor now? */
   readonly hasRoom: boolean
   /** Are several of the agent's heartbeats missing? It may have stopped. */
   readonly late: boolean
-  /** Does its agent give credit for every read at once? */
+  /** Does its agent return credit immediately for every read? */
   readonly creditsEachRead: boolean
   /** Resolves with true at the agent's next heartbeat, or with false when the session ends. */
   alive(): Promise<boolean>
-  /** Undefined: it cannot. */
+  /** Opens a stream; undefined if that is impossible. */
   openStream(first: Buffer): MuxStream | undefined
   adopt(stream: MuxStream, first: Buffer): boolean
   /** Notifies the agent that the tunnel is over. */
@@ -41,7 +41,7 @@ export interface TunnelCarrier {
 
 interface TunnelOptions {
   readonly id: string
-  /** Undefined: an endpoint. */
+  /** Labels; undefined for an endpoint. */
   readonly labels: Labels | undefined
   /** '' for labels; http, https, tcp or tls for an endpoint. */
   readonly proto: string
@@ -110,12 +110,12 @@ export class Tunnel {
     return !this.#over && this.session.hasRoom
   }
 
-  /** Has the agent been silent for so long that others are better? */
+  /** Has the agent been silent so long that other agents are preferred? */
   get late(): boolean {
     return this.session.late
   }
 
-  /** A byte pipe to what the agent forwards to; undefined when the agent cannot take it. The agent's part is still to come. */
+  /** Opens a byte pipe to the agent's target; undefined if the agent cannot accept it. Its target is not connected yet. */
   open(visitor: Visitor): { readonly stream: MuxStream; readonly headerBytes: number } | undefined {
     if (!this.ready) return undefined
     const first = this.#first(visitor)
@@ -134,12 +134,12 @@ export class Tunnel {
     return first.length
   }
 
-  /** A stream that has gone elsewhere. */
+  /** Forgets a stream that has moved to another tunnel. */
   release(stream: MuxStream): void {
     this.#streams.delete(stream)
   }
 
-  /** No new visitors; `cut` breaks those that are there. */
+  /** Stops accepting visitors; `cut` disconnects active ones. */
   end(cut: boolean): void {
     this.#over = true
     if (cut) for (const stream of this.#streams) stream.destroy()
@@ -150,7 +150,7 @@ export class Tunnel {
     stream.once('close', () => this.#streams.delete(stream))
   }
 
-  /** Type, length, header and PROXY header in one piece: an agent that has read half of it would make all others wait. */
+  /** Builds type, length, header and PROXY header as one buffer: an agent that has read half of it would block all other streams. */
   #first({ kind, from, to }: Visitor): Buffer {
     const labelled = this.labels !== undefined
     const header = JSON.stringify({
@@ -169,9 +169,9 @@ export class Tunnel {
   }
 }
 
-/** What an agent may use. Bytes and milliseconds. */
+/** Limits of an agent. Bytes and milliseconds. */
 export interface TunnelLimits {
-  /** From the first byte to the answer of a successful authentication. */
+  /** Maximum time from the first byte to a successful authentication. */
   readonly authTime: number
   /** Connections that have not authenticated: in all, and from one address. */
   readonly unauthenticated: number
@@ -180,9 +180,9 @@ export interface TunnelLimits {
   readonly tunnels: number
   /** Visitors' streams of one session. Agents on the Rust core break as a whole beyond 512. */
   readonly visitors: number
-  /** How long an agent may take for the answer to a command. */
+  /** Maximum response time of an agent to a command. */
   readonly commandTime: number
-  /** How long bytes may wait for a peer that does not read. */
+  /** Maximum time that data may wait for a peer that does not read. */
   readonly writeTime: number
 }
 
@@ -201,14 +201,17 @@ export const DEFAULT_LIMITS: TunnelLimits = {
  * connection, frames included, beyond which it ends.
  */
 export const EARLY_STREAMS = 2
+/** Maximum bytes of the first call. */
 export const EARLY_CALL = 16_384
+/** Maximum bytes of the connection before authentication, frames included. */
 export const EARLY_BYTES = 65_536
 /** Afterwards. */
 export const CALL_STREAMS = 64
 /** Most bytes of one call. */
 export const CALL = 1_048_576
-/** Bounds of the silence after which an agent counts as gone, whatever it asks for. */
+/** Minimum silence after which an agent is disconnected, regardless of its request (ms). */
 export const LEAST_SILENCE = 5000
+/** Maximum silence after which an agent is disconnected (ms). */
 export const MOST_SILENCE = 300_000
 /** Heartbeats between two looks of `sweep`, which come about each second. */
 export const MOST_BEATS = 100

@@ -5,25 +5,25 @@ import type { PreparedReplicas, Replicas, ReplicatedChange, UnpreparedReplicas }
 import type { Snapshot } from '../../../runtime/snapshot.js'
 import { ReplicaThread } from './replica-thread.js'
 
-/** How long a thread may take, without a sign that it is at work: for a preparation, and until it is ended. Milliseconds. */
+/** Time limits for a preparation, and for a silent worker before it is terminated (ms). */
 const PATIENCE = { prepare: 2_000, silence: 5_000 }
 /** Between an end and a new beginning of a thread, when one ends after the other. Milliseconds. */
 const RESTART = { first: 100, longest: 5_000 }
 
 interface ReplicaPoolParts {
-  /** Starts a thread whose `Replica` takes the messages of this one and answers them. */
+  /** Starts a worker whose `Replica` handles the messages of this pool. */
   readonly start: () => Worker
   readonly size: number
-  /** What this thread serves as the pool begins. */
+  /** Snapshot served by the main thread when the pool starts. */
   readonly running: Snapshot
   readonly log: { warn(fields: object, message: string): void }
-  /** Milliseconds; absent: 2 s for a preparation, 5 s of silence. */
+  /** Time limits (ms). @default 2 s for a preparation, 5 s of silence */
   readonly patience?: { readonly prepare: number; readonly silence: number }
 }
 
 /**
- * Threads that serve the plan of this one. A thread that ends is replaced, and the new one begins with the plan as it is then; it
- * counts as one of the others from the moment at which it serves what they serve.
+ * Workers that serve the main thread's plan. A failed worker is replaced by one that loads the current plan; the replacement
+ * takes part once it serves the same plan as the others.
  */
 export class ReplicaPool implements Replicas {
   readonly #parts: ReplicaPoolParts
@@ -31,7 +31,7 @@ export class ReplicaPool implements Replicas {
   readonly #threads = new Set<ReplicaThread>()
   readonly #restart = new Backoff(RESTART)
   readonly #restarts = new Set<NodeJS.Timeout>()
-  /** Those that are to end, and whose successors have begun. */
+  /** Workers about to end whose replacements have started. */
   readonly #leaving = new Set<ReplicaThread>()
   readonly #complete: (() => void)[] = []
   #committed: Snapshot
@@ -45,12 +45,12 @@ export class ReplicaPool implements Replicas {
     for (let i = 0; i < parts.size; i++) this.#start()
   }
 
-  /** Threads that serve what this one does. */
+  /** Number of workers that serve the same plan as this thread. */
   get serving(): number {
     return this.#members().length
   }
 
-  /** Resolves as soon as every thread serves what this one does. */
+  /** Resolves once every worker serves the same plan as this thread. */
   whole(): Promise<void> {
     if (this.serving >= this.#parts.size) return Promise.resolve()
     return new Promise((resolve) => this.#complete.push(resolve))
@@ -84,7 +84,7 @@ export class ReplicaPool implements Replicas {
     for (const thread of this.#threads) thread.post({ kind: 'revision', revision: snapshot.revision })
   }
 
-  /** The thread is about to end by itself: its successor begins now. Until its end it follows the plan as the others do. */
+  /** Starts a replacement for a worker that is about to end. Until then the worker follows the plan. */
   leaves(worker: Worker): void {
     const thread = [...this.#threads].find((one) => one.is(worker))
     if (thread === undefined || this.#leaving.has(thread) || this.#stopped) return
@@ -92,13 +92,13 @@ export class ReplicaPool implements Replicas {
     this.#replace()
   }
 
-  /** The thread hangs: it is ended at once with what it has, and its successor begins without waiting for its end. */
+  /** Terminates a hung worker with its connections, and starts its replacement immediately. */
   replaces(worker: Worker): void {
     this.leaves(worker)
     for (const thread of this.#threads) if (thread.is(worker)) void thread.end('it hangs')
   }
 
-  /** Ends all threads at once; resolves when they are gone. */
+  /** Terminates all workers; resolves when they have ended. */
   async stop(): Promise<void> {
     this.#stopped = true
     for (const timer of this.#restarts) clearTimeout(timer)

@@ -3,23 +3,23 @@ import type { Change } from '../../../runtime/plan-changes.js'
 import type { Snapshot } from '../../../runtime/snapshot.js'
 
 /**
- * What the thread that writes the plan and one that only serves it send each other: plain data, as the structured clone takes it.
- * Messages arrive in the order in which they were sent, and a replica handles one after the other.
+ * Messages from the thread that writes the plan to a replica: plain data for structured clone. Messages arrive in order, and
+ * a replica handles them in sequence.
  */
 export type ToReplica =
   /** A piece of the whole plan, for a thread that begins. */
   | { readonly kind: 'plan'; readonly put: readonly (readonly [string, Unit])[]; readonly secrets: SecretValues }
-  /** All pieces are there: serve them. */
+  /** Serves the plan after its last piece. */
   | { readonly kind: 'begin'; readonly number: number; readonly revision: number }
-  /** Compile it and keep it aside. `order` tells one attempt from another at the same change. */
+  /** Compiles a change without serving it. `order` distinguishes attempts at the same change. */
   | { readonly kind: 'prepare'; readonly order: number; readonly change: Change; readonly secrets: SecretValues }
   | { readonly kind: 'commit'; readonly order: number; readonly revision: number }
   | { readonly kind: 'abandon'; readonly order: number }
-  /** Prepare and commit in one: the others serve it already. */
+  /** Prepares and commits in one step: other workers already serve it. */
   | { readonly kind: 'apply'; readonly change: Change; readonly secrets: SecretValues; readonly revision: number }
   | { readonly kind: 'revision'; readonly revision: number }
 
-/** How a replica answers. */
+/** Responses of a replica. */
 export type FromReplica =
   | { readonly kind: 'prepared'; readonly order: number }
   | { readonly kind: 'unprepared'; readonly order: number; readonly reason: string }
@@ -28,7 +28,7 @@ export type FromReplica =
   /** The thread is at work on something that takes long, and its loop turns. */
   | { readonly kind: 'alive' }
 
-/** Units of one piece: a message of so many takes a few milliseconds on both sides. */
+/** Units per piece: a message of this size takes a few milliseconds on both sides. */
 const PIECE = 1_000
 
 /** The plan of a snapshot with the values that it refers to, in pieces. */
@@ -48,7 +48,7 @@ export function* planPieces(snapshot: Snapshot): Generator<Extract<ToReplica, { 
   if (put.length > 0) yield { kind: 'plan', put, secrets }
 }
 
-/** A secret that did not open is missing here as it is in the snapshot. */
+/** A secret that could not be decrypted is missing here, as in the snapshot. */
 function clearValue({ tables }: Snapshot, key: string, unit: Unit): string | undefined {
   if (unit.kind === 'certificate') return tables.certificates.at(key)?.privateKey
   return unit.kind === 'secret' ? tables.secrets.at(unit.vault, unit.name) : undefined

@@ -3,10 +3,10 @@ import { atMost } from '../../../lib/concurrency.js'
 import type { Snapshot } from '../../../runtime/snapshot.js'
 import { type FromReplica, planPieces, type ToReplica } from './protocol.js'
 
-/** What a preparation came to: `late`: there was no answer in time. `ended`: the thread is gone, and its successor takes part from its own beginning. */
+/** Result of a preparation. `late`: no response in time. `ended`: the worker has ended, and its replacement loads the whole plan. */
 export type PreparationAnswer = 'prepared' | 'ended' | 'late' | { readonly reason: string }
 
-/** How long a commit waits for the end of a thread that does not answer. Milliseconds. */
+/** Maximum time that a commit waits for the end of an unresponsive worker (ms). */
 const END_WITHIN = 1_000
 
 interface Watch {
@@ -26,7 +26,7 @@ export class ReplicaThread {
   readonly #worker: Worker
   readonly #watches = new Set<Watch>()
   readonly #gone: Promise<void>
-  /** What is to follow the plan while its pieces are still being sent. */
+  /** Changes queued until all pieces of the plan are sent. */
   #later: ToReplica[] | undefined = []
   #over = false
   #why: string | undefined
@@ -60,12 +60,12 @@ export class ReplicaThread {
     return worker === this.#worker
   }
 
-  /** Number of the plan that it serves; undefined: none, or none any more. */
+  /** Number of the plan that it serves; undefined if there is none. */
   get number(): number | undefined {
     return this.#over ? undefined : this.#number
   }
 
-  /** Sends the plan in pieces, with a `turn` of the loop between two, and then what was posted meanwhile. */
+  /** Sends the plan in pieces, with a `turn` of the event loop between them, and then messages posted meanwhile. */
   async begin(snapshot: Snapshot, turn: () => Promise<unknown>): Promise<void> {
     for (const piece of planPieces(snapshot)) {
       if (this.#over) return
@@ -85,10 +85,10 @@ export class ReplicaThread {
     else this.#later.push(message)
   }
 
-  /** What a preparation comes to. A thread that stays silent does not answer ever again: it is ended after its `silence`. */
+  /** Waits for a preparation. A worker that stays silent is terminated after `silence`. */
   prepared(order: number, { prepare, silence }: { readonly prepare: number; readonly silence: number }) {
     const late = (): void => {
-      // Its answer is not awaited any more; a message of any kind shows that it runs.
+      // Its response is no longer awaited; any message shows that it runs.
       void this.#until(
         silence - prepare,
         () => true as const,
@@ -98,14 +98,14 @@ export class ReplicaThread {
     return this.#until<PreparationAnswer>(prepare, (message) => this.#answerTo(order, message), late)
   }
 
-  /** Resolves when it serves the plan of this number or a later one, or has ended; it is ended after so much silence. */
+  /** Resolves when the worker serves the plan of this number or a later one, or has ended; it is terminated after this much silence (ms). */
   async reaches(number: number, silence: number): Promise<void> {
     if (this.#number !== undefined && this.#number >= number) return
     const there = (message: FromReplica) => (message.kind === 'serving' && message.number >= number ? true : undefined)
     if ((await this.#until<true>(silence, there)) === 'late') await atMost(END_WITHIN, this.end('it does not answer'))
   }
 
-  /** Ends it at once; resolves when it is gone. It counts as gone from now on: one that hangs in native code may never be. */
+  /** Terminates the worker; resolves when it has ended. It counts as ended immediately: one that hangs in native code may never end. */
   async end(why?: string): Promise<void> {
     this.#why ??= why
     this.#over = true
@@ -119,7 +119,7 @@ export class ReplicaThread {
     return message.kind === 'unprepared' && message.order === order ? { reason: message.reason } : undefined
   }
 
-  /** The first message that `find` takes. `late` after so many milliseconds in which the thread has said nothing at all. */
+  /** Returns the first message that `find` accepts, or `late` after this time without any message (ms). */
   #until<T>(
     milliseconds: number,
     find: (message: FromReplica) => T | undefined,

@@ -4,14 +4,14 @@ import type { Change } from '../../../runtime/plan-changes.js'
 import { type ServingParts, type Staged, stage } from '../../../runtime/stage.js'
 import type { FromReplica, ToReplica } from './protocol.js'
 
-/** How often a thread that is at work says that it is. Milliseconds. */
+/** Interval of a busy worker's signs of life (ms). */
 const ALIVE = 500
 
 type Ready = Extract<Staged, { ok: true }>
 
 /**
- * The plan in a thread that only serves it: takes changes in the order in which they come. What it prepares serves when it is
- * committed; a change that is committed and cannot be taken is an error that ends the thread, because it would serve what is gone.
+ * The plan in a worker that only serves it: applies changes in order. A prepared change serves once committed; an error in a
+ * committed change ends the worker, because it would serve an outdated plan.
  */
 export class Replica {
   readonly #parts: ServingParts
@@ -89,7 +89,7 @@ export class Replica {
     await this.#serve(staged, revision)
   }
 
-  /** Compiled beside what runs, or why it cannot be. */
+  /** Compiles a change beside the running plan; returns an error message on failure. */
   async #staged(change: Change, secrets: SecretValues, tolerant: boolean): Promise<Ready | string> {
     try {
       const staged = await stage(this.#parts, change, secrets, tolerant)

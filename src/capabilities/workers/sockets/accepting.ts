@@ -22,7 +22,7 @@ export function acceptingSockets(dealer: SocketDealer, inherited: InheritedSocke
   })
 }
 
-/** Tells one state of a listener from another, wherever it listens. */
+/** Returns a key for the state of a listener, independent of its address. */
 export function markOf({ tls, publicPort, proxyProtocol, pathForm }: ListenerUnit): string {
   return JSON.stringify([tls, publicPort ?? null, proxyProtocol ?? null, pathForm ?? null])
 }
@@ -69,7 +69,7 @@ async function acceptHttp(
       refuse(socket, place, (place === 'connections' || place === 'descriptors') && !tls && !proxyProtocol)
       return
     }
-    // Behind a PROXY header it is not known yet whose connection it is.
+    // Behind a PROXY header, the client address is not known yet.
     const full = proxyProtocol ? undefined : place.of(socket.remoteAddress ?? '')
     if (typeof full === 'string') {
       place.left()
@@ -135,7 +135,7 @@ class DealtTcp implements TcpServing {
     this.#port.deal(socket, { id, startedAt, named }, place)
   }
 
-  /** Those who serve the connections of the edge before end them by themselves. */
+  /** The handlers of the previous edge's connections end them themselves. */
   hand(edge: string): void {
     this.#edge = edge
     const before = this.#port

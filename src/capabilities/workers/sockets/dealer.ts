@@ -7,7 +7,7 @@ import type { FromServing, ToServing } from './protocol.js'
 
 /** A thread that serves connections, as the one that accepts them sees it. */
 export interface ServingThread {
-  /** Sends a message, with a socket that goes along. False: it could not be sent, and everything is as it was. Does not throw. */
+  /** Sends a message, optionally with a socket. Returns false if it could not be sent; nothing has changed then. Does not throw. */
   post(message: ToServing, socket?: Socket): boolean
 }
 
@@ -25,7 +25,7 @@ interface Held {
   readonly port: DealtPort
 }
 
-/** What a thread has of the limits. */
+/** A worker's share of the limits. */
 interface Served {
   readonly places: Map<number, Held>
   readonly terminations: Map<number, () => void>
@@ -39,8 +39,8 @@ interface Waiting {
 }
 
 /**
- * Gives each accepted connection to the thread that has the fewest, and holds its place until that thread says that it is over or
- * has ended itself. While no thread serves, connections wait unread.
+ * Gives each accepted connection to the worker with the fewest, and holds its place until the worker reports its end, or
+ * ends itself. While no worker serves, connections wait unread.
  */
 export class SocketDealer {
   readonly #terminations: TerminationPlaces
@@ -77,12 +77,12 @@ export class SocketDealer {
     for (const { port, socket, accepted, place } of waiting) this.deal(port, socket, accepted, place)
   }
 
-  /** The thread gets no connection any more; those that it has go on. */
+  /** Stops dispatching to the worker; its connections continue. */
   rests(thread: ServingThread): void {
     this.#ready.delete(thread)
   }
 
-  /** The thread is gone, and its connections with it. */
+  /** Releases the connections of an ended worker. */
   ended(thread: ServingThread): void {
     const served = this.#threads.get(thread)
     this.#threads.delete(thread)
@@ -92,7 +92,7 @@ export class SocketDealer {
     for (const leave of served.terminations.values()) leave()
   }
 
-  /** Does the message belong to connections? Then it is handled. */
+  /** Handles a message if it concerns connections. */
   receive(thread: ServingThread, message: FromServing): void {
     const served = this.#threads.get(thread)
     if (served === undefined) return
@@ -114,7 +114,7 @@ export class SocketDealer {
         return
       case 'lasts': {
         const { place } = message
-        // Places of this process answer at once.
+        // Places of this process respond synchronously.
         const admitted = served.places.get(place)?.place.lasts() === true
         thread.post({ kind: 'lasting', place, admitted })
         return
@@ -124,7 +124,7 @@ export class SocketDealer {
     }
   }
 
-  /** A port whose connections are served under `key`, as it is while it has this mark. */
+  /** Opens a port whose connections are served under `key`, in the state with this mark. */
   open(key: string, mark: string, address: Address): DealtPort {
     const port = new DealtPort(this, { number: ++this.#portNumber, key, mark, address })
     this.#ports.add(port)
@@ -132,7 +132,7 @@ export class SocketDealer {
     return port
   }
 
-  /** Gives a connection to a thread. What cannot be given is closed. */
+  /** Gives a connection to a worker. Closes it if that fails. */
   deal(port: DealtPort, socket: Socket, accepted: Accepted, place: Place): void {
     const thread = this.#least()
     if (thread === undefined) {
@@ -146,14 +146,14 @@ export class SocketDealer {
     const sent = thread.post({ kind: 'socket', port: at, socket, id, startedAt, place: number, named }, socket)
     if (sent) this.#threads.get(thread)?.places.set(number, { place, port })
     else {
-      // Its client has gone meanwhile.
+      // The client has disconnected meanwhile.
       socket.on('error', ignore)
       socket.destroy()
       this.#left({ place, port })
     }
   }
 
-  /** Called by a port that accepts nothing more. */
+  /** Called when a port stops accepting. */
   closed(port: DealtPort): void {
     if (!this.#ports.delete(port)) return
     const mine = this.#waiting.filter((one) => one.port === port)
@@ -184,7 +184,7 @@ export class SocketDealer {
 
   #placeOf(thread: ServingThread, { places }: Served, number: number, address: string): void {
     const full = places.get(number)?.place.of(address)
-    // Places of this process answer at once.
+    // Places of this process respond synchronously.
     if (!(full instanceof Promise)) thread.post({ kind: 'placed', place: number, full })
   }
 
@@ -199,7 +199,7 @@ export class SocketDealer {
   }
 }
 
-/** What a port is for. */
+/** Properties of a port. */
 interface DealtPortFacts {
   readonly number: number
   readonly key: string
@@ -207,7 +207,7 @@ interface DealtPortFacts {
   readonly address: Address
 }
 
-/** A port whose connections are dealt out. */
+/** A port whose connections are dispatched. */
 export class DealtPort {
   readonly number: number
   readonly announcement: ToServing
@@ -221,7 +221,7 @@ export class DealtPort {
     this.announcement = { kind: 'port', port: number, key, mark, address }
   }
 
-  /** Gives a connection away; its place is given back when it is over. */
+  /** Dispatches a connection; its place is released when it ends. */
   deal(socket: Socket, accepted: Accepted, place: Place): void {
     this.#open++
     this.#dealer.deal(this, socket, accepted, place)
@@ -233,12 +233,12 @@ export class DealtPort {
     if (this.#open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
   }
 
-  /** Nothing more comes. */
+  /** Stops accepting. */
   close(): void {
     this.#dealer.closed(this)
   }
 
-  /** Resolves when all connections are over, or so many milliseconds later: what is left then was cut by those who serve it. */
+  /** Resolves when all connections have ended, or after this time (ms), when workers have cut the rest. */
   async drained(deadline: number): Promise<Drained> {
     const total = this.#open
     if (total === 0) return { ended: 0, cut: 0 }
@@ -255,5 +255,5 @@ export class DealtPort {
   }
 }
 
-/** How long those who serve may take to cut what is left. Milliseconds. */
+/** Maximum time for workers to cut remaining connections (ms). */
 const CUT_WITHIN = 2_000

@@ -9,21 +9,19 @@ type Labels = TunnelFacts['labels']
 type Why = Parameters<Dialer['open']>[0]
 type Follower = Parameters<HeldTunnels['follow']>[0]
 
-/**
- * How long visitors wait for an agent that has left the other process and has not come back, and then for it to take note of the answer to
- * its offer: until then it turns visitors away. Milliseconds.
- */
+/** Maximum time that visitors wait for an agent which has disconnected from the other process to reconnect (ms). */
 const COMING = 5_000
+/** Time for an agent to process the response to its offer; until then it rejects visitors (ms). */
 const SETTLING = 50
 
-/** What the process that held the tunnels says of them. */
+/** Messages about tunnels from the process that holds them. */
 export type FromHolder = Extract<ToServing, { kind: 'tunnels' | 'pipe-opened' | 'pipe-moved' }> | PipeMessage
 
 /** A tunnel whose agent is, or just was, connected to another process. */
 class HandedTunnel implements LiveTunnel {
   readonly facts: TunnelFacts
   readonly ready = true
-  /** A connection that waited for another request would keep the agent where it is. */
+  /** A connection kept for further requests would keep the agent in the other process. */
   readonly reusable = false
   /** Its agent has left the other process. */
   coming: NodeJS.Timeout | undefined
@@ -50,8 +48,8 @@ class HandedTunnel implements LiveTunnel {
 }
 
 /**
- * The tunnels of a process that takes the place of another one, whose agents are still connected there: visitors reach them through that
- * process, until the agents have connected here. In the moment between, visitors wait.
+ * Tunnels of a predecessor process to which agents are still connected: visitors reach them through that process, until the
+ * agents have connected here. In between, visitors wait.
  */
 export class HandedTunnels implements HeldTunnels {
   readonly #own: HeldTunnels
@@ -65,7 +63,7 @@ export class HandedTunnels implements HeldTunnels {
   readonly #settling = new Set<string>()
   #version = 0
 
-  /** `own`: of this process. `post` sends to the process that holds the others. */
+  /** `own`: tunnels of this process. `post` sends to the process with the others. */
   constructor(own: HeldTunnels, post: (message: FromServing) => void) {
     this.#own = own
     this.#relayed = new RelayedTunnels(post)
@@ -98,7 +96,7 @@ export class HandedTunnels implements HeldTunnels {
     }
   }
 
-  /** Takes what the other process says. */
+  /** Handles a message of the other process. */
   receive(message: FromHolder): void {
     this.#relayed.receive(message)
     if (message.kind !== 'tunnels') return
@@ -115,7 +113,7 @@ export class HandedTunnels implements HeldTunnels {
     this.#changed()
   }
 
-  /** The other process is gone, and its agents are on their way. */
+  /** Handles the end of the other process, whose agents are reconnecting. */
   lost(): void {
     this.#relayed.lost()
     for (const number of this.#handed.keys()) this.#leaves(number)
@@ -204,7 +202,7 @@ export class HandedTunnels implements HeldTunnels {
       }
       this.#waiting.add(look)
     })
-    // The waiter may have gone when it rejects: that is no fault.
+    // The waiter may be gone when this rejects.
     promise.catch(() => undefined)
     return { promise, end: () => over() }
   }

@@ -10,7 +10,7 @@ import { ignore } from '../../../transport/pipes.js'
 import { httpKey, markOf, tcpKey } from './accepting.js'
 import type { FromServing, ToServing } from './protocol.js'
 
-/** What serves the connections that come under one key and mark. */
+/** Handler of the connections with one key and mark. */
 interface Serving {
   adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
 }
@@ -20,8 +20,8 @@ type Announced = Extract<ToServing, { kind: 'port' }>
 type Full = (full: Crowding | undefined) => void
 
 /**
- * Where connections come in that another thread has accepted. Each goes to what serves under the key and the mark of its port; one that comes
- * before its configuration waits unread, until that serves or its port is closed.
+ * Receives connections that another thread has accepted, and passes each to the handler for the key and mark of its port. A
+ * connection that arrives before its configuration waits unread, until a handler is registered or its port closes.
  */
 export class SocketInlet implements TerminationPlaces {
   readonly #post: (message: FromServing) => void
@@ -32,7 +32,7 @@ export class SocketInlet implements TerminationPlaces {
   readonly #becoming = new Map<number, (admitted: boolean) => void>()
   readonly #terminating = new Map<number, Full>()
   #serial = 0
-  /** What is to be said at the end of this turn of the loop. */
+  /** Reports for the end of this turn of the event loop. */
   #left: number[] = []
   #shaken: number[] = []
   #terminated: number[] = []
@@ -42,12 +42,12 @@ export class SocketInlet implements TerminationPlaces {
     this.#post = post
   }
 
-  /** Where connections come from that are served under the key: the last port that was opened for it. */
+  /** Returns the address of the last port that was opened for the key. */
   address(key: string): Address | undefined {
     return [...this.#ports.values()].findLast((port) => port.key === key)?.address
   }
 
-  /** From now on `serving` gets what comes under the key and the mark, what waits at once. */
+  /** Registers the handler for the key and the mark; waiting connections are passed to it immediately. */
   serves(key: string, mark: string, serving: Serving): void {
     const name = nameOf({ key, mark })
     this.#servings.set(name, serving)
@@ -109,7 +109,7 @@ export class SocketInlet implements TerminationPlaces {
     serving.adopt(socket, { id, startedAt }, this.#place(place, named))
   }
 
-  /** What serves it may drain by now; it was kept for the connections that were on their way. */
+  /** Allows the handler to drain; it was kept for connections in transit. */
   #closed(number: number): void {
     const port = this.#ports.get(number)
     this.#ports.delete(number)
@@ -174,7 +174,7 @@ function nameOf({ key, mark }: Pick<Announced, 'key' | 'mark'>): string {
   return `${key} ${mark}`
 }
 
-/** Ports that bind nothing: what comes to them comes through `inlet`. */
+/** Creates ports that bind nothing: their connections arrive through `inlet`. */
 export function adoptingSockets(inlet: SocketInlet, transport: SocketTransport) {
   return ({ http, tcp }: SocketParts): Pick<PortsParts, 'openHttp' | 'openTcp'> => ({
     async openHttp(unit) {
@@ -200,7 +200,7 @@ export function adoptingSockets(inlet: SocketInlet, transport: SocketTransport) 
         address,
         accept: () => inlet.serves(key, edge, connections),
         hand(next, nextAt) {
-          // Connections of the edge before may still be on their way, and have the time that those have which are there.
+          // Connections of the previous edge may still be in transit, and get the same drain time as open ones.
           const gone = connections
           before.add(gone)
           void gone.drain(tcp.timeouts.drain).then(() => before.delete(gone))

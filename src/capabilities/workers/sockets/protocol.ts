@@ -7,10 +7,10 @@ import type { PipeMessage } from '../../../transport/thread-pipe.js'
 
 /** A tunnel as threads know it that do not hold it. Plain data. */
 export interface TunnelFacts {
-  /** Tells it from all others of the process. */
+  /** Unique number within the process. */
   readonly number: number
   readonly id: string
-  /** What selects it. */
+  /** Labels that select the tunnel. */
   readonly labels: TunnelUpstream['labels']
   readonly http2: boolean
   /** May a connection through it wait for another request? */
@@ -20,13 +20,13 @@ export interface TunnelFacts {
 }
 
 /**
- * What the thread that accepts connections sends to one that serves them. The thread that accepts holds the limits; a connection has its
- * place there under a number. Messages arrive in the order in which they were sent.
+ * Messages from the thread that accepts connections to a worker. The accepting thread holds the limits, where a connection
+ * has a numbered place. Messages arrive in order.
  */
 export type ToServing =
   /**
-   * A port accepts connections for what the configuration has under `key`. `mark` tells one state of it from another: connections
-   * are served by the state in which they were accepted.
+   * Announces a port that accepts connections for the configuration under `key`. `mark` identifies a state of it:
+   * connections are served by the state in which they were accepted.
    */
   | {
       readonly kind: 'port'
@@ -55,7 +55,7 @@ export type ToServing =
   | { readonly kind: 'terminating'; readonly serial: number; readonly full: Crowding | undefined }
   /** Tunnels of agents that have begun, and numbers of those that are over. */
   | { readonly kind: 'tunnels'; readonly begun: readonly TunnelFacts[]; readonly ended: readonly number[] }
-  /** Answers `open-tunnel`. `refused`: there is no pipe. */
+  /** Result of `open-tunnel`. `refused`: there is no pipe. */
   | {
       readonly kind: 'pipe-opened'
       readonly pipe: number
@@ -65,7 +65,7 @@ export type ToServing =
   | { readonly kind: 'pipe-moved'; readonly pipe: number }
   | PipeMessage
 
-/** What a thread that serves sends to the one that accepts. */
+/** Messages from a worker to the accepting thread. */
 export type FromServing =
   /** Numbers of places: of connections that have ended, and of those that are past their handshake; serials of handshakes that are over. */
   | {
@@ -74,7 +74,7 @@ export type FromServing =
       readonly shaken: readonly number[]
       readonly terminated: readonly number[]
     }
-  /** A PROXY header says whose connection it is. */
+  /** Reports the client address of a PROXY header. */
   | { readonly kind: 'place-of'; readonly place: number; readonly address: string }
   /** A connection is about to become a pipe. */
   | { readonly kind: 'lasts'; readonly place: number }

@@ -12,10 +12,10 @@ type Post = (message: FromServing, transfer?: readonly ArrayBuffer[]) => void
 
 const NO_TUNNELS: readonly RelayedTunnel[] = []
 
-/** A tunnel whose agent another thread holds. */
+/** A tunnel whose agent is connected to another thread. */
 class RelayedTunnel implements LiveTunnel {
   readonly facts: TunnelFacts
-  /** Whether it has room is known where it is opened, and another one is tried there. */
+  /** Capacity is checked where the tunnel is opened, with a fallback to another one. */
   readonly ready = true
   over = false
 
@@ -76,7 +76,7 @@ export class RelayedTunnels implements TunnelGroups {
     return () => void this.#followers.delete(follower)
   }
 
-  /** Takes what the thread says that holds the tunnels. */
+  /** Handles a message of the thread that holds the tunnels. */
   receive(message: Extract<ToServing, { kind: 'tunnels' | 'pipe-opened' | 'pipe-moved' }> | PipeMessage): void {
     switch (message.kind) {
       case 'tunnels':
@@ -93,7 +93,7 @@ export class RelayedTunnels implements TunnelGroups {
     }
   }
 
-  /** The holder is gone, and what leads through it. */
+  /** Closes all tunnels after the end of their holder. */
   lost(): void {
     this.#follow([], [...this.#tunnels.keys()])
     const refused = { failure: 'no-tunnel', message: 'the holder of the tunnel has gone' } as const

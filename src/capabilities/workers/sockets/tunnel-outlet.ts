@@ -5,7 +5,7 @@ import { join } from '../../../transport/join.js'
 import { type PipeMessage, ThreadPipe } from '../../../transport/thread-pipe.js'
 import type { FromServing, ToServing, TunnelFacts } from './protocol.js'
 
-/** A live tunnel with what other threads must know of it. */
+/** A live tunnel with its data for other threads. */
 type HeldTunnel = LiveTunnel & Pick<TunnelFacts, 'http2'> & Partial<Pick<TunnelFacts, 'reusable'>>
 
 /** The live tunnels of this thread, for threads that hold none. */
@@ -23,7 +23,7 @@ export class TunnelDirectory {
   readonly #send: (message: ToServing) => void
   readonly #paused = new Map<LiveTunnel, Labels>()
   #count = 0
-  /** Sends nothing from now on. */
+  /** Stops sending. */
   readonly close: () => void
 
   /** `send`: to all threads that there are. */
@@ -43,7 +43,7 @@ export class TunnelDirectory {
     return this.#tunnels.get(number)?.tunnel
   }
 
-  /** For those to whom tunnels are sent it has ended, until `resume`. */
+  /** Reports a tunnel as ended to its receivers, until `resume`. */
   pause(tunnel: LiveTunnel): void {
     const labels = this.#tunnels.get(this.#numbers.get(tunnel) ?? 0)?.labels
     if (labels === undefined) return
@@ -98,7 +98,7 @@ export class TunnelOutlet {
     else this.#pipes.get(message.pipe)?.receive(message)
   }
 
-  /** The thread is gone: its visitors are. */
+  /** Closes the pipes of an ended worker. */
   close(): void {
     for (const pipe of [...this.#pipes.values()]) pipe.breakOff()
   }

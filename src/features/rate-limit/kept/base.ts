@@ -2,20 +2,25 @@ import type { BucketSink, Contents } from '../limiter/contents.js'
 import type { Generation } from '../limiter/sketch.js'
 
 const TWO32 = 2 ** 32
-/** Bytes from which on a body of parts is given away. */
+/** Minimum size of a body of parts before it is yielded (bytes). */
 const ENOUGH = 65_536
-/** Words in front of the buckets of a part: segment, first hash, first hash behind it (0: 2³²), words that follow, time in milliseconds (two). */
+/**
+ * Words before the buckets of a part: segment, first hash, first hash after it (0: 2³²), number of following words, time in milliseconds
+ * (two).
+ */
 const PART_WORDS = 6
-/** Words in front of the admissions of a bucket: both halves of its hash, window and number of admissions. */
+/** Words before the admissions of a bucket: both halves of its hash, window and number of admissions. */
 const BUCKET_WORDS = 3
-/** The third of them: the window in tens of seconds above, then whether each admission has a number, then how many follow. */
+/** Flag in the third word: each admission has a number. Above it is the window in tens of seconds, below it the number of admissions. */
 const NUMBERED = 2 ** 17
+/** Mask of the number of admissions. */
 const LENGTH_MASK = NUMBERED - 1
-/** Words in front of cells of the sketch, and so many cells at a time. */
+/** Words before sketch cells. */
 const CELLS_HEAD = 6
+/** Cells in one body. */
 const CELLS = 8_192
 
-/** Words that grow. */
+/** Growing array of words. */
 class Words {
   words = new Uint32Array(2 * ENOUGH)
   length = 0
@@ -30,7 +35,7 @@ class Words {
   }
 }
 
-/** Writes buckets as words: an admission is its time modulo 2³², with its number where one is not 1. */
+/** Writes buckets as words: an admission is its time modulo 2³², with its number unless all are 1. */
 class BucketWords implements BucketSink {
   readonly #out: Words
   readonly #stamps: number[] = []
@@ -53,7 +58,7 @@ class BucketWords implements BucketSink {
     this.#counts.push(count)
   }
 
-  /** The bucket is complete. */
+  /** Completes the bucket. */
   end(): void {
     const [out, stamps, counts] = [this.#out, this.#stamps, this.#counts]
     if (stamps.length === 0) return
@@ -68,14 +73,17 @@ class BucketWords implements BucketSink {
   }
 }
 
-/** How often a part is asked for that another thread has: it gives it back within microseconds while it runs, or has ended and is repaired. */
+/**
+ * Maximum number of attempts for a part locked by another thread, which releases it within microseconds while it runs, or has crashed and
+ * is repaired.
+ */
 const ATTEMPTS = 10_000
-/** Another thread has the part that comes next. The caller rests before it goes on, because that thread may need its processor. */
+/** Another thread has the next part. The caller must pause, because that thread may need its processor. */
 export const TAKEN = 'taken'
 
 /**
- * The bodies of a base, made one part after the other: undefined where a part is done and no body is full, `TAKEN` where another thread has it.
- * Each body stays as it is. Fails when a part cannot be had.
+ * Yields the bodies of a base part by part: undefined after a part without a full body, `TAKEN` if another thread has the part. Bodies are
+ * immutable. Fails if a part stays locked.
  */
 export function* partBodies(contents: Contents): Generator<Uint8Array | typeof TAKEN | undefined> {
   let out = new Words()
@@ -114,7 +122,7 @@ function bodyOf({ words, length }: Words): Uint8Array {
   return new Uint8Array(words.buffer, 0, length * 4)
 }
 
-/** The bodies of what the sketch holds; undefined where cells were looked at that are all 0. */
+/** Yields the bodies of the sketch; undefined for cells that are all 0. */
 export function* sketchBodies(contents: Contents): Generator<Uint8Array | undefined> {
   for (const { sketch, tens, generation, width, rows } of contents.generations()) {
     for (const [row, cells] of rows.entries()) {
@@ -133,7 +141,7 @@ export function* sketchBodies(contents: Contents): Generator<Uint8Array | undefi
   }
 }
 
-/** Cells of the sketch, from a body of `sketchBodies`. */
+/** Reads sketch cells from a body of `sketchBodies`. */
 export function readCells(words: Uint32Array): {
   readonly generation: Omit<Generation, 'rows'>
   readonly row: number
@@ -144,12 +152,12 @@ export function readCells(words: Uint32Array): {
   return { generation: { sketch, tens, generation, width }, row, from, cells: words.subarray(CELLS_HEAD) }
 }
 
-/** Takes the buckets of a base: first which part they are of. */
+/** Receives the buckets of a base, after the part that contains them. */
 export interface BaseSink extends BucketSink {
   part(segment: number, from: number, at: number): void
 }
 
-/** Gives what a body of `partBodies` holds to `sink`. */
+/** Passes the content of a body of `partBodies` to `sink`. */
 export function readParts(words: Uint32Array, sink: BaseSink): void {
   for (let place = 0; place < words.length; ) {
     const [segment = 0, from = 0, , length = 0] = words.subarray(place, place + 4)
@@ -171,7 +179,7 @@ export function readParts(words: Uint32Array, sink: BaseSink): void {
   }
 }
 
-/** The time near `reference` whose remainder modulo 2³² is `word`. */
+/** Returns the time near `reference` whose remainder modulo 2³² is `word`. */
 export function wholeTime(word: number, reference: number): number {
   const near = Math.floor(reference)
   return near + ((word - (near | 0)) | 0)

@@ -10,77 +10,79 @@ import { partBodies, sketchBodies, TAKEN } from './base.js'
 import { AnotherOwner, type Chunk, CountersFile } from './counters-file.js'
 import { CHUNK, type ChunkKind, type Mark } from './format.js'
 
-/** How often logs are looked at, at most, and how full one is that is not left for the interval. Milliseconds. */
+/** Maximum interval between checks of the logs (ms). */
 const LOOK_EVERY = 250
+/** Fill level at which a log is written before the interval ends. */
 const FULL = 0.5
-/** Milliseconds that this work may hold the loop at a stretch, and how long it rests for each of them. */
+/** Maximum time slice on the event loop (ms). */
 const HOLD = 0.3
+/** Pause after a slice, as a multiple of it. */
 const REST = 3
-/** How long it rests where another thread has a part: the system gives that thread a processor meanwhile. Milliseconds. */
+/** Pause if another thread has a part (ms), so that the system can run that thread. */
 const TAKEN_REST = 1
-/** A log that is longer than its base, and than so many bytes, makes a new base. */
+/** Minimum log size for a new base (bytes), besides being longer than the base. */
 const LEAST_LOG = 4 * 2 ** 20
-/** How long nothing is written after it could not be. Milliseconds. */
+/** Pause after a failed write (ms). */
 const AGAIN_AFTER = 30_000
-/** How long a stop waits for a base that it does not need. Milliseconds. */
+/** Maximum time that a stop waits for an unnecessary base (ms). */
 const NEARLY = 500
-/** A wall clock that has moved by so much against the other one is written down. Milliseconds. */
+/** Clock difference that is written as a change of the wall clock (ms). */
 const MOVED = 100
 
 export interface CheckpointsParts {
-  /** One that logs what it admits. */
+  /** Table with a log of admissions. */
   readonly table: LimiterTable
   readonly clock: Clock
-  /** Its folder is made where it is not there. */
+  /** Path of the file; its folder is created. */
   readonly path: string
-  /** Milliseconds between two checkpoints. */
+  /** Milliseconds between checkpoints. */
   readonly interval: number
   readonly report: CheckpointReports
 }
 
-/** What the operator has to know. */
+/** Reports to the operator. */
 export interface CheckpointReports {
-  /** Counters cannot be written; it is tried again. */
+  /** Counters cannot be written; retried. */
   failed(error: unknown): void
-  /** They can be, again. */
+  /** Counters can be written again. */
   recovered(): void
-  /** So much was admitted that is in no log: until the next base is written, a process that is killed loses it. */
+  /** Number of admissions missing in the logs: until the next base is written, a killed process loses them. */
   lost(records: number): void
-  /** Another process writes the file: this one does not any more. */
+  /** Another process writes the file; this one stops. */
   ousted(): void
 }
 
 /**
- * Writes what the table admits into a file, interval by interval: logs first, and beside them a new base when logs have become long. All
- * of it is done by the thread that has made the table, in slices.
+ * Writes the table's admissions to a file at an interval: logs, and a new base when they become long. The thread that created the table
+ * does all of it in slices.
  */
 export class Checkpoints {
   readonly #parts: CheckpointsParts
   readonly #timer: NodeJS.Timeout
-  /** The file that a start would read; undefined: there is none with all that was admitted. */
+  /** File for the next start; undefined if none is complete. */
   #file: CountersFile | undefined
-  /** Bytes of its base. */
+  /** Size of its base (bytes). */
   #base = 0
-  /** The one that takes its place when its base is complete. */
+  /** Replacement file, used once its base is complete. */
   #next: CountersFile | undefined
   #building: Promise<void> | undefined
   #group = 0
-  /** How often logs have lost something, and how often they had when the present file was begun. */
+  /** Number of log losses, now and at the start of the current file. */
   #losses = 0
   #covered = 0
-  /** When a checkpoint was made last, and the mark that it has left. */
+  /** Time of the last checkpoint, and its mark. */
   #at = 0
   #last: Pick<Mark, 'monotonic' | 'wall'> = { monotonic: 0, wall: 0 }
   #again = 0
   #failing = false
   #state: 'open' | 'paused' | 'ousted' | 'closed' = 'open'
-  /** A base is not to rest. */
+  /** True if the base is written without pauses. */
   #hurry = false
-  /** One checkpoint after the other. */
+  /** Serializes checkpoints. */
   #turn: Promise<unknown> = Promise.resolve()
   #waits = false
 
-  /** `found`: the file to go on with, and the bytes of its base; undefined: begins with a base. */
+  /** `found`: existing file and the size of its base; undefined: starts with a new base. */
   constructor(parts: CheckpointsParts, found: { readonly file: CountersFile; readonly base: number } | undefined) {
     this.#parts = parts
     this.#file = found?.file
@@ -91,26 +93,26 @@ export class Checkpoints {
     if (found === undefined || this.#long) this.#rebase()
   }
 
-  /** Writes down what was admitted until now; where there is no file yet, when it is there. Does not fail. */
+  /** Writes all admissions so far; without a file, once it exists. Does not fail. */
   async checkpoint(): Promise<void> {
     if (this.#file === undefined) await this.#building
     await this.#checkpoint()
   }
 
-  /** Another process may go on with the file: writes once more, and no more until `resume`. Does not fail. */
+  /** Writes a last time until `resume`, because another process may continue the file. Does not fail. */
   async pause(): Promise<void> {
     if (this.#state !== 'open') return
     await this.#finish('paused')
   }
 
-  /** Goes on with a new base. */
+  /** Continues with a new base. */
   resume(): void {
     if (this.#state !== 'paused') return
     this.#state = 'open'
     this.#rebase()
   }
 
-  /** Writes all, for the last time. Does not fail. */
+  /** Writes everything for the last time. Does not fail. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     if (this.#state === 'open') await this.#finish('closed')
@@ -125,10 +127,10 @@ export class Checkpoints {
 
   async #finish(state: 'paused' | 'closed'): Promise<void> {
     this.#hurry = true
-    // A base that is nearly done spares the next process a long log.
+    // A nearly complete base saves the next process a long log.
     if (this.#building !== undefined) await atMost(NEARLY, this.#building)
     await this.#checkpoint()
-    // The file that is there has everything, or another one must be completed: at worst the one behind the one that is being written.
+    // Either the existing file is complete, or another one must be: at worst the one after the one being written.
     for (let attempt = 0; attempt < 2 && !this.#whole && this.#state === 'open'; attempt += 1) {
       this.#rebase()
       await this.#building
@@ -144,12 +146,12 @@ export class Checkpoints {
     await file?.close().catch(() => undefined)
   }
 
-  /** Is everything in the file that was admitted up to the last checkpoint? */
+  /** True if the file contains every admission up to the last checkpoint. */
   get #whole(): boolean {
     return this.#file !== undefined && this.#covered === this.#losses
   }
 
-  /** Is the log of the file longer than its base? */
+  /** True if the log is longer than its base. */
   get #long(): boolean {
     return this.#file !== undefined && this.#file.length - this.#base > Math.max(this.#base, LEAST_LOG)
   }
@@ -206,7 +208,7 @@ export class Checkpoints {
     if (this.#long || !this.#whole) this.#rebase()
   }
 
-  /** Begins with a new base, if none is being written. */
+  /** Starts a new base unless one is being written. */
   #rebase(): void {
     if (this.#building !== undefined || this.#state !== 'open') return
     this.#building = this.#build()
@@ -230,7 +232,7 @@ export class Checkpoints {
       return
     }
     if (this.#file === undefined) {
-      // What waits is in the table.
+      // Pending admissions are in the table.
       this.#at = this.#now().monotonic
       for (const log of table.logs.values()) {
         log.takeLost()
@@ -248,7 +250,7 @@ export class Checkpoints {
     await moved
   }
 
-  /** Writes bodies, as long as the file is wanted. */
+  /** Writes bodies while the file is needed. */
   async #fill(
     file: CountersFile,
     kind: ChunkKind,
@@ -267,11 +269,11 @@ export class Checkpoints {
     }
   }
 
-  /** The new file takes the place of the one before. */
+  /** Replaces the previous file. */
   async #swap(file: CountersFile, base: number, losses: number): Promise<void> {
     if (this.#next !== file) return
     const before = this.#file
-    // A mark is never before a part of the base: who reads it goes on from there.
+    // A mark is never earlier than a part of the base: readers continue from there.
     this.#last = this.#now()
     await file.commit(this.#last)
     await file.moveTo(this.#parts.path)
@@ -284,7 +286,7 @@ export class Checkpoints {
     this.#failing = false
   }
 
-  /** Nothing is written for a while; then a new base is. */
+  /** Pauses writing, then writes a new base. */
   async #failed(error: unknown): Promise<void> {
     const [file, next] = [this.#file, this.#next]
     this.#file = undefined

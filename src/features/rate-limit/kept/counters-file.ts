@@ -17,24 +17,24 @@ import {
   markBytes
 } from './format.js'
 
-/** Bytes of which a checksum is made at a stretch: about a tenth of a millisecond. */
+/** Bytes per step of a checksum: about a tenth of a millisecond. */
 const STRETCH = 131_072
-/** For the eyes of the owner alone: the file has the secret of the hashes. */
+/** File mode: readable by the owner alone, because the file contains the secret of the hashes. */
 const PRIVATE = 0o600
 
-/** Another process writes the file, too. */
+/** Another process writes the file as well. */
 export class AnotherOwner extends Error {}
 
-/** What of a chunk the file cannot know. */
+/** Chunk without the parts that the file determines. */
 export type Chunk = Pick<ChunkHead, 'kind' | 'group' | 'time'> & { readonly views: readonly Uint8Array[] }
 
-/** A file of kept counters that this process writes. Every method fails with the system's error. */
+/** File of kept counters written by this process. Every method fails with the system's error. */
 export class CountersFile {
   readonly #handle: FileHandle
   readonly #owner: number
   #path: string
   #marked: Uint8Array | undefined
-  /** Where the next chunk begins. */
+  /** Offset of the next chunk. */
   #end: number
 
   private constructor(handle: FileHandle, path: string, { end, owner }: { end: number; owner: number }) {
@@ -44,7 +44,7 @@ export class CountersFile {
     this.#owner = owner
   }
 
-  /** Begins a new file. It counts for nothing until it is marked. */
+  /** Creates a file. It is invalid until marked. */
   static async create(path: string, head: Head): Promise<CountersFile> {
     const handle = await open(path, 'wx+', PRIVATE)
     try {
@@ -58,7 +58,7 @@ export class CountersFile {
     return new CountersFile(handle, path, { end: CHUNKS, owner: randomInt(2 ** 32) })
   }
 
-  /** Goes on with a file up to `mark`, which is this process's from now on. Fails with `AnotherOwner` when it has another mark by now. */
+  /** Continues a file after `mark` and takes it over. Fails with `AnotherOwner` if its mark has changed. */
   static async goOn(path: string, mark: Mark, now: Pick<Mark, 'monotonic' | 'wall'>): Promise<CountersFile> {
     const handle = await open(path, 'r+')
     try {
@@ -74,12 +74,12 @@ export class CountersFile {
     }
   }
 
-  /** Bytes of the file. */
+  /** Size of the file (bytes). */
   get length(): number {
     return this.#end
   }
 
-  /** Writes chunks behind what is there; they do not count yet. Fails with `AnotherOwner` when another process has marked the file. */
+  /** Appends chunks, which become valid with `commit`. Fails with `AnotherOwner` if another process has marked the file. */
   async append(chunks: readonly Chunk[], slices: Slices): Promise<void> {
     await this.#mustBeOurs()
     const pieces: Uint8Array[] = []
@@ -89,21 +89,21 @@ export class CountersFile {
       pieces.push(chunkHeadBytes({ ...about, bytes, checksum: await checksumOf(views, slices) }), ...views)
       length += CHUNK_HEAD_BYTES + bytes
     }
-    // Before the first wait, so that of two calls each has a place of its own.
+    // Before the first wait, so that two calls get different offsets.
     const at = this.#end
     this.#end += length
     await writeAll(this.#handle, pieces, at)
   }
 
-  /** What was written counts from now on. Fails with `AnotherOwner` when another process has marked the file since. */
+  /** Makes appended chunks valid. Fails with `AnotherOwner` if another process has marked the file. */
   async commit(now: Pick<Mark, 'monotonic' | 'wall'>): Promise<void> {
     await this.#mustBeOurs()
-    // Data first: a mark must not be on the disk before what it counts.
+    // Data first: the mark must not be on disk before the data.
     await this.#handle.datasync()
     await this.#mark(now)
   }
 
-  /** Takes the place of the plain file at `path`. Fails with `EEXIST` when that is another kind of file. */
+  /** Replaces the plain file at `path`. Fails with `EEXIST` if it is another kind of file. */
   async moveTo(path: string): Promise<void> {
     await this.#handle.sync()
     const there = writtenFile(path)
@@ -118,7 +118,7 @@ export class CountersFile {
     await this.#handle.close()
   }
 
-  /** Closes and removes it. Does not fail. */
+  /** Closes and deletes the file. Does not fail. */
   async discard(): Promise<void> {
     await this.#handle.close().catch(() => undefined)
     await unlink(this.#path).catch(() => undefined)
@@ -149,7 +149,7 @@ async function checksumOf(views: readonly Uint8Array[], slices: Slices): Promise
   return checksum
 }
 
-/** `writev` may write less than it was given. */
+/** Writes everything, because `writev` may write only a part. */
 async function writeAll(handle: FileHandle, pieces: readonly Uint8Array[], at: number): Promise<void> {
   let left = pieces.filter(({ length }) => length > 0)
   let place = at

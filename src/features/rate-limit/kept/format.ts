@@ -6,34 +6,35 @@ import { crc32 } from 'node:zlib'
  *
  *   head (64 bytes) | mark (64) | chunk | chunk | …
  *
- *   head    what the file is, its version, the secret of the hashes in it, and how many segments and buckets the base is of
- *   mark    written in place, last of every checkpoint: how many bytes count, when that was on both clocks, and who writes
- *   base    parts of segments, each with its moment: the buckets as they were then
- *   sketch  counters of the sketch, behind all parts
- *   log     what one thread has admitted: records of `AdmissionLog`, as they are
+ *   head    file type, version, the secret of the hashes in it, and the numbers of segments and buckets in the base
+ *   mark    written in place at the end of every checkpoint: number of valid bytes, its time on both clocks, and the writer
+ *   base    parts of segments, each with its time: the buckets at that time
+ *   sketch  counters of the sketch, after all parts
+ *   log     admissions of one thread: unchanged records of `AdmissionLog`
  *
- * All numbers are those of little-endian machines. Head, mark and chunks have checksums (CRC-32), so a change of any byte that counts is
- * found. What stands behind the marked length is a checkpoint that was not finished, and does not count.
+ * All numbers are little-endian. Head, mark and chunks have checksums (CRC-32), so any change of a valid byte is detected. Data after the
+ * marked length is an incomplete checkpoint, and is ignored.
  *
- * Promise. What is read holds at least what was admitted up to the mark, and each admission at a time that is not before its own.
+ * Promise. A reader gets at least the admissions up to the mark, each at a time that is not before its own.
  *
- * Argument. The file of a base is begun before the first part is read, and from then on every checkpoint goes into it. An admission of before
- * the moment of its part is in the part, or in the sketch, which is read later; one that came after is in the log of the file. The
- * reader counts a record unless its rounded time is before the moment of its part, so it may count an admission twice that came within
- * four microseconds before, and never omits one. A bucket that was emptied is a record too: what is not after it does not count, wherever it stands.
+ * Argument. The file of a base is created before the first part is read, and from then on every checkpoint is written to it. An admission
+ * before the time of its part is in the part, or in the sketch, which is read later; a later one is in the log of the file. The reader
+ * counts a record unless its rounded time is before the time of its part, so it may count an admission of the last four microseconds
+ * before it twice, and never omits one. A cleared bucket is a record too: admissions that are not after it are ignored, wherever they are.
  *
- * Time. Times in the file are those of the monotonic clock that it was written with. The process that reads it goes on with that clock: it
- * reads the time of the mark, and adds what has passed since on the wall clock, where that has not gone back (`resumedTime`). So times, the
- * borders of grains, and what is over mean the same in both processes. No time in the file is more than a millisecond after that of its mark.
+ * Time. Times in the file are those of the monotonic clock that it was written with. The reading process continues that clock: it reads the
+ * time of the mark, and adds the time elapsed on the wall clock, unless that has gone back (`resumedTime`). So times, grain borders and
+ * expiry are the same in both processes. No time in the file is more than a millisecond after that of its mark.
  */
 
 const VERSION = 1
 export const HEAD_BYTES = 64
 export const MARK_BYTES = 64
-/** Where chunks begin. */
+/** Offset of the first chunk. */
 export const CHUNKS = HEAD_BYTES + MARK_BYTES
+/** Size of a chunk header (bytes). */
 export const CHUNK_HEAD_BYTES = 32
-/** No chunk has a longer body. */
+/** Maximum size of a chunk body (bytes). */
 const MAX_BODY = 32 * 2 ** 20
 
 const MAGIC = [0x69756c73, 0x636c6563] as const
@@ -43,29 +44,29 @@ export type ChunkKind = (typeof CHUNK)[keyof typeof CHUNK]
 
 export interface Head {
   readonly secret: Uint8Array
-  /** Segments of the table that the base was read from: a power of two. */
+  /** Segments of the table with the base: a power of two. */
   readonly segments: number
-  /** About as many as the base has. */
+  /** Approximate number of buckets in the base. */
   readonly buckets: number
 }
 
 export interface Mark {
-  /** Bytes of the file that count. */
+  /** Valid bytes of the file. */
   readonly length: number
-  /** Milliseconds of the two clocks. */
+  /** Milliseconds of both clocks. */
   readonly monotonic: number
   readonly wall: number
-  /** A number of the process that writes the file, which it has drawn. */
+  /** Random id of the writing process. */
   readonly owner: number
 }
 
 export interface ChunkHead {
   readonly kind: ChunkKind
-  /** Bytes that follow. */
+  /** Number of following bytes. */
   readonly bytes: number
-  /** log: checkpoint that it belongs to. */
+  /** Log: its checkpoint. */
   readonly group: number
-  /** log: when it was taken, monotonic milliseconds. */
+  /** Log: time of reading it, monotonic milliseconds. */
   readonly time: number
   readonly checksum: number
 }
@@ -95,10 +96,10 @@ export function chunkHeadBytes({ kind, bytes: length, group, time, checksum }: C
   return sealed(bytes)
 }
 
-/** What is wrong with a file of counters: of another version, or damaged. */
+/** Problem of a counters file: another version, or damaged. */
 export class NotCounters extends Error {}
 
-/** Fails with `NotCounters`. */
+/** Reads the header. Fails with `NotCounters`. */
 export function readHead(bytes: Uint8Array): Head {
   const { words } = checked(bytes, HEAD_BYTES, 'its head')
   if (words[0] !== MAGIC[0] || words[1] !== MAGIC[1]) throw new NotCounters('it is no file of counters')
@@ -110,14 +111,14 @@ export function readHead(bytes: Uint8Array): Head {
   return { secret: new Uint8Array(bytes.subarray(16, 32)), segments, buckets: words[8] as number }
 }
 
-/** Fails with `NotCounters`. */
+/** Reads the mark. Fails with `NotCounters`. */
 export function readMark(bytes: Uint8Array): Mark {
   const { words, doubles } = checked(bytes, MARK_BYTES, 'its mark')
   const [length = 0, monotonic = 0, wall = 0] = doubles
   return { length, monotonic, wall, owner: words[6] as number }
 }
 
-/** Fails with `NotCounters`. */
+/** Reads a chunk header. Fails with `NotCounters`. */
 export function readChunkHead(bytes: Uint8Array): ChunkHead {
   const { words, doubles } = checked(bytes, CHUNK_HEAD_BYTES, 'a part of it')
   const [kind = 0, length = 0, group = 0] = words
@@ -125,17 +126,17 @@ export function readChunkHead(bytes: Uint8Array): ChunkHead {
   return { kind: kind as ChunkKind, bytes: length, group, time: doubles[2] as number, checksum: words[6] as number }
 }
 
-/** Wall clocks show whole milliseconds: two of their times are apart by so much less than they seem, at most. */
+/** Maximum rounding error of a wall clock difference, because wall clocks have whole milliseconds. */
 const ROUNDING = 1
-/** Milliseconds after which every window has passed: a clock that was years behind does not move times by years. */
+/** Maximum elapsed time (ms), in which every window has passed: a clock that was years behind must not move times by years. */
 const LONGEST = 2 * 86_400_000
 
-/** What the monotonic clock of a process that goes on with a file reads now: time passes while no process runs, and never goes back. */
+/** Returns the current monotonic time for a process that continues a file: time passes while no process runs, and never goes back. */
 export function resumedTime({ monotonic, wall }: Mark, now: number): number {
   return monotonic + Math.min(LONGEST, Math.max(0, now - wall - ROUNDING))
 }
 
-/** Ends bytes with their checksum. */
+/** Appends a checksum. */
 function sealed(bytes: Uint8Array): Uint8Array {
   const words = new Uint32Array(bytes.buffer)
   words[words.length - 1] = crc32(bytes.subarray(0, -4))

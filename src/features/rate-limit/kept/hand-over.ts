@@ -4,18 +4,18 @@ import type { LimiterTable } from '../limiter/table.js'
 import { Checkpoints } from './checkpoints.js'
 import { admissionsOf } from './reading.js'
 
-/** How often what threads have admitted is taken to the other process. Milliseconds. */
+/** Interval for sending admissions to the other process (ms). */
 const EVERY = 20
-/** Longer than anything here. Milliseconds. */
+/** Longer than any hand-over (ms). */
 const NEVER = 3_600_000
 
-/** An admission: both halves of the bucket's hash, the seconds of its window, and its cost. */
+/** Admission: both halves of the bucket's hash, the window in seconds, and the cost. */
 export type Admission = readonly [low: number, high: number, seconds: number, cost: number]
 
 /**
- * Writes what a table holds while threads go on deciding with it, for a process that takes the place of this one; from then on `later` gets what
- * they admit, as often as there is something. A copy of the memory would not do: threads change it meanwhile. Only this may take from the
- * logs of the table. Answers what ends it; rejects with the system's error.
+ * Sends the content of a table to the successor process while threads continue to decide with it; afterwards `later` receives new
+ * admissions. A copy of the memory is impossible, because threads change it. Must be the only reader of the table's logs. Returns the
+ * function that stops it; rejects with the system's error.
  */
 export async function handOver(
   table: LimiterTable,
@@ -29,7 +29,7 @@ export async function handOver(
       failure = error
     },
     recovered: () => undefined,
-    // Then it begins with a new base.
+    // The successor then starts with a new base.
     lost: () => undefined,
     ousted: () => undefined
   }
@@ -44,7 +44,7 @@ export async function handOver(
   return () => clearInterval(timer)
 }
 
-/** What waits in a log at this moment, monotonic milliseconds; the log is done with it. */
+/** Takes the waiting records of a log at `now`, monotonic milliseconds. */
 function taken(log: AdmissionLog, now: number): Admission[] {
   const { records, views } = log.waiting()
   if (records === 0) return []
@@ -52,7 +52,7 @@ function taken(log: AdmissionLog, now: number): Admission[] {
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4)
   const admissions: Admission[] = []
   for (const { low, high, tens, cost } of admissionsOf(words, now)) {
-    // Buckets are emptied by the API, which this process has not any more.
+    // Only the API clears buckets, and this process no longer has it.
     if (cost !== EMPTIED) admissions.push([low, high, 10 * tens, cost])
   }
   log.take(records)

@@ -20,12 +20,12 @@ import {
   readMark
 } from './format.js'
 
-/** A chunk of the file that is read. */
+/** Chunk in a file that is being read. */
 interface Place extends ChunkHead {
   readonly at: number
 }
 
-/** A file of counters that another process, which is gone, has written. Methods are synchronous: nothing is served yet. */
+/** Counters file of a process that has ended. Methods are synchronous, because nothing is served yet. */
 export class KeptCounters {
   readonly head: Head
   readonly mark: Mark
@@ -40,7 +40,7 @@ export class KeptCounters {
     this.mark = readMark(bytes.subarray(HEAD_BYTES, HEAD_BYTES + MARK_BYTES))
   }
 
-  /** Reads head and mark; undefined: there is no file. Fails with `NotCounters` or the system's error. */
+  /** Reads header and mark; undefined if there is no file. Fails with `NotCounters` or the system's error. */
   static open(path: string): KeptCounters | undefined {
     let fd: number
     try {
@@ -62,7 +62,7 @@ export class KeptCounters {
     this.#closed = true
   }
 
-  /** Looks at every byte that counts. Fails with `NotCounters` or the system's error. */
+  /** Verifies every valid byte. Fails with `NotCounters` or the system's error. */
   check(): void {
     if (fstatSync(this.#fd).size < this.mark.length) throw new NotCounters('it is cut')
     const chunks: Place[] = []
@@ -77,7 +77,7 @@ export class KeptCounters {
     this.#chunks = chunks
   }
 
-  /** Bytes of the file that are no log. Only after `check`. */
+  /** Bytes of the file without logs. Only after `check`. */
   get base(): number {
     return this.#chunks.reduce(
       (sum, { kind, bytes }) => sum + (kind === CHUNK.log ? 0 : CHUNK_HEAD_BYTES + bytes),
@@ -85,7 +85,10 @@ export class KeptCounters {
     )
   }
 
-  /** Counts in `contents`, whose clock goes on with that of the file, all that is in the file. Only after `check`. Fails when a thread holds a bucket for too long. */
+  /**
+   * Counts the whole file in `contents`, whose clock continues that of the file. Only after `check`. Fails if a thread holds a bucket for
+   * too long.
+   */
   fill(contents: Contents): void {
     const emptied = this.#emptied()
     for (const words of this.#bodies(CHUNK.sketch)) {
@@ -119,7 +122,7 @@ export class KeptCounters {
     for (const chunk of this.#chunks) if (chunk.kind === kind) yield this.#words(chunk)
   }
 
-  /** The logs of each checkpoint. */
+  /** Yields the logs of each checkpoint. */
   *#groups(): Generator<Iterable<Admission>[]> {
     let group: Place[] = []
     for (const chunk of this.#chunks) {
@@ -152,7 +155,7 @@ function done(counted: boolean): void {
   if (!counted) throw new Error('another thread has a part of the limiter for too long')
 }
 
-/** Buckets that were emptied, and until when what they held counts no more. */
+/** Cleared buckets, and the time until which their content is ignored. */
 class Emptied {
   readonly #until = new Map<number, Map<number, number>>()
 
@@ -168,12 +171,12 @@ class Emptied {
   }
 }
 
-/** Counts a base in a table, and knows of each hash when its part was read. */
+/** Counts a base in a table, and knows for each hash when its part was read. */
 class Base implements BaseSink {
   readonly #contents: Contents
   readonly #mask: number
   readonly #emptied: Emptied
-  /** For each segment the first hashes of its parts, in their order, and the moments of them. */
+  /** First hashes of each segment's parts in order, with their times. */
   readonly #parts: { readonly from: number[]; readonly at: number[] }[]
   /** Monotonic milliseconds. */
   now = 0
@@ -207,7 +210,7 @@ class Base implements BaseSink {
     done(this.#contents.count(this.#low, this.#high, this.#tens, stamp, count, this.now))
   }
 
-  /** Is what was admitted then in the base? A part without buckets is not there; then what it had has been over by its moment. */
+  /** Returns true if the base contains an admission of that time. A part without buckets is omitted; its admissions had expired. */
   has(low: number, high: number, time: number): boolean {
     const { from, at } = this.#parts[low & this.#mask]!
     let [first, end] = [0, from.length]
@@ -229,7 +232,7 @@ interface Admission {
   cost: number
 }
 
-/** The records of a log, which were taken from it at `taken`, monotonic milliseconds; one object that changes. */
+/** Yields the records of a log that was read at `taken`, monotonic milliseconds; reuses one object. */
 export function* admissionsOf(words: Uint32Array, taken: number): Generator<Admission> {
   const one: Admission = { low: 0, high: 0, tens: 0, time: 0, cost: 0 }
   for (let at = 0; at < words.length; at += RECORD_WORDS) {
@@ -247,7 +250,7 @@ export function* admissionsOf(words: Uint32Array, taken: number): Generator<Admi
   }
 }
 
-/** What several threads have admitted, in the order of time. */
+/** Merges the admissions of several threads by time. */
 function* inOrder(logs: readonly Iterable<Admission>[]): Generator<Admission> {
   const heads = logs.flatMap((log) => {
     const rest = log[Symbol.iterator]()

@@ -1,9 +1,9 @@
 import type { LedgerGrant, StoreLoss } from '../../../lib/limit-ledger.js'
 
-/** How a request is decided: `lost` when the ledger does not answer in time. */
+/** Result for a request: `lost` if the ledger does not respond in time. */
 export type Outcome = 'admitted' | 'refused' | 'lost'
 
-/** A request that waits for permits. */
+/** Request that waits for permits. */
 export interface Waiter {
   readonly bucket: LeasedBucket
   readonly cost: number
@@ -14,49 +14,54 @@ export interface Waiter {
   settled: boolean
 }
 
-/** Demand is an average over about so long; permits are held for so much of it, and for less where less than this part of the capacity is free. Milliseconds. */
+/** Averaging time of the demand (ms). */
 const AVERAGE = 500
+/** Duration of demand for which permits are held (ms): `ample`, or `scarce` if less than 1 / `part` of the capacity is free. */
 const HORIZON = { ample: 250, scarce: 60, part: 8 }
-/** One process has this part of the capacity in stock at most. A bucket that is asked at least once a second has so many, where there are enough. */
+/**
+ * Stock limits: at most 1 / `part` of the capacity per process. A bucket requested at least once a second (average `demand`) holds `few`,
+ * up to 1 / `ofFew` of the capacity.
+ */
 const STOCK = { part: 16, few: 8, ofFew: 64, demand: 0.4 }
-/** What is spent within so long is declared together, and so many such spans at most are kept apart. Milliseconds. */
+/** Time in which spent permits are declared together (ms). */
 const SPAN = 50
+/** Maximum number of separate times. */
 const MOST_SPANS = 16
-/** Of what is recalled, permits for so long stay. Where they are scarce, none are asked for in stock for so long. Milliseconds. */
+/** After a recall, permits for `kept` ms remain. While permits are scarce, no stock is requested for `rests` ms. */
 const SCARCE = { kept: 20, rests: 60 }
 
-/** What this member knows of one bucket, and holds of it. Times are monotonic milliseconds of the member. */
+/** State and permits of one bucket in this member. Times are its monotonic milliseconds. */
 export class LeasedBucket {
   readonly id: string
   /** Length of the window. */
   readonly rate: number
   loss: StoreLoss
-  /** Called when the member knows nothing of the bucket any more. */
+  /** Called when the bucket has no state any more. */
   readonly dropped: () => void
-  /** Of the last request, and of the last one who only looks. */
+  /** Capacity of the last request or query. */
   capacity = 0
   lookCapacity = 0
   /** See `LedgerEntry`. */
   account = 0
   used = 0
   held = 0
-  /** What was spent and not answered: totals of the account, and when the last permit of each was spent. */
+  /** Spent permits that are not acknowledged: totals of the account, and the time of the last permit of each. */
   readonly #spent: { total: number; readonly since: number; last: number }[] = []
-  /** Until when what is held may be spent. */
+  /** End of the time in which held permits may be spent. */
   ends = Number.NEGATIVE_INFINITY
-  /** The capacity within which what is held was granted: a request that brings a smaller one does not spend it. */
+  /** Capacity for which the held permits were granted: a request with a smaller one does not spend them. */
   heldWithin = 0
-  /** Requests of this cost and more, with this capacity and less, are refused until then without a question. */
+  /** Until then requests with this cost or more and this capacity or less are refused without a call. */
   deniedUntil = Number.NEGATIVE_INFINITY
   deniedCost = Number.POSITIVE_INFINITY
   deniedCapacity = 0
-  /** As the ledger said last: what it could still grant, when the next permits become free, and when all do. */
+  /** Last state from the ledger: grantable permits, when the next become free, and when all do. */
   free = 0
   nextAt = 0
   resetAt = 0
-  /** It stands in the call that is under way. */
+  /** True while the current call contains the bucket. */
   underWay = false
-  /** It is not asked for before, and how often it was asked for again after a recall. */
+  /** Earliest next call, and number of calls after a recall. */
   askAt = Number.NEGATIVE_INFINITY
   asked = 0
   waiters: Waiter[] = []
@@ -72,18 +77,18 @@ export class LeasedBucket {
     this.dropped = dropped
   }
 
-  /** A request of this cost has come. */
+  /** Records a request of this cost. */
   demands(cost: number, now: number): void {
     this.#demand = this.#demandNow(now) + cost
     this.#demandAt = now
   }
 
-  /** Permits that are worth asking for beyond those for requests that wait. */
+  /** Returns the permits to request beyond those for waiting requests. */
   wanted(now: number): number {
     return now < this.#restsUntil ? 0 : Math.max(0, this.target(now) - this.held)
   }
 
-  /** Permits that are worth holding. */
+  /** Returns the permits to hold. */
   target(now: number): number {
     const demand = this.#demandNow(now)
     const few = demand < STOCK.demand ? 0 : Math.min(STOCK.few, Math.floor(this.capacity / STOCK.ofFew))
@@ -114,7 +119,7 @@ export class LeasedBucket {
     }
   }
 
-  /** The ledger has counted so many of the account; its number from now on. */
+  /** Applies the ledger's count for the account, and its new number. */
   counted(total: number, account: number): void {
     if (account === this.account) {
       while ((this.#spent[0]?.total ?? Number.POSITIVE_INFINITY) <= total) this.#spent.shift()
@@ -126,33 +131,33 @@ export class LeasedBucket {
     this.#spent.length = 0
   }
 
-  /** Is it known that such a request gets nothing? */
+  /** Returns true if such a request is known to be refused. */
   denies(cost: number, capacity: number, now: number): boolean {
     return now < this.deniedUntil && cost >= this.deniedCost && capacity <= this.deniedCapacity
   }
 
-  /** Permits beyond these are given back with the next call. */
+  /** Returns permits beyond `most` with the next call. */
   keeps(most: number): void {
     if (this.held > most) this.held = most
   }
 
-  /** Others want its permits. */
+  /** Handles a recall by other members. */
   recalled(now: number): void {
     this.keeps(Math.floor((this.#demandNow(now) * SCARCE.kept) / AVERAGE))
     this.scarce(now)
   }
 
-  /** There were fewer than were wanted. */
+  /** Handles a grant smaller than requested. */
   scarce(now: number): void {
     this.#restsUntil = now + SCARCE.rests
   }
 
-  /** What was known of its use is over. */
+  /** Clears the known use. */
   cleared(): void {
     this.deniedUntil = Number.NEGATIVE_INFINITY
   }
 
-  /** Is nothing held or known of it, and does no request wait for it? */
+  /** Returns true if nothing is held or known, and no request waits. */
   idle(now: number): boolean {
     return (
       this.account === 0 &&

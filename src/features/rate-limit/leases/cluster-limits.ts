@@ -9,22 +9,22 @@ import { ClusterWindow } from './cluster-window.js'
 import { TERMS } from './local-share.js'
 import { Member, type OutgoingCall } from './member.js'
 
-/** What limits over the cluster have done in this process. */
+/** Statistics of cluster limits in this process. */
 export interface ClusterStatistics {
-  /** Calls to the ledger that were answered, and that were not. */
+  /** Ledger calls with a response; `failed`: without one. */
   readonly calls: number
   readonly failures: number
-  /** Permits that were granted since the start, and that may be spent now. */
+  /** Permits granted since the start; `held`: now available. */
   readonly granted: number
   readonly held: number
-  /** Requests that were decided without the ledger, because it did not answer: how many were refused, and admitted. */
+  /** Requests refused without the ledger, because it did not respond; `admittedAlone`: admitted. */
   readonly refusedAlone: number
   readonly admittedAlone: number
 }
 
-/** What the action needs of it. */
+/** Cluster limits for the action. */
 export interface ClusterLimiter {
-  /** `own`: the window of the same limit in the table of this process, where what it admits is counted, too. */
+  /** Returns the window of a limit. `own`: its window in the table of this process, which also counts admissions. */
   window(identity: string, rateSeconds: number, own: SlidingWindowLike): ClusterWindow
   statistics(): ClusterStatistics
 }
@@ -32,10 +32,10 @@ export interface ClusterLimiter {
 /** See `SlidingWindow`. */
 export type SlidingWindowLike = Pick<SlidingWindow, 'take' | 'peek' | 'forget'>
 
-/** Limits over the cluster; undefined: the process is alone, or only checks documents, and counts by itself. */
+/** Cluster limits; undefined: the process is alone, or only checks documents, and counts by itself. */
 export const clusterLimits = serviceKey<ClusterLimiter | undefined>('cluster_limits', () => undefined)
 
-/** Which scope limits have that do not say. */
+/** Default scope of limits. */
 export const limitScopes = serviceKey<{ readonly otherwise: 'server' | 'cluster' }>('limit_scopes', () => ({
   otherwise: 'server'
 }))
@@ -43,25 +43,28 @@ export const limitScopes = serviceKey<{ readonly otherwise: 'server' | 'cluster'
 interface ClusterLimitsParts {
   readonly ledger: LimitLedger
   readonly clock: Clock
-  /** What names of buckets are made with: the same in all processes on the store. */
+  /** Secret for bucket names, shared by all processes on the store. */
   readonly secret: Uint8Array
   /** See `LedgerCall.member`. */
   readonly member: string
-  /** Does it decide requests, and not only look? Absent: it does. */
+  /** Decides requests. @default true */
   readonly admits?: boolean
-  /** Is it certain that the process of this member has ended? Absent: it never is. */
+  /** Returns true if the process of this member has certainly ended. @default never */
   readonly hasEnded?: (member: string) => boolean
 }
 
-/** Buckets of which something is known at a time: about 400 bytes each. */
+/** Maximum number of buckets with state: about 400 bytes each. */
 const MOST_BUCKETS = 100_000
-/** How often what is due is looked for, also while a request waits. How long a process that ends waits to give its permits back. Milliseconds. */
+/** Interval of checks (ms). */
 const TICK = 100
+/** Interval of checks while a request waits (ms). */
 const TICK_WAITING = 10
+/** Interval of ledger sweeps (ms). */
 const SWEEP_EVERY = 1_000
+/** Maximum time of a stop for returning permits (ms). */
 const END_WITHIN = 1_000
 
-/** The limits over the cluster of one process: one member of the ledger, with its calls and its timers. */
+/** Cluster limits of one process: a member of the ledger with its calls and timers. */
 export class ClusterLimits implements ClusterLimiter {
   readonly clock: Clock
   readonly member: Member
@@ -99,22 +102,22 @@ export class ClusterLimits implements ClusterLimiter {
     return [...this.#elsewhere()].reduce(sumOf, { calls, failures, granted, held, refusedAlone, admittedAlone })
   }
 
-  /** `elsewhere` says what other threads of the process have done. */
+  /** `elsewhere` returns the statistics of other threads. */
   countElsewhere(elsewhere: () => Iterable<ClusterStatistics>): void {
     this.#elsewhere = elsewhere
   }
 
-  /** What the ledger calls a bucket; it does not tell the key. */
+  /** Returns the ledger's id of a bucket, which does not reveal the key. */
   idOf(bucket: string): string {
     return createHmac('sha256', this.#secret).update(bucket).digest('base64url').slice(0, 22)
   }
 
-  /** Is there room for one more? */
+  /** True if another bucket can be added. */
   get hasRoom(): boolean {
     return this.member.size < MOST_BUCKETS && !this.#closed
   }
 
-  /** Takes what is needed to the ledger, together with what else comes in this turn of the loop. */
+  /** Calls the ledger, together with other requests of this turn of the event loop. */
   ask(): void {
     if (this.member.waits) this.#hurrying ??= setInterval(() => this.#hurry(), TICK_WAITING)
     if (this.#soon || !this.member.asks(this.clock.monotonic())) return
@@ -125,14 +128,14 @@ export class ClusterLimits implements ClusterLimiter {
     })
   }
 
-  /** Forgets what was used of the bucket, in every process. Rejects when the ledger does not answer. */
+  /** Clears the use of the bucket in every process. Rejects if the ledger does not respond. */
   async clear(bucket: LeasedBucket): Promise<void> {
     await this.#ledger.clear(bucket.id)
     this.member.recalled(bucket.id, true, this.clock.monotonic())
     this.ask()
   }
 
-  /** Gives all permits back and leaves; then closes the ledger. Takes a second at most for each. */
+  /** Returns all permits, leaves, and closes the ledger; at most a second each. */
   async close(): Promise<void> {
     this.#closed = true
     clearInterval(this.#ticking)
@@ -160,12 +163,12 @@ export class ClusterLimits implements ClusterLimiter {
     await this.#ledger.leave(this.member.id)
   }
 
-  /** With the first limit the process takes part. */
+  /** Joins the ledger with the first limit. */
   #begin(): void {
     if (this.#ticking !== undefined || this.#closed) return
     this.#ticking = setInterval(() => this.#tick(), TICK)
     this.#ticking.unref()
-    // What fails here is tried again, and the next call shows it.
+    // A failure is retried, and visible in the next call.
     this.#sweeping = setInterval(() => void this.#ledger.sweep().catch(() => undefined), SWEEP_EVERY)
     this.#sweeping.unref()
     this.#unlisten = this.#ledger.listen((id, cleared) => {
@@ -209,7 +212,7 @@ export class ClusterLimits implements ClusterLimiter {
     }
   }
 
-  /** What a limit does that got no answer; `local` is what its share of the capacity comes to now. */
+  /** Returns the capacity of a limit without a ledger response; `local`: that of its share. */
   alone(loss: StoreLoss, capacity: number, rate: number): number {
     if (loss === 'open') return Number.POSITIVE_INFINITY
     return loss === 'closed' ? 0 : this.member.share.of(capacity, rate, this.clock.monotonic())

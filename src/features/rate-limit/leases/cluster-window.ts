@@ -4,7 +4,7 @@ import type { LimitWindow, SlidingWindow } from '../limiter/sliding-window.js'
 import { LeasedBucket, type Outcome } from './bucket.js'
 import type { Member } from './member.js'
 
-/** What the windows of one process have together. */
+/** Common state of the windows of one process. */
 interface Shared {
   readonly clock: { monotonic(): number }
   readonly member: Member
@@ -23,17 +23,17 @@ interface ClusterWindowParts {
   readonly own: Pick<SlidingWindow, 'take' | 'peek' | 'forget'>
 }
 
-/** The ledger does not say how a bucket is. */
+/** The ledger did not report the state of a bucket. */
 export class LedgerAway extends Error {
   override readonly name = 'LedgerAway'
 }
 
-/** How long someone who asks how a bucket is waits at most, and before the question is repeated while others hold permits. Milliseconds. */
+/** Query of a bucket (ms): timeout, delay before a repetition while other members hold permits, and maximum repetitions. */
 const LOOK = { within: 1_000, again: 60, times: 3 }
 
 /**
- * One limit over the cluster. A decision is taken from the permits that the process holds; only where it holds none it waits for the ledger.
- * What is admitted is counted in the table of the process, too: that is what its share is measured by while the ledger is away.
+ * Limit over the cluster. Decides with the permits of the process and waits for the ledger only without them. Admissions are also counted
+ * in the table of the process, which limits its share while the ledger is unreachable.
  */
 export class ClusterWindow implements LimitWindow {
   readonly #shared: Shared
@@ -49,8 +49,7 @@ export class ClusterWindow implements LimitWindow {
   }
 
   /**
-   * Decides one request, as `SlidingWindow.take` does; the answer comes later where the ledger has to be asked. `loss`: what happens when it does
-   * not answer.
+   * Decides a request as `SlidingWindow.take` does; asynchronous if the ledger must be called. `loss`: behaviour if it does not respond.
    */
   take(
     key: string,
@@ -79,7 +78,7 @@ export class ClusterWindow implements LimitWindow {
     return decided
   }
 
-  /** What `take` would find in the bucket now, in all processes. Rejects with `LedgerAway`. */
+  /** Returns what `take` would find in the bucket of all processes. Rejects with `LedgerAway`. */
   async peek(key: string, capacity: number): Promise<BucketPeek> {
     const bucket = this.#bucket(key, 'local')
     if (bucket === undefined) throw new LedgerAway('the ledger of limits has no room')
@@ -97,11 +96,11 @@ export class ClusterWindow implements LimitWindow {
     }
   }
 
-  /** Empties the bucket of `key` in all processes. Rejects with `LedgerAway`. */
+  /** Clears the bucket of `key` in all processes. Rejects with `LedgerAway`. */
   async forget(key: string): Promise<void> {
     const bucket = this.#bucket(key, 'local')
     if (bucket === undefined) throw new LedgerAway('the ledger of limits has no room')
-    // What was spent and is not reported would count again afterwards.
+    // Spent but unreported permits would count again afterwards.
     await this.#look(bucket, MAX_CAPACITY)
     try {
       await this.#shared.clear(bucket)
@@ -162,7 +161,7 @@ export class ClusterWindow implements LimitWindow {
     return decision
   }
 
-  /** The request costs nothing, or more than the bucket can ever have. */
+  /** Decides a request with no cost, or with more than the bucket can ever have. */
   #always(key: string, capacity: number, cost: number, now: number): Readonly<Decision> {
     const bucket = this.#buckets.get(key)
     const remaining = bucket === undefined ? capacity : Math.min(capacity, bucket.held + bucket.free)
@@ -172,7 +171,7 @@ export class ClusterWindow implements LimitWindow {
     return Object.assign(this.#decision, { at: now, admitted, remaining, resetSeconds, retryAfterSeconds, before: -1 })
   }
 
-  /** The ledger does not answer. */
+  /** Decides without the ledger. */
   #alone(decision: Decision, key: string, { capacity, cost, loss }: Asked): Readonly<Decision> {
     const shared = this.#shared
     const most = shared.alone(loss, capacity, this.#rate)
@@ -196,7 +195,7 @@ export class ClusterWindow implements LimitWindow {
     return decision
   }
 
-  /** A wait in whole seconds: rounded up, at least 1. The ledger counts a moment longer than the window. */
+  /** Converts a wait to whole seconds: rounded up, at least 1. The ledger counts a moment longer than the window. */
   #seconds(milliseconds: number): number {
     return Math.min(this.#parts.rateSeconds + 1, Math.max(1, Math.ceil(milliseconds / 1_000)))
   }

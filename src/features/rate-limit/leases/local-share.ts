@@ -1,50 +1,50 @@
-/** What the rules of the ledger and of its members have in common. Milliseconds. */
+/** Common times of the ledger and its members (ms). */
 export const TERMS = {
-  /** A lease ends for the holder so long after it sent its call, and for the ledger so long after the call came. */
+  /** Lease: for the holder from the sending of its call, for the ledger from the arrival. */
   lease: 2_000,
   ledgerLease: 2_100,
-  /** The ledger counts each use for so much longer than `rate`. */
+  /** Additional time for which the ledger counts each use, besides `rate`. */
   margin: 100,
-  /** From then on the ledger keeps the share of a member that is silent for it, and after so long it forgets the member. */
+  /** Silence after which the ledger reserves a member's share; `gone`: after which it removes the member. */
   silent: 15_000,
   gone: 900_000,
-  /** A greater share is believed after it was offered for so long. */
+  /** Time for which a greater share must be offered before it is used. */
   settled: 60_000,
-  /** An answer that comes later is not taken. */
+  /** Later responses are ignored. */
   answer: 1_000
 } as const
 
-/** Clocks of members and of the ledger run equally fast but for so much. */
+/** Maximum difference in speed between clocks of members and the ledger. */
 const DRIFT = 0.02
-/** After so long without an answer a member begins anew: the ledger may have forgotten it. Milliseconds. */
+/** Time without a response after which a member starts anew, because the ledger may have removed it (ms). */
 const STRANGER = TERMS.gone / 2
 
 /**
- * How much a member may admit while the ledger does not answer.
+ * Share that a member may admit while the ledger does not respond.
  *
- * Let c be when the last answer came, by the clock of the member. The ledger has stamped that answer before c. From `silent` after this
- * stamp on it grants nothing of the member's share (of limits whose `on_store_loss` is local): the member confirms with each call what
- * it has seen, and a call that comes late confirms nothing new. What the others were granted before is spent after `ledgerLease` and
- * has left the window `rate` later. So from c + silent + ledgerLease + margin + rate on they have at most the capacity less the share in the
- * window, and the member may admit its share of it.
+ * Let c be the time of the last response by the member's clock. The ledger stamped that response before c. From `silent` after this stamp
+ * it grants nothing of the member's share (of limits whose `on_store_loss` is local): the member confirms with each call the response it
+ * has seen, and a late call confirms nothing new. Earlier grants to other members are spent within `ledgerLease` and leave the window
+ * `rate` later. So from c + silent + ledgerLease + margin + rate on the others have at most the capacity less the share in the window, and
+ * the member may admit its share.
  *
- * All shares together are at most 1: the ledger counts the larger one of the share that a member believes to have and that it is offered. A
- * greater share is believed when it has been offered for `settled`: so a copy of the ledger that takes its place and lags by less than
- * that knows of it, and grants nothing for `rate` besides.
+ * All shares together are at most 1: the ledger counts the larger of the share that a member uses and the one offered to it. A greater
+ * share is used once it has been offered for `settled`: so a lagging copy of the ledger that takes over and lags by less than that knows
+ * it, and grants nothing for `rate` besides.
  *
- * The member stops in time for its last use to leave the window before the ledger forgets it. When it comes back it says that it has admitted:
- * the share stays reserved for `rate` more.
+ * The member stops early enough for its last use to leave the window before the ledger removes it. When it returns it reports its own
+ * admissions: the share stays reserved for `rate` more.
  */
 export class LocalShare {
   #share = 0
-  /** A greater share, as far as it was offered all the time since then. */
+  /** Greater share that has been offered continuously since then. */
   #offer: { share: number; readonly since: number } | undefined
   #answeredAt = Number.NEGATIVE_INFINITY
   #serial = 0
   #seen = 0
   #usedAt = Number.NEGATIVE_INFINITY
 
-  /** Which share the member believes to have, and whether it has admitted by it: as a call declares them. */
+  /** Returns the share in use, and whether the member has admitted with it, for a call. */
   declared(now: number): { share: number; answered: number; seen: number; local: boolean } {
     if (now - this.#answeredAt > STRANGER) {
       if (now - this.#answeredAt > TERMS.gone * (1 - DRIFT)) this.#share = 0
@@ -55,7 +55,7 @@ export class LocalShare {
     return { share: this.#share, answered: this.#serial, seen: this.#seen, local }
   }
 
-  /** An answer has come to a call that was sent then. */
+  /** Applies the response to a call that was sent at a given time. */
   answered(
     call: { readonly serial: number; readonly sent: number },
     seen: number,
@@ -82,7 +82,7 @@ export class LocalShare {
     this.#offer = undefined
   }
 
-  /** Of a capacity, what this member may admit in the window without the ledger now; 0: nothing. */
+  /** Returns the part of a capacity that this member may admit in the window without the ledger; 0: none. */
   of(capacity: number, rate: number, now: number): number {
     const silence = now - this.#answeredAt
     const from = (TERMS.silent + TERMS.ledgerLease + TERMS.margin + rate) * (1 + DRIFT)
@@ -90,7 +90,7 @@ export class LocalShare {
     return silence >= from && silence <= until ? Math.floor(capacity * this.#share) : 0
   }
 
-  /** The member has admitted without the ledger. */
+  /** Records an admission without the ledger. */
   used(now: number): void {
     this.#usedAt = now
   }

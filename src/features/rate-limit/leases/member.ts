@@ -7,81 +7,84 @@ import { LocalShare, TERMS } from './local-share.js'
  * Limits over a cluster
  * =====================
  *
- * Promise. In any trailing window of `rate`, by the clock of the ledger, all members of one ledger together admit at most `capacity`,
- * whatever calls and answers are late, lost, come twice or out of order, whichever members pause or end at any moment, and whatever their
- * clocks show, as long as these run equally fast but for 1 % (and but for a limit whose `on_store_loss` is open).
+ * Promise. In any trailing window of `rate`, by the ledger's clock, all members of one ledger together admit at most `capacity`, whichever
+ * calls and responses are late, lost, repeated or out of order, whichever members pause or stop at any moment, and whatever their clocks
+ * show, as long as these run at the same speed within 1 % (and except for a limit whose `on_store_loss` is open).
  *
- * Rules. Of each bucket the ledger has uses (how many, and until when they count) and for each member at most one account with permits.
+ * Rules. For each bucket the ledger has uses (number, and until when they count) and for each member at most one account with permits.
  *
  *   grant    A member gets permits only while used + leased + reserved, with them, is at most `capacity`.
- *   spend    A member admits by spending a permit that it holds, before the end of its lease, which is `lease` after it sent the last call that
- *            was answered. It decides by its own memory alone.
- *   declare  A call says how many permits of the account were spent in all until some moments, how long ago these are, and how many are held
- *            now. The ledger counts what it did not know until (arrival − age) + rate + margin, and the account then holds
- *            what is declared and what is granted: what was granted and never arrived is free again.
- *   end      An account that is not declared anew is over `ledgerLease` after the last call came: all that it holds counts as spent then.
- *   serial   The ledger ignores a call with a serial that is not greater than that of another one of the member which it has carried out. A
- *            member has one call at a time under way, and takes no answer to a call that it has given up.
+ *   spend    A member admits by spending a permit that it holds before the end of its lease, which is `lease` after it sent the last
+ *            call with a response. It decides by its own memory alone.
+ *   declare  A call declares the total of the account's permits spent until some moments, how long ago these are, and how many permits are
+ *            held now. The ledger counts new uses until (arrival − age) + rate + margin, and the account then holds the declared and the
+ *            granted permits: permits that were granted and never arrived are free again.
+ *   end      An account that is not declared again expires `ledgerLease` after the arrival of the last call: all of its permits then count
+ *            as spent.
+ *   serial   The ledger ignores a call whose serial is not greater than that of every executed call of the member. A member has one call
+ *            in progress at a time, and ignores the response to a call that it has given up.
  *
- * Argument. Let T(t) be what was admitted in (t − rate, t], U(t) and L(t) what the ledger has as used and leased. U + L is at most the
- * capacity at each grant and does not grow between grants: permits go from L to U, and leave either. So T ≤ U + L is enough.
+ * Argument. Let T(t) be the admissions in (t − rate, t], U(t) and L(t) the ledger's used and leased permits. U + L is at most the capacity
+ * at each grant and does not grow between grants: permits move from L to U, and leave either. So T ≤ U + L suffices.
  *
- *   before the report  A permit that is spent belongs to an account of the ledger from before the answer that brought it came until it
- *            is declared as spent, or the account is over. It is never declared as given back: a member gives back what it holds, and spends it
- *            no more from before the call is sent. What a member holds is at most what the account has: a call that was
- *            given up may only have added to the account, and the serial keeps it from being carried out after a later one.
- *   end      The lease is counted from the sending by the member, and from the arrival by the ledger, which is later; `ledgerLease` is more
- *            than `lease` even where one clock is slow and the other one fast. So no permit is spent after its account is over, and what
- *            is counted from the end of the account is counted for long enough.
- *   report   arrival − age is not before the use but for the error of one clock over one lease, which `margin` exceeds. What is declared for
- *            one moment was used until then. The rest of `margin` keeps requests apart that need unequally long from here to a server
- *            that counts them, too.
- *   account  Its number is the serial of the call that opened it, so it comes once. A call with another one than the ledger has says that the
- *            member knows nothing of that account: what it holds counts as spent now, or is free where no answer from its opening on has come.
- *   capacity A smaller one grants nothing until used + leased fits again; a greater one grants more. What counts stays. A request that
- *            brings a smaller one than its permits were granted within spends none of them.
- *   away     See local-share.ts. With `closed` nothing is admitted but by a permit.
- *   restarts A member that ends without a word is one whose accounts are over in time. The ledger keeps what it has said: a grant is on
- *            its disk before it is answered. A ledger that has lost what it said (a copy that lagged has taken its place, or one of yesterday) is
- *            known by another history, or by a member whose answered serial it has not; then it grants nothing until
- *            all that could be forgotten has left the window.
- *   clear    Forgets uses alone; accounts stay. From then on the argument holds for what is admitted later.
+ *   before the report  A spent permit belongs to an account of the ledger from before the arrival of the response with it until it is
+ *            declared as spent, or the account has expired. It is never declared as returned: a member returns permits that it holds, and
+ *            stops spending them before the call is sent. A member never holds more than the account: a call that was given up may only
+ *            have added to the account, and the serial prevents its execution after a later one.
+ *   end      The lease starts for the member when it sends the call, and for the ledger when the call arrives, which is later;
+ *            `ledgerLease` exceeds `lease` even if one clock is slow and the other one fast. So no permit is spent after its account has
+ *            expired, and uses counted from the end of the account are counted for long enough.
+ *   report   arrival − age is not before the use, except for the error of one clock over one lease, which `margin` exceeds. Permits
+ *            declared for a moment were spent before it. The rest of `margin` separates requests whose delays to a server that also
+ *            counts them differ.
+ *   account  Its number is the serial of the call that opened it, so it is unique. A call with another number than the ledger's means that
+ *            the member does not know that account: its permits count as spent now, or are free if no response since its opening arrived.
+ *   capacity A smaller one grants nothing until used + leased fits again; a greater one grants more. Uses are kept. A request with a
+ *            smaller capacity than that of the held grants spends none of them.
+ *   away     See local-share.ts. With `closed` nothing is admitted without a permit.
+ *   restarts Accounts of a member that stops without notice expire. The ledger is durable: a grant is on its disk before the response.
+ *            A ledger that lost responses (after failover to a lagging copy, or an old backup) is detected by another history, or by a
+ *            member whose answered serial it lacks; then it grants nothing until everything that it may have lost has left the window.
+ *   clear    Deletes uses only; accounts are kept. From then on the argument holds for later admissions.
  */
 
-/** Buckets of one call, and requests that wait for permits at a time. */
+/** Maximum number of buckets in one call. */
 const MOST_ENTRIES = 256
+/** Maximum number of waiting requests. */
 const MOST_WAITING = 2_000
-/** Buckets that one tick looks at. */
+/** Maximum number of buckets checked by one tick. */
 const MOST_DUE = 5_000
-/** A request waits for so long at most; a call without an answer for so long says that the ledger is away. Milliseconds. */
+/** Maximum wait of a request (ms); a call without a response for this long means that the ledger is unreachable. */
 const WAIT = 100
-/** A bucket that got nothing is asked for again after this time while others are to give back, and so often. Milliseconds. */
+/** Delay before a bucket without a grant is requested again while others return permits (ms), and maximum repetitions. */
 const RECALL = { after: 15, times: 2 }
-/** How long a refusal is remembered. Milliseconds. */
+/** Time for which a refusal is cached (ms). */
 const DENIED = { least: 50, most: 1_000 }
+/** Interval of calls without requests (ms). */
 const BEAT = 1_000
+/** Delays after failed calls (ms). */
 const PAUSES = { first: 50, longest: 1_000 }
-/** What is not answered for so long after the end of its lease is forgotten. Milliseconds. */
+/** Time after the end of a lease after which unacknowledged use is dropped (ms). */
 const FORGOTTEN = 10_000
 
-/** A call that is under way. */
+/** Call in progress. */
 export interface OutgoingCall extends LedgerCall {
   /** Monotonic milliseconds. */
   readonly sent: number
   readonly buckets: readonly LeasedBucket[]
 }
 
-/** One member of a ledger: what it holds, and what it asks. It has no timer and makes no call itself. Times are its monotonic milliseconds. */
+/** Member of a ledger: its permits and calls. It has no timer and sends no call itself. Times are its monotonic milliseconds. */
 export class Member {
   readonly id: string
   readonly share = new LocalShare()
-  /** Calls that were answered, that were not, and permits that they have brought. */
+  /** Calls with a response, calls without, and permits granted. */
   calls = 0
   failures = 0
   granted = 0
   readonly #buckets = new Map<string, LeasedBucket>()
   readonly #asking = new Set<LeasedBucket>()
-  /** When to ask for, or forget, buckets that no request asks for: all waits are equally long, so the first one is due first. */
+  /** Times to request or remove unused buckets: all waits are equal, so the first one is due first. */
   readonly #due = new Map<LeasedBucket, number>()
   readonly #waiters: Waiter[] = []
   #underWay: OutgoingCall | undefined
@@ -92,45 +95,45 @@ export class Member {
   #retryAt = Number.NEGATIVE_INFINITY
   #beatAt = Number.NEGATIVE_INFINITY
 
-  /** `id`: see `LedgerCall.member`. `admits`: it decides requests, and does not only look. */
+  /** `id`: see `LedgerCall.member`. `admits`: decides requests. */
   constructor(id: string, admits = true) {
     this.id = id
     this.#admits = admits
   }
 
-  /** Buckets of which something is known. */
+  /** Number of buckets with state. */
   get size(): number {
     return this.#buckets.size
   }
 
-  /** Permits that may be spent. */
+  /** Returns the permits that may be spent. */
   held(now: number): number {
     let sum = 0
     for (const { held, ends } of this.#buckets.values()) if (now < ends) sum += held
     return sum
   }
 
-  /** Is there someone who waits? */
+  /** True if a request waits. */
   get waits(): boolean {
     return this.#waiters.length > 0
   }
 
-  /** Is there something to ask for that is not asked for yet? */
+  /** Returns true if a call is necessary. */
   asks(now: number): boolean {
     return this.#asking.size > 0 && this.#underWay === undefined && now >= this.#retryAt
   }
 
-  /** Takes part with a bucket whose `dropped` is called when nothing is known of it any more. */
+  /** Adds a bucket; its `dropped` is called when it has no state any more. */
   add(bucket: LeasedBucket): void {
     this.#buckets.set(bucket.id, bucket)
   }
 
-  /** Does the ledger not answer, as far as is known? */
+  /** Returns true if the ledger does not respond. */
   away(now: number): boolean {
     return this.#failed > 0 || (this.#underWay !== undefined && now - this.#underWay.sent > WAIT)
   }
 
-  /** Decides a request that costs at most `capacity` by what is known; undefined: the ledger has to be asked. */
+  /** Decides a request with a cost up to `capacity` from local state; undefined: the ledger must be called. */
   take(bucket: LeasedBucket, capacity: number, cost: number, now: number): Exclude<Outcome, 'lost'> | undefined {
     bucket.capacity = capacity
     bucket.demands(cost, now)
@@ -141,7 +144,7 @@ export class Member {
     return bucket.denies(cost, capacity, now) ? 'refused' : undefined
   }
 
-  /** Asks the ledger for a request, and calls `settle` once. */
+  /** Requests permits from the ledger; calls `settle` once. */
   wait(bucket: LeasedBucket, capacity: number, cost: number, now: number, settle: Waiter['settle']): void {
     if (this.#yielding || this.#waiters.length >= MOST_WAITING || this.away(now)) {
       this.#asking.add(bucket)
@@ -154,14 +157,14 @@ export class Member {
     this.#asking.add(bucket)
   }
 
-  /** Asks the ledger how the bucket is, after the others have been asked to report; undefined: it did not answer. */
+  /** Queries a bucket after the others have reported; undefined without a response. */
   look(bucket: LeasedBucket, capacity: number): Promise<LedgerGrant | undefined> {
     bucket.lookCapacity = capacity
     this.#asking.add(bucket)
     return new Promise((resolve) => bucket.looks.push(resolve))
   }
 
-  /** Others want permits of this bucket; `cleared`: what was used of it was forgotten. */
+  /** Handles a recall of this bucket's permits; `cleared`: its use was cleared. */
   recalled(id: string, cleared: boolean, now: number): void {
     const bucket = this.#buckets.get(id)
     if (bucket === undefined) return
@@ -170,7 +173,7 @@ export class Member {
     if (bucket.account !== 0) this.#asking.add(bucket)
   }
 
-  /** The member ends: all permits are given back with the next calls, and none are asked for. */
+  /** Stops: returns all permits with the next calls and requests none. */
   yields(): void {
     this.#yielding = true
     for (const bucket of this.#buckets.values()) {
@@ -179,7 +182,7 @@ export class Member {
     }
   }
 
-  /** The call that is to be made now, if one is; it is under way then. */
+  /** Returns the call that is due, which is then in progress, or undefined. */
   outgoing(now: number): OutgoingCall | undefined {
     if (this.#underWay !== undefined || now < this.#retryAt) return undefined
     const beats = this.#admits && now >= this.#beatAt
@@ -200,7 +203,7 @@ export class Member {
     return call
   }
 
-  /** The answer to a call. One that comes late, or for a second time, changes nothing. */
+  /** Applies the response to a call. A late or repeated one has no effect. */
   answered(call: OutgoingCall, answer: LedgerAnswer, now: number): void {
     if (call !== this.#underWay) return
     const { grants } = answer
@@ -220,7 +223,7 @@ export class Member {
     }
   }
 
-  /** The call was not answered; it may have been carried out, or may still be. */
+  /** Handles a call without a response, which may have been or may still be executed. */
   failed(call: OutgoingCall, now: number): void {
     if (call !== this.#underWay) return
     this.#underWay = undefined
@@ -235,7 +238,7 @@ export class Member {
     }
   }
 
-  /** Call it every 100 ms, and every 10 ms while someone waits. */
+  /** Must be called every 100 ms, and every 10 ms while a request waits. */
   tick(now: number): void {
     if (this.#underWay !== undefined && now - this.#underWay.sent > TERMS.answer) this.failed(this.#underWay, now)
     this.#expire(now)
@@ -249,7 +252,7 @@ export class Member {
     if (this.#failed > 0) this.#forget(now)
   }
 
-  /** Requests have waited long enough. All wait equally long, so the first one is due first. */
+  /** Ends waits that took too long. All waits are equal, so the first one is due first. */
   #expire(now: number): void {
     const waiting = this.#waiters.findIndex(({ settled, until }) => !settled && until > now)
     const over = this.#waiters.splice(0, waiting === -1 ? this.#waiters.length : waiting)
@@ -259,7 +262,7 @@ export class Member {
       bucket.waiters = bucket.waiters.filter(({ settled }) => !settled)
   }
 
-  /** While the ledger is away: what it has ended by itself long ago. */
+  /** Drops state that an unreachable ledger has expired long ago. */
   #forget(now: number): void {
     for (const bucket of this.#asking) {
       if (bucket.underWay || bucket.waiters.length > 0 || bucket.looks.length > 0 || now < bucket.ends + FORGOTTEN)
@@ -295,7 +298,7 @@ export class Member {
     const recall = bucket.looks.length > 0
     const looks = recall && first === undefined
     const capacity = first?.capacity ?? (looks ? bucket.lookCapacity : bucket.capacity)
-    // Without demand nothing is held any longer.
+    // Without demand no permits are held.
     if (this.#yielding) bucket.keeps(0)
     else if (first === undefined && now + TERMS.lease / 2 >= bucket.ends) bucket.keeps(bucket.target(now))
     if (capacity < bucket.heldWithin) bucket.keeps(0)
@@ -339,7 +342,7 @@ export class Member {
     else this.#drop(bucket, now)
   }
 
-  /** Decides those who wait, in their order. */
+  /** Decides waiting requests in order. */
   #serve(bucket: LeasedBucket, now: number): void {
     while (bucket.waiters.length > 0) {
       const first = bucket.waiters[0] as Waiter
@@ -356,7 +359,7 @@ export class Member {
     this.#stock(bucket, now)
   }
 
-  /** Asks for more before the bucket has run dry. */
+  /** Requests more permits before the bucket is empty. */
   #stock(bucket: LeasedBucket, now: number): void {
     if (
       this.#yielding ||

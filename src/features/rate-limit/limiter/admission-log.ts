@@ -1,36 +1,38 @@
-/** Records that a log holds: a power of two. */
+/** Records in a log: a power of two. */
 const RECORDS = 2 ** 17
 /** 32-bit words of a record. */
 export const RECORD_WORDS = 4
+/** Bytes of a record. */
 const RECORD_BYTES = 4 * RECORD_WORDS
-/** Words of the head: each number in a line of the processor's cache of its own. */
+/** Words of the header: each number has its own cache line. */
 const HEAD_WORDS = 48
-/** How many records were written, how many were taken, and how many had no room; all modulo 2³². */
+/** Index of the number of written records, modulo 2³². */
 const WRITTEN = 0
+/** Index of the number of taken records, modulo 2³². */
 const TAKEN = 16
+/** Index of the number of lost records, modulo 2³². */
 const LOST = 32
 
-/** The third word of a record: the window in tens of seconds above, the cost below. */
+/** Bits for the cost in the third word of a record; the window in tens of seconds is above. */
 export const COST_BITS = 18
-/** Here, because the power would be worked out again for each record. */
+/** A constant, because the power would be computed again for each record. */
 const COSTS = 2 ** COST_BITS
-/** A cost of so much stands in a record of its own behind its admission. */
+/** Cost that is stored in an additional record after its admission. */
 export const LARGE_COST = 2 ** COST_BITS - 1
-/** Times of records are in so many parts of a millisecond. */
+/** Units of record times in one millisecond. */
 export const TIME_PARTS = 256
-/** Milliseconds after which a record that has waited is not known from one of now. */
+/** Milliseconds after which the time of a waiting record is ambiguous. */
 export const LONGEST_WAIT = 2 * 3_600_000
-/** The cost of a record that says that a bucket was emptied: what was admitted up to its time counts no more. */
+/** Cost in a record of a cleared bucket: admissions up to its time no longer count. */
 export const EMPTIED = 0
 
 /**
- * What one thread has admitted and no file holds yet: a ring in shared memory, of a fixed size. The thread writes, and the thread that
- * keeps the counters takes.
+ * Admissions of one thread that no file has yet: a ring of fixed size in shared memory. The thread writes, and the thread that keeps the
+ * counters takes.
  *
- * A record is four words: low and high half of the bucket's hash, window and cost, time in 256ths of a millisecond rounded up, modulo 2³². A record
- * is there when the number of written ones has been raised, which is one store after all others: a thread that ends in between leaves
- * nothing. Where the ring is full nothing waits and nothing is overwritten: the record is counted as lost, and the keeper has to write
- * what the table holds anew.
+ * A record is four words: low and high half of the bucket's hash, window and cost, time in 256ths of a millisecond rounded up, modulo 2³².
+ * A record exists once the number of written ones is raised, in one store after all others: a thread that ends in between leaves nothing.
+ * If the ring is full, nothing waits and nothing is overwritten: the record counts as lost, and the keeper must write the table anew.
  */
 export class AdmissionLog {
   private readonly words: Uint32Array
@@ -38,7 +40,7 @@ export class AdmissionLog {
   private written: number
   private room = 0
 
-  /** @param shared does another thread take what this one writes? */
+  /** @param shared true if another thread takes the records */
   constructor(
     readonly buffer: SharedArrayBuffer,
     private readonly shared: boolean
@@ -48,12 +50,12 @@ export class AdmissionLog {
     this.written = Atomics.load(this.numbers, WRITTEN)
   }
 
-  /** Memory for a log, touched as it is used. */
+  /** Allocates memory for a log, used on demand. */
   static memory(): SharedArrayBuffer {
     return new SharedArrayBuffer((HEAD_WORDS + RECORDS * RECORD_WORDS) * 4)
   }
 
-  /** Writes one record, `time` in milliseconds; see `EMPTIED` for a cost of 0. Only the thread whose log it is. */
+  /** Writes one record, `time` in milliseconds; see `EMPTIED` for a cost of 0. Only for the log's own thread. */
   add(low: number, high: number, tens: number, time: number, cost: number): void {
     const records = cost < LARGE_COST ? 1 : 2
     if (this.room < records && !this.look(records)) {
@@ -73,12 +75,12 @@ export class AdmissionLog {
     else this.numbers[WRITTEN] = this.written
   }
 
-  /** How much of the ring waits, from 0 to 1. */
+  /** Part of the ring that waits, from 0 to 1. */
   get fill(): number {
     return ((Atomics.load(this.numbers, WRITTEN) - Atomics.load(this.numbers, TAKEN)) | 0) / RECORDS
   }
 
-  /** The records that wait: views that stay as they are until `take`. */
+  /** Returns the waiting records: views that are unchanged until `take`. */
   waiting(): { readonly records: number; readonly views: readonly Uint8Array[] } {
     const taken = Atomics.load(this.numbers, TAKEN)
     const records = (Atomics.load(this.numbers, WRITTEN) - taken) | 0
@@ -89,12 +91,12 @@ export class AdmissionLog {
     return { records, views: [view(from, first), view(0, records - first)].filter(({ length }) => length > 0) }
   }
 
-  /** So many of the records that wait are done with. */
+  /** Removes waiting records. */
   take(records: number): void {
     Atomics.store(this.numbers, TAKEN, (Atomics.load(this.numbers, TAKEN) + records) | 0)
   }
 
-  /** Records that had no room since the last call. */
+  /** Returns the number of records lost since the last call. */
   takeLost(): number {
     return Atomics.exchange(this.numbers, LOST, 0) >>> 0
   }

@@ -5,7 +5,7 @@ import type { Memory } from './memory.js'
 import type { Pressure } from './pressure.js'
 import { lastOf } from './state.js'
 
-/** Counts admissions: in their bucket, or in the sketch when it cannot hold them. Only by the owner of the bucket's segment. */
+/** Counts admissions in their bucket, or on overflow in the sketch. Only for the owner of the bucket's segment. */
 export class Admitting {
   constructor(
     private readonly memory: Memory,
@@ -15,8 +15,8 @@ export class Admitting {
   ) {}
 
   /**
-   * Counts an admission of `cost` at `time`, which is the present or, when a table is filled again, the past; false, and nothing is
-   * counted, when the structure cannot be entered. `found` is the bucket's state after `expire` (0: there is none), `live` what it holds.
+   * Counts an admission of `cost` at `time`: the present or, when a table is refilled, the past. Returns false, without counting, if the
+   * structure cannot be entered. `found`: the bucket's state after `expire` (0: none); `live`: its admissions.
    */
   admit(
     low: number,
@@ -41,7 +41,7 @@ export class Admitting {
     const fitted = buckets.fit(state, geometry, stamp, live, cost)
     if (fitted === 0) {
       if (!memory.enter()) return false
-      // The bucket stays as it is; what it cannot hold is counted beside it.
+      // On overflow, counts in the sketch; the bucket is unchanged.
       pressure.spill(low, high, geometry.tens, stamp, cost)
       return true
     }
@@ -51,7 +51,7 @@ export class Admitting {
     return true
   }
 
-  /** An empty bucket in the directory, or 0 without memory. Only inside the structure. */
+  /** Adds an empty bucket to the directory; returns 0 without memory. Only inside the structure. */
   private newBucket(segment: number, low: number, high: number, geometry: Geometry, now: number): number {
     this.pressure.focus(segment, 0, now)
     if (!this.directory.reserve(segment) && !this.pressure.evictOne()) return 0

@@ -18,10 +18,10 @@ import {
 const KEEP = 0x3ffff
 
 /**
- * The exact level: one 32-bit stamp in milliseconds for each live admission, oldest first, in a ring of 2 to 64.
+ * Exact level: one 32-bit stamp in milliseconds for each live admission, oldest first, in a ring of 2 to 64.
  *
- * Stamps are compared modulo 2³². No stamp in a ring is older than two windows, because a bucket that rested for one
- * is cleared by the time of its last admission, so the comparison is never ambiguous.
+ * Stamps are compared modulo 2³². No stamp in a ring is older than two windows, because a bucket unused for one is cleared by the time of
+ * its last admission, so the comparison is never ambiguous.
  */
 class Ring {
   private readonly words: Uint32Array
@@ -50,7 +50,7 @@ class Ring {
     return left
   }
 
-  /** A ring that holds `total` stamps: this one, a larger copy of it, or 0 without memory. */
+  /** Returns a ring for `total` stamps: this one, a larger copy, or 0 without memory. */
   fit(state: number, total: number): number {
     const kind = kindOf(this.words, state)
     return total <= 2 << kind ? state : this.copy(state, kindFor(total))
@@ -61,7 +61,7 @@ class Ring {
     const kind = kindOf(words, state)
     if (kind === 0 || live * 4 > 2 << kind) return state
     const smaller = kindFor(live + 1)
-    // Shrinking must not push another bucket out.
+    // Shrinking must not evict another bucket.
     return this.memory.enter() && this.memory.hasRoom(smaller) ? this.copy(state, smaller) : state
   }
 
@@ -87,7 +87,7 @@ class Ring {
     for (let place = 0; place < count; place += 1) sink.add(moment + this.age(state, moment, place), 1)
   }
 
-  /** Time of the stamp at `place` (0 is the oldest) relative to `moment`; mostly negative. */
+  /** Returns the time of the stamp at `place` (0 is the oldest) relative to `moment`; mostly negative. */
   private age(state: number, moment: number, place: number): number {
     const head = this.words[state]!
     const index = (((head >>> 18) & 63) + place) & ((2 << (head & 15)) - 1)
@@ -113,7 +113,7 @@ class Ring {
   }
 }
 
-/** The smallest ring that holds `total` (at most 64) stamps. */
+/** Returns the smallest ring for `total` (at most 64) stamps. */
 function kindFor(total: number): number {
   let kind = 0
   while (2 << kind < total) kind += 1
@@ -121,12 +121,12 @@ function kindFor(total: number): number {
 }
 
 /**
- * The state of one bucket at any level: a ring of exact stamps while at most 64 admissions are alive, then counters
- * for each grain of time until the bucket is empty again.
+ * State of one bucket at any level: a ring of exact stamps while at most 64 admissions are alive, then counters for each grain of time
+ * until the bucket is empty again.
  *
- * `live` numbers never fall below the number of admissions in the trailing window: a stamp is the clock rounded up
- * and leaves when the clock rounded down is a whole window later; a counter leaves when its end does. The time of the
- * last admission is kept exactly, so a bucket that rested for a whole window is known to be empty.
+ * `live` is never below the number of admissions in the trailing window: a stamp is the clock rounded up and leaves when the clock rounded
+ * down is a whole window later; a counter leaves when its end does. The time of the last admission is exact, so a bucket unused for a whole
+ * window is known to be empty.
  */
 export class Buckets {
   private readonly ring: Ring
@@ -140,14 +140,14 @@ export class Buckets {
   }
 
   /**
-   * A new, empty state, or 0 without memory. `low` and `high` are the hash under which the directory will hold it. It
-   * begins a step that the insertion into the directory ends.
+   * Returns a new, empty state, or 0 without memory. `low` and `high`: its hash in the directory. It starts a step that the insertion into
+   * the directory ends.
    */
   create(low: number, high: number, geometry: Geometry): number {
     return newState(this.memory, 0, geometry.tens, ((high & 0xfffff000) | (low & 0xfff)) >>> 0)
   }
 
-  /** Puts `fresh`, which `fit` or `shrink` made, into the slot in place of `state`. Cannot fail. */
+  /** Replaces `state` in the slot by `fresh` from `fit` or `shrink`. Cannot fail. */
   adopt(slot: number, state: number, fresh: number): void {
     const { journal } = this.memory
     journal.set(slot, fresh)
@@ -157,7 +157,7 @@ export class Buckets {
     this.discard(HEADER.leaving)
   }
 
-  /** Gives back the memory of a state that no slot holds: the one that the word `holder` of the header names, if any. */
+  /** Releases the memory of a state without a slot, which the header's word `holder` names, if any. */
   discard(holder: typeof HEADER.building | typeof HEADER.leaving): void {
     const { memory, words } = this
     const state = words[holder]!
@@ -168,12 +168,12 @@ export class Buckets {
     memory.journal.commit()
   }
 
-  /** Counts again what `state` holds, after the thread that was changing it has ended. */
+  /** Counts the content of `state` again, after the thread that was changing it has ended. */
   recount(state: number, geometry: Geometry): void {
     if (kindOf(this.words, state) > LAST_RING) this.counts.recount(state, geometry)
   }
 
-  /** Drops what has left the window at `now` and returns what is left. */
+  /** Drops admissions that have left the window at `now` and returns the rest. */
   expire(state: number, geometry: Geometry, now: number): number {
     const kind = kindOf(this.words, state)
     if (now >= lastOf(this.memory, state) + geometry.rate) {
@@ -186,8 +186,8 @@ export class Buckets {
   }
 
   /**
-   * A state that can take `cost` more at `stamp`: the same one, another one that the caller puts in its place with
-   * `adopt`, or 0 without memory or when the structure cannot be entered. `state` is as it was. Only after `expire`.
+   * Returns a state with room for `cost` more at `stamp`: the same one, another one for `adopt`, or 0 without memory or if the structure
+   * cannot be entered. `state` is unchanged. Only after `expire`.
    */
   fit(state: number, geometry: Geometry, stamp: number, live: number, cost: number): number {
     if (kindOf(this.words, state) > LAST_RING) return this.counts.fit(state, geometry, stamp, cost)
@@ -201,28 +201,28 @@ export class Buckets {
 
   /** Counts `cost` admissions at `now`. Only after `fit`; cannot fail. */
   add(state: number, geometry: Geometry, now: number, stamp: number, cost: number): void {
-    // First the time, then the number: what is counted and cleared by this time has left the window.
+    // First the time, then the number: admissions counted and cleared by this time have left the window.
     setLast(this.memory, state, Math.max(now, lastOf(this.memory, state)))
     if (kindOf(this.words, state) <= LAST_RING) this.ring.add(state, stamp, cost)
     else this.counts.add(state, geometry, stamp, cost)
   }
 
-  /** Milliseconds from `moment` until `need` admissions have left, when nothing is added. Only after `expire`. */
+  /** Returns the milliseconds from `moment` until `need` admissions have left, if none is added. Only after `expire`. */
   wait(state: number, geometry: Geometry, moment: number, need: number): number {
     return kindOf(this.words, state) <= LAST_RING
       ? this.ring.wait(state, geometry, moment, need)
       : this.counts.wait(state, geometry, moment, need)
   }
 
-  /** Gives all live admissions to `sink`, each with a time that is not before its own. Only after `expire`. */
+  /** Passes all live admissions to `sink`, each with a time not before its own. Only after `expire`. */
   pour(state: number, geometry: Geometry, moment: number, sink: Sink): void {
     if (kindOf(this.words, state) <= LAST_RING) this.ring.pour(state, moment, sink)
     else this.counts.pour(state, geometry, Math.ceil(lastOf(this.memory, state)), sink)
   }
 
   /**
-   * The state in the smallest form that still holds its `live` admissions with room for one more; counters become a
-   * ring again when empty. The same address when there is nothing to gain; another one is for `adopt`. Only after `expire`.
+   * Returns the smallest form of the state with its `live` admissions and room for one more; counters become a ring only when empty.
+   * Returns the same address if nothing is gained; another one is for `adopt`. Only after `expire`.
    */
   shrink(state: number, geometry: Geometry, live: number): number {
     if (kindOf(this.words, state) <= LAST_RING) return this.ring.shrink(state, live)
@@ -239,7 +239,7 @@ export class Buckets {
     return fresh
   }
 
-  /** How many states there are of each form. */
+  /** Returns the number of states of each form. */
   census(): { readonly sparse: number; readonly rings: number; readonly counts: number } {
     const of = (from: number, end: number) =>
       this.words.subarray(HEADER.kinds + from, HEADER.kinds + end).reduce(sum, 0)

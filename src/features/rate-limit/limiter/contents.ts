@@ -8,8 +8,9 @@ import type { Generation, Sketch } from './sketch.js'
 import { type Sink, tensOf } from './state.js'
 
 const TWO32 = 2 ** 32
-/** A part of a segment ends when it has cost so much: one for a bucket, and one for so many numbers of it. About 0.1 ms. */
+/** Cost at which a part of a segment ends, about 0.1 ms: 1 for a bucket, and 1 for its numbers below. */
 const MOST = 250
+/** Numbers of a bucket that cost 1. */
 const NUMBERS = 16
 
 interface ContentsParts {
@@ -22,24 +23,24 @@ interface ContentsParts {
   readonly clock: Clock
 }
 
-/** Takes buckets: first which one it is, then its admissions, oldest first. */
+/** Receives buckets: first the bucket, then its admissions, oldest first. */
 export interface BucketSink extends Sink {
   begin(low: number, high: number, tens: number): void
 }
 
-/** A part of a segment as it was at one moment: the buckets whose hash has a high half from `from` on and below `end`. */
+/** Part of a segment at one moment: the buckets whose high hash half is at least `from` and below `end`. */
 export interface SegmentPart {
   /** Monotonic milliseconds. */
   readonly at: number
-  /** Where the next part begins; 2³²: the segment is at its end. */
+  /** Start of the next part; 2³²: the end of the segment. */
   readonly end: number
 }
 
 /**
- * What a table holds, as data that does not depend on its layout: to be written down beside decisions, and to fill another table with.
+ * Content of a table as data independent of its layout, for writing beside decisions and for filling another table.
  *
- * A part of a segment ends at a slot that is free: no search passes it, so every bucket whose home lies before has been seen. Its
- * borders are hashes and not places, so they mean the same after the segment has grown and after entries have moved.
+ * A part of a segment ends at a free slot: no search passes it, so every bucket with an earlier home has been seen. Its borders are hashes,
+ * not places, so they stay valid after the segment grows and entries move.
  */
 export class Contents {
   private readonly parts: ContentsParts
@@ -61,18 +62,18 @@ export class Contents {
     return this.parts.clock.monotonic()
   }
 
-  /** Makes room for so many buckets, as far as there is memory for them. Before other threads use the table. */
+  /** Makes room for this number of buckets, as far as memory allows. Before other threads use the table. */
   expect(buckets: number): void {
     const { memory, directory } = this.parts
-    // Hashes spread evenly, but for a few percent.
+    // Hashes spread evenly to within a few percent.
     const each = Math.ceil((buckets / this.segments) * 1.05)
     for (let segment = 0; segment < this.segments; segment += 1) directory.expect(segment, each)
     memory.leave()
   }
 
   /**
-   * Gives the live buckets of a part of `segment` to `sink`. What was admitted before `at` of the answer is in them, or in the sketch.
-   * Undefined: another thread has the segment now.
+   * Passes the live buckets of a part of `segment` to `sink`. They, or the sketch, contain all admissions before the result's `at`.
+   * Undefined: another thread has the segment.
    */
   part(segment: number, from: number, sink: BucketSink): SegmentPart | undefined {
     const { memory, directory, clock } = this.parts
@@ -88,8 +89,9 @@ export class Contents {
   }
 
   /**
-   * Counts what was admitted at `stamp`, in whole milliseconds, as far as it is in its window at `now`, which is not after the present. For
-   * one bucket calls come in the order of time; an earlier one counts as late as the last. False: another thread has the bucket for too long.
+   * Counts admissions at `stamp` (whole milliseconds) that are in their window at `now`, which is not after the present. Calls for one
+   * bucket must be in order of time; an earlier one counts as late as the last. Returns false if another thread holds the bucket for too
+   * long.
    */
   count(low: number, high: number, tens: number, stamp: number, cost: number, now: number): boolean {
     const { memory, directory, buckets, geometries, admitting } = this.parts
@@ -108,14 +110,14 @@ export class Contents {
     }
   }
 
-  /** What of the sketch is not over; the cells are those of the table itself. */
+  /** Returns the live generations of the sketch; the cells are those of the table itself. */
   generations(): Generation[] {
     return this.parts.sketch.generations(Math.floor(this.parts.clock.monotonic()))
   }
 
   /**
-   * Raises a new table's sketch so that it estimates at least what cells of another one would, which begin with column `from` of `width`.
-   * False: another thread has the structure for too long.
+   * Raises the sketch of a new table to at least the estimates of another one's cells, from column `from` of `width`. Returns false if
+   * another thread holds the structure for too long.
    */
   raise(generation: Omit<Generation, 'rows'>, row: number, from: number, cells: Uint32Array): boolean {
     const { memory, sketch, directory } = this.parts
@@ -137,7 +139,7 @@ export class Contents {
     const moment = Math.floor(now)
     const counting = new Counting(sink)
     for (let step = 0; step < 2 * size; step += 1) {
-      // Behind the last slot comes the first one: entries that found no room before the end are there.
+      // The first slot follows the last one: it contains entries that found no room before the end.
       const index = (begin + step) % size
       const wrapped = begin + step >= size
       const slot = directory.slot(segment, index)
@@ -150,7 +152,7 @@ export class Contents {
       }
       const high = words[slot + 1]!
       const home = Math.floor((high * size) / TWO32)
-      // Entries of the part before; and each of the others once, those from the end when the end is reached.
+      // Skips entries of the previous part; each of the others is seen once, those from the end when the end is reached.
       if (high < from || (wrapped ? home <= index : home > index)) continue
       const tens = tensOf(words, state)
       const geometry = geometries.of(tens)
@@ -166,7 +168,7 @@ export class Contents {
   }
 }
 
-/** Passes admissions on and counts what that costs. */
+/** Passes admissions on and counts their cost. */
 class Counting implements Sink {
   cost = 0
 

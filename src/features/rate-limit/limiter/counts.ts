@@ -15,19 +15,23 @@ import {
 } from './state.js'
 
 const TOTAL = HEAD_WORDS
-/** Oldest grain that may hold something; all grains before it are zero or gone. */
+/** Index of the oldest grain that may contain admissions; earlier ones are zero or dropped. */
 const BASE = HEAD_WORDS + 1
+/** Index of the counters. */
 const BODY = HEAD_WORDS + 2
-/** Marks a block of 32-bit counters; addresses stay below 2³⁰. */
+/** Flag for a block of 32-bit counters; addresses are below 2³⁰. */
 const WIDE_BLOCK = 0x8000_0000
+/** Mask of the address. */
 const ADDRESS = 0x7fff_ffff
+/** Maximum of a 16-bit counter. */
 const MAX_NARROW = 0xffff
+/** Words for the addresses of blocks. */
 const WORDS_OF_BLOCK = 49
 
 /**
- * The dense level: the number of admissions in each grain of time, where a grain is whole until its end has left the
- * window. 16-bit counters become 32-bit ones when one is full. A window beyond two hours has its counters in blocks
- * of 30, made on first use and given back when their time is over.
+ * Dense level: the number of admissions in each grain of time, kept until the grain's end has left the window. 16-bit counters become
+ * 32-bit ones when one is full. A window beyond two hours has its counters in blocks of 30, allocated on first use and released when they
+ * expire.
  */
 export class Counts {
   private readonly words: Uint32Array
@@ -39,8 +43,8 @@ export class Counts {
   }
 
   /**
-   * Counters with the stamps of the ring `state`, which stays as it is, wide enough for `cost` more; 0 without memory.
-   * Until a slot holds them they are the state that `building` names. Only inside the structure.
+   * Returns counters with the stamps of the unchanged ring `state`, wide enough for `cost` more; 0 without memory. Until a slot holds them,
+   * the header's `building` names them. Only inside the structure.
    */
   fromRing(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const { words, memory } = this
@@ -71,7 +75,7 @@ export class Counts {
     words[state + TOTAL] = 0
   }
 
-  /** Gives the blocks of `state` back, if it has any. */
+  /** Releases the blocks of `state`, if any. */
   releaseBlocks(state: number): void {
     const { words } = this
     if (kindOf(words, state) !== BLOCKS) return
@@ -84,7 +88,7 @@ export class Counts {
     let base = words[state + BASE]!
     if (first <= base) return words[state + TOTAL]!
     let total = words[state + TOTAL]!
-    // Behind it every counter has been seen, and a total that is left comes from a thread that ended while it counted.
+    // After it every counter has been seen; a remaining total is from a thread that ended while it counted.
     const end = first + 2 * Math.max(geometry.cells, geometry.blocks * BLOCK_CELLS)
     while (total > 0) {
       if (base >= end) {
@@ -92,7 +96,7 @@ export class Counts {
         break
       }
       const count = this.read(state, geometry, base)
-      // Also steps over empty grains of the window, so that `wait` finds the oldest admission at once.
+      // Also skips empty grains of the window, so that `wait` finds the oldest admission at once.
       if (count > 0) {
         if (base >= first) break
         this.write(state, geometry, base, 0)
@@ -106,7 +110,7 @@ export class Counts {
     return total
   }
 
-  /** A state whose counter for `stamp` can take `cost` more: this one, a wider copy of it, or 0 without memory. */
+  /** Returns a state whose counter for `stamp` can take `cost` more: this one, a wider copy, or 0 without memory. */
   fit(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const kind = kindOf(this.words, state)
     if (kind === WIDE) return state
@@ -120,12 +124,12 @@ export class Counts {
     const { words } = this
     const grain = grainOf(stamp, geometry)
     if (words[state + TOTAL] === 0) words[state + BASE] = grain
-    // First the total: it is never less than what the counters hold.
+    // First the total: it is never less than the sum of the counters.
     words[state + TOTAL]! += cost
     this.write(state, geometry, grain, this.read(state, geometry, grain) + cost)
   }
 
-  /** Makes the total what the counters hold. */
+  /** Sets the total to the sum of the counters. */
   recount(state: number, geometry: Geometry): void {
     let total = 0
     for (let grain = 0; grain < Math.max(geometry.cells, geometry.blocks * BLOCK_CELLS); grain += 1) {
@@ -180,7 +184,7 @@ export class Counts {
     }
   }
 
-  /** Address of the word that holds the block of `grain`. */
+  /** Returns the address of the word with the block of `grain`. */
   private blockWord(state: number, geometry: Geometry, grain: number): number {
     return state + BODY + (((grain / BLOCK_CELLS) >>> 0) % geometry.blocks)
   }
@@ -192,7 +196,7 @@ export class Counts {
     if (!memory.enter()) return false
     const block = memory.allocate(narrow ? SIZE_CLASS.narrowBlock : SIZE_CLASS.wideBlock)
     if (block === 0) return false
-    // Taken back, the block is free again: then its first two words are what they were, and the others mean nothing.
+    // After a rollback the block is free again: then its first two words are restored, and the others have no meaning.
     memory.journal.set(block, 0)
     memory.journal.set(block + 1, 0)
     words.fill(0, block + 2, block + (narrow ? BLOCK_CELLS / 2 : BLOCK_CELLS))
@@ -212,7 +216,7 @@ export class Counts {
     const block = words[word]!
     if (block === 0) return
     if (!memory.enter()) {
-      // It is used again when its place comes again, so it only has to be empty.
+      // It is reused in its next turn, so it only has to be empty.
       words.fill(0, block & ADDRESS, (block & ADDRESS) + (block >= WIDE_BLOCK ? BLOCK_CELLS : BLOCK_CELLS / 2))
       return
     }
@@ -236,18 +240,18 @@ export class Counts {
   }
 }
 
-/** Words of the counters, or of the addresses of their blocks. */
+/** Returns the words for the counters, or for the addresses of their blocks. */
 function bodyWords(kind: number, { cells }: Geometry): number {
   if (kind === BLOCKS) return WORDS_OF_BLOCK
   return kind === WIDE ? cells : (cells + 1) >>> 1
 }
 
-/** Grains are 32-bit numbers (enough for 68 years), because a remainder of 64-bit floating point takes ten times as long. */
+/** Returns the grain as a 32-bit number (enough for 68 years), because a 64-bit floating-point remainder takes ten times as long. */
 function grainOf(stamp: number, geometry: Geometry): number {
   return (stamp / geometry.grain) >>> 0
 }
 
-/** The oldest grain that is still in the window when the clock rounded down shows `moment`. */
+/** Returns the oldest grain in the window when the clock rounded down is `moment`. */
 function firstGrain(geometry: Geometry, moment: number): number {
   return moment + 1 < geometry.rate ? 0 : grainOf(moment + 1 - geometry.rate, geometry)
 }

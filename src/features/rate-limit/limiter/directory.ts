@@ -3,22 +3,22 @@ import { type Memory, SIZE_CLASS } from './memory.js'
 
 const TWO32 = 2 ** 32
 const MAX_LOAD = 0.85
-/** Below this load a segment gives blocks back. */
+/** Load below which a segment releases blocks. */
 const MIN_LOAD = 0.4
 
 /**
- * From a 64-bit hash to the address of a bucket's state.
+ * Maps a 64-bit hash to the address of a bucket's state.
  *
- * Each segment is a hash table of its own with open addressing and linear probing; a slot is three words (hash low,
- * hash high, state), state 0 means free. A removal moves later entries back, so there are no tombstones. A segment
- * grows alone, by a quarter, so that no insertion waits for more than one small segment.
+ * Each segment is a hash table with open addressing and linear probing; a slot is three words (hash low, hash high, state), state 0 is
+ * free. A removal moves later entries back, so there are no tombstones. A segment grows alone, by a quarter, so that no insertion waits for
+ * more than one small segment.
  *
- * A segment is read and changed only by the owner of its lock, and changed only inside the structure as well. The header
- * says how far a removal or a rebuilding is, so that another thread can finish it: every single store of them may be made
- * twice, and nothing is overwritten that stands in one place only.
+ * A segment is read and changed only by the owner of its lock, and changed only inside the structure as well. The header records the
+ * progress of a removal or rebuild, so that another thread can finish it: every single store may be repeated, and nothing is overwritten
+ * that exists only once.
  */
 export class Directory {
-  /** Where the last successful `find` ended. */
+  /** Segment of the last successful `find`. */
   segment = 0
   index = 0
   private readonly words: Uint32Array
@@ -34,18 +34,18 @@ export class Directory {
     return low & this.mask
   }
 
-  /** Address of a segment's record. */
+  /** Returns the address of a segment's record. */
   record(segment: number): number {
     return this.memory.layout.segmentBase + segment * SEGMENT.words
   }
 
-  /** Address of slot `index` of `segment`. */
+  /** Returns the address of slot `index` in `segment`. */
   slot(segment: number, index: number): number {
     const block = (index / BLOCK_SLOTS) | 0
     return this.block(segment, block) + (index - block * BLOCK_SLOTS) * 3
   }
 
-  /** Address of the slot with this hash, or 0. */
+  /** Returns the address of the slot with this hash, or 0. */
   find(low: number, high: number): number {
     const { words } = this
     const segment = low & this.mask
@@ -73,11 +73,11 @@ export class Directory {
     }
   }
 
-  /** Address of the slot that holds `state`, whose hash has these low 12 and high 20 bits; 0 when there is none. */
+  /** Returns the address of the slot with `state`, whose hash has these low 12 and high 20 bits; 0 if there is none. */
   findState(state: number, backReference: number): number {
     const segment = backReference & 0xfff & this.mask
     const size = this.words[this.record(segment) + SEGMENT.size]!
-    // The bits that are missing move the home slot by less than one, so this starts at or before it.
+    // The missing bits move the home slot by less than one, so the search starts at or before it.
     let index = Math.floor((((backReference >>> 12) << 12) >>> 0) * (size / TWO32))
     for (let step = 0; step < size; step += 1) {
       const address = this.slot(segment, index)
@@ -91,7 +91,7 @@ export class Directory {
     return 0
   }
 
-  /** Makes sure that `insert` finds a free slot in `segment`; false when memory is lacking and the segment too full. */
+  /** Ensures a free slot for `insert` in `segment`; returns false if memory is short and the segment too full. */
   reserve(segment: number): boolean {
     const record = this.record(segment)
     const size = this.words[record + SEGMENT.size]!
@@ -99,22 +99,22 @@ export class Directory {
     if (count <= size * MAX_LOAD) return true
     const blocks = this.words[record + SEGMENT.blocks]!
     const wanted = blocks + Math.max(1, blocks >>> 2)
-    // No bucket is pushed out for a shorter search: only a segment that is nearly full asks for relief.
+    // No bucket is evicted for a shorter search: only a nearly full segment requests relief.
     if (this.resize(segment, wanted, false) || count <= fullAt(size)) return true
     // Relief may have removed entries of this segment, so the count is read again.
     return this.resize(segment, wanted, true) || this.words[record + SEGMENT.count]! + 1 <= fullAt(size)
   }
 
   /**
-   * Makes room for as many entries as `segment` is going to have, if there is memory for it. Those who insert in the order of hashes have to:
-   * in a small segment all of them would have one home.
+   * Makes room for the expected entries of `segment`, if there is memory. Necessary before insertions in order of hashes, which in a small
+   * segment would all have the same home.
    */
   expect(segment: number, entries: number): void {
     const wanted = Math.ceil(entries / MAX_LOAD / BLOCK_SLOTS)
     if (wanted > this.words[this.record(segment) + SEGMENT.blocks]!) this.resize(segment, wanted, false)
   }
 
-  /** Adds an entry whose hash is not there yet, and ends the step. Only after `reserve`. */
+  /** Inserts an entry with a new hash, and ends the step. Only after `reserve`. */
   insert(low: number, high: number, state: number): void {
     const { words, memory } = this
     const segment = low & this.mask
@@ -135,8 +135,8 @@ export class Directory {
   }
 
   /**
-   * Removes the entry in slot `index`; a later entry may move into that slot. Its state is then the one that `leaving` of
-   * the header names: the caller discards it.
+   * Removes the entry in slot `index`; a later entry may move there. The header's `leaving` then names its state, which the caller
+   * discards.
    */
   remove(segment: number, index: number): void {
     const { words, memory } = this
@@ -150,7 +150,7 @@ export class Directory {
     this.finishRemoval()
   }
 
-  /** Goes on with a removal: the slot that `hole` of the header names is vacated. */
+  /** Continues a removal: vacates the slot in the header's `hole`. */
   finishRemoval(): void {
     const { words } = this
     const segment = words[HEADER.removing]! - 1
@@ -163,7 +163,7 @@ export class Directory {
       const from = this.slot(segment, next)
       if (words[from + 2] === 0) break
       const home = Math.floor((words[from + 1]! * size) / TWO32)
-      // An entry may move back unless its home lies behind the hole.
+      // An entry may move back unless its home is after the hole.
       const behind = hole <= next ? home > hole && home <= next : home > hole || home <= next
       if (behind) continue
       const to = this.slot(segment, hole)
@@ -180,7 +180,7 @@ export class Directory {
     words[HEADER.removing] = 0
   }
 
-  /** Gives back blocks that a segment with few entries no longer needs. */
+  /** Releases blocks that a segment with few entries no longer needs. */
   shrink(segment: number): void {
     const record = this.record(segment)
     const blocks = this.words[record + SEGMENT.blocks]!
@@ -194,7 +194,7 @@ export class Directory {
     return this.words[layout.listBase + block * layout.segments + segment]!
   }
 
-  /** Brings a segment to `wanted` blocks; false, with nothing changed, when there is no memory for them. */
+  /** Changes a segment to `wanted` blocks; returns false, without changes, if there is no memory. */
   private resize(segment: number, wanted: number, relief: boolean): boolean {
     const { words, memory } = this
     const { layout, journal } = memory
@@ -225,7 +225,7 @@ export class Directory {
     return true
   }
 
-  /** Goes on with the rebuilding of a segment: gives up while its blocks were being made, else brings it to its end. */
+  /** Finishes the rebuild of a segment, or undoes it if its blocks were still being made. */
   finishRebuild(): void {
     const { words, memory } = this
     const { layout, journal } = memory
@@ -250,7 +250,7 @@ export class Directory {
     words[HEADER.rebuild] = REBUILD.none
   }
 
-  /** Writes the entries of a segment into the `wanted` blocks that were made for it. */
+  /** Writes the entries of a segment into its `wanted` new blocks. */
   private fill(segment: number, wanted: number): void {
     const { words } = this
     const size = wanted * BLOCK_SLOTS
@@ -276,7 +276,7 @@ export class Directory {
   }
 }
 
-/** Entries up to which a segment of `size` slots is used when it cannot grow: some slots stay free, or a search would not end. */
+/** Returns the maximum number of entries in a segment of `size` slots that cannot grow: some slots stay free, or a search would not end. */
 function fullAt(size: number): number {
   return size - Math.ceil(size / 16)
 }

@@ -1,34 +1,34 @@
 import { HEADER, UNDO_ENTRIES } from './layout.js'
 
 /**
- * Makes a few stores one step: after `commit` all of them hold, and when their thread ends before, `rollback` takes back
- * those that were made, last one first. Before a word is changed, its address and what it holds are written down.
+ * Makes several stores one step: after `commit` all of them hold; if their thread ends before, `rollback` restores the changed words, last
+ * one first. The address and old value of a word are written before it is changed.
  *
- * Every prefix of the stores can be taken back: an entry counts when `undone` is raised, which comes before its word is
- * changed, so a word is never changed without its entry, and an entry whose word is unchanged restores what is there.
- * Taking back twice gives the same, so the thread that takes back may end as well.
+ * Every prefix of the stores can be undone: an entry is valid once `undone` is raised, before its word is changed, so a changed word always
+ * has an entry, and an entry for an unchanged word restores the same value. A rollback can be repeated, so the thread that rolls back may
+ * end as well.
  *
- * There is one journal for a table. Only the thread that has entered the structure uses it.
+ * A table has one journal. Only the thread inside the structure uses it.
  */
 export class Journal {
-  /** @param recording can another thread take back what this one does? Nothing is written down for a thread that is alone. */
+  /** @param recording true if another thread can undo the steps; a single thread writes no entries */
   constructor(
     private readonly words: Uint32Array,
     public recording: boolean
   ) {}
 
-  /** Changes the word at `address` as a part of the present step. */
+  /** Changes the word at `address` in the current step. */
   set(address: number, value: number): void {
     if (this.recording) this.record(address)
     this.words[address] = value
   }
 
-  /** Ends the present step: it holds from now on. */
+  /** Completes the current step. */
   commit(): void {
     this.words[HEADER.undone] = 0
   }
 
-  /** Takes back a step that was not ended. */
+  /** Undoes an incomplete step. */
   rollback(): void {
     const { words } = this
     for (let count = words[HEADER.undone]!; count > 0; count -= 1) {

@@ -13,57 +13,59 @@ import {
 
 /** Sizes in bytes, all multiples of eight. Classes 0 to 4 are small rings; see `buckets.ts` and `directory.ts` for the others. */
 const SIZES = [24, 32, 48, 80, 144, 272, 512, 64, 120, 1_024] as const
+/** Sizes in words. */
 const SIZE_WORDS = SIZES.map((size) => size / 4)
+/** Objects per page. */
 const PER_PAGE = SIZES.map((size) => Math.floor(PAGE_BYTES / size))
 
 export const SIZE_CLASSES = SIZES.length
-/** Size classes below this one hold rings only: their pages can be emptied object by object. */
+/** Size classes below this one contain only rings: their pages can be emptied object by object. */
 export const SMALL_CLASSES = 5
+/** Size classes of the other objects. */
 export const SIZE_CLASS = { full: 5, wide: 6, narrowBlock: 7, wideBlock: 8, slots: 9 } as const
 
-/** Bytes of the stretches in which a table is written to a file. */
+/** Bytes of a piece in which a table is written to a file. */
 const STRETCH = 65_536
 
-/** Makes room for an object of `sizeClass`, or returns false. It must not call `allocate`. */
+/** Makes room for an object of `sizeClass`, or returns false. Must not call `allocate`. */
 export type Relief = (sizeClass: number) => boolean
 
-/** The one buffer as numbers of several widths. */
+/** Buffer as numbers of several widths. */
 export interface Views {
   readonly words: Uint32Array
   readonly halves: Uint16Array
   readonly doubles: Float64Array
 }
 
-/** What another thread needs to use a table; it can be posted to it. */
+/** Data for another thread to use a table; can be posted. */
 export interface LimiterHandle {
   readonly buffer: SharedArrayBuffer
-  /** What hashes begin with: a secret. */
+  /** Secret that seeds the hashes. */
   readonly seed: Uint8Array
   readonly version: number
-  /** Number of the thread that it is for. */
+  /** Number of the receiving thread. */
   readonly thread: number
-  /** When the process began that counts: monotonic milliseconds. */
+  /** Start of the process that counts: monotonic milliseconds. */
   readonly began: number
-  /** Where the thread writes what it admits; undefined: nowhere. */
+  /** Log for the thread's admissions; undefined for none. */
   readonly log: SharedArrayBuffer | undefined
 }
 
 export interface MemoryOptions {
-  /** Memory of another thread; a new one is made without it. */
+  /** Memory of another thread. @default a new one */
   readonly buffer?: SharedArrayBuffer | undefined
   /** Number of this thread. */
   readonly thread?: number | undefined
-  /** What is written through; tests put themselves between two stores here. */
+  /** Wraps all stores; tests interrupt between two stores here. */
   readonly views?: ((views: Views) => Views) | undefined
 }
 
 /**
- * Hands out objects of a few sizes from one buffer. Each page holds objects of one size; a page without objects goes
- * back to the common pool, so nothing stays with a size that is no longer asked for.
+ * Allocates objects of a few sizes from one buffer. Each page has objects of one size; a page without objects returns to the common pool,
+ * so that no unused size keeps memory.
  *
- * An object is known by its address, an index into `words`, which is a multiple of two. Word 0 of a free object is 0.
- * Objects are taken and given back only by the thread that has entered the structure, and in steps of the journal: until
- * `journal.commit` it can still be as if nothing had happened.
+ * An object is identified by its address, an even index into `words`. Word 0 of a free object is 0. Only the thread inside the structure
+ * allocates and releases objects, in steps of the journal: until `journal.commit` they can be undone.
  */
 export class Memory implements Views {
   readonly words: Uint32Array
@@ -75,11 +77,11 @@ export class Memory implements Views {
   readonly journal: Journal
   /** Number of this thread. */
   readonly thread: number
-  /** Where the counters of this thread stand, as an index into `doubles`. */
+  /** Index of this thread's counters in `doubles`. */
   readonly cells: number
-  /** Has this thread entered the structure? */
+  /** True while this thread is inside the structure. */
   entered = false
-  /** Asked when no page is left. */
+  /** Called when no page is left. */
   relief: Relief = () => false
 
   constructor(layout: Layout, { buffer, thread = 0, views = (same) => same }: MemoryOptions = {}) {
@@ -102,33 +104,33 @@ export class Memory implements Views {
     words[HEADER.freshPage] = layout.firstPage
   }
 
-  /** From now on there may be other threads. Not while this one has a lock. */
+  /** Prepares for other threads. Must not be called while this thread holds a lock. */
   share(): void {
     this.locks.shared = true
     this.journal.recording = true
   }
 
-  /** Makes this thread the only one that may change the structure, until `leave`; false: another one has it for too long. */
+  /** Enters the structure, so that only this thread may change it until `leave`; returns false if another one holds it for too long. */
   enter(): boolean {
     if (!this.entered) this.entered = this.locks.acquire(HEADER.structureLock)
     return this.entered
   }
 
-  /** Lets other threads change the structure, if this one has entered it. */
+  /** Leaves the structure, if this thread has entered it. */
   leave(): void {
     if (!this.entered) return
     this.entered = false
     this.locks.release(HEADER.structureLock)
   }
 
-  /** Adds `number` to a counter of this thread, one of COUNTER. */
+  /** Adds `number` to one of this thread's counters (COUNTER). */
   count(counter: number, number: number): void {
     this.doubles[this.cells + counter]! += number
   }
 
   /**
-   * What was ever written, to be given to `resume` in one piece: a head, then stretches of 64 KiB that are not empty, each behind its number.
-   * Views of the table itself: take them before the next change.
+   * Yields all data ever written, for `resume` in one piece: a head, then numbered non-empty pieces of 64 KiB. The views belong to the
+   * table: read them before the next change.
    */
   *pieces(): Generator<Uint8Array> {
     yield this.head()
@@ -142,7 +144,7 @@ export class Memory implements Views {
     }
   }
 
-  /** Takes what `pieces` gave; false: it is of another layout or damaged, and nothing has changed. */
+  /** Restores the data of `pieces`; returns false, without changes, if it is damaged or has another layout. */
   resume(pieces: Uint8Array): boolean {
     const head = this.head()
     if (Buffer.compare(pieces.subarray(0, head.length), head) !== 0) return false
@@ -159,19 +161,19 @@ export class Memory implements Views {
     return true
   }
 
-  /** What tells tables apart whose content means something else. */
+  /** Returns the head, which identifies compatible tables. */
   private head(): Uint8Array {
     return new Uint8Array(Float64Array.of(LAYOUT_VERSION, this.layout.bytes).buffer)
   }
 
-  /** Address of an object of `sizeClass` with unknown content, or 0 when there is no room and none could be made. */
+  /** Allocates an object of `sizeClass` with undefined content; returns 0 if there is no room and none could be made. */
   allocate(sizeClass: number): number {
     const address = this.take(sizeClass)
     if (address !== 0 || !this.relief(sizeClass)) return address
     return this.take(sizeClass)
   }
 
-  /** Like `allocate`, but never asks for relief. */
+  /** Allocates like `allocate`, but without relief. */
   take(sizeClass: number): number {
     const { words, journal } = this
     const page = words[HEADER.partial + sizeClass]! || this.openPage(sizeClass)
@@ -191,7 +193,7 @@ export class Memory implements Views {
     return address
   }
 
-  /** Gives the object at `address` back. */
+  /** Releases the object at `address`. */
   release(address: number): void {
     const { words, journal } = this
     const page = address >>> 10
@@ -207,7 +209,7 @@ export class Memory implements Views {
     if (used === 1) this.closePage(page, sizeClass)
   }
 
-  /** True when `take` would give an object. */
+  /** Returns true if `take` would succeed. */
   hasRoom(sizeClass: number): boolean {
     const { words } = this
     return (
@@ -217,22 +219,22 @@ export class Memory implements Views {
     )
   }
 
-  /** Size class of a page that has been in use, whether or not it holds objects now. */
+  /** Returns the size class of a page that has been used, even if it is empty now. */
   classOfPage(page: number): number {
     return this.words[this.record(page) + PAGE_RECORD.packed]! & 15
   }
 
-  /** Objects in use on `page`. */
+  /** Returns the number of objects in use on `page`. */
   usedOnPage(page: number): number {
     return (this.words[this.record(page) + PAGE_RECORD.packed]! >>> 4) & 0xfff
   }
 
-  /** Objects that were ever handed out of `page`: those after them have no content. */
+  /** Returns the number of objects ever allocated on `page`: later ones have no content. */
   touchedOnPage(page: number): number {
     return this.words[this.record(page) + PAGE_RECORD.packed]! >>> 16
   }
 
-  /** Address of object number `index` on `page`. */
+  /** Returns the address of object `index` on `page`. */
   objectOnPage(page: number, index: number): number {
     return page * PAGE_WORDS + index * SIZE_WORDS[this.classOfPage(page)]!
   }

@@ -11,13 +11,13 @@ const MAX_PAGES_READ = 64
 const ANY_CLASS = -1
 
 /**
- * What happens when the budget is used up. Empty buckets go first; then the smallest of eight buckets of the segment
- * that needs room goes into the sketch. When that gives no object of the wanted size, a whole page of smaller buckets
- * goes there. Every step is bounded, and none forgets a live admission. All of it runs inside the structure.
+ * Handling of an exhausted budget. Empty buckets are removed first; then the smallest of eight buckets of the segment that needs room is
+ * moved to the sketch. If that frees no object of the wanted size, a whole page of smaller buckets is moved. Every step is bounded, and
+ * none loses a live admission. Runs inside the structure.
  */
 export class Pressure {
   private segment = 0
-  /** The bucket that is being decided: it must stay where it is. */
+  /** State of the bucket being decided, which must not move. */
   private pinned = 0
   private now = 0
 
@@ -31,14 +31,14 @@ export class Pressure {
     memory.relief = (sizeClass) => this.relieve(sizeClass)
   }
 
-  /** Says for whom room will be needed: a segment, the state that must not be touched (or 0), the time. */
+  /** Sets the context of later calls: the segment that needs room, the state that must not move (or 0), the time. */
   focus(segment: number, pinned: number, now: number): void {
     this.segment = segment
     this.pinned = pinned
     this.now = now
   }
 
-  /** Removes one bucket of the segment in focus, whatever its size; false when there is none that may go. */
+  /** Removes one bucket of the segment in focus, of any size; returns false if none can be removed. */
   evictOne(): boolean {
     const before = this.words[this.directory.record(this.segment) + SEGMENT.count]!
     const victim = this.sample(ANY_CLASS)
@@ -48,7 +48,7 @@ export class Pressure {
     return true
   }
 
-  /** Moves a bucket's live admissions into the sketch and removes the bucket. */
+  /** Moves a bucket's live admissions to the sketch and removes the bucket. */
   fold(state: number): void {
     const { words, directory, memory } = this
     const address = directory.findState(state, words[state + 1]!)
@@ -68,7 +68,7 @@ export class Pressure {
     this.buckets.discard(HEADER.leaving)
   }
 
-  /** Counts admissions of a key that has no bucket. */
+  /** Counts admissions of a key without a bucket. */
   spill(low: number, high: number, tens: number, stamp: number, cost: number): void {
     this.sketch.begin(low, high, tens, Math.floor(this.now))
     this.sketch.add(stamp, cost)
@@ -80,7 +80,7 @@ export class Pressure {
     return this.memory.words
   }
 
-  /** Until then some key of this segment may have an estimate that is not zero. */
+  /** Records the time until which keys of this segment may have an estimate above zero. */
   private mark(segment: number, until: number): void {
     const word = this.directory.record(segment) + SEGMENT.foldedUntil
     this.words[word] = Math.max(this.words[word]!, Math.ceil(until / 1_000))
@@ -94,7 +94,7 @@ export class Pressure {
     return this.memory.hasRoom(sizeClass)
   }
 
-  /** Looks at eight buckets, drops those that are empty, and returns the smallest other one of `sizeClass`, or 0. */
+  /** Checks eight buckets, drops empty ones, and returns the smallest other one of `sizeClass`, or 0. */
   private sample(sizeClass: number): number {
     const { words, directory, memory } = this
     const record = directory.record(this.segment)
@@ -128,7 +128,7 @@ export class Pressure {
     return victim
   }
 
-  /** Folds every bucket of one page of smaller objects, so that the page is free for another size. */
+  /** Folds every bucket of a page of smaller objects, which frees the page for another size. */
   private emptyPage(sizeClass: number): void {
     const page = this.choosePage(sizeClass)
     if (page === 0) return
@@ -139,7 +139,7 @@ export class Pressure {
     }
   }
 
-  /** Folds a bucket of any segment, unless another thread has that segment: a thread inside the structure waits for no other one. */
+  /** Folds a bucket of any segment unless another thread holds that segment: a thread inside the structure never waits. */
   private foldIn(segment: number, state: number): void {
     const { locks } = this.memory
     const lock = this.directory.record(segment) + SEGMENT.lock
@@ -150,7 +150,7 @@ export class Pressure {
     }
   }
 
-  /** The page with the smallest objects among the next few that qualify, or 0. */
+  /** Returns the page with the smallest objects among the next few candidates, or 0. */
   private choosePage(sizeClass: number): number {
     const { words, memory } = this
     const { firstPage } = memory.layout

@@ -5,45 +5,42 @@ import type { Memory } from './memory.js'
 import { tensOf } from './state.js'
 
 /*
- * What a thread leaves behind that ends inside a lock
- * ====================================================
+ * Repair after a thread that stopped inside a lock
+ * ================================================
  *
- * Promise. After `repair` every lock that the thread had is free, every bucket holds at least what was admitted, nothing
- * of the memory is lost, and no decision that was answered has become undone. It may end itself at any store: the next
- * call goes on.
+ * Promise. After `repair` every lock of the thread is free, every bucket contains at least its admissions, no memory is
+ * leaked, and no returned decision is undone. The repairing thread may itself stop at any store: the next call continues.
  *
- * Argument. The decision in which the thread ended was not answered, so its admission may be counted or not. A bucket is
- * only read by the owner of its segment, so no thread has seen what was half done. It is enough that after each single store
- * no earlier admission is lost, or what is lost can be found again:
+ * Argument. The thread's last decision was not returned, so its admission may be counted or not. Only the owner of a segment
+ * reads its buckets, so no thread has seen an incomplete change. It suffices that after each single store no earlier
+ * admission is lost, or can be restored:
  *
- *   ring      Dropping is one store, of a word that has the place and the number of the stamps. Counting writes the time
- *             of the last admission, then the stamps behind those that count, then the number, in one store.
+ *   ring      Dropping is one store, of a word with the place and the number of the stamps. Counting writes the time of
+ *             the last admission, then the stamps after the valid ones, then the number, in one store.
  *   counts    Counting writes the time of the last admission, the total, the counter; dropping writes the counter 0,
- *             then the total, then the oldest grain. So the counters are right at any moment but for the decision that
- *             was not answered, and the total is never less than they are. The repair adds them up again, because a total
- *             that is more than they are would stay so.
- *   place     Whatever takes or gives back memory, and every slot that changes its state, is a step of the journal: it
- *             happens or it does not (journal.ts). A state that is being made is in no slot until it holds everything; the
- *             step that puts it there takes the former one out. The header names both (`building`, `leaving`), so neither
- *             is lost and the repair gives back the one that no slot holds.
- *   removal   Entries move back into the vacated slot one at a time, and the header has the slot that is to be vacated
- *             next: that slot's entry stands in another one too, or its bucket is empty or in the sketch. Moving it once
- *             more changes nothing.
- *   rebuild   A segment's entries are copied into new blocks, and the former ones stay until one store of the header says
- *             that the segment takes the new ones over; from then on taking over is repeated as a whole (directory.ts).
- *   sketch    Rows are raised one after the other: an estimate is only more than it was. A generation that is cleared was
- *             over before, and gets its number when it is clear. The bucket leaves the directory after the sketch and its
- *             segment's mark have it, so in between it counts twice.
- *   segments  The thread may have had several: its own, and while it made room inside the structure another one. All that
- *             have its number are repaired.
+ *             then the total, then the oldest grain. So the counters are always correct except for the decision that
+ *             was not returned, and the total is never less than their sum. The repair computes the sum again, because
+ *             a total that is too high would stay so.
+ *   place     Every allocation and release, and every slot that changes its state, is a step of the journal: it happens
+ *             completely or not at all (journal.ts). A new state is in no slot until it is complete; the step that puts
+ *             it there removes the previous one. The header names both (`building`, `leaving`), so neither is lost and
+ *             the repair releases the one without a slot.
+ *   removal   Entries move back into the vacated slot one at a time, and the header has the next slot to vacate: that
+ *             slot's entry is in another one too, or its bucket is empty or in the sketch. Moving it again has no effect.
+ *   rebuild   A segment's entries are copied to new blocks, and the old ones are kept until one store of the header
+ *             switches the segment to the new ones; from then on the switch is repeated as a whole (directory.ts).
+ *   sketch    Rows are raised one after another: an estimate only grows. A generation that is cleared had expired
+ *             before, and gets its number once it is clear. The bucket leaves the directory after the sketch and its
+ *             segment's mark contain it, so in between it counts twice.
+ *   segments  The thread may have held several: its own, and another one while it made room inside the structure. All
+ *             with its number are repaired.
  *
- * The locks are taken over with one `compareExchange` each, so of two that repair one gets each lock. What is done inside
- * of a lock that was taken over is the repairing thread's: when that one ends, it is found by its own number.
+ * Each lock is taken over with one `compareExchange`, so of two repairing threads only one gets it. Changes inside such a lock
+ * belong to the repairing thread: if it stops, they are found by its own number.
  */
 
 /**
- * Takes over every lock of thread number `thread`, which has ended, finishes or takes back what it was doing, and frees
- * them; returns how many there were.
+ * Takes over every lock of the stopped thread number `thread`, finishes or undoes its work, and releases the locks; returns their number.
  */
 export function repair(
   memory: Memory,

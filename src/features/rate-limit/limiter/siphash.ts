@@ -1,15 +1,15 @@
-/** What a hasher has absorbed so far: the four 64-bit words of SipHash as low and high halves, and the length in bytes. */
+/** State of a hasher: the four 64-bit words of SipHash as low and high halves, and the length in bytes. */
 export interface Midstate {
   readonly words: Int32Array
   readonly length: number
 }
 
 /**
- * SipHash-1-3 with a 128-bit secret (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012; one round for each
- * word of the message, three at the end). Without the secret a client cannot choose texts that collide.
+ * SipHash-1-3 with a 128-bit secret (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012; one round for each word of the message,
+ * three at the end). Without the secret a client cannot choose colliding texts.
  *
- * The 64-bit result stands in `low` and `high` (unsigned) until the next call. Texts are hashed as UTF-8 without a
- * copy; a lone surrogate becomes its three bytes, so that different texts are always different messages.
+ * The 64-bit result is in `low` and `high` (unsigned) until the next call. Texts are hashed as UTF-8 without a copy; a lone surrogate
+ * becomes its three bytes, so that different texts are always different messages.
  */
 export class SipHash {
   low = 0
@@ -22,13 +22,13 @@ export class SipHash {
   private c1 = 0
   private d0 = 0
   private d1 = 0
-  /** Bytes that do not fill a word yet, and how many there are of the whole message. */
+  /** Bytes of an incomplete word, and the length of the whole message. */
   private tail0 = 0
   private tail1 = 0
   private length = 0
   readonly empty: Midstate
 
-  /** @param secret 16 bytes; anything else is a RangeError. */
+  /** @param secret 16 bytes; otherwise throws a RangeError */
   constructor(secret: Uint8Array) {
     if (secret.length !== 16) throw new RangeError('the secret of SipHash has 16 bytes')
     const key = new DataView(secret.buffer, secret.byteOffset, 16)
@@ -48,8 +48,8 @@ export class SipHash {
   }
 
   /**
-   * The state after `text`, to start other messages from: hashing continues as if they had been written behind it.
-   * The text is led by its length and filled with zeros to whole words, so that no two texts give the same beginning.
+   * Returns the state after `text` as a start for other messages. The text is preceded by its length and padded with zeros to whole words,
+   * so that no two texts give the same state.
    */
   prefix(text: string): Midstate {
     this.start(this.empty)
@@ -64,19 +64,19 @@ export class SipHash {
     }
   }
 
-  /** Hashes `bytes` behind what `from` has absorbed. */
+  /** Hashes `bytes` after the content of `from`. */
   hashBytes(from: Midstate, bytes: Uint8Array): void {
     this.start(from)
     for (const byte of bytes) this.byte(byte)
     this.finish()
   }
 
-  /** Hashes `text` behind what `from` has absorbed. */
+  /** Hashes `text` after the content of `from`. */
   hashText(from: Midstate, text: string): void {
     this.start(from)
     const end = text.length
     let at = 0
-    // Eight ASCII characters make one word; the slow way takes over at the first other character.
+    // Eight ASCII characters make one word; the slow path continues at the first other character.
     while (at + 8 <= end) {
       const c0 = text.charCodeAt(at)
       const c1 = text.charCodeAt(at + 1)
@@ -99,7 +99,7 @@ export class SipHash {
     this.finish()
   }
 
-  /** Two to four bytes of the character at `at`; returns how many further units it took. */
+  /** Adds the two to four bytes of the character at `at`; returns the number of additional units. */
   private wide(text: string, at: number, unit: number): number {
     if (unit < 0x800) {
       this.byte(0xc0 | (unit >> 6))
@@ -166,7 +166,7 @@ export class SipHash {
     this.high = (this.a1 ^ this.b1 ^ this.c1 ^ this.d1) >>> 0
   }
 
-  /** SipRound on 32-bit halves: a sum of low halves carries when it is below one of them. */
+  /** SipRound on 32-bit halves: the sum of low halves carries if it is below one of them. */
   private round(): void {
     let { a0, a1, b0, b1, c0, c1, d0, d1 } = this
     let low = (a0 + b0) | 0
@@ -181,7 +181,7 @@ export class SipHash {
     turned = (d0 << 16) | (d1 >>> 16)
     d1 = ((d1 << 16) | (d0 >>> 16)) ^ c1
     d0 = turned ^ c0
-    // The first word has its halves exchanged by now: `a1` is its low half.
+    // The halves of the first word are swapped here: `a1` is its low half.
     low = (a1 + d0) | 0
     const a = (a0 + d1 + (low >>> 0 < a1 >>> 0 ? 1 : 0)) | 0
     turned = (d0 << 21) | (d1 >>> 11)

@@ -4,38 +4,39 @@ import type { Sink } from './state.js'
 
 const TWO32 = 2 ** 32
 const MAX_COUNT = TWO32 - 1
-/** Words of a sketch's record: its window in tens of seconds, then for each generation its number + 1. */
+/** Words of a sketch's record: its window in tens of seconds, then the number + 1 of each generation. */
 const RECORD_WORDS = 16
+/** Value of an unused generation. */
 const UNUSED = 0
-/** A generation whose counters must be cleared before they are used. */
+/** Value of a generation whose counters must be cleared before use. */
 const DIRTY = TWO32 - 1
-/** The sketch for every window length that has none of its own; its window is the longest there is. */
+/** Sketch for every window length without its own; its window is the longest possible. */
 const REST = SKETCHES - 1
+/** Longest window in tens of seconds. */
 const LONGEST_TENS = 8_640
 
 const LOW_FACTORS = [0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f] as const
 const HIGH_FACTORS = [0x165667b1, 0xd3a2646d, 0xfd7046c5, 0xb55a4f09] as const
 
-/** A generation of a sketch. */
+/** Generation of a sketch. */
 export interface Generation {
   /** Number of the sketch, and its window in tens of seconds. */
   readonly sketch: number
   readonly tens: number
-  /** Number of the generation: which quarter of a window it is. */
+  /** Number of the generation: the quarter of a window. */
   readonly generation: number
-  /** Counters of a row. */
+  /** Counters in a row. */
   readonly width: number
   readonly rows: readonly Uint32Array[]
 }
 
 /**
- * Where admissions go whose bucket had to leave: count-min sketches with conservative update (Estan, Varghese 2002;
- * Cormode, Muthukrishnan 2005). Four rows of 32-bit counters, and of those five generations, each a quarter of the
- * window long; a generation is dropped when its end is a whole window ago. Three window lengths have a sketch of their
- * own while they need it, all others share one that forgets after a day.
+ * Admissions of buckets that had to be removed: count-min sketches with conservative update (Estan, Varghese 2002; Cormode, Muthukrishnan
+ * 2005). Four rows of 32-bit counters, in five generations of a quarter window each; a generation is dropped when its end is a whole window
+ * ago. Three window lengths have their own sketch while needed, all others share one with a window of a day.
  *
- * An estimate is never below the true number: each row counts at least what was added for a key, in the generation of
- * its time or a later one.
+ * An estimate is never below the true number: each row counts at least what was added for a key, in the generation of its time or a later
+ * one.
  */
 export class Sketch implements Sink {
   private readonly words: Uint32Array
@@ -51,7 +52,7 @@ export class Sketch implements Sink {
     this.width = memory.layout.sketchWidth
   }
 
-  /** Starts adding for one key; `moment` is the clock rounded down, in milliseconds. */
+  /** Starts adding for one key; `moment`: the clock rounded down, in milliseconds. */
   begin(low: number, high: number, tens: number, moment: number): void {
     this.locate(low, high)
     this.current = this.assign(tens, moment)
@@ -66,13 +67,13 @@ export class Sketch implements Sink {
     this.pending += count
   }
 
-  /** Ends adding; returns the time in milliseconds from which on nothing of it is left. */
+  /** Finishes adding; returns the time in milliseconds when all of it has expired. */
   end(): number {
     this.flush()
     return this.until
   }
 
-  /** At least the admissions of the key in the trailing window that are not in a bucket. */
+  /** Returns at least the key's admissions in the trailing window that are not in a bucket. */
   estimate(low: number, high: number, tens: number, moment: number): number {
     this.locate(low, high)
     const own = this.find(tens)
@@ -80,7 +81,7 @@ export class Sketch implements Sink {
     return own === REST ? rest : rest + this.sum(own, moment)
   }
 
-  /** Milliseconds from `moment` until `need` of the key's estimate has gone; Infinity when that is not known. */
+  /** Returns the milliseconds from `moment` until `need` of the key's estimate has expired; Infinity if unknown. */
   wait(low: number, high: number, tens: number, moment: number, need: number): number {
     this.locate(low, high)
     const sketch = this.find(tens)
@@ -95,7 +96,7 @@ export class Sketch implements Sink {
     }
   }
 
-  /** The generations that are alive; their rows are the memory of the table itself. */
+  /** Returns the live generations; their rows are the table's own memory. */
   generations(moment: number): Generation[] {
     const found: Generation[] = []
     for (let sketch = 0; sketch < SKETCHES; sketch += 1) {
@@ -113,9 +114,9 @@ export class Sketch implements Sink {
   }
 
   /**
-   * Raises counters of one row to those of another table's sketch, which begin with column `from` of `width`: each to the most of those whose
-   * keys it may have, so that no estimate is less than it was there. Returns the time from which on nothing of it is left. Only for a
-   * sketch that nothing else was added to.
+   * Raises counters of one row to those of another table's sketch, from column `from` of `width`: each to the maximum of the counters that
+   * its keys may have used, so that no estimate is lower than there. Returns the time when all of it has expired. Only for a sketch to
+   * which nothing else was added.
    */
   raise({ sketch, tens, generation, width }: Omit<Generation, 'rows'>, row: number, from: number, cells: Uint32Array) {
     const slot = generation % GENERATIONS
@@ -187,7 +188,7 @@ export class Sketch implements Sink {
     return this.words[this.record(sketch) + 1 + slot]!
   }
 
-  /** The moment at which a generation is dropped: when its last millisecond is a whole window ago. */
+  /** Returns the time at which a generation is dropped: its last millisecond is a whole window ago. */
   private endOf(sketch: number, slot: number): number {
     return this.number(sketch, slot) * this.tens(sketch) * 2_500 - 1 + this.tens(sketch) * 10_000
   }
@@ -197,7 +198,7 @@ export class Sketch implements Sink {
     return number !== UNUSED && number !== DIRTY && moment < this.endOf(sketch, slot)
   }
 
-  /** The live generation that is dropped first after `moment`, or -1. */
+  /** Returns the live generation that is dropped first after `moment`, or -1. */
   private oldest(sketch: number, moment: number): number {
     let found = -1
     for (let slot = 0; slot < GENERATIONS; slot += 1) {
@@ -207,11 +208,11 @@ export class Sketch implements Sink {
     return found
   }
 
-  /** The slot of a generation, cleared when another was in it. */
+  /** Returns the slot of a generation, cleared if it held another. */
   private open(sketch: number, generation: number): number {
     const slot = generation % GENERATIONS
     const before = this.number(sketch, slot)
-    // A later one in its place cannot be cleared: it takes the count and keeps it longer.
+    // A later generation in the slot cannot be cleared: it takes the count and keeps it longer.
     if (before > generation && before !== DIRTY) return slot
     if (before !== UNUSED) {
       const base = this.plane(sketch, slot, 0)
@@ -228,7 +229,7 @@ export class Sketch implements Sink {
     return REST
   }
 
-  /** The sketch for a window length: its own, one that is not needed now, or the shared one. */
+  /** Returns the sketch of a window length: its own, an unneeded one, or the shared one. */
   private assign(tens: number, moment: number): number {
     const own = this.find(tens)
     if (own !== REST) return own

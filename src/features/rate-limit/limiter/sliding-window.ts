@@ -5,28 +5,28 @@ import type { Midstate, SipHash } from './siphash.js'
 import type { Sink } from './state.js'
 import type { LimiterStatistics } from './statistics.js'
 
-/** One limit, wherever it counts. What it answers later where it has to ask another process. */
+/** Limit, wherever it counts. Asynchronous if another process must be called. */
 export interface LimitWindow {
-  /** See `SlidingWindow.take`; `loss`: what a limit over the cluster does when its ledger does not answer. */
+  /** See `SlidingWindow.take`; `loss`: behaviour of a cluster limit without a ledger response. */
   take(key: string, capacity: number, cost?: number, loss?: StoreLoss): Readonly<Decision> | Promise<Readonly<Decision>>
   /** See `SlidingWindow.peek` and `forget`. */
   peek(key: string, capacity: number): BucketPeek | Promise<BucketPeek>
   forget(key: string): void | Promise<void>
 }
 
-/** Makes the limits of actions. */
+/** Creates the limits of actions. */
 export interface Limiter {
   /**
-   * @param identity whose limit it is; together with the length and the key it names a bucket
-   * @param rateSeconds length of the window: 60 to 86,400 seconds, a multiple of ten
+   * @param identity identity of the limit; with length and key it identifies a bucket
+   * @param rateSeconds window length: 60 to 86,400 seconds, a multiple of ten
    */
   window(identity: string, rateSeconds: number): Pick<SlidingWindow, 'take' | 'peek' | 'forget'>
   statistics(): LimiterStatistics
 }
 
 /**
- * A table that limits share; see `LimiterTable`, whose methods these are. The functions of the limiter that decide take more than five
- * parameters: an object would be an allocation for each request.
+ * Table shared by limits; see `LimiterTable`. The deciding functions of the limiter have more than five parameters, because an object would
+ * be an allocation for each request.
  */
 interface BucketTable {
   readonly hash: SipHash
@@ -38,10 +38,10 @@ interface BucketTable {
 }
 
 /**
- * One limit: a sliding window of fixed length over any number of keys, kept in a table that many limits share.
+ * Limit: a sliding window of fixed length over any number of keys, in a table that many limits share.
  *
- * Two windows of the same table with equal identity and length share their buckets; another length is another
- * identity, because admissions cannot be recounted for it.
+ * Two windows of a table with equal identity and length share their buckets; another length is another identity, because admissions cannot
+ * be recounted for it.
  */
 export class SlidingWindow {
   /** Decisions of this window so far. */
@@ -52,8 +52,8 @@ export class SlidingWindow {
   private readonly decision: Decision = undecided()
 
   /**
-   * @param identity whose limit it is; together with the length and the key it names a bucket
-   * @param rateSeconds the window: 60 to 86,400 seconds, a multiple of ten; anything else is a RangeError
+   * @param identity identity of the limit; with length and key it identifies a bucket
+   * @param rateSeconds window: 60 to 86,400 seconds, a multiple of ten; otherwise throws a RangeError
    */
   constructor(
     private readonly table: BucketTable,
@@ -65,12 +65,12 @@ export class SlidingWindow {
   }
 
   /**
-   * Decides one request now and counts it when it is admitted. Never throws for any key.
+   * Decides one request now and counts it if admitted. Never throws for any key.
    *
-   * The answer is one object that the next call of this window overwrites: read it before. It is admitted when at
-   * most `capacity - cost` admissions are alive, so never more than `capacity` (up to 4,294,967,295) happen in any
-   * trailing window. `cost` is how many admissions the request counts for, a whole number. One of 0 counts nothing, and is
-   * admitted while no more than `capacity` are alive; one of more than `capacity` is never admitted.
+   * The result is an object that the next call of this window overwrites. A request is admitted if at most `capacity - cost` admissions are
+   * alive, so never more than `capacity` (up to 4,294,967,295) happen in any trailing window. `cost`: whole number of admissions that the
+   * request counts as. A cost of 0 counts nothing, and is admitted while at most `capacity` are alive; a cost above `capacity` is never
+   * admitted.
    */
   take(key: string, capacity: number, cost = 1): Readonly<Decision> {
     const { table, decision } = this
@@ -82,8 +82,8 @@ export class SlidingWindow {
   }
 
   /**
-   * Gives the live admissions of the bucket of `key` to `sink`, oldest first, each with a time that is not before its own. Answers the
-   * exact time of the last one; undefined: there is none.
+   * Passes the live admissions of the bucket of `key` to `sink`, oldest first, each with a time not before its own. Returns the exact time
+   * of the last one; undefined for none.
    */
   pour(key: string, sink: Sink): number | undefined {
     const { table } = this
@@ -91,20 +91,20 @@ export class SlidingWindow {
     return table.pour(table.hash.low, table.hash.high, this.geometry, sink)
   }
 
-  /** What the bucket of `key` holds now; counts nothing. */
+  /** Returns the content of the bucket of `key`; counts nothing. */
   inspect(key: string): BucketView {
     const { used: count, resetSeconds } = this.peek(key, MAX_CAPACITY)
     return { count, resetSeconds }
   }
 
-  /** What `take` with `capacity` would find in the bucket of `key` now; counts nothing. */
+  /** Returns what `take` with `capacity` would find in the bucket of `key`; counts nothing. */
   peek(key: string, capacity: number): BucketPeek {
     const { table } = this
     table.hash.hashText(this.beginning, key)
     return table.peek(table.hash.low, table.hash.high, this.geometry, capacity)
   }
 
-  /** Empties the bucket of `key`: what was admitted counts no more, but for what is in the sketch. */
+  /** Clears the bucket of `key`, except for admissions in the sketch. */
   forget(key: string): void {
     const { table } = this
     table.hash.hashText(this.beginning, key)

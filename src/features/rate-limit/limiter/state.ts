@@ -2,13 +2,15 @@ import { HEADER } from './layout.js'
 import { type Memory, SIZE_CLASS } from './memory.js'
 
 /**
- * The head of a bucket's state, 16 bytes:
+ * Head of a bucket's state, 16 bytes:
  *
- *   word 0   kind (4 bits), window in tens of seconds (14), ring: first stamp (6) and number of stamps (7)
- *   word 1   upper 20 bits of the hash's high half, lower 12 of its low half: the way back to the slot
- *   word 2–3 time of the last admission, 64-bit floating point milliseconds
+ * word 0: kind (4 bits), window in tens of seconds (14), ring: first stamp (6) and number of stamps (7)
  *
- * Kinds 0 to 5 are rings of 2, 4, … 64 stamps; then counters of 16 bits, counters of 32 bits, counters in blocks.
+ * word 1: upper 20 bits of the hash's high half, lower 12 of its low half: reference back to the slot
+ *
+ * word 2–3: time of the last admission, 64-bit floating point milliseconds
+ *
+ * Kinds 0 to 5 are rings of 2, 4, … 64 stamps; then 16-bit counters, 32-bit counters, counters in blocks.
  */
 export const HEAD_WORDS = 4
 
@@ -18,7 +20,7 @@ export const WIDE = 7
 export const BLOCKS = 8
 export const KINDS = 9
 
-/** Live admissions up to which a bucket is exact. */
+/** Maximum number of live admissions for which a bucket is exact. */
 export const RING_LIMIT = 64
 
 const SIZE_CLASS_OF_KIND = [0, 1, 2, 3, 4, SIZE_CLASS.full, SIZE_CLASS.full, SIZE_CLASS.wide, SIZE_CLASS.full] as const
@@ -27,12 +29,12 @@ export function kindOf(words: Uint32Array, state: number): number {
   return words[state]! & 15
 }
 
-/** Window of `state` in tens of seconds. */
+/** Returns the window of `state` in tens of seconds. */
 export function tensOf(words: Uint32Array, state: number): number {
   return (words[state]! >>> 4) & 0x3fff
 }
 
-/** Exact time of the last admission, in milliseconds. */
+/** Returns the exact time of the last admission in milliseconds. */
 export function lastOf(memory: Memory, state: number): number {
   return memory.doubles[(state >>> 1) + 1]!
 }
@@ -41,12 +43,12 @@ export function setLast(memory: Memory, state: number, time: number): void {
   memory.doubles[(state >>> 1) + 1] = time
 }
 
-/** Takes admissions that happened at `stamp` (whole milliseconds). */
+/** Receives admissions at `stamp` (whole milliseconds). */
 export interface Sink {
   add(stamp: number, count: number): void
 }
 
-/** Gives the memory of `state` back, as a part of a step; its blocks, if it has any, are the caller's. */
+/** Releases the memory of `state` as part of a step; its blocks, if any, belong to the caller. */
 export function freeState(memory: Memory, state: number): void {
   const kind = HEADER.kinds + kindOf(memory.words, state)
   memory.journal.set(kind, memory.words[kind]! - 1)
@@ -54,8 +56,8 @@ export function freeState(memory: Memory, state: number): void {
 }
 
 /**
- * A state of `kind` without admissions, its body not cleared; 0 without memory. It begins a step, in which the caller says
- * who holds the state: a slot, or `building`.
+ * Returns a state of `kind` without admissions, its body not cleared; 0 without memory. Starts a step in which the caller assigns the state
+ * to a slot or to `building`.
  */
 export function newState(memory: Memory, kind: number, tens: number, backReference: number): number {
   const { words, journal } = memory

@@ -2,7 +2,7 @@ import type { Buckets } from './buckets.js'
 import { COUNTER, HEADER, PAGE_BYTES, THREAD_CELLS, THREADS, THREADS_BASE } from './layout.js'
 import type { Memory } from './memory.js'
 
-/** What the limiter holds now. */
+/** Current content of the limiter. */
 export interface LimiterStatistics {
   readonly buckets: number
   /** Buckets with room for at most 8 stamps, with a larger ring, and with counters. */
@@ -10,26 +10,26 @@ export interface LimiterStatistics {
   readonly rings: number
   readonly counts: number
   readonly bytesReserved: number
-  /** Bytes of pages that hold slots or states. */
+  /** Bytes of pages with slots or states. */
   readonly bytesInUse: number
-  /** Bytes of all pages that there are for slots and states. */
+  /** Bytes of all pages for slots and states. */
   readonly bytesForPages: number
   readonly admitted: number
   readonly refused: number
-  /** Refusals that the estimate of the sketch took part in. */
+  /** Refusals in which the sketch's estimate counted. */
   readonly sketchRefusals: number
-  /** Admissions that were counted in the sketch because their key got no bucket. */
+  /** Admissions counted in the sketch because their key got no bucket. */
   readonly sketchDecisions: number
-  /** Buckets that were moved into the sketch, and the admissions they held. */
+  /** Buckets moved to the sketch, and their admissions. */
   readonly folded: number
   readonly foldedAdmissions: number
-  /** Empty buckets that were removed. */
+  /** Empty buckets removed. */
   readonly dropped: number
-  /** Refusals because another thread had the bucket's part of the table for too long. */
+  /** Refusals because another thread held the bucket's segment for too long. */
   readonly busy: number
 }
 
-/** Numbers of all threads together. While others decide they may belong to moments that are a little apart. */
+/** Returns the numbers of all threads together. While others decide, the numbers may be from slightly different moments. */
 export function statisticsOf({ words, doubles, layout }: Memory, buckets: Buckets): LimiterStatistics {
   const sum = (counter: number) => {
     let all = 0

@@ -6,8 +6,8 @@ import type { Memory } from './memory.js'
 import { tensOf } from './state.js'
 
 /**
- * Walks over the table a few segments at a time: drops empty buckets and makes the others as small as they can be. Threads
- * may do so at the same time; where they stand is only a hint.
+ * Visits the table a few segments at a time: drops empty buckets and shrinks the others. Threads may sweep concurrently; positions are only
+ * a hint.
  */
 export class Sweep {
   constructor(
@@ -18,7 +18,7 @@ export class Sweep {
     private readonly clock: Clock
   ) {}
 
-  /** Goes on for `maxMilliseconds` or one whole round, whatever ends first; returns the number of buckets dropped. */
+  /** Continues for `maxMilliseconds` or one whole round; returns the number of buckets dropped. */
   run(maxMilliseconds: number): number {
     const { words, layout } = this.memory
     const start = this.clock.monotonic()
@@ -65,7 +65,7 @@ export class Sweep {
         if (smaller !== state) buckets.adopt(address + 2, state, smaller)
         index += 1
       } else if (memory.enter()) {
-        // Another entry may move into this slot, so the same index comes again.
+        // Another entry may move into this slot, so the same index is visited again.
         directory.remove(segment, index)
         buckets.discard(HEADER.leaving)
         dropped += 1

@@ -21,85 +21,85 @@ import { Sweep } from './sweep.js'
  * The sliding-window limiter
  * ==========================
  *
- * Promise. An admission weighs what its request costs: a whole number, 1 for most, 0 for one that counts nothing. In any
- * trailing window (t − rate, t] that ends with an admission of cost 1 or more, what was admitted weighs at most the `capacity`
- * of that request. A request is refused only when what was admitted in the trailing `rate + grain`, and itself, weigh
- * more than its capacity, where a grain is rate/120 up to two hours and one minute beyond; while at most 64 units of a
- * bucket have been alive since it was last empty, only when that holds for the trailing `rate` (to the millisecond). While
- * the memory budget is full the second promise does not hold for keys in the sketch; the first one always does.
+ * Promise. An admission weighs the cost of its request: a whole number, usually 1; a cost of 0 counts nothing. In any trailing
+ * window (t − rate, t] that ends with an admission of cost 1 or more, the admissions weigh at most the `capacity` of that
+ * request. A request is refused only if the admissions of the trailing `rate + grain` and the request itself weigh more than
+ * its capacity, where a grain is rate/120 up to two hours and one minute beyond; while at most 64 units of a bucket have been
+ * alive since it was last empty, only if that holds for the trailing `rate` (to the millisecond). While the memory budget is
+ * exhausted, the second promise does not hold for keys in the sketch; the first one always does.
  *
- * So with one capacity no window weighs more than it. Where each request brings its own, as plans of customers do, each is
- * held to its own, by all that was admitted: nothing is counted again, or forgotten, because a capacity is another one.
+ * So with one capacity no window weighs more than it. If each request has its own capacity, for example by customer plan, each
+ * is compared with all admissions: a different capacity neither recounts nor drops any of them.
  *
- * Argument. Let T(t) be the weight of what a bucket admitted in (t − rate, t], E(t) what its state reports. A request is
- * admitted only when E + cost ≤ capacity, so it is enough that E ≥ T at any time. A window that ends between two
- * admissions holds nothing that the window of the earlier one does not hold, so the earlier one's capacity bounds it.
+ * Argument. Let T(t) be the weight of a bucket's admissions in (t − rate, t], E(t) the weight that its state reports. A request
+ * is admitted only if E + cost ≤ capacity, so it suffices that E ≥ T at any time. A window that ends between two admissions
+ * contains only admissions of the earlier one's window, so the earlier one's capacity bounds it.
  *
  *   ring      A stamp is the clock rounded up to the millisecond; it is dropped when the clock rounded down is `rate`
  *             later, so only after the admission has left the window.
  *   counts    A counter is dropped when the last millisecond of its grain is `rate` ago. It is kept whole until then:
  *             a kept admission is less than rate + grain old, which is the bound on refusals.
- *   rest      The time of the last admission is kept exactly. When it is `rate` ago everything has left. A lone client
- *             that waits for `rate` is therefore admitted, although its grain has not ended for as long.
- *   change    Stamps move into the counter of their time, so E does not fall; counters become a ring only when empty.
- *             A full 16-bit counter is widened, never held back. A new capacity changes the comparison alone.
+ *   rest      The time of the last admission is exact. When it is `rate` ago every admission has left. A single client
+ *             that waits for `rate` is therefore admitted, although its grain has not expired yet.
+ *   change    Stamps move to the counter of their time, so E does not fall; counters become a ring only when empty.
+ *             A full 16-bit counter is widened, never clipped. A new capacity changes the comparison alone.
  *   hash      Two keys with one hash add up. A client cannot choose such keys without the table's secret.
- *   sketch    A bucket that must leave is added to a sketch that never reports less than was added; see sketch.ts.
- *             A segment remembers until when any of its keys may be there, and until then every decision in it adds
- *             the estimate. A key that gets no bucket is counted in the sketch too.
+ *   sketch    A removed bucket is added to a sketch that never reports less than was added; see sketch.ts. A segment
+ *             records until when any of its keys may be there, and until then every decision in it adds the estimate.
+ *             A key without a bucket is counted in the sketch too.
  *
- * Memory. One shared buffer of the whole budget, touched as it is used: nothing is allocated by capacity, and nothing
- * on the path of a decision takes time in proportion to the number of buckets. See layout.ts for where things stand.
+ * Memory. One shared buffer of the whole budget, used on demand: nothing is allocated by capacity, and no step of a decision
+ * takes time in proportion to the number of buckets. See layout.ts for the layout.
  *
- * Threads. Any number of threads, each with a LimiterTable of its own over the same buffer, decide as one would:
+ * Threads. Any number of threads, each with its own LimiterTable on the same buffer, decide as one would:
  *
- *   segment   A decision has the lock of its bucket's segment from before it reads the clock until it has counted. So the
- *             decisions of a bucket come one after the other, and the clock, which is one for all threads (`Clock`), does
- *             not go back between them: the argument above holds for them as for one thread.
- *   structure What belongs to no segment (pages and their lists, the sketch, the number of buckets) and what a change of
- *             it takes along (slots, new and old states) is changed by the owner of one more lock. A thread that wants
- *             both takes the segment first; one that has the structure never waits for a segment, but passes by those that are
- *             taken. So no circle of threads can wait for each other.
- *   sketch    It is read inside the structure too, and then the clock is read again: what was dropped from it meanwhile
- *             has left the window by the time of the decision.
- *   numbers   Each thread counts for itself (COUNTER); a reader adds them up.
- *   waiting   Each wait has an end (locks.ts). A decision that got no lock is a refusal for a second, and is counted.
+ *   segment   A decision holds the lock of its bucket's segment from before it reads the clock until it has counted. So
+ *             the decisions of a bucket are sequential, and the clock, which all threads share (`Clock`), does not go back
+ *             between them: the argument above holds as for one thread.
+ *   structure Data of no segment (pages and their lists, the sketch, the number of buckets), and data that changes with it
+ *             (slots, new and old states), is changed by the owner of one more lock. A thread that needs both locks the
+ *             segment first; one inside the structure never waits for a segment, but skips locked ones. So there is no
+ *             deadlock.
+ *   sketch    It is read inside the structure too, and then the clock is read again: admissions dropped meanwhile have
+ *             left the window by the time of the decision.
+ *   numbers   Each thread has its own counters (COUNTER); a reader adds them up.
+ *   waiting   Each wait is bounded (locks.ts). A decision without a lock is a refusal for a second, and is counted.
  *
- * Restarts. Where admissions are logged (AdmissionLog), a record is written for each one after it was counted and before the decision is
- * answered, with its time rounded up. What is made of it stands in ../kept/format.ts.
+ * Restarts. If admissions are logged (AdmissionLog), each is recorded after it was counted and before the decision is returned,
+ * with its time rounded up. See ../kept/format.ts for the use of the records.
  *
- * Ends. A thread may end between any two stores; what it had locked is repaired by its number. Its decision was never
- * answered, so that it may be counted or not, but nothing that was counted before may be lost. See repair.ts.
+ * Crashes. A thread may stop between any two stores; its locks are repaired by its number. Its decision was never returned, so
+ * that it may be counted or not, but no earlier admission may be lost. See repair.ts.
  */
 
 interface LimiterOptions {
-  /** Memory for everything, in bytes: 256 KiB to 4 GiB (default 1 GiB). Reserved at once, used as it is needed. */
+  /** Total memory in bytes: 256 KiB to 4 GiB; reserved at once, used on demand. @default 1 GiB */
   readonly budgetBytes?: number
-  /** Its monotonic time is one for all threads that use the table: it never goes back from one to another. */
+  /** Clock whose monotonic time is the same for all threads of the table: it never goes back between them. */
   readonly clock: Clock
-  /** 16 secret bytes (default: random). */
+  /** 16 secret bytes. @default random */
   readonly seed?: Uint8Array
-  /** The table of another thread, in place of a new one. `budgetBytes` and `seed` mean nothing then. */
+  /** Table of another thread instead of a new one; `budgetBytes` and `seed` are ignored. */
   readonly handle?: LimiterHandle
-  /** Is every admission written into a log, for a keeper to take? Only for a new table; see `AdmissionLog`. */
+  /** Writes every admission to a log for a keeper. Only for a new table; see `AdmissionLog`. */
   readonly logged?: boolean
-  /** What is written through; for tests. */
+  /** Wraps all stores, for tests. */
   readonly views?: (views: Views) => Views
 }
 
 const DEFAULT_BUDGET = 2 ** 30
 
-/** The buckets of all limits of a process. Limits use it through `SlidingWindow`. */
+/** Buckets of all limits of a process. Limits use it through `SlidingWindow`. */
 export class LimiterTable implements Limiter {
   readonly hash: SipHash
-  /** What the hash of keys depends on, 16 bytes. */
+  /** Secret of the key hashes, 16 bytes. */
   readonly secret: Uint8Array
-  /** What the table holds, to be written down and read again. */
+  /** Content of the table for writing and reading. */
   readonly contents: Contents
-  /** What was admitted by this thread, and by the others; empty: it is not logged. */
+  /** Admissions of each thread; empty if they are not logged. */
   readonly logs = new Map<number, AdmissionLog>()
   private readonly log: AdmissionLog | undefined
-  /** Admissions before it are another process's. */
+  /** Earlier admissions are from another process. */
   private readonly began: number
   private readonly clock: Clock
   private readonly memory: Memory
@@ -110,7 +110,7 @@ export class LimiterTable implements Limiter {
   private readonly sweeper: Sweep
   private readonly geometries = new Geometries()
 
-  /** RangeError for a budget or seed that is none, and for a handle of another version. */
+  /** Throws a RangeError for an invalid budget or seed, and for a handle of another version. */
   constructor({ budgetBytes = DEFAULT_BUDGET, clock, seed, handle, logged = false, views }: LimiterOptions) {
     if (handle !== undefined && handle.version !== LAYOUT_VERSION)
       throw new RangeError(`a table of version ${handle.version} is not one of version ${LAYOUT_VERSION}`)
@@ -119,7 +119,7 @@ export class LimiterTable implements Limiter {
     this.clock = clock
     this.began = handle?.began ?? clock.monotonic()
     const log = handle === undefined ? (logged ? AdmissionLog.memory() : undefined) : handle.log
-    // The keeper has the thread that made the table.
+    // The keeper runs in the thread that created the table.
     this.log = log === undefined ? undefined : new AdmissionLog(log, handle !== undefined)
     if (this.log !== undefined && handle === undefined) this.logs.set(0, this.log)
     const layout = layoutOf(handle?.buffer.byteLength ?? budgetBytes)
@@ -135,8 +135,8 @@ export class LimiterTable implements Limiter {
   }
 
   /**
-   * The handle for thread number `thread`, which must be used by no other living thread; the thread that made the table is
-   * number 0. From now on decisions take locks.
+   * Returns the handle for thread number `thread`, which no other living thread may use; the thread that created the table is number 0.
+   * From now on decisions take locks.
    */
   share(thread: number): LimiterHandle {
     if (!(Number.isInteger(thread) && thread > 0 && thread < THREADS))
@@ -147,15 +147,14 @@ export class LimiterTable implements Limiter {
   }
 
   /**
-   * Frees what thread number `thread` had locked when it ended, and brings it in order; returns the locks that it had. Call
-   * it when the thread has ended, before its number is given to another one. It never makes a bucket hold less than was
-   * admitted.
+   * Repairs and releases what the stopped thread number `thread` had locked; returns the number of its locks. Call it after the thread has
+   * ended and before its number is reused. No bucket ever loses an admission by it.
    */
   repair(thread: number): number {
     return repair(this.memory, this.directory, this.buckets, this.geometries, thread)
   }
 
-  /** The log of another thread, which goes on where one of the same number has ended. */
+  /** Returns the log of another thread, which continues that of a stopped one with the same number. */
   private logOf(thread: number): AdmissionLog | undefined {
     if (this.log === undefined) return undefined
     const known = this.logs.get(thread) ?? new AdmissionLog(AdmissionLog.memory(), true)
@@ -167,14 +166,14 @@ export class LimiterTable implements Limiter {
     return new SlidingWindow(this, identity, rateSeconds)
   }
 
-  /** How time is cut for a window of `seconds`; RangeError when it is no valid length. */
+  /** Returns the geometry of a window of `seconds`; throws a RangeError for an invalid length. */
   geometry(seconds: number): Geometry {
     return this.geometries.of(seconds / 10)
   }
 
   /**
-   * Decides one request for the bucket with this hash at the present time; the answer is written into `decision`.
-   * See `SlidingWindow.take` for what `capacity` and `cost` mean.
+   * Decides one request for the bucket with this hash now; writes the result to `decision`. See `SlidingWindow.take` for `capacity` and
+   * `cost`.
    */
   decide(low: number, high: number, geometry: Geometry, capacity: number, cost: number, decision: Decision): void {
     const { memory, directory } = this
@@ -230,8 +229,8 @@ export class LimiterTable implements Limiter {
   }
 
   /**
-   * What a decision with `capacity` would find in the bucket with this hash at the present time. Error when another thread
-   * has it for too long.
+   * Returns what a decision with `capacity` would find in the bucket with this hash now. Throws an Error if another thread holds it for too
+   * long.
    */
   peek(low: number, high: number, geometry: Geometry, capacity: number): BucketPeek {
     const { memory, directory } = this
@@ -266,7 +265,7 @@ export class LimiterTable implements Limiter {
   }
 
   /**
-   * Removes the bucket with this hash, whatever it holds; what is in the sketch stays. Error when another thread has it for
+   * Removes the bucket with this hash, whatever its content; admissions in the sketch stay. Throws an Error if another thread holds it for
    * too long.
    */
   forget(low: number, high: number): void {
@@ -277,27 +276,26 @@ export class LimiterTable implements Limiter {
       this.enter(record)
       directory.remove(directory.segment, directory.index)
       this.buckets.discard(HEADER.leaving)
-      // What comes from now on has a later time than this, also when it is rounded.
+      // Later admissions have a later time than this, even when rounded.
       this.log?.add(low, high, 0, this.clock.monotonic() - 1 / TIME_PARTS, EMPTIED)
     }
     this.end(record)
   }
 
   /**
-   * Removes empty buckets and gives memory back, for at most about `maxMilliseconds` (one segment at least) or one
-   * round over the table; returns the buckets removed. Decisions are right without it: call it from a timer so that
-   * memory is free before it is needed.
+   * Removes empty buckets and releases memory for about `maxMilliseconds` (one segment at least) or one round over the table; returns the
+   * number of buckets removed. Decisions are correct without it: call it from a timer so that memory is free in advance.
    */
   sweep(maxMilliseconds: number): number {
     return this.sweeper.run(maxMilliseconds)
   }
 
-  /** Everything that the table holds, for a process with the same `secret` and clock; see `Memory.pieces`. */
+  /** Yields the content of the table for a process with the same `secret` and clock; see `Memory.pieces`. */
   pieces(): Generator<Uint8Array> {
     return this.memory.pieces()
   }
 
-  /** Goes on with what another table held, before the first decision; false: it has another budget or layout, and nothing changed. */
+  /** Restores the content of another table before the first decision; returns false, without changes, if its budget or layout differs. */
   resume(pieces: Uint8Array): boolean {
     return this.memory.resume(pieces)
   }
@@ -307,8 +305,8 @@ export class LimiterTable implements Limiter {
   }
 
   /**
-   * Gives the live admissions of the bucket with this hash to `sink`, oldest first; those in the sketch are not among them. Answers the
-   * exact time of the last one. Error when another thread has the bucket for too long.
+   * Passes the live admissions of the bucket with this hash to `sink`, oldest first, without those in the sketch. Returns the exact time of
+   * the last one. Throws an Error if another thread holds the bucket for too long.
    */
   pour(low: number, high: number, geometry: Geometry, sink: Sink): number | undefined {
     const { memory, directory, buckets } = this
@@ -326,7 +324,7 @@ export class LimiterTable implements Limiter {
     }
   }
 
-  /** Takes the segment with this record; false, or an error if that is `needed`, when another thread has it for too long. */
+  /** Locks the segment with this record. If another thread holds it for too long, returns false, or throws if `needed`. */
   private begin(record: number, needed = false): boolean {
     const { memory } = this
     const lock = record + SEGMENT.lock
@@ -334,7 +332,7 @@ export class LimiterTable implements Limiter {
     return this.beginAgain(lock, needed)
   }
 
-  /** A decision of this very thread may have been interrupted by an error of the machine, such as an exhausted stack. */
+  /** Repairs a decision of this thread that was interrupted by an engine error, such as a stack overflow. */
   private beginAgain(lock: number, needed: boolean): boolean {
     const { memory } = this
     if (memory.entered || memory.locks.owns(lock)) {
@@ -356,7 +354,7 @@ export class LimiterTable implements Limiter {
     throw tooBusy()
   }
 
-  /** The answer when the bucket cannot be looked at. */
+  /** Writes the result for a bucket that cannot be read. */
   private busy(geometry: Geometry, decision: Decision): void {
     this.memory.count(COUNTER.busy, 1)
     decision.at = this.clock.monotonic()
@@ -367,7 +365,7 @@ export class LimiterTable implements Limiter {
     decision.before = -1
   }
 
-  /** When the last admission was that this process has counted; -1: there is none in the window. */
+  /** Returns the time of the last admission counted by this process; -1: none in the window. */
   private before(state: number, live: number): number {
     const last = live === 0 ? -1 : lastOf(this.memory, state)
     return last < this.began ? -1 : last
@@ -379,21 +377,21 @@ export class LimiterTable implements Limiter {
     return clamp((lastOf(this.memory, state) + geometry.rate - now) / 1_000, geometry.seconds)
   }
 
-  /** Milliseconds until `over` admissions have left the bucket, which holds as many. */
+  /** Returns the milliseconds until `over` admissions have left the bucket, which holds at least as many. */
   private bucketWait(state: number, geometry: Geometry, now: number, over: number): number {
     const rest = lastOf(this.memory, state) + geometry.rate - now
     return Math.min(rest, this.buckets.wait(state, geometry, Math.floor(now), over))
   }
 }
 
-/** Wait for what holds less than has to leave. */
+/** Wait if a bucket holds less than has to leave. */
 const NEVER = Number.POSITIVE_INFINITY
 
 function tooBusy(): Error {
   return new Error('another thread has this part of the limiter for too long')
 }
 
-/** A wait in whole seconds: rounded up, at least 1, at most `most`. */
+/** Converts a wait to whole seconds: rounded up, at least 1, at most `most`. */
 function clamp(seconds: number, most: number): number {
   return Math.min(most, Math.max(1, Math.ceil(seconds)))
 }

@@ -21,19 +21,19 @@ import {
 } from '../scheme.js'
 
 interface BodyMacOptions extends Partial<MacForm> {
-  /** The field with the signature. */
+  /** Field with the signature. */
   readonly header: string
-  /** Stands before the signature: `sha256=`. */
+  /** Prefix of the signature: `sha256=`. */
   readonly prefix?: string
-  /** Stands between signatures where there may be several, each with its prefix. */
+  /** Separator between several signatures, each with its prefix. */
   readonly separator?: string
-  /** How the secret is written; as it is when left out. */
+  /** Encoding of the secret. @default none */
   readonly key?: 'base64'
-  /** Only JSON objects are signed: the sender's challenge makes codes of other texts with the same key. */
+  /** Accepts only JSON objects: the sender's challenge signs other texts with the same key. */
   readonly objects?: boolean
 }
 
-/** HMAC of the body, in one field. SHA-256 in hexadecimal digits unless the options say otherwise. */
+/** HMAC of the body in one field. Defaults: SHA-256, hexadecimal. */
 export function bodyMac(options: BodyMacOptions): Scheme {
   const { header, prefix = '', separator, key: written, objects = false } = options
   const form: MacForm = { algorithm: options.algorithm ?? 'sha256', encoding: options.encoding ?? 'hex' }
@@ -55,7 +55,7 @@ export function bodyMac(options: BodyMacOptions): Scheme {
 
 const OPENING_BRACE = 0x7b
 
-/** Base64 HMAC-SHA256 of the body in several fields `<name>-1`, `<name>-2` and so on, one for each active key. */
+/** Base64 HMAC-SHA256 of the body in fields `<name>-1`, `<name>-2` and so on, one for each active key. */
 export function numberedBodyMac(name: string): Scheme {
   const form: MacForm = { algorithm: 'sha256', encoding: 'base64' }
   return (secret) => {
@@ -74,14 +74,14 @@ function numbered(headers: WebhookRequest['headers'], start: string): readonly s
   return values
 }
 
-/** The parts of a list, blanks around them left aside. */
+/** Splits a list and trims its parts. */
 export function partsOf(list: string, separator: string): readonly string[] {
   return list.split(separator).map((part) => part.trim())
 }
 
 interface DatedBodyMacOptions {
   readonly header: string
-  /** Member of the JSON body that holds the time of sending. */
+  /** Member of the JSON body with the sending time. */
   readonly member: string
   /** Milliseconds. */
   readonly tolerance: number
@@ -89,14 +89,14 @@ interface DatedBodyMacOptions {
 
 const FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 
-/** Hex HMAC-SHA256 of a JSON body that says itself when it was sent. */
+/** Hex HMAC-SHA256 of a JSON body that contains its sending time. */
 export function datedBodyMac({ header, member, tolerance }: DatedBodyMacOptions): Scheme {
   return (secret) => {
     const key = macKey(secret)
     return async ({ headers, body, now }) => {
       const found = single(headers, header)
       if (typeof found === 'string') return found
-      // The body is parsed only when the sender has signed it.
+      // The body is parsed only with a valid signature.
       if (!sameText(await macOf(FORM, key, body), found.value)) return 'SIGNATURE_INVALID'
       const object = await readObject(body, [member])
       if (object === undefined) return 'BODY_INVALID'
@@ -107,13 +107,13 @@ export function datedBodyMac({ header, member, tolerance }: DatedBodyMacOptions)
 
 interface PairedMacOptions {
   readonly header: string
-  /** Name of the pair with the timestamp. */
+  /** Name of the timestamp pair. */
   readonly timestamp?: string
-  /** Name of the pairs with signatures. */
+  /** Name of the signature pairs. */
   readonly signature?: string
 }
 
-/** `t=<timestamp>,v1=<signature>` in one field: hex HMAC-SHA256 of `<timestamp>.<body>`. Other pairs do not count. */
+/** `t=<timestamp>,v1=<signature>` in one field: hex HMAC-SHA256 of `<timestamp>.<body>`. Other pairs are ignored. */
 export function pairedMac({ header, timestamp = 't', signature = 'v1' }: PairedMacOptions): Scheme {
   return (secret) => {
     const key = macKey(secret)
@@ -132,35 +132,35 @@ export function pairedMac({ header, timestamp = 't', signature = 'v1' }: PairedM
   }
 }
 
-/** The values of all pairs of this name in `name=value,name=value`. */
+/** Returns the values of all pairs of this name in `name=value,name=value`. */
 function pairs(list: string, name: string): readonly string[] {
   const start = `${name}=`
   return partsOf(list, ',').flatMap((pair) => (pair.startsWith(start) ? [pair.slice(start.length)] : []))
 }
 
-/** Bytes of content that a few bytes of its coding may stand for. */
+/** Maximum size of decoded content (bytes), because a few coded bytes can expand to much more. */
 const MOST_CONTENT = 4 * 1024 * 1024
 
 interface TimedMacOptions {
-  /** The field with the signature; where there are several, one for each active key, any of them counts. */
+  /** Fields with signatures, one for each active key; any valid one suffices. */
   readonly headers: readonly [string, ...string[]]
   readonly timestamp: string
   readonly encoding?: MacEncoding
-  /** Stands before the signature: `v0=`. */
+  /** Prefix of the signature: `v0=`. */
   readonly prefix?: string
-  /** Stands between signatures where there may be several. */
+  /** Separator between several signatures. */
   readonly separator?: string
-  /** What is signed before the body. */
+  /** Signed text before the body. */
   readonly before?: (timestamp: string) => string
-  /** What is signed behind the body. */
+  /** Signed text after the body. */
   readonly after?: (timestamp: string) => string
   /** Milliseconds. */
   readonly tolerance?: number
-  /** true: the signature is over the content, whatever content coding it travels in. */
+  /** True: the signature covers the content without its content coding. */
   readonly content?: boolean
 }
 
-/** HMAC-SHA256 of the body and of a timestamp that has a field of its own. */
+/** HMAC-SHA256 of the body and a timestamp in its own field. */
 export function timedMac(options: TimedMacOptions): Scheme {
   const { headers: names, timestamp, encoding = 'hex', prefix = '', separator, tolerance = TOLERANCE } = options
   const { before = () => '', after = () => '', content = false } = options
@@ -221,8 +221,8 @@ const HYGRAPH_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 const DIGITS = /^\d{1,15}$/
 
 /**
- * Hygraph, formerly GraphCMS: `sign=<signature>, env=<environment>, t=<timestamp>`; base64 HMAC-SHA256 of a JSON text that
- * holds the body as a string beside the environment and the timestamp.
+ * Hygraph, formerly GraphCMS: `sign=<signature>, env=<environment>, t=<timestamp>`; base64 HMAC-SHA256 of a JSON text with the body as a
+ * string, the environment and the timestamp.
  */
 export const hygraph: Scheme = (secret) => {
   const key = macKey(secret)
@@ -236,7 +236,7 @@ export const hygraph: Scheme = (secret) => {
     if (!DIGITS.test(time) || String(Number(time)) !== time) return 'TIMESTAMP_INVALID'
     const stale = staleness(time, now, TOLERANCE)
     if (stale !== undefined) return stale
-    // Bytes that are no UTF-8 would all be signed as the same replacement.
+    // Different invalid UTF-8 would be signed as the same replacement characters.
     const text = await new Slices().run(utf8Text(body))
     if (text === undefined) return 'BODY_INVALID'
     const rest = JSON.stringify({ EnvironmentName: environment, TimeStamp: Number(time) })
@@ -245,10 +245,10 @@ export const hygraph: Scheme = (secret) => {
   }
 }
 
-/** Characters that are escaped at a stretch; an escape has six at most. */
+/** Characters escaped in one step; an escape has six at most. */
 const ESCAPED_STRETCH = 8_192
 
-/** A text as JSON writes it, without quotes, in pieces. */
+/** Yields a text as JSON without quotes, in pieces. */
 function* escaped(text: string): Iterable<string> {
   for (const piece of piecesOf(text, ESCAPED_STRETCH)) yield JSON.stringify(piece).slice(1, -1)
 }

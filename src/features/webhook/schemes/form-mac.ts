@@ -23,8 +23,8 @@ const SIGNATURE = 'x-plivo-signature-v3'
 const NONCE = 'x-plivo-signature-v3-nonce'
 
 /**
- * Plivo's signature, version 3: base64 HMAC-SHA256 of the URL with its query decoded and sorted, of the fields of a form,
- * and of a nonce, joined by dots. The field may list several signatures, parted by commas.
+ * Plivo's signature, version 3: base64 HMAC-SHA256 of the URL with its query decoded and sorted, of form fields, and of a nonce, joined by
+ * dots. The field may contain several signatures separated by commas.
  */
 export const plivo: Scheme = (secret) => {
   const key = macKey(secret)
@@ -49,13 +49,13 @@ export const plivo: Scheme = (secret) => {
   }
 }
 
-/** Behind a URL without a query Plivo's own libraries put a question mark or a dot before the fields: either counts. */
+/** Returns the possible signed texts: after a URL without a query, Plivo's own libraries use a question mark or a dot before the fields. */
 function signedTexts(url: string, method: string, form: string | undefined): readonly (readonly string[])[] {
   const mark = url.indexOf('?')
   const base = mark === -1 ? url : url.slice(0, mark)
   const query = joined(fieldsOfQuery(mark === -1 ? '' : url.slice(mark + 1)), '=', '&')
   const whole = query === '' ? base : `${base}?${query}`
-  // Of a GET there are no fields but those of the query.
+  // A GET has only the fields of its query.
   if (form === undefined || method === 'GET') return [[whole]]
   return query === ''
     ? [
@@ -65,7 +65,7 @@ function signedTexts(url: string, method: string, form: string | undefined): rea
     : [[`${whole}.`, form]]
 }
 
-/** Fields in the order of their names, and of their values under one name. */
+/** Joins the fields sorted by name, then by value. */
 function joined(fields: Fields, between: string, behind: string): string {
   return sortedNames(fields)
     .flatMap((name) => [...(fields.get(name) ?? [])].sort().map((value) => name + between + value))
@@ -74,13 +74,13 @@ function joined(fields: Fields, between: string, behind: string): string {
 
 interface UrlFieldsMacOptions {
   readonly header: string
-  /** Parameter of the query with the hex SHA-256 of the body: the body is signed through it, and forms are not read. */
+  /** Query parameter with the hex SHA-256 of the body, which signs the body; forms are not read then. */
   readonly bodyHash?: string
 }
 
 const URL_FIELDS_FORM = { algorithm: 'sha1', encoding: 'base64' } as const
 
-/** Base64 HMAC-SHA1 of the URL and, of a form, every field's name and value in the order of the names. */
+/** Base64 HMAC-SHA1 of the URL and, for a form, of all names and values sorted by name. */
 export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme {
   return (secret) => {
     const key = macKey(secret)
@@ -97,7 +97,7 @@ export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme 
   }
 }
 
-/** What of the body is signed behind the URL. A body that nothing of the signature covers is refused. */
+/** Returns the signed part of the body. A body without a signature is refused. */
 async function signedBody(
   request: WebhookRequest,
   bodyHash: string | undefined
@@ -119,7 +119,7 @@ async function signedBody(
   return body.length === 0 ? { text: '' } : 'BODY_INVALID'
 }
 
-/** A value that stands twice under one name counts once, as the senders' libraries have it. */
+/** Concatenates the fields; a repeated value of a name counts once, as in the senders' libraries. */
 function concatenated(fields: Fields): string {
   let text = ''
   for (const name of sortedNames(fields)) {

@@ -19,17 +19,17 @@ import {
 } from '../scheme.js'
 
 const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
-/** Some senders write the version of the signature before the secret. */
+/** Prefix of a secret; some senders add the signature version. */
 const SECRET_PREFIX = /^(?:v1,)?(?:whsec_)?/
-/** A blank parts secrets only where the next one has its prefix. */
+/** Separator of secrets; a blank counts only before a prefixed secret. */
 const SEPARATOR = /\||\s+(?=(?:v1,)?whsec_)/
-/** Secrets of a sender that changes them. */
+/** Maximum number of secrets during a rotation. */
 const MAX_SECRETS = 10
 
 /**
- * Standard Webhooks: fields `<prefix>id`, `<prefix>timestamp` and `<prefix>signature`, the last a list of `v1,<base64>`
- * parted by blanks; HMAC-SHA256 of `<id>.<timestamp>.<body>` under a key in base64 behind `whsec_` or `v1,whsec_`. Of
- * several prefixes the first counts whose id is there; of several secrets, parted by blanks or `|`, any.
+ * Standard Webhooks: fields `<prefix>id`, `<prefix>timestamp` and `<prefix>signature`, the last a list of `v1,<base64>` separated by
+ * blanks; HMAC-SHA256 of `<id>.<timestamp>.<body>` with a base64 key after `whsec_` or `v1,whsec_`. The first prefix with an id is used;
+ * any of several secrets, separated by blanks or `|`, is valid.
  */
 export function messageMac(...prefixes: readonly string[]): Scheme {
   return (secret) => {
@@ -76,12 +76,12 @@ const CONTENTFUL_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 const SIGNATURE = 'x-contentful-signature'
 const SIGNED = 'x-contentful-signed-headers'
 const TIMESTAMP = 'x-contentful-timestamp'
-/** As Contentful's own toolkit has it, in milliseconds. */
+/** Tolerance of Contentful's own toolkit (ms). */
 const CONTENTFUL_TOLERANCE = 30_000
 
 /**
- * Contentful's canonical request: method, path, the signed fields as `name:value` joined by `;` and the body, a line each;
- * hex HMAC-SHA256. Its list of signed fields and its timestamp must be signed themselves.
+ * Contentful's canonical request: method, path, signed fields as `name:value` joined by `;`, and body, a line each; hex HMAC-SHA256. Its
+ * list of signed fields and its timestamp must be signed themselves.
  */
 export const contentful: Scheme = (secret) => {
   const key = macKey(secret)
@@ -92,7 +92,7 @@ export const contentful: Scheme = (secret) => {
     if (typeof list === 'string') return list
     const names = list.value.split(',').map((name) => name.trim().toLowerCase())
     if (!names.includes(SIGNED) || !names.includes(TIMESTAMP)) return 'SIGNATURE_INVALID'
-    // Each name would write its value once more into what is signed.
+    // A repeated name would add its value to the signed text again.
     if (new Set(names).size < names.length) return 'SIGNATURE_INVALID'
     const fields = canonicalFields(headers, names)
     const path = canonicalPath(target)
@@ -104,7 +104,7 @@ export const contentful: Scheme = (secret) => {
   }
 }
 
-/** Undefined when a signed field is not there exactly once. */
+/** Returns the signed fields; undefined unless each is present exactly once. */
 function canonicalFields(headers: WebhookRequest['headers'], names: readonly string[]): string | undefined {
   const fields: string[] = []
   for (const name of [...names].sort()) {
@@ -115,7 +115,7 @@ function canonicalFields(headers: WebhookRequest['headers'], names: readonly str
   return fields.join(';')
 }
 
-/** The query is escaped as a whole, and the result once more. Undefined for what Contentful would sign a part of only. */
+/** Returns the path with its query escaped as a whole, then escaped again. Undefined if Contentful would sign only a part. */
 function canonicalPath(target: string): string | undefined {
   const [path = '', query, ...more] = target.split('?')
   if (more.length > 0) return undefined
@@ -123,12 +123,12 @@ function canonicalPath(target: string): string | undefined {
 }
 
 const HUBSPOT_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
-/** What HubSpot reads decoded in a URL before it signs it. */
+/** Escapes that HubSpot decodes in a URL before signing. */
 const DECODED = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
 
 /**
- * HubSpot's signatures. Version 3, when its field is there: base64 HMAC-SHA256 of method, URL, body and timestamp. Else
- * the version that a field names, a hex SHA-256: of secret, method, URL and body (2), or of secret and body (1).
+ * HubSpot's signatures. Version 3, if its field is present: base64 HMAC-SHA256 of method, URL, body and timestamp. Otherwise the version in
+ * a field, a hex SHA-256: of secret, method, URL and body (2), or of secret and body (1).
  */
 export const hubspot: Scheme = (secret) => {
   const key = macKey(secret)
@@ -189,8 +189,8 @@ interface Signature {
 }
 
 /**
- * Mailgun signs a timestamp and a random token, and nothing else of the body, that carries all three: in its member
- * `signature` when it is JSON, in fields when it is a form. So a token counts once.
+ * Mailgun's signature of a timestamp and a random token, and nothing else of the body. It is in the member `signature` of JSON, or in the
+ * fields of a form. So a token counts once.
  */
 export const mailgun: Scheme = (secret) => {
   const key = macKey(secret)

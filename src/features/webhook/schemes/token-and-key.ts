@@ -12,7 +12,7 @@ import {
   TOLERANCE
 } from '../scheme.js'
 
-/** The secret itself in a field. Says who sends, and nothing about what. */
+/** Secret in a field. Authenticates the sender, not the content. */
 export function sharedToken(header: string): Scheme {
   return (secret) =>
     ({ headers }) => {
@@ -25,7 +25,7 @@ export function sharedToken(header: string): Scheme {
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 const SEPARATOR = '::'
 
-/** User name and password (RFC 7617); the secret is `user::password`. Says who sends, and nothing about what. */
+/** User name and password (RFC 7617); the secret is `user::password`. Authenticates the sender, not the content. */
 export const basicCredentials: Scheme = (secret) => {
   const split = secret.indexOf(SEPARATOR)
   if (split < 1) return 'must be a user name and a password, parted by "::"'
@@ -44,7 +44,7 @@ interface EcdsaOptions {
   readonly timestamp: string
 }
 
-/** ECDSA with SHA-256 over the timestamp and the body; the secret is the sender's public key, base64 of its DER form. */
+/** ECDSA with SHA-256 over timestamp and body; the secret is the sender's public key in base64 DER. */
 export function ecdsa({ header, timestamp }: EcdsaOptions): Scheme {
   return (secret) => {
     const key = publicKey(secret)
@@ -72,15 +72,16 @@ function publicKey(base64: string): KeyObject | undefined {
     const key = createPublicKey({ key: Buffer.from(bytes), format: 'der', type: 'spki' })
     return key.asymmetricKeyType === 'ec' ? key : undefined
   } catch {
-    // OpenSSL has many ways to say that this is no key.
+    // OpenSSL reports invalid keys in many ways.
     return undefined
   }
 }
 
-/** Amazon asks to drop what is older than an hour; its retries keep the timestamp of the first attempt. Milliseconds. */
+/** Maximum age (ms). Amazon recommends to drop messages after an hour; retries keep the timestamp of the first attempt. */
 const SNS_TOLERANCE = 3_600_000
+/** Signed members of a confirmation. */
 const CONFIRMATION = ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type']
-/** What is signed of each type of message, in this order. */
+/** Signed members of each message type, in order. */
 const SIGNED: Readonly<Record<string, readonly string[]>> = {
   Notification: ['Message', 'MessageId', 'Subject', 'Timestamp', 'TopicArn', 'Type'],
   SubscriptionConfirmation: CONFIRMATION,
@@ -90,7 +91,7 @@ const MEMBERS = ['Signature', 'SignatureVersion', 'SigningCertURL', ...new Set(O
 const OPTIONAL = 'Subject'
 const ALGORITHMS: Readonly<Record<string, 'sha1' | 'sha256'>> = { '1': 'sha1', '2': 'sha256' }
 
-/** Amazon SNS: RSA over named members of the JSON body, with the key of a certificate that the body names. */
+/** Amazon SNS: RSA over named members of the JSON body, with the key of a certificate named in the body. */
 export const sns: Scheme =
   () =>
   async ({ body, now }, keys) => {
@@ -112,7 +113,7 @@ export const sns: Scheme =
     return verifier.verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
   }
 
-/** Name and value of each signed member, a line each; undefined when one is missing. */
+/** Returns name and value of each signed member, a line each; undefined if one is missing. */
 function canonical(message: JsonObject): string | undefined {
   const type = textMember(message, 'Type') ?? ''
   const names = Object.hasOwn(SIGNED, type) ? SIGNED[type] : undefined
