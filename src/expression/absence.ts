@@ -5,7 +5,7 @@ import { spanOf, textOfNode } from './source-span.js'
 import type { State } from './state.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** Functions that read one entry of a map variable, and those that ask for it. */
+/** Functions that read one entry of a map variable, with the variable's path. */
 const READERS: Readonly<Record<string, string>> = {
   getReqHeader: 'req.headers',
   getResHeader: 'res.headers',
@@ -13,8 +13,9 @@ const READERS: Readonly<Record<string, string>> = {
   getReqCookie: 'req.cookies',
   getResCookie: 'res.cookies'
 }
-/** Comparisons of numbers look at no state. */
+/** Comparisons of numbers do not read the state. */
 const NO_STATE = undefined as unknown as State
+/** Operators that compare by order. */
 const ORDERS = ['<', '<=', '>', '>=']
 
 /** Finds the comparisons of a resolved and checked tree whose meaning changes when a value is absent. */
@@ -24,7 +25,10 @@ export function absenceIn(root: Node, source: string): Absence {
   return { asked: finder.asked, open: finder.open, values: finder.values(root) }
 }
 
-/** True when `asked` answers whether the value is there. A variable answers for those below and above it; data do not. */
+/**
+ * Returns whether the expression checks the value's presence. A check of a variable covers the paths below and above it; a check of data
+ * does not.
+ */
 export function isAskedFor({ key }: MaybeAbsent, asked: ReadonlySet<string>): boolean {
   if (asked.has(key)) return true
   const list = key.startsWith('size:') ? key.slice('size:'.length) : undefined
@@ -59,11 +63,11 @@ class AbsenceFinder {
   values(root: Node): readonly MaybeAbsent[] {
     const reader = readerOf(root)
     if (reader === undefined) return this.#absences(root)
-    // A list of nothing, which is a value.
+    // An empty list, which is a value.
     return [this.#absent(root, `!${reader.name.replace('get', 'has')}(${this.#text(reader.argument)})`)]
   }
 
-  /** Looks at a condition. `negated`: under an odd number of `!`. `whole`: the node with the `!` before it. */
+  /** Examines a condition. `negated`: under an odd number of `!`. `whole`: the node including a preceding `!`. */
   condition(node: Node, negated: boolean, whole: Node): void {
     switch (node.op) {
       case '&&':
@@ -108,12 +112,12 @@ class AbsenceFinder {
     if (size ?? (!wanted || isNothing(left) || isNothing(right))) this.#report(whole, node)
   }
 
-  /** Of something that is not there the size is taken for 0; another order means nothing at all. */
+  /** Missing values count as size 0; other ordered comparisons have no absent case. */
   #isOpenOrder(node: Node, negated: boolean): boolean {
     return this.#isOpenSize(node, negated) ?? true
   }
 
-  /** Would the comparison of a size with a number be true for the size 0? Undefined: it is none. */
+  /** Returns whether the comparison of a size with a number is true for size 0; undefined for other nodes. */
   #isOpenSize(node: Node, negated: boolean): boolean | undefined {
     const sides = node.args as readonly Node[]
     const [left, right] = sides.map((side) => (sized(side) === undefined ? literal(side)?.value : 0n))
@@ -130,7 +134,7 @@ class AbsenceFinder {
     this.#open.set(at, { source: this.#text(whole), ...span, values: distinct })
   }
 
-  /** The values below a node that may be absent, those of a chain from its beginning. */
+  /** Returns the values below a node that may be absent, each chain from its start. */
   #absences(node: Node): MaybeAbsent[] {
     switch (node.op) {
       case 'variable': {
@@ -162,7 +166,7 @@ class AbsenceFinder {
   #absencesOfMember(node: Node): MaybeAbsent[] {
     const [left, right] = node.args as [Node, Node | string]
     const above = this.#absences(left)
-    // What a comprehension binds is judged with its list.
+    // Variables of a comprehension are judged with its list.
     if (rootOf(left).op === 'id') return above
     const type = left.checkedType
     if (typeof right !== 'string' && isIndex(right.checkedType, type)) {
@@ -186,7 +190,7 @@ class AbsenceFinder {
     return { key: this.#key(node), shown: this.#text(node), missing }
   }
 
-  /** Notes everything below a node whose presence is asked for. */
+  /** Records everything below a node whose presence is checked. */
   #ask(node: Node): void {
     if (node.op === 'has') this.asked.add(this.#key(node.args as Node))
     if (node.op === 'in') {
@@ -231,7 +235,7 @@ class AbsenceFinder {
   }
 }
 
-/** Names of header fields have no case. */
+/** Names of header fields are case-insensitive. */
 function entryKey(map: string, name: string): string {
   if (map === 'vars') return `vars.${name}`
   return `${map}[${JSON.stringify(/^re[qs]\.headers$/.test(map) ? name.toLowerCase() : name)}]`
@@ -245,7 +249,7 @@ function isIndex(key: StaticType | undefined, container: StaticType | undefined)
   return container?.kind === 'list' || (container?.kind !== 'map' && key?.name === 'int')
 }
 
-/** An entry of a map of lists, such as headers: it has at least one value. */
+/** Returns whether the node is an entry of a map of lists, such as headers: it has at least one value. */
 function isEntryOfLists(node: Node): boolean {
   if (node.op !== '.' && node.op !== '[]') return false
   const [map] = node.args as [Node]
@@ -259,7 +263,7 @@ function readerOf(node: Node): { readonly name: string; readonly map: string; re
   return map === undefined || argument === undefined ? undefined : { name, map, argument }
 }
 
-/** What `size(x)` or `x.size()` measures. */
+/** Returns the operand of `size(x)` or `x.size()`. */
 function sized(node: Node): Node | undefined {
   if (node.op === 'call') {
     const [name, args] = node.args as [string, readonly Node[]]
@@ -270,7 +274,7 @@ function sized(node: Node): Node | undefined {
   return name === 'size' && args.length === 0 ? receiver : undefined
 }
 
-/** The list of `x == []` or `x != []`. */
+/** Returns the list in `x == []` or `x != []`. */
 function comparedWithNothing(node: Node): Node | undefined {
   if (node.op !== '==' && node.op !== '!=') return undefined
   const [left, right] = node.args as [Node, Node]
@@ -278,7 +282,7 @@ function comparedWithNothing(node: Node): Node | undefined {
   return isEmpty(right) ? left : isEmpty(left) ? right : undefined
 }
 
-/** Written for "it is not there": null, an empty text, an empty list. */
+/** Literals written for "absent": null, an empty text, an empty list. */
 function isNothing(node: Node): boolean {
   const known = literal(node)
   if (known === undefined) return false

@@ -23,7 +23,7 @@ import {
 import type { VariableDefinition } from './variables/definition.js'
 import { requestVariables, responseVariables } from './variables/http.js'
 
-/** Every variable of the language. */
+/** Returns every variable of the language. */
 export function documentedVariables(sources: {
   readonly results: ActionResults
   readonly clock: Clock
@@ -45,7 +45,7 @@ export function documentedVariables(sources: {
   ]
 }
 
-/** Every function of the language. An overload that stands earlier wins over a later one of the same signature. */
+/** Returns every function of the language. Earlier overloads take precedence over later ones of the same signature. */
 export function documentedFunctions(sources: {
   readonly random: () => number
 }): readonly (FunctionDefinition | FlowFunctionDefinition)[] {

@@ -2,14 +2,12 @@ import { TypeError as CheckError, Environment as Engine, ParseError } from 'cel-
 import { Duration, UnsignedInt } from 'cel-js/evaluator'
 
 /**
- * The CEL package as we use it: its parser and its type checker. This is the only file that imports it.
- *
- * Evaluation is ours (`compile.ts`): the package has no cost limit, a backtracking `matches`, and builds an error with a
- * stack for every absent header.
+ * Adapter of the CEL package's parser and type checker, and the only file that imports it. Evaluation is ours (`compile.ts`): the package
+ * has no cost limit, a backtracking `matches`, and creates an error with a stack for every absent header.
  */
 export { Duration, UnsignedInt }
 
-/** Static type of a node; `name` is the engine's notation, such as `list<string>` or `google.protobuf.Timestamp`. */
+/** Static type of a node; `name` is in the engine's notation, such as `list<string>` or `google.protobuf.Timestamp`. */
 export interface StaticType {
   readonly kind: 'dyn' | 'list' | 'map' | 'primitive' | 'message' | 'optional' | 'param'
   readonly name: string
@@ -17,7 +15,7 @@ export interface StaticType {
   readonly valueType?: StaticType
 }
 
-/** A node of the syntax tree. `args` depends on `op`; the resolver rewrites nodes in place, so positions stay true. */
+/** A node of the syntax tree. `args` depends on `op`; the resolver rewrites nodes in place, so positions stay valid. */
 export interface Node {
   op: string
   args: unknown
@@ -28,12 +26,12 @@ export interface Node {
   setMeta(key: string, value: unknown): Node
 }
 
-/** What went wrong while parsing or checking: the engine's code, never its text. */
+/** Fault found by parser or checker: the engine's code, never its text. */
 export interface EngineFault {
   readonly code: string
   readonly start: number
   readonly end: number
-  /** The node at fault, when checking found it. */
+  /** The faulty node, if the checker found the fault. */
   readonly node: Node | undefined
 }
 
@@ -42,7 +40,7 @@ interface Checker {
   check(node: Node, context: CheckContext): StaticType
   getType(name: string): StaticType
 }
-/** A static type as the package makes them: it knows the type that stands for both, null when there is none. */
+/** A static type of the package, with a method for the common type of two types, or null without one. */
 interface Unifiable extends StaticType {
   unify(registry: unknown, other: StaticType): StaticType | null
 }
@@ -53,15 +51,15 @@ type NodeCheck = (checker: Checker, node: Node, context: CheckContext) => Static
 
 export interface Parsed {
   readonly root: Node
-  /** Type of the whole expression, or why it has none. */
+  /** Returns the type of the whole expression, or the fault. */
   check(): StaticType | EngineFault
 }
 
-/** How a macro of ours binds variables: `names` are its leading identifier arguments, `bodies` the rest. */
+/** Signature of one of our macros: `names` are its leading identifier arguments, which it binds, `bodies` the rest. */
 export interface MacroShape {
   readonly signature: string
   readonly variables: number
-  /** Static type of the result, by the type of the receiver and of the last body. */
+  /** Static type of the result, derived from the receiver and the last body. */
   readonly result: 'receiver' | 'bool' | 'list' | 'map'
 }
 
@@ -77,12 +75,12 @@ export const LIMITS = {
 export class CelEngine {
   readonly #engine: Engine
   readonly #callCheck: NodeCheck
-  /** Signatures that the engine knows of itself. */
+  /** Signatures that the engine predefines. */
   readonly known: readonly { name: string; receiverType: string | null; params: readonly string[] }[]
 
   constructor() {
     this.#engine = new Engine({ homogeneousAggregateLiterals: false, limits: LIMITS })
-    // Asked of another instance: one that has listed its functions adds new ones to those of all instances.
+    // Uses another instance: an instance that has listed its functions adds new ones to all instances.
     this.known = new Engine().getDefinitions().functions.map((one) => ({
       name: one.name,
       receiverType: one.receiverType,
@@ -113,7 +111,7 @@ export class CelEngine {
     this.#engine.registerFunction(signature, expand as never)
   }
 
-  /** The tree of `source`, or the first fault. */
+  /** Returns the tree of `source`, or the first fault. */
   parse(source: string): Parsed | EngineFault {
     try {
       const parsed = this.#engine.parse(source)
@@ -129,7 +127,7 @@ export class CelEngine {
     return checked.valid ? (root.checkedType as StaticType) : faultOf(checked.error)
   }
 
-  /** The value that a type name such as `int` stands for. */
+  /** Returns the value of a type name such as `int`. */
   typeValue(name: string): unknown {
     return this.#engine.evaluate(name)
   }
@@ -139,12 +137,12 @@ export class CelEngine {
     this.#become(node, 'call', [name, args], this.#callCheck)
   }
 
-  /** Turns `node` into a leaf of a known type; `args` is ours. */
+  /** Turns `node` into a leaf of a known type; we define `args`. */
   becomeLeaf(node: Node, op: string, args: unknown, type: string): void {
     this.#become(node, op, args, (checker) => checker.getType(type))
   }
 
-  /** Turns `node` into a node of a known type with children that are checked. */
+  /** Turns `node` into a node of a known type whose children are checked. */
   becomeParent(node: Node, op: string, args: unknown, children: readonly Node[], type: string): void {
     this.#become(node, op, args, (checker, _node, context) => {
       for (const child of children) checker.check(child, context)
@@ -158,7 +156,7 @@ export class CelEngine {
     node.setMeta('alternate', undefined).setMeta('macro', undefined).setMeta('check', check)
   }
 
-  /** Gives `!` the type bool whatever its operand is; `rule` is called with the operand's type. */
+  /** Types `!` as bool for every operand; calls `rule` with the operand's type. */
   typeNot(node: Node, rule: (operand: StaticType) => void): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
       rule(checker.check(self.args as Node, context))
@@ -167,8 +165,8 @@ export class CelEngine {
   }
 
   /**
-   * Types `c ? a : b`: as both results where they have one type, else it is known only when it runs; the package refuses
-   * that. `condition` is called with the type of the condition.
+   * Types `c ? a : b`: the type of both results if equal, otherwise dynamic, which the package would reject. Calls `condition` with the
+   * type of the condition.
    */
   typeTernary(node: Node, condition: (type: StaticType) => void): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
@@ -179,7 +177,7 @@ export class CelEngine {
     })
   }
 
-  /** Types a binary operator by `rule`: the package's own rule throws on operand types that it cannot tell apart. */
+  /** Types a binary operator by `rule`: the package's own rule throws on operand types that it cannot distinguish. */
   typeBinary(node: Node, rule: (left: StaticType, right: StaticType) => string): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
       const [left, right] = self.args as [Node, Node]
@@ -196,7 +194,7 @@ function neverRuns(): never {
   throw new Error('The engine evaluates nothing')
 }
 
-/** `position` 0 and 1 are index and value of a list, key and value of a map; -1 is what a one-variable macro binds. */
+/** `position` 0 and 1 are index and value of a list, key and value of a map; -1 is the variable of a one-variable macro. */
 function elementType(checker: Checker, range: StaticType, position: number): StaticType {
   if (range.kind === 'list') return position === 0 ? checker.getType('int') : (range.valueType as StaticType)
   if (range.kind === 'map') return position === 1 ? (range.valueType as StaticType) : (range.keyType as StaticType)
@@ -218,13 +216,13 @@ function faultOf(error: unknown): EngineFault {
       node: node?.setMeta === undefined ? undefined : node
     }
   }
-  // Deep nesting of one operator exhausts the parser's stack before it meets a limit.
+  // Deep nesting of one operator exhausts the parser's stack before a limit applies.
   if (error instanceof RangeError) return { code: 'limit_exceeded', start: 0, end: 0, node: undefined }
-  // Whatever else the package trips over is a reason to refuse the source, not to fail.
+  // Any other failure of the package rejects the source.
   return { code: 'unknown', start: 0, end: 0, node: undefined }
 }
 
-/** The value of a node that is known when it is compiled: a literal, its negation, or a list of such. */
+/** Returns the value of a node known at compile time: a literal, its negation, or a list of them. */
 export function literal(node: Node): { readonly value: unknown } | undefined {
   if (node.op === 'value') return { value: node.args }
   if (node.op === 'list') {
@@ -239,7 +237,7 @@ export function literal(node: Node): { readonly value: unknown } | undefined {
   return undefined
 }
 
-/** How many nodes a tree has: what one run of it costs at most, without what its comprehensions and functions add. */
+/** Returns the number of nodes in a tree: the maximum cost of one run, without comprehensions and functions. */
 export function weightOf(node: Node): number {
   let weight = 1
   forEachChild(node, (child) => {

@@ -8,22 +8,22 @@ import { charge, chargeFor, chargeForAll, chargeForResult, NO_VALUE, noValue, ty
 import { MAX_LIST, MAX_TEXT } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** Names that comprehensions bind, and where their values stand in `State.locals`. */
+/** Variables of comprehensions with their indexes in `State.locals`. */
 export type Scope = ReadonlyMap<string, number>
 
-/** What compiling a node needs to know, how it compiles others, and where it reports. */
+/** Context for compiling a node: tables, the compiler for child nodes, and the report. */
 export interface Compilation {
   readonly functions: FunctionTable
-  /** The patterns that `matches` compiles while traffic passes. */
+  /** Cache of the patterns that `matches` compiles at run time. */
   readonly regexes: RegexCache
   readonly compile: (node: Node, scope: Scope) => Run
-  /** As `compile`, for what is only walked or measured. */
+  /** Compiles a node that is only iterated or measured. */
   readonly compileRange: (node: Node, scope: Scope) => Run
-  /** Takes note that variables up to this place of `State.locals` are bound. */
+  /** Reserves `State.locals` up to this number of slots. */
   readonly binds: (slots: number) => void
-  /** Each part of the source has a closure of its own, also where a short cut would read several at once. */
+  /** Every part of the source gets its own closure, even if a shortcut could read several at once. */
   readonly everyPart?: boolean
-  /** Reports what only compiling finds; the closure that is returned anyway is never run. */
+  /** Reports a problem found by compilation; the returned closure is then never run. */
   readonly report: (node: Node, code: ExpressionCode, message: string) => void
 }
 
@@ -35,12 +35,12 @@ export function constant(value: unknown): Run {
   return run
 }
 
-/** The value of a closure that `constant` made. */
+/** Returns the value of a closure created by `constant`. */
 export function constantOf(run: Run | undefined): { readonly value: unknown } | undefined {
   return run === undefined ? undefined : CONSTANTS.get(run)
 }
 
-/** The closure of a function or method call. */
+/** Compiles a function or method call. */
 export function compileCall(node: Node, scope: Scope, compilation: Compilation): Run {
   const isMethod = node.op === 'rcall'
   const name = (node.args as readonly [string])[0]
@@ -65,7 +65,7 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
   return dispatched(overloads, operands, name)
 }
 
-/** A call whose overload is certain. What stands in the source is prepared here, once. */
+/** Compiles a call with a known overload. Constants of the source are prepared once, here. */
 function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, compilation: Compilation): Run {
   const [first, second] = args
   if (overload.signature.name === 'timestamp' && first?.op === 'variable') {
@@ -87,7 +87,7 @@ function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, 
   return folded(overload, operands, direct(overload, operands))
 }
 
-/** A secret by names that stand in the source: what is missing is then known by name, and may be logged. */
+/** Compiles a secret with constant names: a missing one is then known by name, and may be logged. */
 function compileSecret(args: readonly Node[]): Run | undefined {
   const { vault, name } = secretNamed(args)
   if (vault === undefined || name === undefined) return undefined
@@ -95,7 +95,7 @@ function compileSecret(args: readonly Node[]): Run | undefined {
   return (state) => state.flow.secret(vault, name) ?? noValue(state, missing)
 }
 
-/** The secret that a call of `secrets.get` reads, by those of its arguments that are literals. */
+/** Returns the secret that a call of `secrets.get` reads, from its literal arguments. */
 export function secretNamed(args: readonly Node[]): SecretName {
   const [vault, name] = args.map((arg) => {
     const value = literal(arg)?.value
@@ -104,7 +104,7 @@ export function secretNamed(args: readonly Node[]): SecretName {
   return { vault, name }
 }
 
-/** The call as its result where that is known now: a short value that nothing but constants go into. */
+/** Replaces a call by its result if known at compile time: a short value computed from constants only. */
 function folded({ varies }: Overload, operands: readonly Run[], call: Run): Run {
   if (varies || operands.some((operand) => constantOf(operand) === undefined)) return call
   const state = new State(NO_FLOW, 0)
@@ -112,7 +112,7 @@ function folded({ varies }: Overload, operands: readonly Run[], call: Run): Run 
     const value = call(state)
     return isShort(value) ? constant(value) : call
   } catch (error) {
-    // It then fails whenever it runs, of too many steps too.
+    // The call fails on every run, also by exceeding the steps.
     if (error instanceof EvaluationError) return call
     throw error
   }
@@ -146,7 +146,7 @@ function chargeArgument(state: State, value: unknown, deep: boolean): void {
   else chargeFor(state, value)
 }
 
-/** A call of one argument that is not known, at `cost` steps for what is. */
+/** Compiles a call with one unknown argument; `cost` is the number of steps for the known ones. */
 function unary(operand: Run, run: (value: unknown) => unknown, cost: number, deep: boolean): Run {
   if (deep || cost > 0) {
     return (state) => {
@@ -195,7 +195,7 @@ function binary(first: Run, second: Run, run: (value: unknown, other: unknown) =
   }
 }
 
-/** A call whose overload depends on the values. */
+/** Compiles a call whose overload depends on the values. */
 function dispatched(overloads: readonly Overload[], operands: readonly Run[], name: string): Run {
   const none = new EvaluationError('failed', `${name.replaceAll('__', '.')}() does not take these values`)
   const deep = overloads.some((overload) => overload.deep)
@@ -212,7 +212,7 @@ function dispatched(overloads: readonly Overload[], operands: readonly Run[], na
   }
 }
 
-/** The values of all operands, or undefined when one has none. */
+/** Returns the values of all operands, or undefined if one has none. */
 function evaluate(operands: readonly Run[], state: State, deep = false): unknown[] | undefined {
   const values = new Array<unknown>(operands.length)
   for (let i = 0; i < operands.length; i++) {
@@ -227,7 +227,7 @@ function evaluate(operands: readonly Run[], state: State, deep = false): unknown
 const TOO_LONG = new EvaluationError('failed', `a text would be longer than ${MAX_TEXT} characters`)
 const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MAX_LIST} items`)
 
-/** A result of a bearable size, its size taken from the budget. An error that a function answers is no value. */
+/** Checks the size of a result and charges it to the budget. Errors returned by functions are not values. */
 function settled(state: State, result: unknown): unknown {
   if (typeof result === 'string') {
     if (result.length > MAX_TEXT) return noValue(state, TOO_LONG)
@@ -244,10 +244,10 @@ function settled(state: State, result: unknown): unknown {
 const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
 const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
 
-/** Steps for a pattern that must be compiled. */
+/** Steps for compiling a pattern. */
 const COMPILE_COST = 30_000
 
-/** `matches` takes its cost from the budget by the length of the text; a constant pattern is compiled here, once. */
+/** `matches` charges its cost by the length of the text; a constant pattern is compiled once, here. */
 function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, compilation: Compilation): Run {
   const text = compilation.compile(textNode, scope)
   const known = literal(patternNode)
@@ -279,7 +279,7 @@ function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, com
   }
 }
 
-/** Takes the work of a match from the budget: the length of the text, and the instructions of the pattern that were looked at. */
+/** Charges the work of a match to the budget: the length of the text, and the visited instructions of the pattern. */
 function matched(state: State, regex: Regex, text: string): boolean | undefined {
   charge(state, text.length >> 2)
   const found = regex.testWithin(text, state)

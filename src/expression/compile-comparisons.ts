@@ -6,9 +6,9 @@ import { chargeFor, NO_VALUE, noValue, type Run, type State } from './state.js'
 import { equals } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/*
- * Comparisons whose operands have one static type. Values of these types are of one kind in JavaScript, so that no look at
- * them is needed, and a comparison with what stands in the source has it at hand.
+/**
+ * Comparisons of operands with one static type. All values of such a type have one kind in JavaScript, so that no check is needed, and
+ * constants are prepared in advance.
  */
 
 /** An operand as a number. */
@@ -24,7 +24,7 @@ const MIRRORED: Readonly<Record<string, string>> = {
 }
 const TIMESTAMP = 'google.protobuf.Timestamp'
 
-/** The closure of a comparison of two values of the static type `type`; undefined where it has no short way. */
+/** Compiles a comparison of two values of the static type `type`; returns undefined if there is no shortcut. */
 export function compileComparison(node: Node, type: string, scope: Scope, compilation: Compilation): Run | undefined {
   const [left, right] = node.args as [Node, Node]
   if (MIRRORED[node.op] === undefined) return undefined
@@ -65,7 +65,7 @@ function same(left: Run, right: Run, equal: boolean): Run {
   }
 }
 
-/** Of two texts that are not in the source either may be long. */
+/** Two texts outside the source can both be long, which costs steps. */
 function sameText(left: Run, right: Run, equal: boolean): Run {
   return (state) => {
     const first = left(state)
@@ -75,7 +75,7 @@ function sameText(left: Run, right: Run, equal: boolean): Run {
   }
 }
 
-/** Two integers of which at least one may be too large for a number. */
+/** Compares two integers of which one may exceed the safe numbers. */
 function integerOrder(holds: (a: bigint, b: bigint) => boolean, left: Run, right: Run): Run {
   return (state) => {
     const first = left(state)
@@ -92,7 +92,7 @@ const ORDER: Readonly<Record<string, (a: bigint, b: bigint) => boolean>> = {
   '>=': (a, b) => a >= b
 }
 
-/** True for an integer that is always safe as a number, and for a timestamp, which is the number of its milliseconds. */
+/** Returns whether a node is always a safe integer, or a timestamp, which is a number of milliseconds. */
 function isSafeNumber(node: Node): boolean {
   if (node.checkedType?.name === TIMESTAMP || knownNumber(node) !== undefined) return true
   if (node.op === 'variable') return (node.args as VariableDefinition).integer !== undefined
@@ -126,7 +126,7 @@ function knownNumber(node: Node): number | undefined {
   return typeof value === 'bigint' && Number.isSafeInteger(Number(value)) ? Number(value) : undefined
 }
 
-/** What `size(x)` or `x.size()` measures. */
+/** Returns the operand of `size(x)` or `x.size()`. */
 function sizedNode(node: Node): Node | undefined {
   if (node.op === 'call') {
     const [name, args] = node.args as [string, readonly Node[]]
@@ -171,7 +171,7 @@ const NUMBER_ORDER: Readonly<Record<string, (a: number, b: number) => boolean>> 
   '!=': (a, b) => a !== b
 }
 
-/** One closure for each operator, because a call in it would cost as much as the rest. */
+/** One closure per operator, because a nested call would double the cost. */
 function numberAgainst(operator: string, operand: NumberRun, known: number): Run {
   switch (operator) {
     case '<':

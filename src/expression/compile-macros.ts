@@ -4,7 +4,7 @@ import { EvaluationError } from './expression.js'
 import { absorbed, charge, NO_VALUE, noValue, type Run, reasonOf, type State, weightier } from './state.js'
 import { compare, MAX_LIST, mapKey } from './values.js'
 
-/** Macros that the checker of the engine does not know. */
+/** Macros unknown to the engine's checker. */
 export const MACROS: readonly MacroShape[] = [
   { signature: 'list.sortBy(ast, ast): list<dyn>', variables: 1, result: 'receiver' },
   { signature: 'list.all(ast, ast, ast): bool', variables: 2, result: 'bool' },
@@ -18,7 +18,7 @@ export const MACROS: readonly MacroShape[] = [
   { signature: 'list.transformMap(ast, ast, ast, ast): map<dyn, dyn>', variables: 2, result: 'map' }
 ]
 
-/** How many of its arguments a macro binds, by name and number of arguments. */
+/** Number of arguments that a macro binds, by name and number of arguments. */
 const VARIABLES: Readonly<Record<string, number>> = {
   'all 2': 1,
   'exists 2': 1,
@@ -43,7 +43,7 @@ export const MACRO_NAMES: readonly string[] = [
   ...new Set(Object.keys(VARIABLES).map((key) => key.slice(0, key.indexOf(' '))))
 ]
 
-/** How many identifiers the call binds: 0 when it is no macro. */
+/** Returns the number of identifiers that a call binds; 0 if it is not a macro. */
 export function boundBy(node: Node): number {
   if (node.op !== 'rcall') return 0
   const [name, receiver, args] = node.args as [string, Node, readonly Node[]]
@@ -51,12 +51,12 @@ export function boundBy(node: Node): number {
   return VARIABLES[`${name} ${args.length}`] ?? 0
 }
 
-/** True for `cel.bind(name, value, expression)`, whose name is bound in the third argument only. */
+/** Returns whether the call is `cel.bind(name, value, expression)`, whose name is bound in the third argument only. */
 export function isBind(name: string, receiver: Node, args: readonly Node[]): boolean {
   return name === 'bind' && receiver.op === 'id' && receiver.args === 'cel' && args.length === 3
 }
 
-/** What is walked, where the elements are bound, and what one round costs. */
+/** A comprehension's range, the slots of its variables, and the cost of one iteration. */
 interface Loop {
   readonly range: Run
   readonly slot: number
@@ -64,7 +64,7 @@ interface Loop {
   readonly cost: number
 }
 
-/** The closure of a comprehension or `cel.bind`; undefined when the call is no macro. */
+/** Compiles a comprehension or `cel.bind`; returns undefined if the call is not a macro. */
 export function compileMacro(node: Node, scope: Scope, compilation: Compilation): Run | undefined {
   const variables = boundBy(node)
   if (variables === 0) return undefined
@@ -73,7 +73,7 @@ export function compileMacro(node: Node, scope: Scope, compilation: Compilation)
   const inner = new Map(scope)
   for (const [i, variable] of args.slice(0, variables).entries()) inner.set(variable.args as string, slot + i)
   compilation.binds(slot + variables)
-  // A shadowed name keeps its slot free: slots are counted, not names.
+  // A shadowed name keeps its slot reserved: slots are counted, not names.
   for (let i = inner.size; i < slot + variables; i++) inner.set(`\u0000${i}`, i)
   compilation.binds(slot + variables)
   if (isBind(name, receiver, args)) return compileBind(args, slot, scope, inner, compilation)
@@ -125,8 +125,8 @@ const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MA
 const NO_ORDER = new EvaluationError('failed', 'the sort keys have no common order')
 
 /**
- * Binds each element in turn, at its cost, and stops when `visit` answers true. Maps give keys, or keys and values.
- * `NO_VALUE` when there is nothing to walk.
+ * Binds and charges each element in turn, and stops when `visit` returns true. Maps yield keys, or keys and values. Returns `NO_VALUE` if
+ * the range has no value.
  */
 function walk(loop: Loop, state: State, visit: (element: unknown) => boolean): typeof NO_VALUE | undefined {
   const { slot, cost, two } = loop
@@ -158,13 +158,13 @@ function walk(loop: Loop, state: State, visit: (element: unknown) => boolean): t
   return undefined
 }
 
-/** The condition of a round: true, false or `NO_VALUE`. */
+/** Evaluates the condition of an iteration: true, false or `NO_VALUE`. */
 function condition(body: Run, state: State): boolean | typeof NO_VALUE {
   const held = body(state)
   return typeof held === 'boolean' || held === NO_VALUE ? held : noValue(state, NOT_BOOL)
 }
 
-/** `exists` (decided by true) and `all` (decided by false): an element that decides makes up for errors of others. */
+/** `exists` (decided by true) and `all` (decided by false): a deciding element overrides errors of others. */
 function quantifier(loop: Loop, body: Run, decisive: boolean): Run {
   const { slot, cost, two, range } = loop
   if (two) return widely(loop, body, decisive)
@@ -188,7 +188,7 @@ function quantifier(loop: Loop, body: Run, decisive: boolean): Run {
   }
 }
 
-/** What the body gives, where an error that it throws is no value. */
+/** Evaluates the body of an iteration; an error that it throws is no value. */
 function round(body: Run, state: State): unknown {
   try {
     return body(state)
@@ -197,7 +197,7 @@ function round(body: Run, state: State): unknown {
   }
 }
 
-/** A quantifier that binds index and value, or key and value. */
+/** Compiles a quantifier that binds index and value, or key and value. */
 function widely(loop: Loop, body: Run, decisive: boolean): Run {
   return (state) => {
     let decided = false
@@ -259,7 +259,7 @@ function transformMap(loop: Loop, wanted: Run | undefined, body: Run): Run {
   }
 }
 
-/** Gives `take` the value of the body for each element that is wanted, with what the first variable was bound to. */
+/** Passes the body's value for each selected element to `take`, with the value of the first variable. */
 function transformed(
   loop: Loop,
   wanted: Run | undefined,
@@ -280,7 +280,7 @@ function transformed(
   return missing ? NO_VALUE : walked
 }
 
-/** Stable, by keys that have an order among each other. */
+/** Stable sort by keys that are comparable with each other. */
 function sortBy(loop: Loop, body: Run): Run {
   return (state) => {
     const keyed: { readonly key: unknown; readonly element: unknown }[] = []

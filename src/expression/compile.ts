@@ -25,7 +25,7 @@ function compileTernary(node: Node, scope: Scope, compilation: Compilation): Run
   }
 }
 
-/** `||` (decided by true) and `&&` (decided by false): an operand that decides makes up for an error of the other. */
+/** `||` (decided by true) and `&&` (decided by false): a deciding operand overrides an error of the other. */
 function compileLogical(node: Node, decisive: boolean, scope: Scope, compilation: Compilation): Run {
   const [left, right] = (node.args as readonly Node[]).map((part) => compilation.compile(part, scope)) as [Run, Run]
   const other = !decisive
@@ -43,7 +43,7 @@ function compileLogical(node: Node, decisive: boolean, scope: Scope, compilation
   }
 }
 
-/** What the right operand makes of it when the left one has no value. */
+/** Evaluates the right operand after the left one failed. */
 function decideAfter(error: EvaluationError, right: Run, decisive: boolean, state: State): unknown {
   let second: unknown
   try {
@@ -56,13 +56,13 @@ function decideAfter(error: EvaluationError, right: Run, decisive: boolean, stat
   return noValue(state, weightier(error, second === NO_VALUE ? reasonOf(state) : NOT_BOOL))
 }
 
-/** What a comprehension walks and `size` measures: a map of headers then needs no form in which names have no case. */
+/** Compiles a node that a comprehension iterates or `size` measures: a map of headers then needs no case-insensitive form. */
 export function compileRange(node: Node, scope: Scope, compilation: Compilation): Run {
   const walked = node.op === 'variable' ? (node.args as VariableDefinition).walked : undefined
   return walked === undefined ? compilation.compile(node, scope) : (state) => walked(state.flow)
 }
 
-/** Turns a checked tree into a closure. */
+/** Compiles a checked tree to a closure. */
 export function compile(node: Node, scope: Scope, compilation: Compilation): Run {
   switch (node.op) {
     case 'value':
@@ -111,7 +111,7 @@ function compileVariable(definition: VariableDefinition): Run {
 function compileName(node: Node, scope: Scope): Run {
   const slot = scope.get(node.args as string)
   if (slot !== undefined) return (state) => state.locals[slot]
-  // A type name: the checker has put its value there.
+  // A type name, whose value the checker has stored here.
   return constant(engineValue(node.meta.alternate?.args))
 }
 
@@ -119,7 +119,7 @@ const NO_KEY = new EvaluationError('absent', 'no such key')
 const NO_INDEX = new EvaluationError('absent', 'index out of range')
 const NO_MEMBERS = new EvaluationError('failed', 'this value has no members')
 
-/** The member of a container; undefined when it is not there, an error when the value can have none of this kind. */
+/** Returns the member of a container; undefined if absent, an error if the value cannot have such members. */
 function member(container: unknown, key: unknown): unknown {
   if (container instanceof Map) return container.get(typeof key === 'string' ? key : keyOf(key))
   if (Array.isArray(container)) {
@@ -148,7 +148,7 @@ function compileAccess(node: Node, scope: Scope, compilation: Compilation): Run 
   }
 }
 
-/** A member by a whole number that stands in the source: the element of a list, or the value of a map. */
+/** Compiles the access by a constant integer: the element of a list, or the value of a map. */
 function compileElement(container: Run, index: bigint): Run {
   const position = Number(index)
   return (state) => {
@@ -164,7 +164,7 @@ function compileElement(container: Run, index: bigint): Run {
   }
 }
 
-/** A member by a name that stands in the source. */
+/** Compiles the access by a constant name. */
 function compileField(left: Node, key: string, scope: Scope, compilation: Compilation): Run {
   const missing = new EvaluationError('absent', `no such key: ${JSON.stringify(key.slice(0, 100))}`)
   const entry = left.op === 'variable' ? (left.args as VariableDefinition).entry : undefined

@@ -5,26 +5,26 @@ import { spanOf, textOfNode } from './source-span.js'
 import { holdsAll, isEmpty, isEverything, type PartPlace, sharesNone, type TextSet, union } from './text-set.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** Variables that have one value for all rules of a phase, unless an action says that it changes them. */
+/** Variables that have one value for all rules of a phase, unless an action declares a change. */
 const FIXED = /^(?:req\.(?:host|method|version|url)(?:\.|$)|conn\.(?!bytes_)|endpoint\.)/
 
-/** Methods that ask for a part of a text, and where they look for it. */
+/** Methods that search a part of a text, with the position of the search. */
 const PLACES: ReadonlyMap<string, PartPlace> = new Map([
   ['startsWith', 'start'],
   ['endsWith', 'end'],
   ['contains', 'anywhere']
 ])
 
-/** What a condition is for every request; `ifThere` and `untrue` are true and false where it may also have no value. */
+/** Truth of a condition for every request; `ifThere` and `untrue` are true and false for conditions that may also have no value. */
 type Truth = 'true' | 'false' | 'ifThere' | 'untrue'
 
-/** Operands of one operator that are compared with each other. */
+/** Maximum number of operands of one operator that are compared with each other. */
 const MOST = 100
 
-/** Of what has no value the opposite has none either. */
+/** The negation of a condition without a value has no value, either. */
 const OPPOSITES: Readonly<Record<Truth, Truth>> = { true: 'false', false: 'true', ifThere: 'untrue', untrue: 'ifThere' }
 
-/** What they mean for a rule, which takes no value for false. */
+/** Effect on a rule, for which no value counts as false. */
 const ALWAYS: Readonly<Record<Truth, Pick<Condition, 'always' | 'isTrueIfThere'>>> = {
   true: { always: true },
   ifThere: { isTrueIfThere: true },
@@ -32,14 +32,14 @@ const ALWAYS: Readonly<Record<Truth, Pick<Condition, 'always' | 'isTrueIfThere'>
   untrue: { always: false }
 }
 
-/** What else is known of the tree. */
+/** Further data about the tree. */
 export interface ConditionParts {
   readonly functions: FunctionTable
-  /** The value of a node that reads nothing, or undefined when it has none. */
+  /** Returns the value of a node that reads nothing, or undefined without one. */
   readonly constant: (node: Node) => unknown
 }
 
-/** The operands of the `&&` chain of a resolved and checked tree: the expression is true when all of them are. */
+/** Returns the operands of the `&&` chain of a resolved and checked tree: the expression is true if all of them are. */
 export function conditionsIn(root: Node, source: string, parts: ConditionParts): readonly Condition[] {
   const finder = new ConditionFinder(source, parts)
   return operandsOf(root, '&&').map((node) => finder.condition(node))
@@ -76,7 +76,7 @@ class ConditionFinder {
     }
   }
 
-  /** Undefined: not every request gives the same. */
+  /** Returns the truth of a node for every request; undefined if it varies. */
   #truth(node: Node): Truth | undefined {
     switch (node.op) {
       case '&&':
@@ -120,7 +120,7 @@ class ConditionFinder {
     return operands.flatMap((operand) => this.#texts(operand) ?? []).slice(0, MOST)
   }
 
-  /** The texts that the condition wants or does not want something to be. */
+  /** Returns the texts that the condition requires or excludes. */
   #texts(node: Node): TextCondition | undefined {
     switch (node.op) {
       case '==':
@@ -170,7 +170,7 @@ class ConditionFinder {
     return { of: textOfNode(node, this.#source), among, set, isAlwaysThere }
   }
 
-  /** Does it give the same value as often as it is evaluated? `flow`: whether its functions may read the exchange. */
+  /** Returns whether repeated evaluations yield the same value. `flow`: whether its functions may read the exchange. */
   #givesTheSame(node: Node, flow: boolean): boolean {
     if (node.op === 'call' || node.op === 'rcall') {
       const [name] = node.args as [string]
@@ -185,7 +185,7 @@ class ConditionFinder {
   }
 }
 
-/** The first of two that are `so` together. */
+/** Returns the first pair for which `so` is true. */
 function pairAmong(
   texts: readonly TextCondition[],
   so: (one: TextCondition, other: TextCondition) => boolean
@@ -193,7 +193,7 @@ function pairAmong(
   return texts.find((one, i) => texts.slice(i + 1).some((other) => so(one, other)))
 }
 
-/** True when no text meets the condition. */
+/** Returns whether no text satisfies the condition. */
 function takesNone({ among, set }: TextCondition): boolean {
   return among === 'some' ? isEmpty(set) : isEverything(set)
 }
@@ -202,7 +202,7 @@ function inverse(one: TextCondition): TextCondition {
   return { ...one, among: one.among === 'some' ? 'none' : 'some' }
 }
 
-/** True when no value meets both conditions. */
+/** Returns whether no value satisfies both conditions. */
 export function excludes(one: TextCondition, other: TextCondition): boolean {
   if (one.of !== other.of) return false
   if (one.among === 'some' && other.among === 'some') return sharesNone(one.set, other.set)
@@ -210,7 +210,7 @@ export function excludes(one: TextCondition, other: TextCondition): boolean {
   return one.among === 'none' && other.among === 'some' && holdsAll(one.set, other.set)
 }
 
-/** True when every value that meets `narrow` meets `wide`. */
+/** Returns whether every value that satisfies `narrow` satisfies `wide`. */
 export function implies(narrow: TextCondition, wide: TextCondition): boolean {
   if (narrow.of !== wide.of) return false
   if (wide.among === 'some') return narrow.among === 'some' && holdsAll(wide.set, narrow.set)

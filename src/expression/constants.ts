@@ -4,25 +4,25 @@ import { EvaluationError } from './expression.js'
 import type { FunctionTable } from './signatures.js'
 import { numeric } from './values.js'
 
-/** A part of an expression that has no value, whatever the exchange is. */
+/** A part of an expression that has no value for any exchange. */
 export interface FailingPart {
   readonly node: Node
-  /** For people. */
+  /** Message for people. */
   readonly message: string
 }
 
 interface Parts {
   readonly functions: FunctionTable
-  /** The value of a node that reads nothing, or the `EvaluationError` that says why it has none. */
+  /** Returns the value of a node that reads nothing, or its `EvaluationError`. */
   readonly outcome: (node: Node) => unknown
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set()
 
 /**
- * Finds the parts of a resolved and checked tree that fail for every exchange: what constants alone go into, such as `int('abc')`, and
- * operations that one constant makes impossible, such as a division by zero or a time zone that does not exist. What another operand
- * absorbs, as in `true || 1/0 > 0`, fails for none.
+ * Finds the parts of a resolved and checked tree that fail for every exchange: constant parts such as `int('abc')`, and operations with an
+ * invalid constant, such as a division by zero or an unknown time zone. Failures that another operand absorbs, as in `true || 1/0 > 0`, do
+ * not count.
  */
 export function failingParts(root: Node, parts: Parts): readonly FailingPart[] {
   const found: FailingPart[] = []
@@ -40,7 +40,7 @@ export function failingParts(root: Node, parts: Parts): readonly FailingPart[] {
   return found
 }
 
-/** The smallest part of a constant that fails. */
+/** Returns the smallest part of a constant that fails. */
 function failingConstant(node: Node, parts: Parts): FailingPart | undefined {
   if (literal(node) !== undefined) return undefined
   const outcome = parts.outcome(node)
@@ -52,7 +52,7 @@ function failingConstant(node: Node, parts: Parts): FailingPart | undefined {
   return inner ?? { node, message: fails(outcome.message) }
 }
 
-/** Does nothing go into it but the source, so that it is the same for every exchange? `names`: those that are bound around it. */
+/** Returns whether a node depends on the source alone and so is equal for every exchange. `names`: bound variables around it. */
 function isConstant(node: Node, names: ReadonlySet<string>, functions: FunctionTable): boolean {
   switch (node.op) {
     case 'variable':
@@ -86,7 +86,7 @@ function isConstantMacro(node: Node, names: ReadonlySet<string>, functions: Func
   )
 }
 
-/** An operation with a part that is not known, which fails whatever that is. */
+/** Returns an operation with an unknown operand that fails for every value of it. */
 function impossible(node: Node, functions: FunctionTable): FailingPart | undefined {
   switch (node.op) {
     case '/':
@@ -118,7 +118,7 @@ function impossibleIndex([container, key]: [Node, Node | string]): FailingPart |
   return index < 0n || Number(index) >= length ? { node: key, message: fails('index out of range') } : undefined
 }
 
-/** A call that an argument of the source makes fail: the argument, or the call where it takes several of them. */
+/** Returns the constant argument that makes a call fail, or the call if several arguments are involved. */
 function impossibleCall(node: Node, functions: FunctionTable): FailingPart | undefined {
   const isMethod = node.op === 'rcall'
   const [name] = node.args as [string]

@@ -2,14 +2,14 @@ import type { Phase } from '../flow/flow.js'
 import type { FunctionTable } from './signatures.js'
 import { isAvailable, type VariableDefinition } from './variables/definition.js'
 
-/** What a chain of names such as `req.url.path.size` means. */
+/** Resolution of a chain of names such as `req.url.path.size`. */
 export interface Resolution {
   readonly variable: VariableDefinition
-  /** How many of the names it takes. */
+  /** Number of names that belong to the variable. */
   readonly length: number
 }
 
-/** Names that CEL has for types. */
+/** Names of CEL types. */
 export const TYPE_NAMES: readonly string[] = [
   'int',
   'uint',
@@ -23,11 +23,11 @@ export const TYPE_NAMES: readonly string[] = [
   'type'
 ]
 
-/** The variables and functions that an expression can name. */
+/** Variables and functions available to an expression. */
 export class Environment {
   readonly functions: FunctionTable
   readonly #variables = new Map<string, VariableDefinition>()
-  /** Every prefix of a documented path that is no variable itself: `req`, `conn.ts`. */
+  /** Every prefix of a documented path that is not a variable itself: `req`, `conn.ts`. */
   readonly #namespaces = new Set<string>()
   readonly #roots = new Set<string>()
 
@@ -42,12 +42,12 @@ export class Environment {
     }
   }
 
-  /** An environment that also knows these variables. */
+  /** Returns an environment extended by these variables. */
   with(variables: readonly VariableDefinition[]): Environment {
     return variables.length === 0 ? this : new Environment([...this.#variables.values(), ...variables], this.functions)
   }
 
-  /** True when a chain that begins with `name` is about variables. */
+  /** Returns whether a chain that begins with `name` refers to variables. */
   isRoot(name: string): boolean {
     return this.#roots.has(name)
   }
@@ -56,7 +56,7 @@ export class Environment {
     return this.#namespaces.has(path) && !this.#variables.has(path)
   }
 
-  /** The longest documented path that begins the chain. `names` are canonical. */
+  /** Returns the longest documented path at the start of the chain. `names` are canonical. */
   resolve(names: readonly string[]): Resolution | undefined {
     if (names[0] === 'vars' && names.length > 1) return { variable: variableOfVars(names[1] as string), length: 2 }
     for (let length = names.length; length > 0; length--) {
@@ -66,13 +66,13 @@ export class Environment {
     return undefined
   }
 
-  /** Paths of all variables that can be used in `phase`. */
+  /** Yields the paths of all variables available in `phase`. */
   *paths(phase: Phase): Iterable<string> {
     for (const { path, phases } of this.#variables.values()) if (isAvailable(phases, phase)) yield path
   }
 }
 
-/** `actions.ngrok` is another name of `actions.service`. */
+/** Resolves the alias `actions.ngrok` to `actions.service`. */
 export function canonical(names: readonly string[]): readonly string[] {
   return names[0] === 'actions' && names[1] === 'ngrok' ? ['actions', 'service', ...names.slice(2)] : names
 }

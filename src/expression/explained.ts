@@ -6,17 +6,14 @@ import { NO_VALUE, type Run, reasonOf, type State } from './state.js'
 import { dataOf } from './text.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** The part of a state that takes values down. */
+/** State with an optional recorder of values. */
 export interface ExplainedState extends State {
   explainer?: ExpressionExplainer
 }
 
 const NOWHERE: ValueOrigin = { names: [], secret: false }
 
-/**
- * The closure of a node, which takes down its value where its state has an explainer. A literal says nothing that its source
- * does not.
- */
+/** Wraps a node's closure to record its value if the state has an explainer. Literals are not recorded. */
 export function explaining(node: Node, run: Run): Run {
   if (constantOf(run) !== undefined || node.op === 'value') return run
   const from = originOf(node)
@@ -35,7 +32,7 @@ export function explaining(node: Node, run: Run): Run {
   }
 }
 
-/** Plain data of a value, for people. */
+/** Converts a value to plain data for people. */
 export function shownData(value: unknown): unknown {
   try {
     return dataOf(value)
@@ -45,7 +42,7 @@ export function shownData(value: unknown): unknown {
   }
 }
 
-/** What the value of a node comes from: names of header fields, parameters and variables that stand in its source. */
+/** Returns the origins of a node's value: names of header fields, parameters and variables in its source. */
 export function originOf(node: Node): ValueOrigin {
   const names = new Set<string>()
   const origin = { secret: false }
@@ -71,13 +68,13 @@ function collect(value: unknown, names: Set<string>, origin: { secret: boolean }
     names.add(name)
     named((args as readonly unknown[]).slice(1), names)
   }
-  // Of an entry its key says what it is, not the whole map.
+  // An entry is identified by its key, not by the whole map.
   const field = op === '.' || op === '[]' ? fieldOf(args as readonly [Node, Node | string]) : undefined
   if (field !== undefined) names.add(field)
   collect(args, names, origin)
 }
 
-/** The texts among the arguments of a call: `getQueryParam('token')`. */
+/** Collects the texts among the arguments of a call: `getQueryParam('token')`. */
 function named(args: readonly unknown[], names: Set<string>): void {
   for (const arg of args.flat()) {
     const text = isNode(arg) ? literal(arg)?.value : undefined

@@ -2,27 +2,27 @@ import type { Flow, Phase } from '../flow/flow.js'
 import type { TextSet } from './text-set.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
+/** A problem in an expression or a template; offsets are UTF-16 units of the given text. */
 export interface ExpressionProblem {
   readonly severity: 'error' | 'warning'
   /** `EXPRESSION_SYNTAX`, `EXPRESSION_TYPE`, `EXPRESSION_UNKNOWN`, `EXPRESSION_LIMIT`, `EXPRESSION_REGEX`, `DATA_UNAVAILABLE`, … */
   readonly code: string
-  /** Says what is wrong and what is allowed; holds no text of the expression engine. */
+  /** Describes the mistake and the allowed form; contains no text of the expression engine. */
   readonly message: string
   readonly start: number
   readonly end: number
-  /** Both sides of `==` or `!=` have types that are never equal: a rule that denies by it denies nothing, or everything. */
+  /** Set if both sides of `==` or `!=` have types that are never equal: a rule that denies by it denies nothing, or everything. */
   readonly isNeverMet?: boolean
 }
 
 /**
- * Why an evaluation has no value. `absent`: a key, an index or an optional value is not there; `failed`: anything else.
- * The message is our own and holds no data of the exchange, so it may be logged.
+ * Reason why an evaluation has no value. `absent`: a missing key, index or optional value; `failed`: anything else. The message is our own
+ * and contains no data of the exchange, so it may be logged.
  */
 export class EvaluationError extends Error {
   readonly kind: 'absent' | 'failed'
   constructor(kind: 'absent' | 'failed', message: string) {
-    // Compiling makes many that no request meets: their stacks would take a tenth of its time.
+    // Compilation creates many errors that no request meets: their stacks would take a tenth of its time.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
     super(message)
@@ -34,48 +34,48 @@ export class EvaluationError extends Error {
 /** A compiled CEL expression. */
 export interface Expression {
   readonly source: string
-  /** CEL type where it is known when written (`bool`, `string`, `list`, …), else `dyn`. */
+  /** CEL type if known at compile time (`bool`, `string`, `list`, …), else `dyn`. */
   readonly type: string
-  /** The documented variables that it reads, such as `req.url.path` or `vars.name`. */
+  /** Documented variables that the expression reads, such as `req.url.path` or `vars.name`. */
   readonly variables: ReadonlySet<string>
-  /** The value in the engine's representation, where nothing but constants goes into it; undefined: it is not known when written. */
+  /** Value in the engine's representation if the expression is constant; undefined otherwise. */
   readonly constant: { readonly value: unknown } | undefined
-  /** The value in the engine's representation. Throws `EvaluationError` and nothing else. */
+  /** Returns the value in the engine's representation. Throws only `EvaluationError`. */
   evaluate(flow: Flow): unknown
-  /** As `evaluate`, but answers the `EvaluationError` where there is no value: for what every request pays. */
+  /** Like `evaluate`, but returns the `EvaluationError`, which is cheaper for every request. */
   outcome(flow: Flow): unknown
 }
 
-/** A string with `${…}` parts, compiled. */
+/** A compiled string with `${…}` parts. */
 export interface Template {
   readonly source: string
-  /** The text, when there is no `${…}` in it. */
+  /** The text if it contains no `${…}`. */
   readonly constant: string | undefined
-  /** CEL type of `value`, as `Expression.type`. */
+  /** CEL type of `value`, see `Expression.type`. */
   readonly type: string
   readonly variables: ReadonlySet<string>
   /**
-   * Every part as text: lists joined by `,`, maps as JSON. `shown` may put another text in place of what an expression gave, by
-   * the variables that it reads. Throws `EvaluationError`.
+   * Returns all parts as text: lists joined by `,`, maps as JSON. `shown` may replace the text of an expression, by the variables that it
+   * reads. Throws `EvaluationError`.
    */
   text(flow: Flow, shown?: (text: string, variables: ReadonlySet<string>) => string): string
-  /** The value with its type when the whole string is one `${…}`, else the text. Throws `EvaluationError`. */
+  /** Returns the typed value if the whole string is one `${…}`, else the text. Throws `EvaluationError`. */
   value(flow: Flow): unknown
 }
 
-/** A value that an expression asks for and that may not be there. */
+/** A value that an expression reads and that may be absent. */
 export interface MaybeAbsent {
-  /** One name for one value, however it is written: `req.headers["x-token"]`, `vars.plan`, `size:vars.list`. */
+  /** Canonical name of the value, for every spelling: `req.headers["x-token"]`, `vars.plan`, `size:vars.list`. */
   readonly key: string
-  /** As the source has it. */
+  /** Spelling in the source. */
   readonly shown: string
-  /** An expression that is true when it is not there. */
+  /** An expression that is true if the value is absent. */
   readonly missing: string
 }
 
 /**
- * A comparison that its author wants to be true when a value is not there, such as `!=`, and that has no value then.
- * Offsets are those of the source.
+ * A comparison that its author expects to be true for an absent value, such as `!=`, but that then has no value. Offsets are those of the
+ * source.
  */
 export interface OpenComparison {
   readonly source: string
@@ -84,22 +84,22 @@ export interface OpenComparison {
   readonly values: readonly MaybeAbsent[]
 }
 
-/** What an expression says about values that may be absent. */
+/** Absent values that an expression checks or depends on. */
 export interface Absence {
-  /** Keys of the values whose presence it asks for by `has`, `in`, `size`, `hasReqHeader`, … */
+  /** Keys of the values whose presence it checks by `has`, `in`, `size`, `hasReqHeader`, … */
   readonly asked: ReadonlySet<string>
-  /** All that it reads and that may be absent, or empty where it is the whole value. */
+  /** All values that it reads and that may be absent, or empty for a whole value. */
   readonly values: readonly MaybeAbsent[]
   readonly open: readonly OpenComparison[]
 }
 
-/** A comparison with texts of the source: something is one of them, or none. */
+/** A comparison with literal texts: the operand is one of them, or none. */
 export interface TextCondition {
-  /** What is compared, as the source has it. */
+  /** Compared operand as in the source. */
   readonly of: string
   readonly among: 'some' | 'none'
   readonly set: TextSet
-  /** It is a variable that has a text in every request. */
+  /** Whether the operand is a variable with a text in every request. */
   readonly isAlwaysThere: boolean
 }
 
@@ -109,58 +109,58 @@ export interface Condition {
   readonly start: number
   readonly end: number
   readonly variables: ReadonlySet<string>
-  /** It is the same for all rules of a phase, as long as no action changes its variables. */
+  /** Whether it is the same for all rules of a phase, as long as no action changes its variables. */
   readonly isSteady: boolean
-  /** Where the source says so: true for every request, or for none. */
+  /** Set if the source shows it: true for every request, or for none. */
   readonly always?: boolean
-  /** It is true for every request that has what it asks for. */
+  /** True for every request that has the values it reads. */
   readonly isTrueIfThere?: boolean
   readonly text?: TextCondition
-  /** Where it compares more than one thing: it is true when one of these is. */
+  /** Set for several comparisons: the condition is true if one of them is. */
   readonly anyOf?: readonly TextCondition[]
 }
 
-/** A literal that what it is compared with is in no exchange. Offsets are UTF-16 units of the source. */
+/** A literal that the compared value never has in any exchange. Offsets are UTF-16 units of the source. */
 export interface MisreadLiteral {
-  /** The literal: a text, or a number as it is written. */
+  /** The literal: a text, or a number as written. */
   readonly text: string
-  /** Says so, how the values are written, and what was probably meant. */
+  /** Message with the form of the values and the probable intent. */
   readonly message: string
   readonly start: number
   readonly end: number
-  /** False: only where the form of paths is strict. */
+  /** False if it applies under strict paths only. */
   readonly isCertain: boolean
 }
 
-/** A secret that an expression reads. Undefined: that name is known only at run time. */
+/** A secret that an expression reads. Undefined names are known only at run time. */
 export interface SecretName {
   readonly vault: string | undefined
   readonly name: string | undefined
 }
 
-/** An expression that can run, or every reason why it cannot. */
+/** A compiled expression, or all reasons why it is invalid. */
 export type Compiled<T> =
   | {
       readonly ok: true
       readonly value: T
       readonly warnings: readonly ExpressionProblem[]
-      /** The secrets that it reads. */
+      /** Secrets that it reads. */
       readonly secrets?: readonly SecretName[]
       readonly literals?: readonly MisreadLiteral[]
-      /** Of a condition: what becomes of it when a value is absent. */
+      /** For conditions: the effect of absent values. */
       readonly absence?: Absence
-      /** Of a condition: what must be true together. */
+      /** For conditions: operands that must all be true. */
       readonly conditions?: readonly Condition[]
     }
   | { readonly ok: false; readonly problems: readonly ExpressionProblem[] }
 
-/** Compiles expressions against the one list of variables and functions. */
+/** Compiles expressions with one set of variables and functions. */
 export interface Expressions {
-  /** `more` are variables that this one expression knows besides. */
+  /** `more`: additional variables of this expression. */
   expression(source: string, phase: Phase, more?: readonly VariableDefinition[]): Compiled<Expression>
   template(source: string, phase: Phase): Compiled<Template>
-  /** A value of the engine as text, as `Template.text` writes it. */
+  /** Converts an engine value to text, as in `Template.text`. */
   textOf(value: unknown): string
-  /** A value of the engine as plain JSON data (integers as numbers where safe, else decimal text; bytes as base64). */
+  /** Converts an engine value to plain JSON data (integers as numbers if safe, else decimal text; bytes as base64). */
   dataOf(value: unknown): unknown
 }

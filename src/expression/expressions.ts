@@ -35,22 +35,22 @@ import { dataOf, textOf } from './text.js'
 import type { ActionResults } from './variables/actions.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** Where values come from that are neither in the flow nor in the expression. */
+/** Sources of values outside the flow and the expression. */
 export interface ExpressionSources {
   /** Result fields of each action by its snake-case name: dotted field path → CEL type. */
   readonly results: ActionResults
   readonly clock: Clock
-  /** Numbers in [0, 1), unpredictable to clients. */
+  /** Returns numbers in [0, 1) that clients cannot predict. */
   readonly random: () => number
-  /** Without it all geographic variables are empty. */
+  /** Without it, all geographic variables are empty. */
   readonly geo?: Geo
   readonly userAgent?: UserAgents
 }
 
-/** Longest source of an expression, in UTF-16 units. */
+/** Maximum length of an expression in UTF-16 units. */
 const MAX_SOURCE = 8_192
 
-/** The documented language over the given sources. `vaults`: whether its functions that read vaults exist. */
+/** Creates the documented language with the given sources. `vaults`: whether the functions that read vaults exist. */
 export function createExpressions(sources: ExpressionSources, { vaults = true } = {}): Expressions {
   const { geo = noGeo, userAgent = new UserAgents() } = sources
   const functions = [...documentedFunctions(sources)]
@@ -61,8 +61,8 @@ export function createExpressions(sources: ExpressionSources, { vaults = true } 
 }
 
 /**
- * Engines by the signatures that were declared to them. Declaring takes longer than compiling a policy, nothing of an engine changes
- * afterwards, and all languages of a process have one of few sets of functions.
+ * Engines by their declared signatures. Declaring takes longer than compiling a policy, engines never change afterwards, and all languages
+ * of a process have one of few sets of functions.
  */
 const engines = new Map<string, CelEngine>()
 
@@ -111,7 +111,7 @@ export class Language implements Expressions {
     try {
       return this.#compile(source, parsed, phase, this.#environment.with(more))
     } catch (error) {
-      // A chain of operators as long as the limits allow can still be deeper than a small stack.
+      // A chain of operators within the limits can still be too deep for a small stack.
       if (!(error instanceof RangeError)) throw error
       return refused([problem('EXPRESSION_LIMIT', 'the expression is too deep', { start: 0, end: source.length })])
     }
@@ -148,7 +148,7 @@ export class Language implements Expressions {
     }
   }
 
-  /** `around`: makes the closure of each node out of the one that was compiled; undefined: it is that one. */
+  /** `around`: wraps the compiled closure of each node. */
   #closure(
     root: Node,
     around: ((node: Node, run: Run) => Run) | undefined,
@@ -177,7 +177,7 @@ export class Language implements Expressions {
     return { run, slots, outcome }
   }
 
-  /** The expression once more, in the form that takes down the value of each part. It has been compiled before, so nothing is wrong. */
+  /** Compiles the expression again with recording of each part's value. It has been compiled before and so is valid. */
   #explained(source: string, phase: Phase, environment: Environment): Explained {
     const parsed = this.#engine.parse(source) as Parsed
     resolve(parsed.root, source, phase, environment, this.#engine)
@@ -187,14 +187,14 @@ export class Language implements Expressions {
   }
 }
 
-/** A compiled tree. `slots`: how many variables its comprehensions bind. */
+/** A compiled tree. `slots`: number of variables that its comprehensions bind. */
 interface Closure {
   readonly run: Run
   readonly slots: number
 }
 
 interface CompiledTree extends Closure {
-  /** The value of a part that reads no flow, or the `EvaluationError` that says why it has none. */
+  /** Returns the value of a part that reads no flow, or its `EvaluationError`. */
   readonly outcome: (node: Node) => unknown
 }
 
@@ -209,7 +209,7 @@ function refused(problems: readonly ExpressionProblem[]): {
   return { ok: false, problems }
 }
 
-/** Do nothing but literals and operators go into it? */
+/** Returns whether the node contains only literals and operators. */
 function isArithmetic(node: Node): boolean {
   if (literal(node) !== undefined) return true
   if (!OPERATORS.has(node.op)) return false
@@ -263,7 +263,7 @@ class CompiledExpression implements Expression {
     state.flow = flow
     state.budget = BUDGET
     const value = evaluated(this.#run, state)
-    // Nothing of this exchange stays reachable from the expression, which lives much longer.
+    // The expression lives longer than the exchange and must not retain it.
     state.flow = NO_FLOW
     if (this.#slots > 0) state.locals.fill(undefined)
     this.#idle = state
@@ -282,7 +282,7 @@ class CompiledExpression implements Expression {
   }
 }
 
-/** The value, or the EvaluationError that says why there is none. */
+/** Returns the value, or the EvaluationError. */
 function evaluated(run: Run, state: State): unknown {
   try {
     const value = run(state)

@@ -17,7 +17,7 @@ import {
 } from './value-sets.js'
 import type { VariableDefinition } from './variables/definition.js'
 
-/** What a name of a comprehension stands for: values of a known set, or literals of the source. */
+/** Possible values of a comprehension variable: a known set, or literals of the source. */
 interface Bound {
   readonly texts?: TextValues | undefined
   readonly literals?: readonly Node[]
@@ -211,7 +211,7 @@ class LiteralFinder {
     return undefined
   }
 
-  /** What a comprehension binds: elements of a list, keys of a map. `values`: what an index gives, which is no key. */
+  /** Values that a comprehension iterates: elements of a list, keys of a map. `values`: results of an index, which are not keys. */
   #elementsOf(node: Node, scope: Scope, what: 'values' | 'walked' = 'walked'): Bound {
     if (isHeaderList(node)) return { texts: HEADER_VALUE }
     if (node.op === 'list') return { literals: (node.args as readonly Node[]).filter(isText) }
@@ -261,7 +261,7 @@ class LiteralFinder {
     }
   }
 
-  /** What to write instead; nothing that is no better. */
+  /** Returns the suggested spelling, or undefined without a better one. */
   #spelling(values: TextValues, as: Comparison, text: string): string | undefined {
     if (as === 'pattern' || text === '') return undefined
     const meant = values.spell?.(text)

@@ -284,14 +284,14 @@ function orderable(left: StaticType, right: StaticType): boolean {
   return (isNumericType(left) && isNumericType(right)) || (left.name === right.name && ORDERED.includes(left.name))
 }
 
-/** What to write where a list is compared with one of its elements: header fields and query parameters are lists of their values. */
+/** Returns advice for comparing a list with one of its elements: header fields and query parameters are lists of values. */
 function listAdvice(left: StaticType, right: StaticType): string {
   const [list, other] = left.kind === 'list' ? [left, right] : [right, left]
   const holds = list.kind === 'list' && other.kind !== 'list' && typeLabel(list) === `list<${typeLabel(other)}>`
   return holds ? '; compare an element, such as [0], or write: element in list' : ''
 }
 
-/** How to make both sides of one type, where it can be said. */
+/** Returns advice for converting both sides to one type, if possible. */
 function conversion(left: StaticType, right: StaticType): string {
   const texts = [left, right].filter(({ name }) => name === 'string')
   return texts.length === 1 && [left, right].some(isNumericType)

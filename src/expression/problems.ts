@@ -91,7 +91,7 @@ export function functionHint(name: string, known: Iterable<string>): string {
   return methodHint(name, known)
 }
 
-/** What was meant by a method that was given a variable and takes none; undefined for a method that is no such name. */
+/** Returns the macro that a foreign method name stands for; undefined for other names. */
 export function macroMeant(name: string): string | undefined {
   return Object.hasOwn(FOREIGN_MACROS, name) ? FOREIGN_MACROS[name] : undefined
 }
@@ -117,7 +117,7 @@ function nearestPath(path: string, paths: Iterable<string>): string | undefined 
   return all.find((one) => one.endsWith(`.${ending}`))
 }
 
-/** What actions would publish that are refused by name, so that no other action is suggested for it. */
+/** Result names of unsupported actions, for which no other action is suggested. */
 const UNPUBLISHED = new Set(['owasp_crs_request', 'owasp_crs_response', 'ai_gateway', 'saml'])
 
 /** `; did you mean x?`, or nothing. */
@@ -141,7 +141,7 @@ const OLD_TEMPLATE: readonly (readonly [RegExp, string])[] = [
   [/^\s*\.(?:ngrok|service)\.([\w.]+)/, 'conn.']
 ]
 
-/** What to write in place of `${.ngrok.…}` or `{{ … }}`; undefined when the source is no template of the old kind. */
+/** Returns advice for replacing `${.ngrok.…}` or `{{ … }}`; undefined if the source is not a legacy template. */
 function oldTemplateHint(source: string): string | undefined {
   for (const [pattern, prefix] of OLD_TEMPLATE) {
     const match = pattern.exec(source)

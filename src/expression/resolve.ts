@@ -9,7 +9,7 @@ import { type ExpressionCode, functionHint, macroMeant, methodHint, pathHint, pr
 import { flatName, typeLabel } from './signatures.js'
 import { isAvailable, phasesText, type VariableDefinition } from './variables/definition.js'
 
-/** What a tree names, once its names are resolved. */
+/** Variables, functions and problems of a tree after name resolution. */
 export interface Resolved {
   readonly problems: ExpressionProblem[]
   readonly variables: Set<string>

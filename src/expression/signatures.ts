@@ -205,7 +205,7 @@ export class FunctionTable {
     return this.#byName.get(`${form} ${name}`) ?? []
   }
 
-  /** How the overloads of a name are written, for a message. */
+  /** Returns the written forms of a name's overloads, for a message. */
   forms(form: 'method' | 'function', name: string): string {
     return [...new Set(this.named(form, name).map((one) => readableSignature(one.signature)))].join(', ')
   }
@@ -282,7 +282,10 @@ export interface FunctionDefinition {
 /** An overload that reads the flow; otherwise as `FunctionDefinition`. */
 export interface FlowFunctionDefinition {
   readonly signature: string
-  /** Where it has a meaning; without it in every phase. */
+  /**
+   * Phases in which the function is available.
+   * @default every phase
+   */
   readonly phases?: 'http' | 'response'
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments; the engine has checked them
   readonly runWith: (flow: Flow, ...args: any[]) => unknown

@@ -3,7 +3,7 @@ import type { Node } from './cel-parser.js'
 /** A string of the language; parentheses in it are text. */
 const STRING = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/gs
 
-/** Where a node stands with the parentheses that belong to it, in UTF-16 units: the parser leaves those at an end out. */
+/** Returns the span of a node including its parentheses, in UTF-16 units: the parser omits those at an end. */
 export function spanOf({ start, end }: Node, source: string): { readonly start: number; readonly end: number } {
   const part = source.slice(start, end)
   if (!part.includes('(') && !part.includes(')')) return { start, end }

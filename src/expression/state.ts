@@ -11,10 +11,10 @@ export const BUDGET = 100_000
 /** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
 const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
 
-/** What a closure answers instead of a value; `State.reason` then says why there is none. */
+/** Result of a closure without a value; `State.reason` then has the error. */
 export const NO_VALUE: unique symbol = Symbol('no value')
 
-/** What one evaluation needs besides the tree: the flow, the values of comprehension variables, the steps that are left. */
+/** State of one evaluation: the flow, values of comprehension variables, and the remaining steps. */
 export class State {
   flow: Flow
   budget = BUDGET
@@ -63,7 +63,7 @@ export function absorbed(error: unknown): EvaluationError {
   throw error
 }
 
-/** Of two errors the one that weighs more: `failed` before `absent`, then the first. */
+/** Returns the more severe of two errors: `failed` before `absent`, then the first. */
 export function weightier(first: EvaluationError | undefined, second: EvaluationError): EvaluationError {
   return first === undefined || (first.kind === 'absent' && second.kind === 'failed') ? second : first
 }
@@ -89,7 +89,7 @@ export function chargeForResult(state: State, value: unknown): void {
 /** Steps for an entry of a map, which functions put in order or write anew. */
 const MAP_ENTRY = 5
 
-/** As `chargeFor`, with everything in lists and maps: one that stands in a list many times is walked as many times. */
+/** Charges a value including all its contents: an item that occurs several times in a list counts each time. */
 export function chargeForAll(state: Meter, value: unknown): void {
   if (Array.isArray(value)) {
     charge(state, value.length)

@@ -86,7 +86,7 @@ function withLiteralHint(compiled: Compiled<Expression>, text: string): Compiled
   return { ok: false, problems: compiled.problems.map((one) => ({ ...one, message: `${one.message}${hint}` })) }
 }
 
-/** Where the character at `offset` of the text without escapes stands in the text with them. */
+/** Maps an offset in the unescaped text to the escaped text. */
 function escapedOffset(text: string, offset: number): number {
   let at = 0
   for (let plain = 0; plain < offset && at < text.length; plain++) at += text.startsWith('\\"', at) ? 2 : 1

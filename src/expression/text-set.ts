@@ -1,4 +1,4 @@
-/** Where a text has a part: at its beginning, at its end, or anywhere. */
+/** Position of a part in a text: start, end, or anywhere. */
 export type PartPlace = 'start' | 'end' | 'anywhere'
 
 /** All texts that have a part at a place. */

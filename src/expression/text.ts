@@ -4,14 +4,14 @@ import { MAX_TEXT, nanosOf, typeOf } from './values.js'
 
 /** Most items of lists and maps that one text shows: writing them takes some 10 ms. */
 const MAX_ITEMS = 100_000
-/** What takes longer to write counts as several items. */
+/** Number of items that an expensive value counts as. */
 const WEIGHT = { nested: 3, entry: 6, number: 4, time: 8 } as const
 const TOO_MUCH = new EvaluationError(
   'failed',
   `a text would show more than ${MAX_ITEMS} items (entries of maps, times and fractions count several times) or ${MAX_TEXT} characters`
 )
 
-/** What a text may still show. */
+/** Remaining size of a text. */
 export class Room {
   items = MAX_ITEMS + WEIGHT.nested
   characters = MAX_TEXT
@@ -81,7 +81,10 @@ function textIn(value: unknown): string {
   }
 }
 
-/** A value as plain JSON data: integers as numbers where safe, else decimal text; bytes as base64; maps as objects. Throws `failed` when it is too much. */
+/**
+ * Converts a value to plain JSON data: integers as numbers if safe, else decimal text; bytes as base64; maps as objects. Throws `failed` if
+ * too large.
+ */
 export function dataOf(value: unknown): unknown {
   return dataIn(checked(value))
 }
@@ -124,7 +127,7 @@ function objectOf(map: ReadonlyMap<unknown, unknown>): Record<string, unknown> {
   return object
 }
 
-/** As CEL's `string(double)` writes it. */
+/** Formats a double like CEL's `string(double)`. */
 export function doubleText(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf'
   if (value === Number.NEGATIVE_INFINITY) return '-Inf'

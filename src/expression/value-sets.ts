@@ -8,13 +8,13 @@ import { compileRegex, quotedPattern, type Regex, sharesText } from '../lib/rege
 export interface TextValues {
   /** Matches every one of them; RE2 syntax, anchored at both ends. */
   readonly pattern: string
-  /** Where the pattern also takes texts that no value is. */
+  /** Set if the pattern also matches texts that are not values. */
   readonly accepts?: (text: string) => boolean
-  /** How the values are written, for people: ends a sentence that begins with a colon. */
+  /** Description of the values' form, for people: ends a sentence after a colon. */
   readonly form: string
-  /** What was probably meant by a text that is none of them; the caller checks it. */
+  /** Returns the probable intended value for an invalid text; the caller checks the result. */
   readonly spell?: (text: string) => string | undefined
-  /** As `pattern`, where fewer texts are possible under the strict form of paths. */
+  /** Narrower pattern under strict paths. */
   readonly strict?: string
 }
 
@@ -48,6 +48,7 @@ const upper = (text: string) => text.toUpperCase()
 const PLAIN = "A-Za-z0-9_~!$&'()*+,=:@\\-"
 /** Escapes that stay in the strict form of a path, and all that stay in the lenient one. */
 const STRICT_ESCAPE = '%(?:2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[B-D]|[89A-F][0-9A-F])'
+/** Escapes that the lenient path form preserves. */
 const ESCAPE = '%(?:[01][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF]|[89A-F][0-9A-F])'
 
 /** Paths of segments that are neither `.` nor `..`. */
@@ -153,7 +154,7 @@ const fieldName: TextValues = {
   form: 'the name of a header field has letters, digits and "-", and no space or ":"',
   spell: (text) => text.trim().replace(/:+$/, '').replaceAll(' ', '-')
 }
-/** As a comprehension over a map of headers gives it. */
+/** Header names in the form that a comprehension over a map of headers yields. */
 export const LOWER_FIELD_NAME: TextValues = {
   ...fieldName,
   pattern: anchored("[a-z0-9!#$%&'*+.^_`|~-]+"),
@@ -193,8 +194,8 @@ const continent = oneOf(
 const raw = (pattern: string, form: string): TextValues => ({ pattern: anchored(pattern), form })
 
 /**
- * What the variables can be, by path; `[]` stands for the elements of a list, `{}` for the keys of a map. A variable that is not here
- * can be anything. Names of clients, devices, cities and organizations, for example, are those of databases.
+ * Possible texts of variables, by path; `[]` stands for the elements of a list, `{}` for the keys of a map. Variables that are not listed
+ * can have any value; names of clients, devices, cities and organizations, for example, come from databases.
  */
 export const VARIABLE_TEXTS: Readonly<Record<string, TextValues>> = {
   'req.method': {
@@ -264,7 +265,7 @@ export const VARIABLE_TEXTS: Readonly<Record<string, TextValues>> = {
 const bytes: NumberValues = { min: 0, max: Number.MAX_SAFE_INTEGER, form: 'a number of bytes is 0 or more' }
 const port: NumberValues = { min: 0, max: 65_535, form: 'a port is a number up to 65535' }
 
-/** As `VARIABLE_TEXTS`, of numbers. */
+/** Possible numbers of variables, by path as in `VARIABLE_TEXTS`. */
 export const VARIABLE_NUMBERS: Readonly<Record<string, NumberValues>> = {
   'req.content_length': bytes,
   'res.content_length': bytes,
@@ -279,7 +280,7 @@ export const VARIABLE_NUMBERS: Readonly<Record<string, NumberValues>> = {
   'conn.server_ip.as.number': { min: 0, max: 4_294_967_295, form: 'a number of an AS has 32 bits' }
 }
 
-/** What methods of timestamps give. */
+/** Possible results of timestamp methods. */
 export const TIMESTAMP_NUMBERS: Readonly<Record<string, NumberValues>> = {
   getFullYear: { min: 1, max: 9_999, form: 'a year has up to four digits' },
   getMonth: {
@@ -316,7 +317,7 @@ const hexadecimal = (digits: number): TextValues => ({
   spell: lower
 })
 
-/** What functions of texts give, by name; a namespace is joined by `__`. */
+/** Possible results of text functions, by name; a namespace is joined by `__`. */
 export const FUNCTION_TEXTS: Readonly<Record<string, TextValues>> = {
   lowerAscii: { pattern: anchored('[^A-Z]*'), form: 'lowerAscii() leaves no upper-case letter', spell: lower },
   lower: { pattern: anchored('[^A-Z]*'), form: 'lower() leaves no upper-case letter', spell: lower },
@@ -330,7 +331,7 @@ export const FUNCTION_TEXTS: Readonly<Record<string, TextValues>> = {
   )
 }
 
-/** Where a literal is compared: it is the whole value, a part of it at a place, or a pattern for it. */
+/** Comparison with a literal: the whole value, a part at some position, or a pattern. */
 export type Comparison = 'whole' | 'start' | 'end' | 'part' | 'pattern'
 
 /** Patterns of the sets, which many documents are held against. */
@@ -356,8 +357,8 @@ export function isPossible(values: TextValues, comparison: Comparison, text: str
 }
 
 /**
- * What stands before and after a literal in a value of most sets. A value that is found proves that one exists in microseconds, where the
- * search through all of them takes a millisecond.
+ * Text before and after a literal in values of most sets. Finding a value proves in microseconds that one exists; a full search takes a
+ * millisecond.
  */
 const AROUND: Readonly<Record<'start' | 'end' | 'part', readonly (readonly [string, string])[]>> = {
   start: ['', 'a', '//a'].map((after) => ['', after]),

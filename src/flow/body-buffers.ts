@@ -8,21 +8,21 @@ import type { Body, Failure, Outgoing } from './exchange.js'
 import type { Flow, FlowResponse } from './flow.js'
 import { refuse, type Verdict } from './verdict.js'
 
-/** What buffered bodies hold: all of them together, and those of each client. */
+/** Memory of buffered bodies, in total and per client. */
 export interface Holdings {
-  /** Bytes of all of this thread. */
+  /** Bytes held by this thread. */
   readonly bytes: number
-  /** Takes `bytes` for a client (a `clientKey`), or answers which limit they would exceed; then nothing is taken. */
+  /** Reserves `bytes` for a client (a `clientKey`); otherwise returns the exceeded limit and reserves nothing. */
   take(
     client: string,
     bytes: number,
     most: { readonly total: number; readonly perClient: number }
   ): 'total' | 'client' | undefined
-  /** Gives back what was taken. */
+  /** Releases reserved bytes. */
   give(client: string, bytes: number): void
 }
 
-/** What the bodies of one thread hold. */
+/** Memory of one thread's bodies. */
 class OwnHoldings implements Holdings {
   bytes = 0
   #most = 0
@@ -44,48 +44,55 @@ class OwnHoldings implements Holdings {
 }
 
 interface BodyLimits {
-  /** Bytes that all buffered bodies of the process may hold together. */
+  /** Maximum total size of the process's buffered bodies (bytes). */
   readonly total: number
-  /** Bytes that one body may have. */
+  /** Maximum size of one body (bytes). */
   readonly each: number
-  /** Bytes that one client may hold; absent: all. */
+  /**
+   * Maximum size per client (bytes).
+   * @default `total`
+   */
   readonly perClient?: number
 }
 
-/** How long the body of a request may take that is wanted whole. An upstream is given the time that it needs. */
+/** Time limits for receiving a whole request body. Upstreams have none. */
 export interface BodyPace {
   readonly clock: Clock
-  /** For the whole of it, in milliseconds; 0: no limit. */
+  /** Maximum total time in milliseconds; 0 for no limit. */
   readonly deadline: number
-  /** Least bytes per second, on average since it was wanted; the first seconds are given. 0: no limit. */
+  /** Minimum average rate in bytes per second after a grace period; 0 for no limit. */
   readonly rate: number
 }
 
-/** What buffered bodies need; the amounts are read anew each time. */
+/** Dependencies of body buffers; limits are read on each use. */
 export interface BodyBuffersParts extends BodyLimits {
-  /** What the data plane answers to a message that broke off. */
+  /** Returns the data plane's verdict for a message that failed. */
   readonly broken: (failure: Failure) => Verdict
-  /** Absent: as long as the engine lets it. */
+  /** @default the limits of the engine */
   readonly pace?: BodyPace
-  /** What the bodies of the process hold; absent: those of this thread are all. */
+  /**
+   * Memory shared by the process.
+   * @default this thread alone
+   */
   readonly holdings?: Holdings
 }
 
-/** How often slow bodies are looked for, and what each gets before its rate counts. Milliseconds. */
+/** Interval of the check for slow bodies (ms). */
 const PERIOD = 250
+/** Time before the minimum rate applies (ms). */
 const GRACE = 5_000
+/** Verdict for an exhausted budget. */
 const NO_ROOM = refuse(flowErrors.BODY_BUDGET)
+/** Verdict for an exhausted share of the client. */
 const NO_SHARE = refuse(flowErrors.BODY_SHARE)
 
 const EMPTY = new Uint8Array(0)
 
 /**
- * Whole bodies in memory, within a budget of the process.
- *
- * A body that was buffered stands in its flow as bytes, so a second reader gets the same bytes at once. Memory is counted
- * as it fills, not as it is announced, and is given back when the exchange is over. A body that cannot be had whole is
- * never given at all: what comes instead is the verdict that ends the exchange. One client holds at most its share, and a body that
- * trickles in ends, so that slow ones do not keep others from being served.
+ * Buffers whole bodies in memory, within a budget of the process. A buffered body is stored in its flow as bytes, so a second reader gets
+ * the same bytes immediately. Memory is counted as it fills, not as announced, and released when the exchange ends. A body that cannot be
+ * read completely is never returned: the result is a verdict that ends the exchange. A client can use at most its share, and slow bodies
+ * time out, so that they do not block other clients.
  */
 export class BodyBuffers {
   readonly #parts: BodyBuffersParts
@@ -99,7 +106,7 @@ export class BodyBuffers {
     this.#slow = parts.pace === undefined ? undefined : new DeadlineTimer(parts.pace.clock, PERIOD)
   }
 
-  /** Bytes held now. */
+  /** Bytes currently held. */
   get held(): number {
     return this.#held.bytes
   }
@@ -109,9 +116,9 @@ export class BodyBuffers {
   }
 
   /**
-   * The whole body of the request. Verdicts: 413 `BODY_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or what the
-   * failure of the client answers, which may be its slowness. A client that waits for a 100 is asked to go on, unless its body is known to be too large. `least`: bytes
-   * that it may have where that is more than the limit of one body.
+   * Returns the whole request body, or a verdict: 413 `BODY_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or the response to the
+   * client's failure, such as its slowness. Sends 100 Continue if the client expects it, unless the body is known to be too large. `least`:
+   * bytes allowed even if more than the limit of one body.
    */
   async request(flow: Flow, least = 0): Promise<Uint8Array | Verdict> {
     const { request } = flow
@@ -128,8 +135,8 @@ export class BodyBuffers {
   }
 
   /**
-   * The whole body of the response as the client would get it, with the transforms that were asked for so far applied.
-   * Verdicts: 502 `RESPONSE_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or what the failure of the upstream answers.
+   * Returns the whole response body as the client would get it, with the current transforms applied, or a verdict: 502
+   * `RESPONSE_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or the response to the upstream's failure.
    */
   async response(flow: Flow): Promise<Uint8Array | Verdict> {
     const { response } = flow
@@ -149,8 +156,8 @@ export class BodyBuffers {
   }
 
   /**
-   * Counts `bytes` more for this flow until its exchange is over: for what is made from a buffered body. Otherwise nothing was
-   * counted, and the verdict says whether the budget is full (503 `BODY_BUDGET`) or the share of the client (429 `BODY_SHARE`).
+   * Reserves `bytes` for data derived from a buffered body until the exchange ends. Otherwise reserves nothing and returns a verdict:
+   * budget full (503 `BODY_BUDGET`) or share of the client exceeded (429 `BODY_SHARE`).
    */
   reserve(flow: Flow, bytes: number): Verdict | undefined {
     const { total, perClient = total } = this.#parts
@@ -159,13 +166,13 @@ export class BodyBuffers {
     const full = this.#held.take(client, bytes, { total, perClient })
     if (full !== undefined) return full === 'total' ? NO_ROOM : NO_SHARE
     const holding = known ?? this.#begin(flow, client)
-    // After the end of the exchange nothing would give it back.
+    // After the end of the exchange, the bytes would never be released.
     if (this.#holdings.get(flow) === holding) holding.bytes += bytes
     else this.#held.give(client, bytes)
     return undefined
   }
 
-  /** Gives back before the end what the flow holds no longer; at most what was counted for it. */
+  /** Releases bytes of the flow early; at most those reserved for it. */
   release(flow: Flow, bytes: number): void {
     const holding = this.#holdings.get(flow)
     if (holding === undefined) return
@@ -198,7 +205,7 @@ export class BodyBuffers {
     const waiting = new ByteQueue()
     let size = 0
     try {
-      // Leaving the loop destroys the stream, and with it the engine's hold on what is left of the body.
+      // Leaving the loop destroys the stream, and with it the engine's hold on the rest of the body.
       for await (const chunk of stream as AsyncIterable<Uint8Array>) {
         size += chunk.length
         if (size > each) return this.#dropped(flow, size - chunk.length, 'too-large')
@@ -208,7 +215,7 @@ export class BodyBuffers {
         if (watch !== undefined) watch.came = size
       }
     } catch {
-      // A stream of ours breaks for two reasons only: it was too slow, or its message broke and the body knows why.
+      // Our stream fails for two reasons only: it was too slow, or its message failed and the body knows why.
       return this.#dropped(flow, size, broken(watch?.late === true ? 'client-timeout' : failure()))
     } finally {
       if (watch !== undefined) this.#slow?.delete(watch)
@@ -216,7 +223,7 @@ export class BodyBuffers {
     return waiting.takeAll()
   }
 
-  /** Gives back at once what was counted for a body that will not be used. */
+  /** Releases the bytes of a body that will not be used. */
   #dropped<T>(flow: Flow, bytes: number, outcome: T): T {
     this.release(flow, bytes)
     return outcome
@@ -228,10 +235,10 @@ interface Holding {
   readonly client: string
 }
 
-/** Ends a body that takes too long. */
+/** Cancels a body that takes too long. */
 class Watch implements DeadlineOwner {
   place = -1
-  /** Bytes that came. */
+  /** Bytes received. */
   came = 0
   late = false
   readonly #stream: Readable
@@ -258,7 +265,7 @@ function isAbsent(body: Exclude<Outgoing, undefined>): boolean {
   return isEngineBody(body) && body.framing.kind === 'none'
 }
 
-/** Bytes that the body will have at least, as far as its head says. */
+/** Returns the body's minimum size according to its head. */
 function announced(body: Exclude<Outgoing, undefined>): number {
   if (body instanceof Uint8Array) return body.length
   return isEngineBody(body) && body.framing.kind === 'length' ? body.framing.bytes : 0
@@ -278,12 +285,12 @@ function transformed({ body, transforms }: FlowResponse): Readable {
   const source = body instanceof Uint8Array ? Readable.from([body]) : body
   if (transforms.length === 0) return source
   const streams = transforms.map((transform) => transform())
-  // A break is reported to the reader of the last stream.
+  // The reader of the last stream gets the error.
   pipeline([source, ...streams], () => undefined)
   return streams.at(-1) as Readable
 }
 
-/** A whole body is sent with its length, and only trailers that did come are worth the length. */
+/** A whole body is sent with its length; trailers that actually arrived take precedence over the length. */
 function keptTrailers({ trailers }: FlowResponse): FlowResponse['trailers'] {
   const list = trailers?.() ?? []
   return list.length === 0 ? undefined : () => list

@@ -4,7 +4,7 @@ import zlib from 'node:zlib'
 import { codeOf } from '../lib/errors.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 
-/** Codings on top of each other that are undone; honest peers do not send more. */
+/** Maximum number of nested codings; honest peers do not send more. */
 const MAX_CODINGS = 3
 
 const gunzip = promisify(zlib.gunzip)
@@ -12,14 +12,14 @@ const inflate = promisify(zlib.inflate)
 const inflateRaw = promisify(zlib.inflateRaw)
 const brotli = promisify(zlib.brotliDecompress)
 
-/** Undoes one coding within `maxOutputLength` bytes; rejects with a coded error. */
+/** Decodes one coding within `maxOutputLength` bytes; rejects with a coded error. */
 type Decode = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Buffer>
 
 const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
   ['gzip', gunzip],
   ['x-gzip', gunzip],
   ['br', brotli],
-  // RFC 9110 8.4.1.2 means the zlib format; some servers send the raw one, as every client knows.
+  // RFC 9110 8.4.1.2 specifies the zlib format; some servers send raw deflate, which every client accepts.
   ['deflate', (bytes, options) => (isZlib(bytes) ? inflate(bytes, options) : inflateRaw(bytes, options))]
 ])
 
@@ -30,12 +30,12 @@ const STREAMS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>
   ['deflate', zlib.createInflate]
 ])
 
-/** Can this coding be undone here? `coding`: lower case. */
+/** Returns whether this coding is supported. `coding` is in lower case. */
 function canDecode(coding: string): boolean {
   return DECODERS.has(coding)
 }
 
-/** Content codings of a message in the order in which they were applied; `identity` is none. */
+/** Returns the content codings of a message in the order of their application, without `identity`. */
 export function codingsOf(headers: HeaderFields): string[] {
   return headers
     .values('content-encoding')
@@ -45,8 +45,8 @@ export function codingsOf(headers: HeaderFields): string[] {
 }
 
 /**
- * `bytes` without their content codings, at most `limit` of them: a few compressed bytes may stand for gigabytes.
- * `unknown`: a coding that this proxy cannot undo. `malformed`: not what the coding says.
+ * Decodes `bytes` to at most `limit` bytes: a few compressed bytes can expand to gigabytes. `unknown`: unsupported coding. `malformed`:
+ * invalid content for its coding.
  */
 export async function decoded(
   bytes: Uint8Array,
@@ -68,7 +68,7 @@ export async function decoded(
   return content
 }
 
-/** Streams that undo `codings` one after another, giving out at once what they can; undefined when one is unknown. */
+/** Returns streams that decode `codings` in sequence with minimal delay; undefined if one is unknown. */
 export function decoders(codings: readonly string[]): (() => Duplex)[] | undefined {
   if (codings.length > MAX_CODINGS) return undefined
   const streams: (() => Duplex)[] = []
@@ -80,13 +80,13 @@ export function decoders(codings: readonly string[]): (() => Duplex)[] | undefin
   return streams
 }
 
-/** RFC 1950: a method of 8 in the low half of the first byte, and two bytes that 31 divides. */
+/** RFC 1950: the low half of the first byte is the method 8, and 31 divides the first two bytes. */
 function isZlib(bytes: Uint8Array): boolean {
   const [first = 0, second = 0] = bytes
   return (first & 0x0f) === 8 && (first * 256 + second) % 31 === 0
 }
 
-/** Media types below `application/` whose content is compressed already. */
+/** Media types below `application/` with compressed content. */
 export const PACKED_MEDIA: readonly string[] = [
   'application/zip',
   'application/gzip',
@@ -103,7 +103,7 @@ export const PACKED_MEDIA: readonly string[] = [
   'application/font-woff'
 ]
 
-/** Media types below `application/` whose content is no text. */
+/** Media types below `application/` with binary content. */
 const BINARY = new Set([
   ...PACKED_MEDIA,
   'application/x-tar',
@@ -114,8 +114,8 @@ const BINARY = new Set([
 const BINARY_KINDS = ['image/', 'audio/', 'video/', 'font/', 'application/grpc+']
 
 /**
- * May content of this type be text that is worth a search? A type that says nothing (absent, `octet-stream`) may. An event
- * stream is not: it has no end.
+ * Returns whether content of this type may be searchable text. Unspecific types (none, `octet-stream`) count as text. Event streams do not,
+ * because they are endless.
  */
 export function isTextMedia(contentType: string | undefined): boolean {
   const type = ((contentType ?? '').split(';')[0] as string).trim().toLowerCase()
@@ -128,9 +128,8 @@ const HTML =
 const XML = /^<(?:\?xml\b|[A-Za-z_][\w.-]*(?::[\w.-]+)?[\s/>])/
 
 /**
- * The media type of a body whose author named none, from the text as it stands in the policy.
- *
- * What `${…}` puts in is never looked at: a client that chooses the text must not choose that a browser reads it as HTML.
+ * Determines the media type of a body without a configured type, from its source text in the policy. Interpolated values are not examined:
+ * a client that chooses the text must not make a browser read it as HTML.
  */
 export function mediaTypeOf(source: string): string {
   const text = source.trim()
@@ -140,7 +139,7 @@ export function mediaTypeOf(source: string): string {
   return 'text/plain; charset=utf-8'
 }
 
-/** With `${…}` in it the whole is known too late to be parsed, so its brackets decide. */
+/** Text with `${…}` cannot be parsed in advance, so its brackets decide. */
 function looksLikeJson(text: string): boolean {
   if (!(text.startsWith('{') && text.endsWith('}')) && !(text.startsWith('[') && text.endsWith(']'))) return false
   return text.includes('${') || isJson(text)
@@ -156,21 +155,18 @@ function isJson(text: string): boolean {
   }
 }
 
-/**
- * What a policy will do with the content of the response: read it while it streams (`stream`), or have all of it first
- * (`whole`).
- */
+/** Use of response content by a policy: while streaming (`stream`), or as a whole (`whole`). */
 export type ResponseReading = 'stream' | 'whole'
 
-/** The greater of two demands. */
+/** Returns the stronger of two demands. */
 export function greaterReading(a: ResponseReading | undefined, b: ResponseReading): ResponseReading {
   return a === 'whole' ? a : b
 }
 
 /**
- * The header fields of a request whose response will be read here: `Accept-Encoding` names nothing that cannot be undone
- * (RFC 9110 12.5.3), and where the whole is needed no part is asked for (`Range` may be ignored, RFC 9110 14.2). The
- * fields of the client stay as they are: its answer is negotiated by them.
+ * Returns the request's header fields for a response that the proxy will read: `Accept-Encoding` without unsupported codings (RFC 9110
+ * 12.5.3), and without `Range` if the whole is needed (it may be ignored, RFC 9110 14.2). The client's fields do not change, because its
+ * response is negotiated by them.
  */
 export function fieldsForReading(headers: HeaderFields, reading: ResponseReading): HeaderList {
   const list: string[] = []
@@ -183,7 +179,7 @@ export function fieldsForReading(headers: HeaderFields, reading: ResponseReading
   return list
 }
 
-/** `*` stands for codings that were not named, so nothing of it is left but its refusal. */
+/** `*` stands for unnamed codings, so only its refusal remains. */
 function narrowed(value: string): string {
   const kept = value.split(',').filter((element) => {
     const [name = '', ...parameters] = element.split(';')

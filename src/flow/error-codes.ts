@@ -3,15 +3,15 @@ import type { Failure } from './exchange.js'
 import type { PathProblem } from './target.js'
 import { refuse, type Verdict } from './verdict.js'
 
-/** How the data plane says that it refused or failed: status for the client, `sluice-error-code`, and metric label. */
+/** Response to a rejected or failed exchange: status for the client, `sluice-error-code`, and metric label. */
 export interface FailureAnswer {
   readonly status: number
   readonly code: string
-  /** The connection ends with the answer. */
+  /** Closes the connection after the response. */
   readonly close?: boolean
 }
 
-/** Codes of the data plane that belong to no feature: of the transport, the pipeline and the bodies that are kept in memory. */
+/** Error codes of the data plane outside features: transport, pipeline and buffered bodies. */
 export const flowErrors = defineErrors({
   CLIENT_GONE: {
     status: 499,
@@ -250,7 +250,7 @@ export const flowErrors = defineErrors({
   }
 })
 
-/** Why an internal endpoint was not asked: codes of `forward_internal` and of requests that policies make. */
+/** Error codes for internal endpoints that were not called, by `forward_internal` and requests of policies. */
 export const internalRequestErrors = defineErrors({
   ENDPOINT_MISSING: {
     text: 'There is no such internal endpoint.',
@@ -268,7 +268,7 @@ export const internalRequestErrors = defineErrors({
 
 export type InternalRequestError = keyof typeof internalRequestErrors
 
-/** The error of every failure that a transport reports. */
+/** Error for each failure that a transport reports. */
 export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'client-gone': flowErrors.CLIENT_GONE,
   'client-malformed': flowErrors.BAD_REQUEST,
@@ -276,7 +276,7 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'client-reset-flood': flowErrors.RESET_FLOOD,
   'too-large': flowErrors.TOO_LARGE,
   draining: flowErrors.DRAINING,
-  // The status was sent when the pipe began.
+  // The status was sent when the pipe started.
   idle: { status: 101, code: flowErrors.IDLE.code },
   overloaded: flowErrors.OVERLOADED,
   'dial-refused': flowErrors.UPSTREAM_REFUSED,
@@ -298,7 +298,7 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   internal: flowErrors.INTERNAL_ERROR
 }
 
-/** The upstream was never reached: nothing of the exchange has come to it. */
+/** Failures before the upstream received any part of the exchange. */
 export const UNREACHED: ReadonlySet<Failure> = new Set<Failure>([
   'dial-refused',
   'dial-timeout',
@@ -313,19 +313,19 @@ export const UNREACHED: ReadonlySet<Failure> = new Set<Failure>([
   'no-tunnel'
 ])
 
-/** The answer of a policy or module that such a failure has ended. */
+/** Verdict for such a failure in a policy or module. */
 export function refusalOf(failure: Failure): Verdict {
   const { status, code } = FAILURES[failure]
-  // A client that was too slow would be as slow with what is left (RFC 9110 15.5.9).
+  // A slow client would also be slow with the rest (RFC 9110 15.5.9).
   return failure === 'client-timeout'
     ? { kind: 'respond', status, headers: [], code, close: true }
     : refuse({ status, code })
 }
 
-/** Internal entries that one exchange or connection may be led through. */
+/** Maximum number of internal entries that one exchange or connection may pass through. */
 export const MOST_HOPS = 10
 
-/** Refusals of the pipeline itself. */
+/** Rejections by the pipeline itself. */
 export const requestErrors = {
   method: flowErrors.METHOD_REFUSED,
   target: flowErrors.BAD_TARGET,
@@ -340,7 +340,7 @@ export const requestErrors = {
   internal: flowErrors.INTERNAL_ERROR
 } as const satisfies Record<string, FailureAnswer>
 
-/** Why the path of a request has no strict form, for the client. */
+/** Errors for request paths without a strict form. */
 export const pathErrors: Readonly<Record<PathProblem, FailureAnswer>> = {
   'not-a-path': flowErrors.BAD_TARGET,
   'encoded-slash': flowErrors.PATH_ENCODED_SLASH,

@@ -1,19 +1,19 @@
 import { Transform, type TransformCallback } from 'node:stream'
 
-/** One message of an event stream (WHATWG HTML, 9.2 server-sent events), while it is looked at and changed. */
+/** One message of an event stream (WHATWG HTML, 9.2 server-sent events) that can be read and changed. */
 export interface EventStreamMessage {
-  /** The `data` lines joined by line feeds; undefined: there is none. */
+  /** The `data` lines joined by line feeds; undefined without any. */
   data: string | undefined
-  /** As it was written; undefined: there is none. */
+  /** Value as written; undefined without the field. */
   retry: string | undefined
 }
 
 export interface EventStreamOptions {
-  /** Bytes that one message may have; a longer one breaks the stream. */
+  /** Maximum message size in bytes; a longer message breaks the stream. */
   readonly maxMessage: number
-  /** Looks at a message and may change it; false breaks the stream. */
+  /** Reads and may change a message; returns false to break the stream. */
   readonly each: (message: EventStreamMessage) => boolean | Promise<boolean>
-  /** Bytes that wait for the rest of their message, as a difference to before; false breaks the stream. */
+  /** Called with the change in buffered bytes; returns false to break the stream. */
   readonly hold: (difference: number) => boolean
 }
 
@@ -22,21 +22,19 @@ const CR = 0x0d
 const NOTHING = Buffer.alloc(0)
 const BOM = '\ufeff'
 
-/** An event stream that ended before its end. */
+/** An event stream that ended prematurely. */
 class EventStreamBroken extends Error {}
 
 /**
- * Takes an event stream apart, message by message, and puts it together again.
- *
- * A message leaves as soon as it is complete, and byte for byte as it came unless `each` changed it. Comments between
- * messages pass. Text behind the last empty line, which clients ignore, is looked at like a message.
+ * Splits an event stream into messages and joins them again. A message is sent as soon as it is complete, and unchanged byte for byte
+ * unless `each` changed it. Comments between messages pass. Text after the last empty line, which clients ignore, is treated as a message.
  */
 export class EventStreamTransform extends Transform {
   readonly #options: EventStreamOptions
   #pending: Buffer = NOTHING
-  /** Where a message is gathered that comes in pieces; `#pending` may be a part of it. */
+  /** Buffer for a message that arrives in pieces; `#pending` may be a part of it. */
   #room: Buffer = NOTHING
-  /** Where the search for the end of the message goes on, and where the line began that it is in. */
+  /** Positions at which the search for the message's end continues, and at which the current line began. */
   #scanned = 0
   #line = 0
   #afterCr = false
@@ -64,7 +62,7 @@ export class EventStreamTransform extends Transform {
     done(error)
   }
 
-  /** Room grows twofold, so that a long message in small pieces is copied a few times and not once for each piece. */
+  /** The buffer doubles, so that a long message in small pieces is copied only a few times. */
   #append(chunk: Buffer): void {
     const waiting = this.#pending
     if (waiting.length === 0) {
@@ -78,7 +76,7 @@ export class EventStreamTransform extends Transform {
       waiting.copy(this.#room)
       at = 0
     }
-    // Behind what was handed on: nothing of that is written over.
+    // Appends behind the forwarded bytes, which are never overwritten.
     chunk.copy(this.#room, at + waiting.length)
     this.#pending = this.#room.subarray(at, at + length)
   }
@@ -93,7 +91,7 @@ export class EventStreamTransform extends Transform {
       )
   }
 
-  /** Counts what waits; an error when it may not. */
+  /** Updates the number of buffered bytes; returns an error if they exceed the limit. */
   #keep(): Error | null {
     const waiting = this.#pending.length
     if (waiting > this.#options.maxMessage) return new EventStreamBroken('a message of the event stream is too long')
@@ -103,7 +101,7 @@ export class EventStreamTransform extends Transform {
     return null
   }
 
-  /** Handles every message that is complete. Answers at once unless `each` waits. */
+  /** Handles complete messages. Synchronous unless `each` waits. */
   #messages(): Promise<void> | undefined | Error {
     for (let end = this.#nextEnd(); end !== 0; end = this.#nextEnd()) {
       const outcome = this.#message(this.#take(end))
@@ -120,13 +118,13 @@ export class EventStreamTransform extends Transform {
     await rest
   }
 
-  /** Length of the first message with its empty line, or 0 when that has not come. */
+  /** Length of the first message with its empty line, or 0 if incomplete. */
   #nextEnd(): number {
     const bytes = this.#pending
     for (let i = this.#scanned; i < bytes.length; i++) {
       const byte = bytes[i]
       if (byte === LF && this.#afterCr) {
-        // The second half of a line end.
+        // The second half of a CR LF.
         this.#afterCr = false
         if (this.#line === i) this.#line = i + 1
         continue
@@ -136,7 +134,7 @@ export class EventStreamTransform extends Transform {
       const empty = this.#line === i
       this.#line = i + 1
       if (!empty) continue
-      // A line feed that comes later begins the next message, where it counts for nothing.
+      // A line feed that arrives later starts the next message, where it is ignored.
       const end = byte === CR && bytes[i + 1] === LF ? i + 2 : i + 1
       if (end === i + 2) this.#afterCr = false
       return end
@@ -181,12 +179,12 @@ export class EventStreamTransform extends Transform {
 
 const LINE_END = /\r\n|\n|\r/
 
-/** The lines of one message; what they say, and how they read once data or retry is another. */
+/** The parsed lines of one message, which can be written with changed fields. */
 class ParsedMessage {
   readonly #lines: readonly string[]
   readonly data: string | undefined
   readonly retry: string | undefined
-  /** Nothing but comments. */
+  /** True if the message has only comments. */
   readonly empty: boolean
 
   constructor(text: string, first: boolean) {
@@ -206,7 +204,7 @@ class ParsedMessage {
     this.empty = empty
   }
 
-  /** The message with these fields in the places of the old ones. */
+  /** Returns the message with these fields in place of the old ones. */
   with({ data, retry }: EventStreamMessage): string {
     const lines: string[] = []
     let written = false
@@ -228,7 +226,7 @@ function nameOf(line: string): string {
   return colon === -1 ? line : line.slice(0, colon)
 }
 
-/** Behind the colon, without one space that may stand there. */
+/** Returns the text after the colon, without one optional space. */
 function contentOf(line: string): string {
   const colon = line.indexOf(':')
   if (colon === -1) return ''

@@ -1,29 +1,29 @@
-/** What the proxy does with a field, by its name. Trailers carry fields of the kind `pass` alone (RFC 9110 6.5.1). */
+/** Treatment of a header field by name. Trailers may have fields of the kind `pass` only (RFC 9110 6.5.1). */
 export const FIELD_KIND = {
-  /** Passes as it came. */
+  /** Forwarded unchanged. */
   pass: 0,
-  /** Of one hop, or written by the engine: never passes. */
+  /** Hop-by-hop, or written by the engine: never forwarded. */
   hop: 1,
-  /** `Connection`: never passes, and names others that do not. */
+  /** `Connection`: not forwarded, and names other fields that are not. */
   connection: 2,
-  /** Says where a request came from, or what was asked for: ours, except from a trusted peer. */
+  /** Describes the original request: written by the proxy, except from a trusted peer. */
   forwarded: 3,
-  /** Passes only as `trailers`. */
+  /** Forwarded only as `trailers`. */
   te: 4,
-  /** Passes only as `websocket` on an exchange that asks for it. */
+  /** Forwarded only as `websocket` on an exchange that requests it. */
   upgrade: 5,
-  /** Passes, and no `Connection` list removes it. */
+  /** Forwarded, and no `Connection` list removes it. */
   fixed: 6,
-  /** Written only by Sluice on answers. */
+  /** Written only by Sluice on responses. */
   errorCode: 7,
-  /** Passes in heads, as it came: a trailer of this name could frame, route, authenticate or explain the message. */
+  /** Forwarded in heads only: a trailer of this name could frame, route, authenticate or explain the message. */
   head: 8
 } as const
 
 /** A value of `FIELD_KIND`. */
 export type FieldKind = (typeof FIELD_KIND)[keyof typeof FIELD_KIND]
 
-/** RFC 9110 7.6.1 and what the engine frames anew; proxy credentials are for us, not for the upstream. */
+/** Fields of RFC 9110 7.6.1 and those that the engine frames anew; proxy credentials are for this proxy, not for the upstream. */
 const BY_NAME: Readonly<Record<string, FieldKind>> = {
   connection: FIELD_KIND.connection,
   'keep-alive': FIELD_KIND.hop,
@@ -66,8 +66,9 @@ const BY_NAME: Readonly<Record<string, FieldKind>> = {
 }
 
 /**
- * The kind of a field by its lower-case name. An underscore counts as a hyphen: many upstreams read `X_Forwarded_For` as
- * `X-Forwarded-For`. A name that only then is one we write, remove or frame by is an alias, and does not pass.
+ * Returns the kind of a field by its lower-case name. An underscore counts as a hyphen: many upstreams read `X_Forwarded_For` as
+ * `X-Forwarded-For`. A name that resembles a field that the proxy writes, removes or frames by only after this replacement is an alias, and
+ * is not forwarded.
  */
 export function kindOf(name: string): FieldKind {
   if (!name.includes('_')) return named(name)

@@ -1,44 +1,42 @@
 import { appendTo } from '../lib/lists.js'
-/** Names and values by turns, in wire order and wire case; an ordered flat list, never a map. */
+/** Flat list: name, value, name, value…, in wire order and wire case; never a map. */
 export type HeaderList = readonly string[]
 
-/** One name for all spellings that an upstream may take for one: case does not count, and many read `_` as `-`. */
+/** Normalizes names that an upstream may confuse: case-insensitive, and `_` equals `-`, as many upstreams read it. */
 export function spellingOf(name: string): string {
   return name.toLowerCase().replaceAll('_', '-')
 }
 
-/** The lower-case view costs as much as a few scans of the list, and most messages are asked for fewer names. */
+/** Number of look-ups by scan before the lower-case view is built. The view costs as much as a few scans, and most messages need fewer look-ups. */
 const SCANS = 4
 
 /**
- * Header fields of one message while policies read and change them.
- *
- * Keeps wire order, wire case and repeated fields (RFC 9110 5.3). Every lookup but `entry` takes any case. The lower-case
- * view is built when it is needed and again after a change.
+ * Header fields of one message, for reading and changing. Preserves wire order, wire case and repeated fields (RFC 9110 5.3). Look-ups
+ * other than `entry` are case-insensitive. The lower-case view is built on demand and again after a change.
  */
 export class HeaderFields {
   #list: string[]
-  /** Nothing else has the list: a field may be added to it. */
+  /** The list is not shared: fields can be appended. */
   #own: boolean
   #byName: Map<string, string[]> | undefined
-  /** Look-ups without the lower-case view. */
+  /** Look-ups without the lower-case view so far. */
   #scans = 0
   /** Names that were written or removed, in any case, with repetitions. */
   #changed: string[] | undefined
 
-  /** `own`: nothing else has the list. */
+  /** `own`: the list is not shared. */
   constructor(list: HeaderList, own = false) {
     this.#list = list as string[]
     this.#own = own
   }
 
-  /** The fields as they go to the wire. Do not change the returned list: it stays as it is, what changes then is another one. */
+  /** Fields for the wire. Do not change the returned list; later changes create a new one. */
   get list(): HeaderList {
     this.#own = false
     return this.#list
   }
 
-  /** The same for those who look at it at once and keep nothing of it: what is added later costs no copy. */
+  /** Fields for immediate reading without keeping the list, so that later appends need no copy. */
   get current(): HeaderList {
     return this.#list
   }
@@ -55,7 +53,7 @@ export class HeaderFields {
     return this.#byName
   }
 
-  /** All values of `name`, which is in lower case, in order of arrival; undefined when absent. */
+  /** Returns all values of `name` (lower case) in order of arrival; undefined if absent. */
   entry(name: string): readonly string[] | undefined {
     if (this.#byName !== undefined || ++this.#scans > SCANS) return this.byName.get(name)
     const list = this.#list
@@ -69,12 +67,12 @@ export class HeaderFields {
     return values
   }
 
-  /** First value of `name`, or undefined. */
+  /** Returns the first value of `name`, or undefined. */
   get(name: string): string | undefined {
     return this.entry(name.toLowerCase())?.[0]
   }
 
-  /** All values of `name` in order of arrival; empty when absent. */
+  /** Returns all values of `name` in order of arrival; empty if absent. */
   values(name: string): readonly string[] {
     return this.entry(name.toLowerCase()) ?? []
   }
@@ -99,14 +97,14 @@ export class HeaderFields {
     this.append(name, value)
   }
 
-  /** Removes the fields of this name in every spelling; true when there was one. */
+  /** Removes the fields of this name in every spelling; returns whether there was one. */
   deleteSpellings(name: string): boolean {
     this.#note(name)
     const wanted = spellingOf(name)
     return this.#drop((one) => spellingOf(one) === wanted)
   }
 
-  /** Was a field of this name written here, or removed, be it that there was none? Every spelling of the name counts. */
+  /** Returns whether a field of this name, in any spelling, was written or removed here, even if there was none. */
   wasChanged(name: string): boolean {
     const wanted = spellingOf(name)
     return this.#changed?.some((one) => spellingOf(one) === wanted) === true
@@ -117,7 +115,7 @@ export class HeaderFields {
     else this.#changed.push(name)
   }
 
-  /** Removes every field of this name; true when there was one. */
+  /** Removes every field of this name; returns whether there was one. */
   delete(name: string): boolean {
     this.#note(name)
     const wanted = name.toLowerCase()
@@ -138,12 +136,13 @@ export class HeaderFields {
 }
 
 /**
- * Which header fields a policy may write or remove, and what a value may hold. Fields that frame a message or belong to
- * one hop are the engine's; one written by a policy would let two readers of the message disagree about it.
+ * Header names that a policy may write. Framing and hop-by-hop fields belong to the engine: a policy that writes one could make two readers
+ * disagree about the message.
  */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** Maximum length of a name in characters. */
 const MAX_NAME = 256
-/** Longest value, in characters; a whole header block holds no more. */
+/** Maximum length of a value in characters; a whole header block is not longer. */
 const MAX_VALUE = 65_536
 
 const FRAMING = ['content-length', 'transfer-encoding', 'trailer']
@@ -162,20 +161,20 @@ const HOP = [
 ]
 const OURS = ['sluice-error-code']
 
-/** Names, in lower case, that no policy writes or removes. */
+/** Names, in lower case, that no policy may write or remove. */
 export const NEVER_WRITTEN: readonly string[] = [...FRAMING, ...HOP, ...OURS]
-/** Names, in lower case, that no configuration removes. */
+/** Names, in lower case, that no configuration may remove. */
 export const NEVER_REMOVED: readonly string[] = [...FRAMING, ...OURS, 'host']
 
 const UNWRITABLE = new Set(NEVER_WRITTEN)
 const UNREMOVABLE = new Set(NEVER_REMOVED)
 
-/** Why a policy may not write a field of this name, or undefined when it may. */
+/** Returns why a policy may not write a field of this name, or undefined if it may. */
 export function refusalToWrite(name: string): string | undefined {
   return refusalOf(name, UNWRITABLE, 'written')
 }
 
-/** Why a policy may not remove a field of this name, or undefined when it may. */
+/** Returns why a policy may not remove a field of this name, or undefined if it may. */
 export function refusalToRemove(name: string): string | undefined {
   return refusalOf(name, UNREMOVABLE, 'removed')
 }
@@ -191,9 +190,8 @@ function refusalOf(name: string, reserved: ReadonlySet<string>, done: string): s
 }
 
 /**
- * `value` as the wire takes it, or undefined when no header can hold it: a control character other than tab (RFC 9110
- * 5.5), or more than `MAX_VALUE` characters. Header text is one byte for each character, so a value with characters
- * beyond U+00FF is written as its UTF-8 bytes.
+ * Encodes a value for the wire; returns undefined if invalid: a control character other than tab (RFC 9110 5.5), or more than `MAX_VALUE`
+ * characters. Header text has one byte per character, so a value with characters beyond U+00FF is written as its UTF-8 bytes.
  */
 export function wireValue(value: string): string | undefined {
   if (value.length > MAX_VALUE) return undefined

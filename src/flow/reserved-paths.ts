@@ -2,17 +2,17 @@ import type { FlowRequest } from './flow.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import { RequestTarget } from './target.js'
 
-/** What a reserved path of logins is for. */
+/** Purpose of a reserved login path. */
 export type OwnPath = 'login' | 'logout' | 'callback' | 'backchannel-logout'
 
-/** Where a provider sends the browser back to. */
+/** Redirect URI for identity providers. */
 export const CALLBACK_PATH = '/.sluice/callback'
-/** Where a login begins. */
+/** Path that starts a login. */
 export const LOGIN_PATH = '/.sluice/login'
-/** Where a session ends, and where a provider that has ended its own sends the browser back to. */
+/** Path that ends a session, also the provider's redirect target after a logout. */
 export const LOGOUT_PATH = '/.sluice/logout'
 
-/** Where a provider says that it has ended a session (OpenID Connect Back-Channel Logout 1.0). */
+/** Path for a provider's logout notification (OpenID Connect Back-Channel Logout 1.0). */
 const BACK_CHANNEL_PATH = '/.sluice/backchannel-logout'
 
 const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
@@ -23,24 +23,24 @@ const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
   ['/ngrok/logout', 'logout']
 ])
 
-/** What a path of logins asks for; undefined for every other request. */
+/** Returns the purpose of a login request; undefined for other requests. */
 export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
   const { path } = target
-  // Asked of every request: most paths differ in these few characters.
+  // Runs for every request: most paths differ in these few characters.
   if (!path.startsWith('/.sluice/') && !path.startsWith('/ngrok/')) return undefined
   if (method === 'GET' || method === 'HEAD') return OWN_PATHS.get(path)
   if (method !== 'POST') return undefined
   return path === BACK_CHANNEL_PATH ? 'backchannel-logout' : OWN_PATHS.get(path) === 'logout' ? 'logout' : undefined
 }
 
-/** Did the client come over TLS, here or at a proxy that we trust? */
+/** Returns whether the client used TLS, to this process or to a trusted proxy. */
 export function isSecure({ scheme }: FlowRequest): boolean {
   return scheme === 'https'
 }
 
 /**
- * Does a page of this site ask, or the person who has typed the address? Browsers say so over TLS and on this machine (Fetch Metadata),
- * elsewhere by the page that they come from.
+ * Returns whether the request comes from a page of this site or a typed address. Browsers send this over TLS and to localhost (Fetch
+ * Metadata), otherwise the referring page decides.
  */
 export function isSameSite(request: FlowRequest): boolean {
   const { headers } = request
@@ -49,12 +49,12 @@ export function isSameSite(request: FlowRequest): boolean {
   return headers.get('referer')?.startsWith(`${originOf(request)}/`) === true
 }
 
-/** Scheme, host and port as the browser shows them. */
+/** Returns scheme, host and port as the browser shows them. */
 export function originOf({ scheme, authority }: FlowRequest): string {
   return `${scheme}://${authority}`
 }
 
-/** Path and query as they came, whatever a policy has rewritten since. */
+/** Returns path and query as received; rewrites of a policy do not change them. */
 export function uriOf({ head, target, pathForm }: FlowRequest): string {
   const came = RequestTarget.fromRequestLine(head.method, head.target, head.authority, head.scheme)?.in(pathForm)
   return (came instanceof RequestTarget ? came : target).uri
@@ -64,9 +64,9 @@ const READS_PAGES =
   /(?:^|[\s,])(?:text\/html|application\/xhtml\+xml|text\/\*|\*\/\*)(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i
 
 /**
- * Is this a page that a person looks at, who can be sent elsewhere to log in? GET or HEAD, no WebSocket, a top-level or framed
- * navigation where the browser says so (Fetch Metadata), no script's request, and an Accept that takes HTML, as
- * no Accept at all does (RFC 9110 12.5.1).
+ * Returns whether the request loads a page for a person, who can be redirected to a login: GET or HEAD, no WebSocket, a top-level or framed
+ * navigation if the browser says so (Fetch Metadata), no script's request, and an Accept that allows HTML, as a missing one does (RFC 9110
+ * 12.5.1).
  */
 export function isNavigation({ method, headers }: FlowRequest): boolean {
   if (method !== 'GET' && method !== 'HEAD') return false
@@ -77,27 +77,28 @@ export function isNavigation({ method, headers }: FlowRequest): boolean {
   return accept.length === 0 || accept.some((value) => READS_PAGES.test(value))
 }
 
-/** Requests that pass without a login: none, every `OPTIONS`, or those that CORS sends (Fetch, "CORS-preflight fetch"). */
+/** Requests exempt from login: none, every `OPTIONS`, or CORS preflights (Fetch, "CORS-preflight fetch"). */
 export type Preflight = 'none' | 'options' | 'cors'
 
-/** Requests without which no script of another origin could ask at all: they never carry cookies. */
+/** Returns whether the request is exempt: without preflights, which never carry cookies, no script of another origin could send requests. */
 export function isExempt({ method, headers }: FlowRequest, preflight: Preflight): boolean {
   if (preflight === 'none' || method !== 'OPTIONS') return false
   return preflight === 'options' || (headers.has('origin') && headers.has('access-control-request-method'))
 }
 
-/** Cookies of logins that a request carries, by name. */
+/** Login cookies of a request, by name. */
 export type Jar = ReadonlyMap<string, string>
 
 /**
- * Names of our cookies: `<prefix>session.<tag>`, its further pieces `.1`, `.2`, …, `<prefix>activity.<tag>` and
- * `<prefix>nonce.<tag>.<id of the attempt>`, where the tag of a realm begins with `sl`.
+ * Names of our cookies: `<prefix>session.<tag>`, its further pieces `.1`, `.2`, …, `<prefix>activity.<tag>` and `<prefix>nonce.<tag>.<id of
+ * the attempt>`, where the tag of a realm begins with `sl`.
  */
 const OURS = /^(?:__Host-|__Secure-)?[A-Za-z0-9.]*(?:session|activity|nonce)\.sl[0-9a-f]{12}(?:\.[0-9a-z]{1,16})?$/
+/** Start of a realm's tag in a cookie name. */
 const MARK = '.sl'
 const EMPTY: Jar = new Map()
 
-/** The login cookies of a request as it came, of whatever realm; of several of one name the first one. */
+/** Returns the login cookies of the original request for all realms; the first of several with one name. */
 export function loginCookies(list: HeaderList): Jar {
   let jar: Map<string, string> | undefined
   for (let i = 0; i < list.length; i += 2) {
@@ -115,7 +116,7 @@ export function loginCookies(list: HeaderList): Jar {
   return jar ?? EMPTY
 }
 
-/** Takes the login cookies of every realm out of a request, so that no upstream sees them. */
+/** Removes the login cookies of every realm from a request, so that no upstream sees them. */
 export function dropLoginCookies(headers: HeaderFields): void {
   if (!hasCookie(headers.current)) return
   const lines = headers.values('cookie')
@@ -131,7 +132,7 @@ export function dropLoginCookies(headers: HeaderFields): void {
   else headers.set('Cookie', kept)
 }
 
-/** Has a request cookies? Without the lower-case view: most requests have none, and each pays for the question. */
+/** Returns whether a request has cookies, without the lower-case view: most requests have none, and each pays for the check. */
 export function hasCookie(list: HeaderList): boolean {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string

@@ -2,27 +2,26 @@ import { type Authority, parseAuthority, withoutDefaultPort } from '../lib/host.
 import { appendTo } from '../lib/lists.js'
 
 /**
- * What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more.
- * `strict`: repeated slashes are merged, and what some servers take for another path is refused (`PathProblem`).
- * `exact`: as `lenient` for whatever decides, while the upstream gets path and query byte for byte.
+ * Normal form of paths that servers read in different ways. `lenient`: RFC 3986 6.2.2 only. `strict`: merges repeated slashes and rejects
+ * ambiguous paths (`PathProblem`). `exact`: decisions use the lenient form, and the upstream gets path and query byte for byte.
  */
 export type PathForm = 'strict' | 'lenient' | 'exact'
 
 /**
- * Does an edge take paths in the strict form alone? `form`: what it says, if anything. `lenient`: does a listener keep what the strict
- * form refuses?
+ * Returns whether an edge accepts only strict paths. `form`: its setting, if any. `lenient`: whether a listener keeps paths that the strict
+ * form rejects.
  */
 export function takesStrictPaths(form: unknown, lenient: boolean): boolean {
   return form === 'strict' || (form !== 'lenient' && form !== 'exact' && !lenient)
 }
 
-/** Why a text has no normal form as a path. All but the first are known to the strict form alone. */
+/** Reason why a text has no normal form as a path. All but the first apply to the strict form only. */
 export type PathProblem =
-  /** No `/` at its beginning, a query or fragment, an incomplete escape, a character without an encoding. */
+  /** No leading `/`, a query or fragment, an incomplete escape, or a character without an encoding. */
   | 'not-a-path'
-  /** `%2F`, or one of the overlong encodings that no UTF-8 has, which some decoders take for a slash or a dot (RFC 3629 3). */
+  /** `%2F`, or an overlong encoding, invalid in UTF-8, which some decoders read as a slash or a dot (RFC 3629 3). */
   | 'encoded-slash'
-  /** `%5C` or a raw one. */
+  /** `%5C` or a raw backslash. */
   | 'backslash'
   /** `%00` to `%1F` and `%7F`. */
   | 'encoded-control'
@@ -30,36 +29,33 @@ export type PathProblem =
   | 'dot-parameters'
 
 /**
- * The one normal form of a request target: policies see it and the upstream gets it.
- *
- * Path (RFC 3986 6.2.2): escapes of unreserved characters are decoded, the hex digits of all others are upper-case, so
- * `%2F`, `%5C` and `%00` stay encoded; characters that no URI may hold are encoded; then dot segments are resolved.
- * Query: the same, without dot segments; a `%` that begins no escape stays as it came.
- *
- * That is the lenient form, in which a target is made; `in` gives the others.
+ * The normal form of a request target, for policies and the upstream. Path (RFC 3986 6.2.2): escapes of unreserved characters are decoded,
+ * hex digits of the others are upper-case, so `%2F`, `%5C` and `%00` stay encoded; characters that no URI may contain are encoded; then dot
+ * segments are resolved. Query: the same without dot segments; a `%` without an escape is kept. This is the lenient form, in which a target
+ * is created; `in` returns the others.
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
-  /** Host with an optional port, in the one form in which hosts are compared: see `host` and `port`. */
+  /** Host with an optional port, normalized for comparison: see `host` and `port`. */
   readonly authority: string
-  /** Lower-case, without the dot of the root and without brackets. */
+  /** In lower case, without a trailing dot and without brackets. */
   readonly host: string
-  /** Only when written, and not the default of the scheme. */
+  /** Set only if written and not the default of the scheme. */
   readonly port: number | undefined
-  /** Begins with `/`; `*` for the asterisk form. */
+  /** Starts with `/`; `*` for the asterisk form. */
   readonly path: string
-  /** Without the `?`; undefined when there is none. */
+  /** Without the `?`; undefined if absent. */
   readonly query: string | undefined
-  /** The path before dot segments were resolved; '' when its lenient form is its strict one. */
+  /** The path before dot segments were resolved; '' if its lenient form is its strict one. */
   readonly #escaped: string
-  /** The authority as it was written. */
+  /** The authority as written. */
   readonly #written: Authority
-  /** Path and query as they came. */
+  /** Path and query as received. */
   readonly #came: string
   readonly #exact: boolean
   #parameters: Map<string, string[]> | undefined
 
-  /** Its seven parameters are no object, which would be an allocation for each request. */
+  /** Seven parameters, because an object would be an allocation per request. */
   private constructor(
     scheme: 'http' | 'https',
     written: Authority,
@@ -83,9 +79,9 @@ export class RequestTarget {
   }
 
   /**
-   * The target of a request line (RFC 9112 3.2) under a Host value, or undefined when it is not one: a fragment, an
-   * incomplete escape in the path, a byte outside visible ASCII, an absolute form whose authority is not Host,
-   * or `*` with another method than OPTIONS.
+   * Parses the target of a request line (RFC 9112 3.2) with a Host value. Returns undefined for invalid targets: a fragment, an incomplete
+   * escape in the path, a byte outside visible ASCII, an absolute form whose authority is not Host, or `*` with another method than
+   * OPTIONS.
    */
   static fromRequestLine(
     method: string,
@@ -106,7 +102,7 @@ export class RequestTarget {
     return RequestTarget.#fromUri(scheme, parts, split.uri)
   }
 
-  /** The target that an absolute URL names, in normal form; undefined when it is no http(s) URL. Userinfo is refused. */
+  /** Parses an absolute URL to its normal form; returns undefined if not an http(s) URL. Rejects userinfo. */
   static fromUrl(url: string): RequestTarget | undefined {
     const split = splitUrl(url)
     const parts = split === undefined ? undefined : parseAuthority(split.authority)
@@ -126,7 +122,7 @@ export class RequestTarget {
     return new RequestTarget(scheme, parts, path, query, escaped, uri)
   }
 
-  /** The target with its path in this form, and with this scheme, or why it has none. */
+  /** Returns the target with its path in this form and with this scheme, or the problem of its path. */
   in(form: PathForm, scheme = this.scheme): RequestTarget | PathProblem {
     const escaped = this.#escaped
     const isFormed = escaped === '' || form !== 'strict'
@@ -137,12 +133,12 @@ export class RequestTarget {
     return new RequestTarget(scheme, this.#written, path, this.query, isFormed ? escaped : '', this.#came, exact)
   }
 
-  /** Path and query, as it stands in a request line. */
+  /** Path and query as in a request line. */
   get uri(): string {
     return this.query === undefined ? this.path : `${this.path}?${this.query}`
   }
 
-  /** What stands in the request line to the upstream: `uri`, or in the exact form path and query as they came. */
+  /** Request target for the upstream: `uri`, or in the exact form path and query as received. */
   get sent(): string {
     return this.#exact ? this.#came : this.uri
   }
@@ -151,7 +147,7 @@ export class RequestTarget {
     return `${this.scheme}://${this.authority}${this.path === '*' ? '' : this.uri}`
   }
 
-  /** Decoded as application/x-www-form-urlencoded; names keep their case and come in order of first use. */
+  /** Parameters decoded as application/x-www-form-urlencoded, in order of first use; names keep their case. */
   get parameters(): ReadonlyMap<string, readonly string[]> {
     if (this.#parameters === undefined) {
       const parameters = new Map<string, string[]>()
@@ -165,12 +161,15 @@ export class RequestTarget {
 }
 
 const SLASH = 0x2f
-/** Paths that are in strict normal form as they stand: no escape, no query, no empty segment, none that begins with a dot or with parameters. */
+/** Matches paths in strict normal form: no escape, no query, no empty segment, none that begins with a dot or with parameters. */
 const PLAIN = /^(?:\/(?![.;])[A-Za-z0-9\-._~!$&'()*+,;=:@]+)*\/?$/
+/** Scheme, authority and rest of an absolute URL. */
 const HTTP_URL = /^(https?):\/\/([^/?#]*)(.*)$/is
+/** The two hexadecimal digits of an escape. */
 const ESCAPE = /^[0-9A-Fa-f]{2}$/
+/** Unreserved characters (RFC 3986 2.3). */
 const UNRESERVED = /[A-Za-z0-9\-._~]/
-/** Visible ASCII that no URI may hold unescaped (RFC 3986 2). `#` is refused instead. */
+/** Visible ASCII that no URI may contain unescaped (RFC 3986 2). `#` is rejected instead. */
 const FORBIDDEN = new Set('"<>\\^`{|}[]')
 
 function splitUrl(url: string): { scheme: 'http' | 'https'; authority: string; uri: string } | undefined {
@@ -181,10 +180,7 @@ function splitUrl(url: string): { scheme: 'http' | 'https'; authority: string; u
   return { scheme: (match[1] as string).toLowerCase() as 'http' | 'https', authority: match[2] as string, uri }
 }
 
-/**
- * The normal form of a path that stands in a configuration. Characters outside visible ASCII are encoded first (UTF-8), as
- * a client would.
- */
+/** Normalizes a path of a configuration. Characters outside visible ASCII are encoded first (UTF-8), as a client would. */
 export function normalPath(
   text: string,
   form: PathForm
@@ -196,12 +192,12 @@ export function normalPath(
   return typeof path === 'string' ? { path } : path
 }
 
-/** A path without the parameters of its segments (RFC 3986 3.3): `/a;x=1/;y/b` is `/a/b`. An encoded `;` counts, too. */
+/** Removes the parameters of path segments (RFC 3986 3.3): `/a;x=1/;y/b` becomes `/a/b`. An encoded `;` counts, too. */
 export function withoutParameters(path: string): string {
   return hasParameters(path) ? path.replace(PARAMETERS, '').replace(SLASHES, '/') : path
 }
 
-/** Has the path `;` or `%3B`, behind which some servers read parameters of a segment (RFC 3986 3.3)? */
+/** Returns whether the path has `;` or `%3B`, after which some servers read segment parameters (RFC 3986 3.3). */
 export function hasParameters(path: string): boolean {
   return path.includes(';') || path.includes('%3B')
 }
@@ -211,7 +207,7 @@ const LONE_SURROGATE = /\p{Surrogate}/u
 const NOT_VISIBLE = /[^\x21-\x7e]+/g
 const SLASHES = /\/{2,}/g
 const PARAMETERS = /(?:;|%3B)[^/]*/g
-/** What the strict form refuses, in escapes of upper-case digits. */
+/** Patterns that the strict form rejects, in escapes with upper-case digits. */
 const REFUSED: readonly (readonly [PathProblem, RegExp])[] = [
   ['encoded-slash', /%2F|%C[01]%[89AB]|%E0%[89]|%F0%8/],
   ['backslash', /%5C/],
@@ -219,13 +215,13 @@ const REFUSED: readonly (readonly [PathProblem, RegExp])[] = [
   ['dot-parameters', /\/(?:\.{1,2}(?:;|%3B)|(?:;|%3B)[^/]*\/)/]
 ]
 
-/** The strict form of a path whose escapes are normal: slashes are merged before dot segments are resolved. */
+/** Returns the strict form of a path with normalized escapes: slashes are merged before dot segments are resolved. */
 function strictPath(escaped: string): string | { readonly problem: PathProblem } {
   for (const [problem, pattern] of REFUSED) if (pattern.test(escaped)) return { problem }
   return withoutDotSegments(escaped.replace(SLASHES, '/'))
 }
 
-/** `strict`: an incomplete escape makes the text invalid; otherwise its `%` stays. */
+/** Normalizes escapes. With `strict`, an incomplete escape makes the text invalid; otherwise its `%` is kept. */
 function normalEscapes(text: string, strict: boolean): string | undefined {
   let normal = ''
   for (let i = 0; i < text.length; i++) {
@@ -249,7 +245,7 @@ function normalEscapes(text: string, strict: boolean): string | undefined {
   return normal
 }
 
-/** RFC 3986 5.2.4 over whole segments; `..` at the root stays at the root. */
+/** Implements RFC 3986 5.2.4 over whole segments; `..` at the root stays at the root. */
 function withoutDotSegments(path: string): string {
   if (!path.includes('/.')) return path
   const kept: string[] = []

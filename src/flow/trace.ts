@@ -1,27 +1,27 @@
 import type { Failure } from './exchange.js'
 import type { HeaderFields } from './headers.js'
 
-/** The field of answers that are errors of Sluice, with the id of the trace. */
+/** Header field with the trace id on error responses of Sluice. */
 export const TRACE_ID = 'x-trace-id'
 
-/** What became of one try to reach an upstream. `at`: monotonic milliseconds. */
+/** Result of one upstream attempt. `at` in monotonic milliseconds. */
 export interface TriedUpstream {
   readonly at: number
-  /** Its URL, or the tunnels that it stands for. */
+  /** Its URL, or the group of tunnels that it selects. */
   readonly server: string
-  /** Of the answer; undefined without one. */
+  /** Status of the response; undefined without one. */
   readonly status: number | undefined
   readonly failure: Failure | undefined
 }
 
-/** The trace that an exchange belongs to (W3C Trace Context). A flow has one only where traces are made. */
+/** Trace of an exchange (W3C Trace Context). A flow has one only if tracing is enabled. */
 export interface FlowTrace {
   /** 32 hexadecimal digits in lower case. */
   readonly traceId: string
-  /** Are spans made of the exchange? */
+  /** True if spans are recorded for the exchange. */
   readonly sampled: boolean
-  /** A try begins at `at`, monotonic milliseconds: writes into the fields of its request which span it belongs to. */
+  /** Starts an attempt at `at` (monotonic milliseconds): writes its span into the fields of its request. */
   sends(headers: HeaderFields, at: number): void
-  /** The try that began last has an answer, or has failed. */
+  /** Ends the latest attempt with a response or a failure. */
   answered(tried: TriedUpstream): void
 }

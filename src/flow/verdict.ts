@@ -1,41 +1,41 @@
 import type { HeaderList } from './headers.js'
 
-/** What ends an exchange early: an answer of our own, a closed connection, or another entry that takes it from here. */
+/** Early end of an exchange: a response of the proxy, a closed connection, or forwarding to another entry. */
 export type Verdict =
   | {
       readonly kind: 'respond'
       readonly status: number
       readonly headers: HeaderList
       readonly body?: Uint8Array
-      /** Goes out as `sluice-error-code`; undefined for answers that are no refusal (custom-response, redirect). */
+      /** Sent as `sluice-error-code`; undefined for responses that are not a rejection (custom-response, redirect). */
       readonly code?: string
-      /** The connection ends with the answer: the rest of the request is not waited for. */
+      /** Closes the connection after the response, without waiting for the rest of the request. */
       readonly close?: boolean
     }
   | { readonly kind: 'close'; readonly how: 'fin' | 'reset' }
   | {
       readonly kind: 'forward'
-      /** An internal entry, lower-case. */
+      /** Host of an internal entry, in lower case. */
       readonly host: string
-      /** Absent: the port that the host alone means. */
+      /** @default the port that the host alone means */
       readonly port?: number
     }
 
-/** An answer with headers as name and value by turns. */
+/** Returns a response; headers are a flat list of names and values. */
 export function respond(status: number, headers: HeaderList = [], body?: Uint8Array): Verdict {
   return body === undefined ? { kind: 'respond', status, headers } : { kind: 'respond', status, headers, body }
 }
 
-/** An error with the status of its answer: a row of a table. */
+/** An error with its response status: a row of an error table. */
 export interface AnsweredError {
   readonly status: number
   readonly code: string
 }
 
-/** An answer that refuses the exchange and says so in `sluice-error-code`. The body that a client gets is made when the answer is sent. */
+/** Returns a response that rejects the exchange with a `sluice-error-code`. The client's body is created when the response is sent. */
 export function refuse({ status, code }: AnsweredError, headers: HeaderList = []): Verdict {
   return { kind: 'respond', status, headers, code }
 }
 
-/** Ends the connection without an answer, in order (FIN). */
+/** Closes the connection without a response, in order (FIN). */
 export const closeConnection: Verdict = { kind: 'close', how: 'fin' }

@@ -2,10 +2,13 @@ import { createHash } from 'node:crypto'
 import { clientKey } from './client-limits.js'
 import type { Clock } from './clock.js'
 
-/** Refused attempts of one address, and of one address with one token, that are looked at within `WINDOW`. */
+/** Maximum refused attempts of one address within `WINDOW`. */
 const MOST_OF_ADDRESS = 100
+/** Maximum refused attempts of one address with one token within `WINDOW`. */
 const MOST_OF_TOKEN = 10
+/** Time for which attempts count (ms). */
 const WINDOW = 60_000
+/** Maximum number of tracked clients. */
 const MOST_KEYS = 20_000
 
 interface Failures {
@@ -14,28 +17,25 @@ interface Failures {
 }
 
 /**
- * Counts refused authentications, so that a client that repeats a bad token for ever costs no look at the store. Addresses of one
- * IPv6 network of 64 bits count as one.
+ * Counts failed authentications, so that a client that keeps repeating a bad token causes no store access. Addresses of one IPv6 /64
+ * network count as one.
  */
 export class AuthThrottle {
   readonly #clock: Clock
   readonly #failures = new Map<string, Failures>()
-  /** Whose token was good when it was last looked at, oldest first. */
+  /** Clients whose token was valid at the last check, oldest first. */
   readonly #proven = new Set<string>()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Seconds to wait before the next attempt with this token is looked at; 0: now. */
+  /** Returns the seconds until the next attempt with this token is checked; 0 for now. */
   wait(ip: string, token: string): number {
     return this.#left(keyOf(ip, token), MOST_OF_TOKEN)
   }
 
-  /**
-   * Seconds to wait because others at this address failed too often for a look at a token that has not proved good there, which
-   * is no fault of the client that shows it; 0: it is looked at.
-   */
+  /** Returns the seconds until an unproven token from this address is checked, because other clients at the address failed too often; 0 for now. */
   crowded(ip: string, token: string): number {
     return this.#proven.has(keyOf(ip, token)) ? 0 : this.#left(clientKey(ip), MOST_OF_ADDRESS)
   }
@@ -54,7 +54,7 @@ export class AuthThrottle {
     this.#count(key)
   }
 
-  /** Forgets what is older than the window. */
+  /** Removes entries older than the window. */
   sweep(): void {
     const now = this.#clock.monotonic()
     for (const [key, { since }] of this.#failures) if (now - since >= WINDOW) this.#failures.delete(key)
@@ -85,7 +85,7 @@ function dropOldest(keys: { keys(): Iterable<string>; delete(key: string): boole
   }
 }
 
-/** Tokens are never kept. */
+/** Tokens are never stored. */
 function keyOf(ip: string, token: string): string {
   return `${clientKey(ip)} ${createHash('sha256').update(token).digest('base64')}`
 }

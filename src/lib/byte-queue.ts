@@ -1,34 +1,33 @@
-/** What node keeps for one piece of bytes that waits, besides the bytes: a Buffer, its memory's own record, its place in a list. */
+/** Node's memory overhead per queued piece (bytes): a Buffer, the record of its memory, its slot in a list. */
 export const PIECE_OVERHEAD = 256
 
-/** Shorter pieces are copied into blocks. */
+/** Shorter pieces are copied into blocks (bytes). */
 const SMALL = 4096
+/** Size of the first block (bytes). */
 const FIRST_BLOCK = 256
+/** Maximum size of a block (bytes). */
 const LARGEST_BLOCK = 16_384
 
-/**
- * Bytes that wait. Small pieces are joined in blocks, so that the memory taken is in proportion to the bytes however small
- * the pieces are in which they come; `memory` says how much it is.
- */
+/** Queue of bytes. Small pieces are joined in blocks, so that memory is proportional to the bytes for any size of pieces; `memory` returns it. */
 export class ByteQueue {
   readonly #pieces: Buffer[] = []
-  /** The block that is being filled, behind all pieces. */
+  /** The block being filled, after all pieces. */
   #block: Buffer | undefined = undefined
   #used = 0
   #length = 0
   #memory = 0
 
-  /** Bytes that wait. */
+  /** Number of queued bytes. */
   get length(): number {
     return this.#length
   }
 
-  /** Memory in bytes that what waits keeps alive, an estimate from above. */
+  /** Upper estimate of the memory retained by the queue (bytes). */
   get memory(): number {
     return this.#memory
   }
 
-  /** Takes bytes over: large ones as they are, so that they must not change any more. */
+  /** Appends bytes: large pieces are not copied and must not change afterwards. */
   push(bytes: Uint8Array): void {
     this.#length += bytes.length
     if (bytes.length >= SMALL && !isFragment(bytes)) {
@@ -45,7 +44,7 @@ export class ByteQueue {
     }
   }
 
-  /** The first bytes, at least one and as many as lie together; undefined: there are none. */
+  /** Removes the first contiguous bytes; undefined if the queue is empty. */
   shift(): Buffer | undefined {
     if (this.#pieces.length === 0) this.#closeBlock()
     const piece = this.#pieces.shift()
@@ -56,7 +55,7 @@ export class ByteQueue {
     return piece
   }
 
-  /** Everything in one piece; the queue is empty then. */
+  /** Removes all bytes as one piece. */
   takeAll(): Buffer {
     this.#closeBlock()
     const all = this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces, this.#length)
@@ -64,7 +63,7 @@ export class ByteQueue {
     return all
   }
 
-  /** Everything in the pieces in which it lies; the queue is empty then. */
+  /** Removes all bytes in their existing pieces. */
   takePieces(): Buffer[] {
     this.#closeBlock()
     const pieces = [...this.#pieces]
@@ -78,7 +77,7 @@ export class ByteQueue {
     this.#used = this.#length = this.#memory = 0
   }
 
-  /** A block with room; `wanted` bytes are to come. */
+  /** Returns a block with room; `wanted` bytes follow. */
   #room(wanted: number): Buffer {
     const former = this.#block
     if (former !== undefined && this.#used < former.length) return former
@@ -105,7 +104,7 @@ export class ByteQueue {
   }
 }
 
-/** Bytes as they may be kept: a copy where the original would keep far more memory alive than its own. */
+/** Copies bytes whose buffer would retain far more memory than their own size. */
 export function compact(bytes: Buffer): Buffer {
   return isFragment(bytes) ? Buffer.from(bytes) : bytes
 }

@@ -1,4 +1,4 @@
-/** Seconds of the units that a life of a cached answer may have. */
+/** Seconds per unit of a cache lifetime. */
 const SECONDS: Readonly<Record<string, number>> = {
   s: 1,
   m: 60,
@@ -13,15 +13,15 @@ const PLAIN =
   /^(?:immutable|must-revalidate|must-understand|no-cache|no-store|no-transform|private|proxy-revalidate|public)$/
 const TIMED = /^(max-age|s-maxage|stale-while-revalidate|stale-if-error)=(\w+)$/
 
-/** The pattern of every file that no other one matches. */
+/** Pattern for files that no other pattern matches. */
 export const DEFAULT_PATTERN = 'default'
 
-/** Most wildcards in a pattern, so that no path makes its match slow. */
+/** Maximum number of wildcards in a pattern, so that no path makes matching slow. */
 const MOST_WILDCARDS = 4
 
 /**
- * The value of Cache-Control (RFC 9111 5.2) for a text such as `1y immutable` or `no-cache`; undefined when the text has a
- * word that is neither a duration nor a directive.
+ * Returns the value of Cache-Control (RFC 9111 5.2) for a text such as `1y immutable` or `no-cache`; undefined if a word is neither a
+ * duration nor a directive.
  */
 export function readCacheControl(text: string): string | undefined {
   const directives: string[] = []
@@ -66,8 +66,8 @@ export function compilePathPattern(pattern: string): RegExp | undefined {
 }
 
 /**
- * Patterns with what belongs to them, in the order in which the first that matches counts: `default` is the last, patterns of whole paths come before
- * those of names, and more characters outside of wildcards and braces before fewer.
+ * Sorts patterns by precedence: whole-path patterns before name patterns, then by the number of characters outside wildcards and braces,
+ * longest first; `default` is last.
  */
 export function orderPatterns(patterns: Readonly<Record<string, string>>): [pattern: string, value: string][] {
   const rank = (pattern: string): number[] => [

@@ -4,41 +4,41 @@ const KIB = 1_024
 
 /** Bounds of a policy document. */
 export interface DocumentLimits {
-  /** In UTF-8. */
+  /** Size in bytes of UTF-8. */
   readonly bytes: number
-  /** Of all phases together. */
+  /** Total number in all phases. */
   readonly rules: number
 }
 
 /** Bounds of the tests of a policy that are run for a caller. */
 export interface TestLimits {
   readonly cases: number
-  /** Of all cases together. */
+  /** Total number in all cases. */
   readonly requests: number
 }
 
 interface MemberLimits {
-  /** Streams of events, backups and exports that are sent at once. */
+  /** Maximum number of concurrent streams of events, backups and exports. */
   readonly streams: number
   /** A policy document. */
   readonly documents: DocumentLimits
-  /** Tests of a policy, stored with it or run before a write. */
+  /** Bounds of policy tests, stored with the policy or run before a write. */
   readonly tests: TestLimits
-  /** Bytes of bodies; other work counts as `BYTES_OF_REQUEST` and `BYTES_OF_MILLISECOND` say. */
+  /** Bytes of bodies; other work is converted by `BYTES_OF_REQUEST` and `BYTES_OF_MILLISECOND`. */
   readonly work: WorkLimits
 }
 
 interface AgentLimits {
   readonly documents: DocumentLimits
-  /** Bytes of the policies of its endpoints, and `BYTES_OF_REQUEST` for each of them, by credential and client address. */
+  /** Bytes of the policies of its endpoints plus `BYTES_OF_REQUEST` for each, per credential and client address. */
   readonly work: WorkLimits
-  /** After policies that are refused, by credential and client address. */
+  /** Pauses after rejected policies, per credential and client address. */
   readonly pauses: PauseLimits
 }
 
 /**
- * What one caller can make this process do, by its role. Administrators have only the bounds of every document. The work of each member
- * and agent is a budget of its own, so that a busy caller delays no other.
+ * Work limits of one caller by role. Administrators have only the bounds of every document. Each member and agent has a separate budget, so
+ * that a busy caller delays no other.
  */
 export const CALLER_LIMITS: {
   readonly administrator: Pick<MemberLimits, 'streams'>
@@ -59,16 +59,16 @@ export const CALLER_LIMITS: {
   }
 }
 
-/** Bytes that a request of a member that may change something counts as, and an endpoint that an agent binds: some 3 ms of work. */
+/** Bytes charged for a member's write request, and for an endpoint bound by an agent: some 3 ms of work. */
 export const BYTES_OF_REQUEST = 512
 
-/** Bytes that a millisecond of other work counts as: to read and compile a document takes some 5 µs a byte. */
+/** Bytes charged per millisecond of other work: reading and compiling a document takes some 5 µs per byte. */
 const BYTES_OF_MILLISECOND = 200
 
-/** Share of the time that work beside traffic takes which it works; it rests for the others. */
+/** Share of time for which background work runs before yielding to traffic. */
 const BESIDE_TRAFFIC = 1 / 3
 
-/** Runs work beside traffic and counts it for the caller. */
+/** Runs background work and charges it to the caller. */
 export async function counted<T>(spend: ((bytes: number) => void) | undefined, run: () => Promise<T>): Promise<T> {
   if (spend === undefined) return await run()
   const begun = performance.now()

@@ -1,7 +1,10 @@
 import type { Clock } from './clock.js'
 import { formatAddress, maskAddress, parseAddress } from './ip.js'
 
-/** Which limit a connection met: of the listener, of one address at it, or of the files that the system lets the process open. A closed set, fit to be a label of a metric. */
+/**
+ * Exhausted limit of a connection: of the listener, of one address at it, or of the process's open files. A closed set, usable as a metric
+ * label.
+ */
 export type Crowding =
   | 'connections'
   | 'descriptors'
@@ -10,15 +13,15 @@ export type Crowding =
   | 'address-connections'
   | 'address-handshakes'
 
-/** Called for connections that are closed because there are too many. */
+/** Receives connections that are closed because of a limit. */
 export interface TurnedAway {
-  /** `address`: of the client, or of a peer that has not said whom it speaks for. */
+  /** `address`: of the client, or of a peer without a PROXY header. */
   report(listener: string, why: Crowding, address: string): void
-  /** A listener has no place for another connection, or has some again. */
+  /** Reports that a listener has reached its limit, or has room again. */
   filled(listener: string, full: boolean): void
 }
 
-/** Time between two lines about one limit of one listener, milliseconds. */
+/** Minimum time between two log lines about one limit of one listener (ms). */
 const PAUSE = 10_000
 
 const OPTIONS: Readonly<Record<Crowding, string>> = {
@@ -30,7 +33,7 @@ const OPTIONS: Readonly<Record<Crowding, string>> = {
   'address-handshakes': 'limits.handshakes_per_address'
 }
 
-/** Counts each of them and writes one line a pause: a flood of connections must not become a flood of lines. */
+/** Counts rejected connections and logs one line per pause: a flood of connections must not become a flood of lines. */
 export class TurnedAwayLog implements TurnedAway {
   readonly #clock: Clock
   readonly #log: { warn(fields: object, message: string): void }
@@ -48,7 +51,7 @@ export class TurnedAwayLog implements TurnedAway {
     this.#counted = counted
   }
 
-  /** Names of the listeners that have no place for another connection. */
+  /** Names of the listeners at their limit. */
   get full(): ReadonlySet<string> {
     return this.#full
   }
@@ -76,22 +79,22 @@ export class TurnedAwayLog implements TurnedAway {
   }
 }
 
-/** A client of IPv6 has a network of its own (RFC 6177); counted by address it would have 2^64 of them. */
+/** Prefix length of an IPv6 client, which has its own network (RFC 6177): per address it would have 2^64 shares. */
 const CLIENT_BITS = 64
 
-/** Counts what each client has at a time: an IPv4 address, or the /64 of an IPv6 address. */
+/** Counts concurrent uses per client: an IPv4 address, or the /64 of an IPv6 address. */
 export class AddressCounts {
   readonly #most: () => number
   readonly #exempt: (address: string) => boolean
   readonly #counts = new Map<string, number>()
 
-  /** `most`: of one client, now; 0: no limit. `exempt`: addresses that speak for many, such as trusted proxies. */
+  /** `most`: current maximum per client; 0 for no limit. `exempt`: addresses that represent many clients, such as trusted proxies. */
   constructor(most: () => number, exempt: (address: string) => boolean = () => false) {
     this.#most = most
     this.#exempt = exempt
   }
 
-  /** Takes a place; the way to give it back, which counts once. Undefined: the client has as many as it may. */
+  /** Counts one use; returns the function that releases it once. Undefined if the client is at its limit. */
   enter(address: string): (() => void) | undefined {
     const most = this.#most()
     if (most === 0 || this.#exempt(address)) return unlimited
@@ -110,7 +113,7 @@ export class AddressCounts {
   }
 }
 
-/** The connections that are counted together under one name. */
+/** Returns the client under which an address is counted. */
 function clientOf(address: string): string {
   const parsed = address.includes(':') ? parseAddress(address.split('%', 1)[0] as string) : undefined
   if (parsed === undefined) return address
@@ -122,29 +125,29 @@ function unlimited(): void {
 }
 
 /**
- * How much of a budget each client holds. A client is an IPv4 address, or an IPv6 network of 64 bits: within one, a client chooses
- * its addresses as it likes (RFC 4291 2.5.4).
+ * Shares of a budget by client. A client is an IPv4 address, or an IPv6 /64 network, within which it can choose addresses freely (RFC 4291
+ * 2.5.4).
  */
 export class ClientShares {
   readonly #most: () => number
   readonly #held = new Map<string, number>()
 
-  /** `most`: what one client may hold, now. */
+  /** `most`: current maximum per client. */
   constructor(most: () => number) {
     this.#most = most
   }
 
-  /** Clients that hold something. */
+  /** Number of clients with a share. */
   get clients(): number {
     return this.#held.size
   }
 
-  /** Would a client that takes `amount` more hold too much? `client`: a `clientKey`. */
+  /** Returns whether `amount` more would exceed the client's maximum. `client`: a `clientKey`. */
   exceeds(client: string, amount: number): boolean {
     return (this.#held.get(client) ?? 0) + amount > this.#most()
   }
 
-  /** Counts `amount` for a client; a negative one is given back. */
+  /** Adds `amount` to a client; a negative amount releases it. */
   count(client: string, amount: number): void {
     const held = (this.#held.get(client) ?? 0) + amount
     if (held > 0) this.#held.set(client, held)
@@ -152,7 +155,7 @@ export class ClientShares {
   }
 }
 
-/** What identifies the client of an address. Text that is no address is a client of its own. */
+/** Returns the key of an address's client. Text that is not an address is a client of its own. */
 export function clientKey(address: string): string {
   if (!address.includes(':')) return address
   const words = parseAddress(address)

@@ -1,8 +1,6 @@
 /**
- * Time as a parameter. This is the only file that reads the machine's clocks.
- *
- * `monotonic` never goes back and does not follow the wall clock: use it for limits, time-outs and durations.
- * `wall` is for people: logs, `time.now`, dates in headers.
+ * Clock as a parameter. Only this file reads the machine's clocks. `monotonic` never goes back and does not follow the wall clock: use it
+ * for limits, timeouts and durations. `wall` is for people: logs, `time.now`, dates in headers.
  */
 export interface Clock {
   /** Milliseconds since an arbitrary start, with a fraction; never decreases. */
@@ -25,7 +23,7 @@ export const systemClock: Clock = {
   wall: () => Date.now()
 }
 
-/** A clock of this machine that reads another time than the machine's own. */
+/** Monotonic clock with another origin than the machine's. */
 class ShiftedClock implements Clock {
   readonly wall = systemClock.wall
 
@@ -35,19 +33,19 @@ class ShiftedClock implements Clock {
   readonly monotonic = (): number => systemClock.monotonic() - this.origin
 }
 
-/** Where a monotonic clock begins, on the one that all processes of the machine share: 0 for `systemClock`. Milliseconds. */
+/** Origin of a monotonic clock on the clock shared by all processes of the machine (ms); 0 for `systemClock`. */
 export function clockOrigin(clock: Pick<Clock, 'monotonic'> = systemClock): number {
   if (clock === systemClock) return 0
   // Exact, so that the clocks of two threads read the same.
   return clock instanceof ShiftedClock ? clock.origin : systemClock.monotonic() - clock.monotonic()
 }
 
-/** The clocks of this machine, such that the monotonic one reads the same as another one whose `clockOrigin` is `origin`. */
+/** Returns a clock whose `clockOrigin` is `origin`. */
 export function clockFrom(origin: number): Clock {
   return origin === 0 ? systemClock : new ShiftedClock(origin)
 }
 
-/** `clock`, shifted so that its monotonic time is `at` now. */
+/** Returns `clock` shifted to the monotonic time `at`. */
 export function clockThatReads(clock: Clock, at: number): Clock {
   const shift = clock.monotonic() - at
   if (clock === systemClock) return clockFrom(shift)

@@ -1,6 +1,6 @@
 /**
- * Waits for `work`, but no longer than `milliseconds`; resolves with its value, or undefined when the time was up. Work
- * that takes longer goes on, and a later failure of it is ignored. Rejects when the work fails in time.
+ * Waits for `work` for at most `milliseconds`; resolves with its value, or undefined after the timeout. Work continues after the timeout,
+ * and a later failure is ignored. Rejects if the work fails in time.
  */
 export async function atMost<T>(milliseconds: number, work: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined
@@ -25,8 +25,8 @@ export class Mutex {
   #last: Promise<void> = Promise.resolve()
 
   /**
-   * Runs `work` when it is its turn and answers or fails as it does; what follows runs either way. With a `limit` it fails with the
-   * refusal when its turn does not come in time.
+   * Runs `work` when the mutex is free and returns its result or failure; the next caller runs either way. With a `limit`, rejects if the
+   * mutex is not free in time.
    */
   async run<T>(work: () => Promise<T>, limit?: MutexLimit): Promise<T> {
     const waiting = this.acquire()
@@ -42,7 +42,7 @@ export class Mutex {
     }
   }
 
-  /** Resolves, when it is the caller's turn, with the function that releases the mutex. */
+  /** Resolves with the release function when the caller owns the mutex. */
   async acquire(): Promise<() => void> {
     const before = this.#last
     let release: () => void = () => undefined
@@ -54,10 +54,7 @@ export class Mutex {
   }
 }
 
-/**
- * Runs one piece of work, never twice at a time: all requests during a run lead to one more run after it, because that run may
- * have missed the news.
- */
+/** Runs one piece of work without overlap: requests during a run cause one more run, because the running call may have missed the change. */
 export class Coalescer {
   readonly #work: () => Promise<void>
   #running: Promise<void> | undefined
@@ -81,26 +78,26 @@ export class Coalescer {
     })
   }
 
-  /** Waits until what was asked for before has run. */
+  /** Waits until earlier requests have run. */
   async answered(): Promise<void> {
     await this.#running
     await this.#running
   }
 
-  /** Forgets what was asked for meanwhile and waits for the run that is under way. */
+  /** Drops pending requests and waits for the current run. */
   async settle(): Promise<void> {
     this.#again = false
     await this.#running
   }
 }
 
-/** The first pause after a failure and the longest. Milliseconds. */
+/** First and longest pause after failures (ms). */
 export interface BackoffRange {
   readonly first: number
   readonly longest: number
 }
 
-/** Keeps 2 to this power finite; from the first pause on it is far beyond any longest one. */
+/** Maximum exponent of 2, to keep pauses finite; far beyond any longest pause. */
 const MOST_DOUBLINGS = 30
 
 /**
@@ -112,42 +109,45 @@ export function pauseAfter(failures: number, { first, longest }: BackoffRange, r
   return whole * (1 - random() / 2)
 }
 
-/** Counts failures in a row and answers how long to wait after each, as `pauseAfter` does. */
+/** Counts consecutive failures and returns the pause after each, see `pauseAfter`. */
 export class Backoff {
   readonly #range: BackoffRange
   readonly #random: (() => number) | undefined
   #failures = 0
 
-  /** `random` gives numbers in [0, 1); without it the pauses are whole. */
+  /**
+   * `random` returns numbers in [0, 1).
+   * @default full pauses
+   */
   constructor(range: BackoffRange, random?: () => number) {
     this.#range = range
     this.#random = random
   }
 
-  /** Milliseconds to wait after one more failure. */
+  /** Records a failure and returns the pause (ms). */
   next(): number {
     this.#failures++
     return pauseAfter(this.#failures, this.#range, this.#random)
   }
 
-  /** An attempt has succeeded: the next pause is the first again. */
+  /** Records a success: the next pause is the first again. */
   reset(): void {
     this.#failures = 0
   }
 }
 
-/** Something that is tried again and again: the first failure of a row is worth a line of the log, the others say nothing new. */
+/** Logs only the first of consecutive failures. */
 export class FirstFailure {
   #failing = false
 
-  /** It failed: calls `logFailure` unless it had failed before as well. */
+  /** Records a failure; calls `logFailure` unless the previous attempt failed, too. */
   failed(logFailure: () => void): void {
     if (this.#failing) return
     this.#failing = true
     logFailure()
   }
 
-  /** It succeeded. */
+  /** Records a success. */
   passed(): void {
     this.#failing = false
   }

@@ -5,21 +5,30 @@ import { basename, dirname, isAbsolute, join } from 'node:path'
 import { codeOf } from './errors.js'
 
 export interface ContentWatchOptions {
-  /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
+  /**
+   * Quiet time after the last change before the file is read, so that a write in pieces is one change (ms).
+   * @default 200
+   */
   readonly settleMilliseconds?: number
-  /** Most time from the first sign of a change until the file is read, however often it is written meanwhile. Default 500. */
+  /**
+   * Maximum time from the first change until the file is read, however often it is written (ms).
+   * @default 500
+   */
   readonly boundMilliseconds?: number
-  /** How often the file is looked at when the system says nothing (network folders, a folder that was replaced). Default 2000. */
+  /**
+   * Poll interval for changes without a system event (network folders, a replaced folder) (ms).
+   * @default 2000
+   */
   readonly pollMilliseconds?: number
   /** Called once when a file that was there cannot be read any more, with the system's code (`ENOENT`, `EACCES`). */
   readonly lost?: (code: string) => void
-  /** Called when the file has not come to rest for ten readings in a row, and once until it rests again. */
+  /** Called when the file keeps changing for ten readings in a row, once until it is quiet again. */
   readonly restless?: () => void
 }
 
-/** Readings in a row that the bound has forced. */
+/** Number of consecutive forced readings. */
 const RESTLESS = 10
-/** Links between a name and its file that are followed for their names. */
+/** Maximum number of links followed from a name to its file. */
 const MOST_LINKS = 10
 
 /**
@@ -45,10 +54,10 @@ export class ContentWatch {
   #hash: string | undefined
   /** Names in the folder that lead to the file. */
   #names: ReadonlySet<string>
-  /** It could not be read when it was last looked at. */
+  /** Set if the file could not be read at the last check. */
   #absent = false
   #timer: NodeJS.Timeout | undefined
-  /** When the first sign of a change came that was not followed yet. Milliseconds of the process. */
+  /** Time of the first pending change (ms of the process clock). */
   #since: number | undefined
   #forced = 0
   #busy: Promise<void> = Promise.resolve()
@@ -72,7 +81,7 @@ export class ContentWatch {
     this.#poll.unref()
   }
 
-  /** Begins with the content that the file has now. Resolves when the watch is in place. */
+  /** Starts with the current content. Resolves when the watch is active. */
   static async start(
     file: string,
     changed: () => Promise<void>,
@@ -98,7 +107,7 @@ export class ContentWatch {
     await this.#busy
   }
 
-  /** Watches the folder that the path leads to now; another one than before when a link was swapped. */
+  /** Watches the folder that the path currently leads to, which changes when a link is swapped. */
   async #arm(): Promise<void> {
     const folder = dirname(this.#file)
     const id = await identity(folder, false)
@@ -110,13 +119,13 @@ export class ContentWatch {
       this.#watcher = watch(folder, { persistent: false }, (_, name) => {
         if (name === null || this.#names.has(name)) this.#notice()
       })
-      // The poll arms again when the folder is there again.
+      // The poll restarts the watch when the folder exists again.
       this.#watcher.on('error', () => {
         this.#folderId = ''
       })
       this.#folderId = id
     } catch {
-      // No such folder now, or no more watches to be had: the poll alone does it then.
+      // The folder is missing, or the watch limit is reached: only the poll remains.
       this.#folderId = ''
     }
   }
@@ -171,7 +180,7 @@ export class ContentWatch {
   }
 }
 
-/** Its own name, and those in its folder that its links lead through, such as `..data` of a mounted ConfigMap. */
+/** Returns the file's name and the names in its folder that its links lead through, such as `..data` of a mounted ConfigMap. */
 async function namesLeadingTo(file: string): Promise<ReadonlySet<string>> {
   const folder = dirname(file)
   const names = new Set<string>()
@@ -188,13 +197,13 @@ async function namesLeadingTo(file: string): Promise<ReadonlySet<string>> {
   return names
 }
 
-/** Changes with the file behind the path and, when `content` is set, with its size and times; empty when there is none. */
+/** Returns an id of the file behind the path, with `content` also of its size and times; empty if it does not exist. */
 async function identity(path: string, content = true): Promise<string> {
   try {
     const { dev, ino, size, mtimeMs, ctimeMs } = await stat(path)
     return content ? `${dev}:${ino}:${size}:${mtimeMs}:${ctimeMs}` : `${dev}:${ino}`
   } catch {
-    // Absent or unreadable: the same as empty, and a change as soon as it can be read again.
+    // Unreadable counts as empty, and as a change once it is readable again.
     return ''
   }
 }

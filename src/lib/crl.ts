@@ -2,15 +2,15 @@ import { constants, createHash, verify, type X509Certificate } from 'node:crypto
 import { childrenOf, type DerElement, readDer, readDerTime } from './der.js'
 import { readAuthorities, readBlocks, refuse, type X509Refusal } from './x509.js'
 
-/** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
+/** Maximum length of revocation lists in UTF-16 units: some ten thousand certificates. */
 export const MAX_CRL = 512 * 1024
 
-/** What the revocation lists of one authority say. */
+/** Content of one authority's revocation lists. */
 export interface Revocations {
   readonly ok: true
   /** Serial numbers of the certificates that are revoked: lower-case hexadecimal digits without zeros at the front, sorted. */
   readonly serials: readonly string[]
-  /** When the next list is to be issued, the earliest of all; milliseconds since the Unix epoch. Undefined: no list says. */
+  /** Earliest time of the next list (ms since the Unix epoch); undefined if no list contains one. */
   readonly nextUpdate: number | undefined
 }
 
@@ -121,7 +121,7 @@ function subjectOf({ raw }: X509Certificate): Buffer {
 }
 
 interface SignatureAlgorithm {
-  /** As `verify` takes it; null where the key says it. */
+  /** Hash name for `verify`; null if the key determines it. */
   readonly hash: string | null
   readonly pss?: true
 }
@@ -177,15 +177,15 @@ function normalSerial(hexadecimal: string): string {
   return hexadecimal.toLowerCase().replace(/^0+(?=.)/, '')
 }
 
-/** An authority that clients' certificates are checked against, with what it has revoked. */
+/** An authority for client certificates, with its revocations. */
 export class ClientAuthority {
   readonly pem: string
-  /** Tells apart what authorities have revoked; undefined: it has no list. */
+  /** Identifies the authority's revocation list; undefined without one. */
   readonly listed: string | undefined
   readonly #serials: ReadonlySet<string>
   #certificates: readonly X509Certificate[] | undefined
 
-  /** `pem`: one certificate, or several where there is no list. `revoked`: see `Revocations`; left out: there is no list. */
+  /** `pem`: one certificate, or several without a list. `revoked`: see `Revocations`; undefined without a list. */
   constructor(pem: string, revoked?: readonly string[]) {
     this.pem = pem
     this.#serials = new Set(revoked)
@@ -193,13 +193,13 @@ export class ClientAuthority {
       revoked === undefined ? undefined : createHash('sha256').update(pem).update(revoked.join()).digest('base64')
   }
 
-  /** Has it issued this certificate? */
+  /** Returns whether the authority issued this certificate. */
   issued(certificate: X509Certificate): boolean {
     this.#certificates ??= certificatesIn(this.pem)
     return this.#certificates.some((own) => certificate.checkIssued(own) && certificate.verify(own.publicKey))
   }
 
-  /** Has it issued this certificate, and revoked it? */
+  /** Returns whether the authority issued and revoked this certificate. */
   revokes(certificate: X509Certificate): boolean {
     return this.#serials.has(normalSerial(certificate.serialNumber)) && this.issued(certificate)
   }
@@ -210,10 +210,10 @@ function certificatesIn(pem: string): readonly X509Certificate[] {
   return 'ok' in read ? [] : read
 }
 
-/** The certificate that is revoked; `issuer-not-shown`: an authority between that is not seen could be. */
+/** The revoked certificate; `issuer-not-shown`: an intermediate authority that was not sent could be revoked. */
 export type Revoked = X509Certificate | 'issuer-not-shown'
 
-/** Finds out which of the certificates is revoked that a client shows, leaf first; undefined: none is. */
+/** Finds the revoked certificate in a client's chain, leaf first; undefined without one. */
 export function findRevoked(
   authorities: readonly ClientAuthority[],
   shown: readonly X509Certificate[]

@@ -2,7 +2,7 @@ import type { Clock } from './clock.js'
 
 /** An object whose deadlines one `DeadlineTimer` checks. */
 export interface DeadlineOwner {
-  /** Index in the timer that checks it; -1 when none does. Written by the deadlineTimer alone. */
+  /** Index in its timer; -1 without one. Written by the timer only. */
   place: number
   /** `now` is of the monotonic clock, in milliseconds. */
   checkDeadlines(now: number): void
@@ -33,7 +33,7 @@ export class DeadlineTimer {
     }
   }
 
-  /** The last member takes the free place. */
+  /** The last member moves to the free index. */
   delete(member: DeadlineOwner): void {
     const { place } = member
     if (place === -1) return
@@ -44,7 +44,7 @@ export class DeadlineTimer {
     last.place = place
   }
 
-  /** Backwards, so that a member that leaves moves none that is still to be checked. Ends the timer with the last member. */
+  /** Iterates backwards, so that a removed member moves no unchecked one. The timer stops with the last member. */
   #tick(): void {
     const members = this.#members
     if (members.length === 0) {

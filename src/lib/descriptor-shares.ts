@@ -1,24 +1,30 @@
-/** Descriptors that a process keeps for store, log, API, control and threads; where few are allowed, a quarter of them. */
+/** Descriptors reserved for store, log, API, control and threads; at most a quarter of the limit. */
 const OWN = 200
-/** Part of all descriptors that clients of the API may have. */
+/** Share of all descriptors for clients of the API. */
 const API_SHARE = 1 / 16
+/** Maximum value of a shared counter. */
 const MOST = 2 ** 31 - 1
-/** Numbers that threads have: 0 for the main one. */
+/** Maximum number of threads; the main thread is 0. */
 const THREADS = 256
-/** Places in the memory: descriptors that the system allows, those of clients, and those of upstreams by the number of their thread. */
+/** Index of the system's limit in the shared memory. */
 const ALLOWED = 0
+/** Index of the number of client connections. */
 const CLIENTS = 1
+/** Index of the first thread's upstream connections. */
 const UPSTREAMS = 2
 
 /**
- * Divides the file descriptors of the process among clients, upstreams and the process itself, for all threads together. Clients get half of what
- * the process does not keep: so one that is accepted finds a descriptor for its upstream. Upstreams may also have what clients do not use.
+ * Divides the process's file descriptors among clients, upstreams and the process itself, across threads. Clients get half of the rest
+ * after the process's own: an accepted client then finds a descriptor for its upstream. Upstreams may also use the clients' free share.
  */
 export class DescriptorShares {
   readonly #counts: Int32Array
   readonly #thread: number
 
-  /** `memory`: that of the other threads; left out: new. `thread`: number of this thread. */
+  /**
+   * `memory`: shared with the other threads. `thread`: number of this thread.
+   * @default new memory
+   */
   constructor(memory = new SharedArrayBuffer((UPSTREAMS + THREADS) * Int32Array.BYTES_PER_ELEMENT), thread = 0) {
     this.#counts = new Int32Array(memory)
     this.#thread = thread
@@ -28,44 +34,44 @@ export class DescriptorShares {
     return this.#counts.buffer as SharedArrayBuffer
   }
 
-  /** As many descriptors as the system allows from now on; infinite where it does not say. */
+  /** Sets the system's limit; infinite if unknown. */
   allow(descriptors: number): void {
     Atomics.store(this.#counts, ALLOWED, Math.min(descriptors, MOST))
   }
 
-  /** Connections that clients of the API may have. */
+  /** Maximum connections of API clients. */
   get api(): number {
     return Math.floor(this.#allowed * API_SHARE)
   }
 
-  /** May clients have another connection? */
+  /** Returns whether another client connection is allowed. */
   get admitsClient(): boolean {
     return Atomics.load(this.#counts, CLIENTS) < Math.floor(this.#forTraffic / 2)
   }
 
-  /** Part of their descriptors that clients have. */
+  /** Used fraction of the clients' share. */
   get clientsUse(): number {
     return Atomics.load(this.#counts, CLIENTS) / Math.floor(this.#forTraffic / 2)
   }
 
-  /** May another connection to an upstream be opened? */
+  /** Returns whether another upstream connection is allowed. */
   get admitsUpstream(): boolean {
     let used = 0
     for (let place = CLIENTS; place < this.#counts.length; place++) used += Atomics.load(this.#counts, place)
     return used < this.#forTraffic
   }
 
-  /** Counts a connection of a client; -1 when it is over. */
+  /** Counts a client connection; -1 when it closes. */
   countClient(change: 1 | -1): void {
     Atomics.add(this.#counts, CLIENTS, change)
   }
 
-  /** Counts a connection of this thread to an upstream; -1 when it is over. */
+  /** Counts an upstream connection of this thread; -1 when it closes. */
   countUpstream(change: 1 | -1): void {
     Atomics.add(this.#counts, UPSTREAMS + this.#thread, change)
   }
 
-  /** The thread of this number is gone, and its connections to upstreams with it. */
+  /** Clears the upstream connections of a thread that has stopped. */
   clear(thread: number): void {
     Atomics.store(this.#counts, UPSTREAMS + thread, 0)
   }
@@ -75,7 +81,7 @@ export class DescriptorShares {
     return Atomics.load(this.#counts, ALLOWED) || MOST
   }
 
-  /** Of clients and upstreams together. */
+  /** Descriptors for clients and upstreams together. */
   get #forTraffic(): number {
     const allowed = this.#allowed
     return allowed - Math.min(OWN, Math.floor(allowed / 4))

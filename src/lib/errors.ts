@@ -1,11 +1,11 @@
-/** Anything that carries a code: a row of a table, or an error whose code goes on under another message. */
+/** An object with an error code: a row of a table, or an error whose code is used with another message. */
 export interface Coded {
   readonly code: string
-  /** What the reader of the code can do. */
+  /** Advice for the reader of the code. */
   readonly help?: string | undefined
 }
 
-/** An error that programs tell apart by `code`; `message` is for people and holds no secret. */
+/** An error that programs identify by `code`; `message` is for people and contains no secret. */
 export class CodedError extends Error {
   readonly code: string
   readonly #help: string | undefined
@@ -17,29 +17,29 @@ export class CodedError extends Error {
     this.#help = help
   }
 
-  /** What its reader can do, of the table that its code stands in; undefined: the code stands in none. No field that logs show. */
+  /** Advice from the table of the code; undefined if the code is in no table. Not a field that logs show. */
   get help(): string | undefined {
     return this.#help
   }
 }
 
-/** The code of an error of ours or of the system (`EADDRINUSE`), or undefined. */
+/** Returns the code of one of our errors or a system error (`EADDRINUSE`), or undefined. */
 export function codeOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null || !('code' in error)) return undefined
   return typeof error.code === 'string' ? error.code : undefined
 }
 
-/** What stands in a table under a code. Both sentences go into the reference documentation. */
+/** Table entry of an error code. Both sentences appear in the reference documentation. */
 export interface ErrorMeaning {
-  /** HTTP status, where the code stands in an answer. */
+  /** HTTP status, if the code is used in responses. */
   readonly status?: number
-  /** Further statuses, where the answer depends on the cause or on the configuration. */
+  /** Further statuses that depend on the cause or the configuration. */
   readonly otherStatuses?: readonly number[]
-  /** The connection ends with the answer. */
+  /** Closes the connection after the response. */
   readonly close?: boolean
-  /** One sentence: what has happened. */
+  /** One sentence that describes the error. */
   readonly text: string
-  /** What the reader of the code can do. */
+  /** Advice for the reader of the code. */
   readonly help: string
 }
 
@@ -51,7 +51,7 @@ export type ErrorTable<T extends Readonly<Record<string, ErrorMeaning>> = Readon
   readonly [Code in keyof T & string]: T[Code] & { readonly code: Code }
 }
 
-/** Declares error codes. The rest of the source takes rows, so that code and status are written once. */
+/** Declares error codes. Other code uses the rows, so that code and status are written once. */
 export function defineErrors<const T extends Readonly<Record<string, ErrorMeaning>>>(table: T): ErrorTable<T> {
   const rows = Object.entries(table).map(([code, meaning]) => [code, { ...meaning, code }])
   return Object.freeze(Object.fromEntries(rows)) as ErrorTable<T>

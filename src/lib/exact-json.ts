@@ -1,21 +1,24 @@
 import { randomBytes } from 'node:crypto'
 
-/** A whole number of JSON text that a number of JavaScript may not hold: it has sixteen digits or more, and neither fraction nor exponent. */
+/** A JSON number. */
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y
+/** An integer that a JavaScript number may not represent: sixteen digits or more, without fraction and exponent. */
 const WHOLE = /^-?\d{16,}$/
+/** Quick check for such numbers. */
 const MANY_DIGITS = /\d{16}/
-/** Characters of the smallest integer of 64 bits. */
+/** Length of the smallest 64-bit integer in characters. */
 const LONGEST_INT64 = 20
+/** Maximum 64-bit integer. */
 const MAX_INT64 = 9_223_372_036_854_775_807n
 
 /**
- * Parses JSON text (RFC 8259) and keeps the digits of whole numbers: one beyond 2^53 is a bigint where it fits into 64 bits, and its text
- * beyond that. Other values are those of `JSON.parse`. Throws a SyntaxError. Linear in the text; the caller bounds its depth.
+ * Parses JSON text (RFC 8259) without losing digits of integers: one beyond 2^53 becomes a bigint if it fits into 64 bits, otherwise its
+ * text. Other values are those of `JSON.parse`. Throws a SyntaxError. Linear in the text; the caller bounds its depth.
  */
 export function parseExactJson(text: string): unknown {
   const value: unknown = JSON.parse(text)
   if (!MANY_DIGITS.test(text)) return value
-  // Random, so that no string of the document begins with the mark, however it is written.
+  // Random, so that no string of the document starts with the mark.
   const mark = randomBytes(12).toString('base64')
   const marked = marking(text, mark)
   if (marked === text) return value
@@ -24,14 +27,14 @@ export function parseExactJson(text: string): unknown {
   )
 }
 
-/** The whole number of these digits; the digits where 64 bits do not hold it. */
+/** Converts digits to a bigint, or returns them if they exceed 64 bits. */
 export function exact(digits: string): bigint | string {
   if (digits.length > LONGEST_INT64) return digits
   const value = BigInt(digits)
   return value <= MAX_INT64 && value >= -MAX_INT64 - 1n ? value : digits
 }
 
-/** The document with each such number as a string that begins with the mark. */
+/** Returns the document with each such number as a string that starts with the mark. */
 function marking(text: string, mark: string): string {
   let marked = ''
   let from = 0

@@ -21,7 +21,7 @@ import { fileURLToPath } from 'node:url'
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 import { CodedError, codeOf, defineErrors } from './errors.js'
 
-/** The error of a file that an option or a command names. */
+/** Error for a file named by an option or a command. */
 export const fileErrors = defineErrors({
   FILE_UNREADABLE: {
     text: 'A file that an option or a command names cannot be read.',
@@ -30,8 +30,8 @@ export const fileErrors = defineErrors({
 })
 
 /**
- * Makes a folder for this user alone, with those above it; one that is there stays as it is. Throws the system's error. Node's own
- * option `recursive` never returns where folders cannot be made, such as in /proc.
+ * Creates a folder for this user only, with its parents; existing ones are unchanged. Throws the system's error. Node's option `recursive`
+ * never returns if folders cannot be created, such as in /proc.
  */
 export function makeFolder(path: string): void {
   try {
@@ -46,30 +46,31 @@ export function makeFolder(path: string): void {
   }
 }
 
-/** For the eyes of the owner alone. */
+/** File mode for the owner only. */
 const PRIVATE = 0o600
+/** Mode bits of group and others. */
 const FOR_OTHERS = 0o077
 
-/** A file as it is written: links of its path are followed, also to a place where nothing is yet. */
+/** Destination of a write, with links resolved; it need not exist. */
 export interface WrittenFile {
   readonly path: string
-  /** `other`: a device, a pipe or a socket, which is written into and never replaced. */
+  /** `other`: a device, a pipe or a socket, which is written to and never replaced. */
   readonly kind: 'absent' | 'plain' | 'other'
-  /** Of the plain file that is there. */
+  /** Mode of the existing regular file. */
   readonly mode?: number
   readonly owner?: { readonly uid: number; readonly gid: number }
 }
 
-/** Links of one path that are followed, as Linux does (path_resolution(7)). */
+/** Maximum number of links followed, as in Linux (path_resolution(7)). */
 const MOST_LINKS = 40
 
-/** What stands where `path` leads. Throws the system's error: `EISDIR` for a folder, `ELOOP` for links that lead to each other. */
+/** Resolves the file that `path` leads to. Throws the system's error: `EISDIR` for a folder, `ELOOP` for circular links. */
 export function writtenFile(path: string): WrittenFile {
   let real = path
   for (let links = 0; links <= MOST_LINKS; links++) {
     const there = statSync(real, { throwIfNoEntry: false })
     if (there?.isDirectory() === true) throw failureAt('EISDIR', 'it is a folder', path)
-    // What /dev/stdout leads to may have no name any more: it is opened by the one that was given.
+    // The file behind /dev/stdout may be deleted: it is opened by the given name.
     if (there !== undefined && !there.isFile()) return { path: real, kind: 'other' }
     if (lstatSync(real, { throwIfNoEntry: false })?.isSymbolicLink() !== true) {
       if (there === undefined) return { path: real, kind: 'absent' }
@@ -84,7 +85,7 @@ function failureAt(code: string, message: string, path: string): Error {
   return Object.assign(new Error(`${path}: ${message}`), { code, path })
 }
 
-/** Gives a file that takes the place of another one the owner of that one. Throws the system's error, `EPERM` where only root may. */
+/** Gives a replacement file the owner of the replaced one. Throws the system's error, `EPERM` without root. */
 export function keepOwner(path: string, { owner }: WrittenFile): void {
   if (owner === undefined) return
   const { uid, gid } = statSync(path)
@@ -92,8 +93,8 @@ export function keepOwner(path: string, { owner }: WrittenFile): void {
 }
 
 /**
- * Opens a file for lines that are added to it, and makes it with `mode` when it is missing. A pipe without a reader does not block: it
- * takes lines until it is full. Throws the system's error.
+ * Opens a file for appending, and creates it with `mode` if missing. A pipe without a reader does not block: it accepts lines until it is
+ * full. Throws the system's error.
  */
 export function openToAppend(path: string, mode: number): number {
   const { O_APPEND, O_CREAT, O_WRONLY, O_RDWR, O_NONBLOCK, O_NOCTTY } = constants
@@ -102,8 +103,8 @@ export function openToAppend(path: string, mode: number): number {
 }
 
 /**
- * Makes a file that only its owner may read, unless there is one: of two processes that make it, one wins. No reader sees
- * half of it, and it outlives a power failure. Fails with the system's error.
+ * Creates a file readable by its owner only, unless it exists: of two concurrent processes, one wins. Readers never see a partial file, and
+ * it survives a power failure. Rejects with the system's error.
  */
 export async function createFile(path: string, content: string | Uint8Array): Promise<void> {
   const place = writtenFile(path).path
@@ -117,7 +118,7 @@ export async function createFile(path: string, content: string | Uint8Array): Pr
   })
 }
 
-/** What a file is to hold; what comes piece by piece is written so. */
+/** New content of a file; an iterable is written piece by piece. */
 export type FileContent = string | Uint8Array | AsyncIterable<Uint8Array>
 
 /**
@@ -145,7 +146,7 @@ export async function replaceFile(
   })
 }
 
-/** Only root gives files away. */
+/** Only root can change the owner of files. */
 function canKeepOwner({ owner }: WrittenFile): boolean {
   const user = process.geteuid?.()
   return owner === undefined || user === undefined || user === 0 || user === owner.uid
@@ -153,11 +154,11 @@ function canKeepOwner({ owner }: WrittenFile): boolean {
 
 async function fill(handle: FileHandle, content: FileContent): Promise<void> {
   if (typeof content === 'string' || content instanceof Uint8Array) await handle.writeFile(content)
-  // From where the piece before has ended.
+  // Continues at the end of the previous piece.
   else for await (const piece of content) await handle.writeFile(piece)
 }
 
-/** The content of a file that only its owner may read; undefined when there is none, `exposed` when others may read it too. */
+/** Reads a file that only its owner may read; undefined if missing, `exposed` if others may read it, too. */
 export async function readPrivateFile(path: string): Promise<Buffer | 'exposed' | undefined> {
   try {
     const there = await stat(path)
@@ -169,7 +170,7 @@ export async function readPrivateFile(path: string): Promise<Buffer | 'exposed' 
   }
 }
 
-/** A name in a folder outlives a power failure only when the folder is on the disk too. */
+/** A file name survives a power failure only if its folder is synced, too. */
 export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r')
   try {
@@ -188,7 +189,7 @@ async function beside(
   const written = `${path}.${randomBytes(6).toString('hex')}`
   const handle = await open(written, 'wx', mode)
   try {
-    // The mode of `open` is what the process's mask leaves of it.
+    // The process's umask reduces the mode of `open`.
     await handle.chmod(mode)
     await fill(handle, content)
     await handle.sync()
@@ -202,13 +203,14 @@ async function beside(
   await syncFolder(dirname(path))
 }
 
-/** A lock is held for a few milliseconds: one that is as old was left by a process that died. Milliseconds. */
+/** Age of a lock left behind by a stopped process; locks are held for a few milliseconds only (ms). */
 const OLDEST_LOCK = 10_000
+/** Pause between attempts to lock (ms). */
 const LOCK_PAUSE = 5
 
 /**
- * Does `work` while no other caller, here or in another process, works on the same file under its lock: what is read there is
- * still so when it is written. The lock is a file beside it, `<path>.lock`. Fails with the system's error, or as `work` does.
+ * Runs `work` exclusively for a file, across callers and processes, so that a read-modify-write is safe. The lock is the file
+ * `<path>.lock`. Rejects with the system's error, or as `work` does.
  */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   const lock = `${path}.lock`
@@ -223,7 +225,7 @@ export async function withFileLock<T>(path: string, work: () => Promise<T>): Pro
   }
 }
 
-/** False: there is one. */
+/** Returns false if the lock exists. */
 async function locked(lock: string): Promise<boolean> {
   try {
     await (await open(lock, 'wx', PRIVATE)).close()
@@ -244,12 +246,12 @@ async function removeOld(lock: string): Promise<void> {
     if (codeOf(error) === 'ENOENT') return
     throw error
   }
-  // Another process has removed the old one too, and this is its own.
+  // Another process has removed the old lock, too, and this one is its own.
   if ((await madeAt(moved)) !== made) await link(moved, lock).catch(() => undefined)
   await rm(moved, { force: true })
 }
 
-/** Undefined when there is none. */
+/** Returns undefined if the lock does not exist. */
 async function madeAt(lock: string): Promise<number | undefined> {
   try {
     return (await stat(lock)).mtimeMs
@@ -259,12 +261,12 @@ async function madeAt(lock: string): Promise<number | undefined> {
   }
 }
 
-/** Names that this process has given. */
+/** Names in use by this process. */
 const ours = new Set<string>()
 
 /**
- * A new name beside `path` for a file that is to take that name once it is whole. Removes what processes that died have left
- * under such names. Fails with the system's error when the folder cannot be read.
+ * Returns a new name beside `path` for a partial file to be renamed to it. Removes such files of stopped processes. Throws the system's
+ * error if the folder cannot be read.
  */
 export function partialFor(path: string): string {
   const folder = dirname(path)
@@ -279,7 +281,7 @@ export function partialFor(path: string): string {
   return name
 }
 
-/** A process of this number that is another one than this. */
+/** Returns whether another process with this number is running. */
 function runs(pid: number): boolean {
   if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return false
   try {
@@ -290,7 +292,7 @@ function runs(pid: number): boolean {
   }
 }
 
-/** The folder of the installed program: the nearest one above this file that holds a package.json. Absolute. */
+/** Returns the absolute folder of the installed program: the nearest parent of this file with a package.json. */
 export function packageRoot(): string {
   let folder = dirname(fileURLToPath(import.meta.url))
   while (!existsSync(join(folder, 'package.json')) && folder !== dirname(folder)) folder = dirname(folder)
@@ -298,9 +300,9 @@ export function packageRoot(): string {
 }
 
 /**
- * Returns the path of a file that a page needs: `name` beside the file `library` that a package exports. The build puts it into a folder
- * `assets`, which is looked for beside the module, in the folders above it and in `dist`; otherwise the file is in the package.
- * `from`: the URL of the calling module. Throws where the file is in neither.
+ * Returns the path of a page's file: `name` beside the file `library` that a package exports. The build puts it into a folder `assets`,
+ * searched beside the module, in its parent folders and in `dist`; otherwise the file is in the package. `from`: URL of the calling module.
+ * Throws if the file is not found.
  */
 export function shippedFile(from: string, library: string, name: string): string {
   const root = packageRoot()
@@ -311,13 +313,13 @@ export function shippedFile(from: string, library: string, name: string): string
   return built ?? join(dirname(createRequire(from).resolve(library)), name)
 }
 
-/** The version of the installed program. */
+/** Returns the version of the installed program. */
 export function packageVersion(): string {
   const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
   return (JSON.parse(text) as { version: string }).version
 }
 
-/** Starts the thread `name` that lies beside the file `from` (its `import.meta.url`), in the same language: a loader may run the sources as they are. */
+/** Starts the thread `name` beside the file `from` (its `import.meta.url`), in the same language: a loader may run the sources directly. */
 export function threadBeside(
   from: string,
   name: string,
@@ -328,7 +330,7 @@ export function threadBeside(
   return new Worker(new URL(`./${name}${extension}`, from), { workerData, resourceLimits })
 }
 
-/** The text of a file that an option names. Fails with `FILE_UNREADABLE`, which names both. */
+/** Reads a file named by an option. Rejects with `FILE_UNREADABLE`, which names both. */
 export async function readOptionFile(path: string, option: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')

@@ -7,16 +7,17 @@ const PLUS = 0x2b
 const PERCENT = 0x25
 const SPACE = 0x20
 const QUESTION_MARK = 0x3f
-/** Makes a letter of ASCII a small one. */
+/** Bit that converts an ASCII letter to lower case. */
 const SMALL_LETTER = 0x20
+/** ASCII code of k. */
 const LETTER_K = 0x6b
-/** Of KELVIN SIGN in UTF-8. */
+/** First UTF-8 byte of KELVIN SIGN. */
 const KELVIN_FIRST = 0xe2
-/** Bytes that are read at a stretch, unless one field is longer. */
+/** Bytes read at a time, unless one field is longer. */
 const STRETCH = 8_192
 
 /**
- * Names and values of a form (application/x-www-form-urlencoded, WHATWG URL 5.1) in their order; undefined when it has more than
+ * Reads names and values of a form (application/x-www-form-urlencoded, WHATWG URL 5.1) in order; returns undefined if it has more than
  * `most` fields.
  */
 export function* formFields(
@@ -28,7 +29,7 @@ export function* formFields(
     const border = bytes.indexOf(AMPERSAND, at + STRETCH)
     const end = border === -1 ? bytes.length : border
     const part = view(bytes, at, end).toString('utf8')
-    // A question mark is left out before the first field only.
+    // A question mark is skipped before the first field only.
     for (const field of new URLSearchParams(at === 0 ? part : `&${part}`)) fields.push(field)
     if (fields.length > most) return undefined
     at = end + 1
@@ -38,8 +39,8 @@ export function* formFields(
 }
 
 /**
- * The fields of a form that are called one of `names`, which are in lower case, in whatever case they stand; no other is made into text. As
- * `formFields` has them, and some more that `names` do not have where characters outside of ASCII are written.
+ * Reads the form fields with one of `names` (lower case), case-insensitively; other fields are not decoded. The result is a superset for
+ * names with non-ASCII characters.
  */
 export function* formFieldsCalled(
   bytes: Uint8Array,
@@ -49,7 +50,7 @@ export function* formFieldsCalled(
   const isPlain = names.every(isAscii)
   let rest = STRETCH
   for (let at = 0; at < bytes.length; ) {
-    // A question mark is left out before the first field only.
+    // A question mark is skipped before the first field only.
     const start = at === 0 && bytes[0] === QUESTION_MARK ? 1 : at
     let end = start
     while (end < bytes.length && bytes[end] !== AMPERSAND) {
@@ -67,9 +68,7 @@ export function* formFieldsCalled(
   return fields
 }
 
-/**
- * Could the field between two places be called `name`, in lower case, which is ASCII? Without a text for each.
- */
+/** Returns whether the field in this range could have the ASCII name `name` (lower case), without decoding it. */
 function couldBe(bytes: Uint8Array, start: number, end: number, name: string): boolean {
   let at = start
   for (let i = 0; i < name.length; i++) {
@@ -84,14 +83,14 @@ function couldBe(bytes: Uint8Array, start: number, end: number, name: string): b
         at += 2
       }
     }
-    // KELVIN SIGN is the one character outside of ASCII whose small letter, k, is one of ASCII.
+    // KELVIN SIGN is the only non-ASCII character whose lower case, k, is ASCII.
     if (byte === KELVIN_FIRST) return wanted === LETTER_K
     if ((byte | SMALL_LETTER) !== (wanted | SMALL_LETTER)) return false
   }
   return at === end || bytes[at] === EQUALS
 }
 
-/** The value of a hexadecimal digit; -1: it is none. */
+/** Returns the value of a hexadecimal digit, or -1. */
 function digitOf(byte = 0): number {
   if (byte >= 0x30 && byte <= 0x39) return byte - 0x30
   const letter = byte | SMALL_LETTER

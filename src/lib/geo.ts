@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache'
 import { Reader } from 'maxmind'
 import { formatAddress, parseAddress } from './ip.js'
 
-/** A place, as far as the database knows it; '' for what it does not. Numbers are decimal text. */
+/** Location of an address; '' for unknown data. Numbers are decimal text. */
 export interface Place {
   readonly city: string
   readonly continent: string
@@ -19,7 +19,7 @@ export interface Place {
   readonly longitude: string
   readonly metroCode: string
   readonly postalCode: string
-  /** Kilometres. */
+  /** In kilometres. */
   readonly radius: string
   readonly subdivision: string
   /** IANA name. */
@@ -34,13 +34,13 @@ interface GeoRecord {
   readonly asOrganization: string
 }
 
-/** What can be asked about an address. */
+/** Location data of addresses. */
 export interface Geo {
-  /** Which kinds of facts the database has at all. */
+  /** Kinds of data in the database. */
   readonly covers: { readonly country: boolean; readonly city: boolean; readonly as: boolean }
-  /** Reads what `lookup` needs, unless it is in memory. Called for an expression that will look up addresses, so that no request waits. */
+  /** Loads the data for `lookup`, unless loaded. Called for expressions that look up addresses, so that no request waits. */
   prepare(): void
-  /** Facts about an address, IPv4-mapped forms unmapped first; the empty record when there are none. */
+  /** Returns the data of an address, after unmapping IPv4-mapped forms; an empty record if unknown. */
   lookup(address: string): GeoRecord
 }
 
@@ -60,19 +60,20 @@ const NOWHERE: Place = {
 }
 const NOTHING: GeoRecord = { location: NOWHERE, registered: NOWHERE, asNumber: 0, asOrganization: '' }
 
-/** No database: every fact is empty. */
+/** Location data without a database: all empty. */
 export const noGeo: Geo = {
   covers: { country: false, city: false, as: false },
   prepare: () => undefined,
   lookup: () => NOTHING
 }
 
-/** What the database that is shipped has. */
+/** Coverage of the bundled database. */
 export const SHIPPED: Geo['covers'] = { country: true, city: false, as: false }
 
 /**
- * Opens an MMDB file, by default the country database that is shipped. Reads the layouts of MaxMind (GeoIP2 and
- * GeoLite2 Country, City, ASN) and of ip-location-db. Rejects when the file is missing, or a file that is named is not a database.
+ * Opens an MMDB file. Supports the layouts of MaxMind (GeoIP2 and GeoLite2 Country, City, ASN) and of ip-location-db. Rejects if the file
+ * is missing, or if a given file is not a database.
+ * @default the bundled country database
  */
 export async function openGeo(file?: string): Promise<Geo> {
   if (file !== undefined) return new MmdbGeo(new Reader<never>(await readFile(file)))
@@ -82,10 +83,10 @@ export async function openGeo(file?: string): Promise<Geo> {
   return shipped
 }
 
-/** It never changes: all of a thread share it. */
+/** Immutable and shared within a thread. */
 let shipped: Geo | undefined
 
-/** Eight megabytes that few policies need: they are read for the first one that does. */
+/** Loads its eight megabytes on first use, because few policies need them. */
 class ShippedGeo implements Geo {
   readonly covers = SHIPPED
   readonly #file: string
@@ -183,7 +184,7 @@ class MmdbGeo implements Geo {
   }
 }
 
-/** Made for the first name that is read: loading the names takes some 20 ms, and few policies read them. */
+/** Created on first use: loading the names takes some 20 ms, and few policies read them. */
 let countryNames: Intl.DisplayNames | undefined
 
 function countryName(code: string): string {
@@ -209,7 +210,7 @@ interface MmdbLocation {
   readonly time_zone?: string
 }
 
-/** Both layouts in one: nested objects are MaxMind's, `country_code`, `state1`, `postcode`, `timezone` ip-location-db's. */
+/** Record in both layouts: nested objects are MaxMind's, `country_code`, `state1`, `postcode`, `timezone` ip-location-db's. */
 interface MmdbRecord extends MmdbLocation {
   readonly city?: MmdbNamed | string
   readonly continent?: MmdbNamed

@@ -3,23 +3,24 @@ import { domainToASCII, domainToUnicode } from 'node:url'
 import { formatAddress, parseAddress } from './ip.js'
 
 /**
- * Host and port of an authority (RFC 3986 3.2, without userinfo) in the one form in which hosts are compared: `host` is
- * lower-case, a name without the dot of the root, an IPv6 literal without its brackets (RFC 5952).
+ * Host and port of an authority (RFC 3986 3.2, without userinfo), normalized for comparison: `host` is in lower case, a name without a
+ * trailing dot, an IPv6 literal without brackets (RFC 5952).
  */
 export interface Authority {
   readonly host: string
   readonly port: number | undefined
-  /** Host and port as one text; an IPv6 literal with its brackets. */
+  /** Host and port as text; an IPv6 literal with brackets. */
   readonly text: string
 }
 
-/** Most octets of a host name and of one of its labels, without the dot of the root (RFC 1035 2.3.4). */
+/** Maximum length of a host name in octets, without a trailing dot (RFC 1035 2.3.4). */
 const MAX_NAME = 253
+/** A label longer than 63 octets. */
 const LONG_LABEL = /[^.]{64}/
-/** The longest authority: a name, the dot of the root, `:65535`. */
+/** Maximum length of an authority: a name, the trailing dot, `:65535`. */
 const MAX_AUTHORITY = MAX_NAME + 1 + 6
 
-/** Returns whether a name is within the limits of the DNS: 253 octets, and 63 for each label. */
+/** Returns whether a name is within the limits of the DNS: 253 octets, and 63 per label. */
 export function fitsDns(name: string): boolean {
   return name.length <= MAX_NAME && !LONG_LABEL.test(name)
 }
@@ -27,12 +28,12 @@ export function fitsDns(name: string): boolean {
 const AUTHORITY =
   /^(?:\[([0-9A-Fa-f:.]+)\]|((?:[A-Za-z0-9_~!$&'()*+,;=-]+\.)*[A-Za-z0-9_~!$&'()*+,;=-]+)\.?)(?::([0-9]{0,5}))?$/
 
-/** What was read last: one request after another names the same authority. */
+/** Cache of the last result: consecutive requests use the same authority. */
 let last: { readonly text: string; readonly parts: Authority | undefined } = { text: '', parts: undefined }
 
 /**
- * Parts of `text`, or undefined when it is no host with an optional port, has an empty label, or has a name that is longer
- * than the DNS allows, so that lookups label by label are bounded.
+ * Parses an authority; returns undefined if it is not a host with an optional port, has an empty label, or has a name longer than the DNS
+ * allows, so that label-by-label lookups are bounded.
  */
 export function parseAuthority(text: string): Authority | undefined {
   if (text !== last.text) last = { text, parts: read(text) }
@@ -52,65 +53,65 @@ function read(text: string): Authority | undefined {
   return { host, port, text: port === undefined ? bracketed(host) : formatAuthority(host, port) }
 }
 
-/** Ports that URLs leave out. */
+/** Default ports of URL schemes. */
 const DEFAULT_PORTS = { http: 80, https: 443 } as const
 
-/** The parts without the default port of `scheme`. */
+/** Removes the default port of `scheme`. */
 export function withoutDefaultPort(parts: Authority, scheme: 'http' | 'https'): Authority {
   if (parts.port !== DEFAULT_PORTS[scheme]) return parts
   return { host: parts.host, port: undefined, text: bracketed(parts.host) }
 }
 
-/** A host as it stands before a port: an IPv6 address has brackets. */
+/** Formats a host for use before a port: an IPv6 address has brackets. */
 export function bracketed(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** Do clients of other machines reach this address of a listener by IPv6? */
+/** Returns whether clients of other machines can reach this listener address by IPv6. */
 export function takesIpv6(host: string): boolean {
   return isIP(host) === 6 && host !== '::1' && !/^::ffff:/i.test(host)
 }
 
-/** `host:port` as it stands in a URL; an IPv6 host gets its brackets. */
+/** Formats `host:port` for a URL; an IPv6 host has brackets. */
 export function formatAuthority(host: string, port: number): string {
   return `${bracketed(host)}:${port}`
 }
 
-/** The URL of a listener for clients on this machine, as for `reachableAuthority`. */
+/** Returns a listener's URL for clients on this machine, see `reachableAuthority`. */
 export function reachableUrl(at: { readonly host: string; readonly port: number; readonly tls?: boolean }): string {
   return `${at.tls === true ? 'https' : 'http'}://${reachableAuthority(at)}`
 }
 
-/** host:port of a listener for clients on this machine: one that listens on every interface is reached through loopback. */
+/** Returns a listener's host:port for clients on this machine: loopback for a listener on every interface. */
 export function reachableAuthority({ host, port }: { readonly host: string; readonly port: number }): string {
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   return formatAuthority(reachable, port)
 }
 
-/** What a reader of a text made of it. */
+/** Result of reading a text. */
 export type Formed = { readonly ok: true; readonly text: string } | { readonly ok: false; readonly refused: string }
 
-/** A text that was read. */
+/** A valid text. */
 export const formed = (text: string): Formed => ({ ok: true, text })
-/** A text that was refused, with the reason for people. */
+/** A rejected text, with the reason for people. */
 export const refuse = (refused: string): Formed => ({ ok: false, refused })
 
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/
 
-/** Returns whether `label`, in lower case, is one of a host name: RFC 1123 2.1, and underscores, which services of Docker and many private names have. */
+/**
+ * Returns whether `label` (lower case) is valid in a host name: RFC 1123 2.1, and underscores, which Docker services and many private names
+ * have.
+ */
 export function isHostLabel(label: string): boolean {
   return label.length < 64 && LABEL.test(label)
 }
 
-/** Why no public authority signs for a name with an underscore (CA/Browser Forum, Baseline Requirements 7.1.4.2); undefined where it has none. */
+/** Returns why public authorities reject a name with an underscore (CA/Browser Forum, Baseline Requirements 7.1.4.2); undefined without one. */
 export function whyUncertifiable(name: string): string | undefined {
   return name.includes('_') ? 'has an underscore, and public authorities sign no such name' : undefined
 }
 
-/**
- * A host name in lower case without blanks around it, of labels as `isHostLabel` takes them; a first label `*` stands for any name
- * before the rest.
- */
+/** Reads a host name and converts it to lower case; its labels satisfy `isHostLabel`. A first label `*` stands for any name before the rest. */
 export function readHostname(text: string): Formed {
   const name = text.trim().toLowerCase().replace(/\.$/, '')
   if (name.length > MAX_NAME) return refuse('must not be longer than 253 characters')
@@ -127,12 +128,12 @@ export function readHostname(text: string): Formed {
   return formed(name)
 }
 
-/** The host of an edge that takes the requests for each host that no other edge has. */
+/** Host of the catch-all edge. */
 export const ANY_HOST = '*'
 
 /**
- * The hosts of edges that hold a name, in the order in which they are looked for: the name itself, then those with a star by the length of
- * what is behind it, of two alike the one with labels before the star first, and last `*`.
+ * Returns the edge hosts that match a name, in order of precedence: the name, then wildcards by the length of the part after the star (for
+ * equal length, the one with labels before the star first), and finally `*`.
  */
 export function hostPatterns(name: string): string[] {
   const found = [name]
@@ -147,8 +148,8 @@ export function hostPatterns(name: string): string[] {
 }
 
 /**
- * The host of an edge: a name as `readHostname` takes it, `*`, or a name in which one label is a star: as the first one it stands for one
- * or more labels, behind others for one. Letters beyond ASCII become those of the DNS (UTS 46).
+ * Reads the host of an edge: a host name, `*`, or a name with one wildcard label, which matches one or more labels at the start and one
+ * label elsewhere. Letters beyond ASCII are converted for the DNS (UTS 46).
  */
 export function readHostPattern(written: string): Formed {
   const text = written.trim()
@@ -177,13 +178,13 @@ export function readHostPattern(written: string): Formed {
   return formed(formedLabels.join('.'))
 }
 
-/** A host as people write it, with the form of the DNS behind it where that is another one. */
+/** Formats a host for people, with its DNS form if different. */
 export function shownHost(host: string): string {
   const written = host.includes('xn--') ? domainToUnicode(host) : host
   return written === host || written === '' ? host : `${written} (${host})`
 }
 
-/** A host name with at least two labels that is no IP address. */
+/** Reads a host name with at least two labels that is not an IP address. */
 export function readDomain(text: string): Formed {
   const read = readHostname(text)
   if (!read.ok) return read
@@ -193,12 +194,12 @@ export function readDomain(text: string): Formed {
   return read
 }
 
-/** Does this text name a PostgreSQL server, rather than a path? Its form is not looked at. */
+/** Returns whether the text is a PostgreSQL URL, rather than a path, without validating it. */
 export function isPostgresUrl(text: string): boolean {
   return /^postgres(ql)?:/i.test(text)
 }
 
-/** Host, port and database of an address, without user and password; undefined: it is no valid URL. */
+/** Returns host, port and database of an address, without user and password; undefined for an invalid URL. */
 export function postgresName(url: string): string | undefined {
   if (!URL.canParse(url)) return undefined
   const { host, pathname, searchParams } = new URL(url)

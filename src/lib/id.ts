@@ -3,20 +3,22 @@ import { randomFillSync, randomInt } from 'node:crypto'
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 /** Seconds between the Unix epoch and the epoch of KSUIDs (13 May 2014), which keeps 32 bits sufficient until 2150. */
 const EPOCH_SECONDS = 1_400_000_000
+/** Number of digits of a KSUID. */
 const LENGTH = 27
-/** Of the random part, in units of 16 bits. */
+/** Length of the random part, in units of 16 bits. */
 const RANDOM = 8
-/** Digits that one division yields: a remainder below 62 ** 6, times 2 ** 16, is still an exact number. */
+/** Digits per division: a remainder below 62 ** 6, times 2 ** 16, is still an exact number. */
 const AT_ONCE = 6
+/** Divisor for that many digits. */
 const DIVISOR = 62 ** AT_ONCE
 
-/** Random bits that no id has got yet: asking the system for each id costs several times the id. */
+/** Stock of unused random bits: requesting them per id would cost several times the id. */
 const stock = new Uint16Array(1_024)
 let next = stock.length
 
 /**
- * A new id: `<prefix>_` and a KSUID, 27 base-62 digits of 32 bits of time (seconds of `wall`, milliseconds since the
- * Unix epoch) and 128 random bits. Ids made in different seconds sort by time.
+ * Returns a new id: `<prefix>_` and a KSUID, 27 base-62 digits of a 32-bit time (seconds of `wall`, which is in milliseconds since the Unix
+ * epoch) and 128 random bits. Ids of different seconds sort by time.
  */
 export function newId(prefix: string, wall: number): string {
   const seconds = (Math.floor(wall / 1000) - EPOCH_SECONDS) >>> 0
@@ -29,7 +31,7 @@ export function newId(prefix: string, wall: number): string {
   return `${prefix}_${base62(number)}`
 }
 
-/** `number`: units of 16 bits, highest first; it is used up. */
+/** `number`: units of 16 bits, highest first; overwritten. */
 function base62(number: number[]): string {
   let text = ''
   while (text.length < LENGTH) {
@@ -49,7 +51,7 @@ function base62(number: number[]): string {
 
 const RANGE = 2 ** 48 - 1
 
-/** In [0, 1); a client that has seen many of them cannot predict the next. */
+/** Returns a random number in [0, 1) that clients cannot predict from earlier ones. */
 export function unpredictable(): number {
   return randomInt(RANGE) / RANGE
 }

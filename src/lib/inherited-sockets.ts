@@ -1,26 +1,25 @@
 import { closeSync } from 'node:fs'
 import { isIP } from 'node:net'
 
-/** A place to listen on. */
+/** Address to listen on. */
 interface Place {
   readonly host: string
   readonly port: number
 }
 
 /**
- * Listening sockets that the process was started with, each for one place: who opens that place listens on its descriptor and
- * binds nothing. Each is handed out once: a place that is opened again later is bound as usual. A place that is named by a host
- * name has the socket of its port.
+ * Listening sockets inherited at the start, each for one address: opening that address uses its descriptor instead of binding. Each is used
+ * once; later openings bind as usual. An address with a host name matches by port.
  */
 export class InheritedSockets {
   readonly #left: { readonly fd: number; readonly place: Place }[]
 
-  /** `sockets`: descriptors with the places that they stand for. */
+  /** `sockets`: descriptors with their addresses. */
   constructor(sockets: Iterable<readonly [fd: number, place: Place]> = []) {
     this.#left = Array.from(sockets, ([fd, place]) => ({ fd, place }))
   }
 
-  /** What to listen on for a place. */
+  /** Returns the address or the inherited descriptor to listen on. */
   at<T extends Place>(place: T): T | { readonly fd: number } {
     const index = this.#indexOf(place)
     if (index === -1) return place
@@ -28,12 +27,12 @@ export class InheritedSockets {
     return found === undefined ? place : { fd: found.fd }
   }
 
-  /** Is there a socket for this place, which was not handed out yet? */
+  /** Returns whether an unused socket exists for this address. */
   has(place: Place): boolean {
     return this.#indexOf(place) !== -1
   }
 
-  /** Closes the sockets that were not handed out: clients would wait in their queues for ever. */
+  /** Closes unused sockets, because clients would wait in their queues forever. */
   closeUnused(): void {
     for (const { fd } of this.#left.splice(0)) closeSync(fd)
   }

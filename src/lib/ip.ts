@@ -11,8 +11,8 @@ export interface Cidr {
 }
 
 /**
- * Parses an address strictly: dotted decimal with four parts and no leading zeros (so no octal and no short forms), or
- * IPv6 (RFC 4291 2.2) without zone. `::ffff:192.0.2.1` gives the IPv4 address.
+ * Parses an address strictly: dotted decimal with four parts and no leading zeros (no octal and no short forms), or IPv6 (RFC 4291 2.2)
+ * without zone. `::ffff:192.0.2.1` yields the IPv4 address.
  */
 export function parseAddress(text: string): Address | undefined {
   if (!text.includes(':')) {
@@ -25,10 +25,10 @@ export function parseAddress(text: string): Address | undefined {
   return words
 }
 
-/** What was asked last: the requests of one connection have the same peer. */
+/** Cache of the last result: the requests of one connection have the same peer. */
 let last = { text: '', canonical: '' }
 
-/** The one text of an address: RFC 5952, an IPv4-mapped one as IPv4, without zone. Text that is no address as it is. */
+/** Returns the canonical text of an address: RFC 5952, IPv4-mapped as IPv4, without zone. Other text is returned unchanged. */
 export function canonicalAddress(text: string): string {
   if (!text.includes(':')) return text
   if (text !== last.text) {
@@ -39,7 +39,7 @@ export function canonicalAddress(text: string): string {
   return last.canonical
 }
 
-/** Parses `address/bits`, or an address alone as a network of one. Host bits may be set and are masked away. */
+/** Parses `address/bits`, or an address as a network of one. Host bits are masked. */
 export function parseCidr(text: string): Cidr | undefined {
   const slash = text.indexOf('/')
   const address = parseAddress(slash === -1 ? text : text.slice(0, slash))
@@ -58,7 +58,7 @@ export function parseCidr(text: string): Cidr | undefined {
   return { network, bits, text: `${formatAddress(network)}/${bits}` }
 }
 
-/** `address` with all but the first `bits` bits zero. */
+/** Sets all but the first `bits` bits of `address` to zero. */
 export function maskAddress(address: Address, bits: number): Address {
   if (address.length === 1) return [(address[0] & maskOf(bits)) >>> 0]
   const [a, b, c, d] = address
@@ -70,7 +70,7 @@ export function maskAddress(address: Address, bits: number): Address {
   ]
 }
 
-/** Dotted decimal, or the text form of RFC 5952. */
+/** Formats as dotted decimal, or in the form of RFC 5952. */
 export function formatAddress(address: Address): string {
   if (address.length === 1) return formatV4(address[0])
   const groups = address.flatMap((word) => [word >>> 16, word & 0xffff])
@@ -90,8 +90,8 @@ export function formatAddress(address: Address): string {
 }
 
 /**
- * Many networks, asked for an address; the longest prefix that holds it wins. Immutable: a change costs as many steps as an
- * address has bits, whatever the number of networks, and so does a lookup. A network that was added twice has to be dropped twice.
+ * A set of networks with longest-prefix lookup. Immutable: changes and lookups take as many steps as an address has bits, for any number of
+ * networks. A network that was added twice must be dropped twice.
  */
 export class CidrSet {
   #v4: PrefixNode | undefined
@@ -102,17 +102,17 @@ export class CidrSet {
     for (const cidr of networks) this.#add(cidr)
   }
 
-  /** How many networks were added, duplicates too. */
+  /** Number of added networks, including duplicates. */
   get size(): number {
     return this.#size
   }
 
-  /** The set without the networks of `drop` and with those of `put`. */
+  /** Returns the set without the networks of `drop` and with those of `put`. */
   with(put: Iterable<Cidr>, drop: Iterable<Cidr> = []): CidrSet {
     return atOnce(this.editing(put, drop))
   }
 
-  /** As `with`, in steps. */
+  /** Adds networks in steps. */
   *editing(put: Iterable<Cidr>, drop: Iterable<Cidr> = []): Steps<CidrSet> {
     const set = new CidrSet([])
     set.#v4 = this.#v4
@@ -129,7 +129,7 @@ export class CidrSet {
     return set
   }
 
-  /** The network of the longest prefix that holds `address`, in canonical text; undefined when none does or it is no address. */
+  /** Returns the canonical text of the longest matching network; undefined without a match or for an invalid address. */
   match(address: string): string | undefined {
     const parsed = parseAddress(address)
     return parsed === undefined ? undefined : this.matchAddress(parsed)
@@ -153,7 +153,7 @@ export class CidrSet {
   }
 }
 
-/** The upper `bits` of a word set; `bits` beyond 0..32 count as the nearer end. */
+/** Returns a mask of the upper `bits` of a word; `bits` is clamped to 0..32. */
 function maskOf(bits: number): number {
   return bits <= 0 ? 0 : bits >= 32 ? -1 : -1 << (32 - bits)
 }
@@ -162,7 +162,7 @@ function formatV4(word: number): string {
   return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`
 }
 
-/** The dotted quad from `start` to the end of `text`. */
+/** Parses the dotted quad from `start` to the end of `text`. */
 function parseV4(text: string, start: number): number | undefined {
   let word = 0
   let part = -1
@@ -197,7 +197,7 @@ function parseV6(text: string): readonly [number, number, number, number] | unde
   return [g[0] * 65536 + g[1], g[2] * 65536 + g[3], g[4] * 65536 + g[5], g[6] * 65536 + g[7]]
 }
 
-/** 16-bit groups of one side of `::`; the last may be a dotted quad when it ends the address. */
+/** Parses the 16-bit groups of one side of `::`; the last may be a dotted quad at the end of the address. */
 function groupsOf(text: string, last: boolean): number[] | undefined {
   if (text === '') return []
   const groups: number[] = []
@@ -215,7 +215,7 @@ function groupsOf(text: string, last: boolean): number[] | undefined {
   return groups
 }
 
-/** Networks that may pass and networks that may not. */
+/** Allowed and denied networks. */
 export interface AddressRules {
   readonly allow: CidrSet
   readonly deny: CidrSet
@@ -223,15 +223,15 @@ export interface AddressRules {
 
 export interface Judgement {
   readonly passes: boolean
-  /** The network that decided, in canonical text; undefined when none holds the address. */
+  /** Canonical text of the deciding network; undefined if none contains the address. */
   readonly network: string | undefined
 }
 
 const REFUSED: Judgement = { passes: false, network: undefined }
 
 /**
- * Does `address` pass all of these rules taken together? Deny beats allow; what nothing allows is refused, and so is what is no
- * address. Rules that are gone (undefined) allow nothing.
+ * Returns whether all rules together allow `address`. Deny overrides allow; addresses without an allowing rule and invalid addresses are
+ * denied. Missing rules (undefined) allow nothing.
  */
 export function judge(rules: readonly (AddressRules | undefined)[], address: string | undefined): Judgement {
   const parsed = address === undefined ? undefined : parseAddress(address)
@@ -245,28 +245,27 @@ export function judge(rules: readonly (AddressRules | undefined)[], address: str
   return allowed === undefined ? REFUSED : { passes: true, network: allowed }
 }
 
-/** The bits of an address or network from the highest, 32 in each word; all words are below 2^32. */
+/** Bits of an address or network from the highest, 32 per word; all words are below 2^32. */
 type Words = readonly number[]
 
 interface Prefix {
   readonly network: Words
-  /** How many bits of `network` count. */
+  /** Length of the prefix of `network`. */
   readonly bits: number
-  /** What a lookup answers. */
+  /** Text returned by a lookup. */
   readonly text: string
 }
 
 /**
- * A persistent binary tree of bit prefixes with one child for each next bit, and no node that neither holds a prefix nor
- * parts two of them (the "path-compressed trie"). An edit copies the nodes on one way down, at most as many as the key
- * has bits; the tree before stays as it was. A lookup walks one way down. A class, so that all nodes have one shape
- * and a walk stays fast.
+ * A persistent binary tree of bit prefixes in which every node has a prefix or branches ("path-compressed trie"). An edit copies the nodes
+ * on one path down, at most as many as the key has bits; the previous tree is unchanged. A lookup follows one path down. A class, so that
+ * all nodes have one shape and lookups stay fast.
  */
 class PrefixNode implements Prefix {
   readonly network: Words
   readonly bits: number
   readonly text: string
-  /** How often the prefix was added; 0: the node only parts two ways. */
+  /** Number of times that the prefix was added; 0 for a node that only branches. */
   readonly count: number
   readonly zero: PrefixNode | undefined
   readonly one: PrefixNode | undefined
@@ -281,7 +280,7 @@ class PrefixNode implements Prefix {
   }
 }
 
-/** The text of the longest prefix that begins `address`, which has as many words as every prefix of the tree. */
+/** Returns the text of the longest prefix of `address`, which has as many words as all prefixes of the tree. */
 function longestMatch(tree: PrefixNode | undefined, address: Words): string | undefined {
   const width = address.length * 32
   let found: string | undefined
@@ -294,7 +293,7 @@ function longestMatch(tree: PrefixNode | undefined, address: Words): string | un
   return found
 }
 
-/** The tree with one more of this prefix. */
+/** Returns the tree with one more of this prefix. */
 function added(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode {
   if (tree === undefined) return new PrefixNode(prefix, 1)
   const { network, bits } = prefix
@@ -313,7 +312,7 @@ function added(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode {
   return below ? new PrefixNode(parting, 0, tree, leaf) : new PrefixNode(parting, 0, leaf, tree)
 }
 
-/** The tree with one less of this prefix; the same tree when it is not there. */
+/** Returns the tree with one less of this prefix; the same tree without it. */
 function removed(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode | undefined {
   const { network, bits } = prefix
   if (tree === undefined || tree.bits > bits || commonBits(tree.network, network) < tree.bits) return tree
@@ -327,7 +326,7 @@ function removed(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode | und
   return next === one ? tree : kept(tree, count, zero, next)
 }
 
-/** The node changed, or what is left when it then holds nothing and parts nothing. */
+/** Returns the changed node, or its remainder if it is empty and does not branch. */
 function kept(
   node: Prefix,
   count: number,

@@ -15,14 +15,19 @@ const OPENING_BRACE = 0x7b
 const CLOSING_BRACE = 0x7d
 const SPACE = 0x20
 const BLANKS = new Set([SPACE, 0x09, 0x0a, 0x0d])
-/** Behind a backslash. */
+/** Characters that may follow a backslash. */
 const ESCAPES = new Set(Buffer.from('"\\/bfnrt'))
+/** The letter of a `\u` escape. */
 const ESCAPED_UNIT = 0x75
+/** Hexadecimal digits. */
 const HEX = new Set(Buffer.from('0123456789abcdefABCDEF'))
+/** Letters of an exponent. */
 const EXPONENT = new Set(Buffer.from('eE'))
+/** Signs of an exponent. */
 const SIGNS = new Set(Buffer.from('+-'))
+/** Literal names of JSON. */
 const WORDS = ['true', 'false', 'null'].map((word) => Buffer.from(word))
-/** What stands behind a backslash for one character, and that character. */
+/** Single-character escapes with their characters. */
 const ESCAPED: Readonly<Record<number, number>> = {
   34: 0x22,
   92: 0x5c,
@@ -33,18 +38,21 @@ const ESCAPED: Readonly<Record<number, number>> = {
   114: 13,
   116: 9
 }
-/** Makes a letter of ASCII a small one. */
+/** Bit that converts an ASCII letter to lower case. */
 const SMALL_LETTER = 0x20
+/** ASCII code of k. */
 const LETTER_K = 0x6b
-/** KELVIN SIGN, whose small letter is k: the one character outside of ASCII that becomes one of ASCII. */
+/** KELVIN SIGN, whose lower case is k: the only non-ASCII character that becomes ASCII. */
 const KELVIN = 0x212a
+/** KELVIN SIGN in UTF-8. */
 const KELVIN_BYTES = [0xe2, 0x84, 0xaa]
 
-/** Tokens that are read at a stretch, and bytes of a string. */
+/** Tokens read at a time. */
 const TOKENS = 256
+/** Bytes of a string read at a time. */
 const STRETCH = 65_536
 
-/** A value as it stands in JSON text that was found right. */
+/** A value within valid JSON text. */
 export class JsonValue {
   readonly bytes: Uint8Array
 
@@ -52,7 +60,7 @@ export class JsonValue {
     this.bytes = bytes
   }
 
-  /** A string, number, `true`, `false` or `null`; undefined for a list or an object. */
+  /** Returns a string, number, `true`, `false` or `null`; undefined for a list or an object. */
   *scalar(): Steps<unknown> {
     const [first] = this.bytes
     if (first === OPENING_BRACKET || first === OPENING_BRACE) return undefined
@@ -64,26 +72,29 @@ export class JsonValue {
   }
 }
 
-/** How strictly objects are read. */
+/** Strictness of reading objects. */
 export interface JsonMembersOptions {
-  /** Which members of the outermost object are given, by their names; absent: all. */
-  readonly wanted?: (name: string) => boolean
   /**
-   * Names in lower case: the members that are called so, in whatever case, are given, and no other name is read, so that a body of many names
-   * costs little.
+   * Selects members of the outermost object by name.
+   * @default all
    */
+  readonly wanted?: (name: string) => boolean
+  /** Names in lower case: only members with these names, case-insensitively, are read, so that a body with many names is cheap. */
   readonly called?: readonly string[]
-  /** Deepest nesting; absent: any. */
+  /**
+   * Maximum nesting.
+   * @default unlimited
+   */
   readonly depth?: number
 }
 
-/** Where reading stands: what may come next. */
+/** Expected next token. */
 type Next = 'value' | 'value or end' | 'name' | 'name or end' | 'comma or end'
 
 /**
- * The members of the object that JSON text (RFC 8259) of any length holds, in their order. Undefined when it holds none, is no UTF-8, is
- * nested too deep or names a member of the outermost object twice, of those that are read: which of two counts is left to every reader
- * (RFC 8259 4). Nothing but what is asked for is made into values.
+ * Reads the members of the object in JSON text (RFC 8259) of any length, in order. Returns undefined for another value, invalid UTF-8,
+ * excessive nesting, or a duplicate among the selected members, because readers disagree about which one counts (RFC 8259 4). Only selected
+ * values are decoded.
  */
 export function* jsonMembers(
   bytes: Uint8Array,
@@ -94,7 +105,7 @@ export function* jsonMembers(
   const members: (readonly [string, JsonValue])[] = []
   const names = new Set<string>()
   const isPlain = called?.every(isAscii)
-  /** What is open, from the outermost on: is it an object, or a list? */
+  /** Open objects and lists, outermost first; true for objects. */
   const open: boolean[] = []
   let found: { readonly name: string; readonly start: number } | undefined
   let next: Next = 'value'
@@ -154,7 +165,7 @@ export function* jsonMembers(
       open.pop()
       at++
     } else return undefined
-    // A value has come to its end.
+    // End of a value.
     if (open.length === 1 && found !== undefined) {
       members.push([found.name, new JsonValue(bytes.subarray(found.start, at))])
       found = undefined
@@ -170,15 +181,13 @@ function afterBlanks(bytes: Uint8Array, start: number): number {
   return at
 }
 
-/** The text of a string with its quotes. */
+/** Decodes a string with its quotes. */
 function textOf(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start + 1, end - 1)
   return text.includes('\\') ? JSON.parse(`"${text}"`) : text
 }
 
-/**
- * Could the string between two places be `name` in lower case, which is ASCII? Without a text for each.
- */
+/** Returns whether the string in this range could be the ASCII text `name` (lower case), without decoding it. */
 function couldBe(bytes: Uint8Array, start: number, end: number, name: string): boolean {
   let at = start
   for (let i = 0; i < name.length; i++) {
@@ -205,9 +214,7 @@ function digitOf(byte: number): number {
   return byte <= NINE ? byte - ZERO : (byte & 7) + 9
 }
 
-/**
- * The place behind the string in which `from` lies; 0: it is none. Negative: it goes on behind a stretch, and is to be read on from there.
- */
+/** Returns the position after the string around `from`; 0 if invalid; negative if the string continues after the slice, to resume from there. */
 function afterString(bytes: Uint8Array, from: number): number {
   const rest = from + STRETCH
   for (let at = from; at < bytes.length; ) {
@@ -232,7 +239,7 @@ function lengthOfEscape(bytes: Uint8Array, at: number): number | undefined {
   return 6
 }
 
-/** The place behind the number, `true`, `false` or `null` that begins at `at`; 0: there is none. */
+/** Returns the position after the number, `true`, `false` or `null` at `at`; 0 if there is none. */
 function afterWord(bytes: Uint8Array, at: number): number {
   const first = bytes[at] ?? 0
   if (first <= NINE) return afterNumber(bytes, first === MINUS ? at + 1 : at)

@@ -1,17 +1,17 @@
-/** As much of a `ReadonlyMap` as readers of large maps need. */
+/** Subset of `ReadonlyMap` for large maps. */
 export interface Entries<V> extends Iterable<[string, V]> {
   get(key: string): V | undefined
   has(key: string): boolean
   keys(): Iterable<string>
 }
 
-/** Several maps seen as one: the largest stays where it is, because a copy of it would hold up the loop. */
+/** Several maps combined into one view: the largest is not copied, because that would block the event loop. */
 export class LayeredMap<V> implements Entries<V> {
   readonly #base: ReadonlyMap<string, V>
-  /** Counts before the base. */
+  /** Takes precedence over the base. */
   readonly #above = new Map<string, V>()
 
-  /** Of two entries with one key that of the later map counts. The maps must not be changed any more. */
+  /** For duplicate keys, the later map takes precedence. The maps must not change afterwards. */
   constructor(maps: readonly ReadonlyMap<string, V>[]) {
     const base = maps.reduce((largest, map) => (map.size > largest.size ? map : largest), new Map<string, V>())
     const at = maps.indexOf(base)

@@ -1,94 +1,97 @@
-/** What a limit does without its ledger: refuse, admit the own share of the capacity, or admit everything. */
+/** Behavior of a limit without its ledger: refuse, admit its own share of the capacity, or admit everything. */
 export type StoreLoss = 'closed' | 'local' | 'open'
 
 /**
- * What a member declares of one bucket, and what it wants. Declarations are totals, not changes: an answer that was lost, or a
- * call that came twice, changes nothing of what the next one says. Times are milliseconds.
+ * A member's declaration about one bucket, and its request. Declarations are totals, not changes: a lost response or a repeated call does
+ * not affect later ones. Times are in milliseconds.
  */
 export interface LedgerEntry {
-  /** Names the bucket: a keyed hash as text. */
+  /** Id of the bucket: a keyed hash as text. */
   readonly id: string
-  /** Length of the window; always the same for one id. */
+  /** Length of the window (ms); constant for an id. */
   readonly rate: number
   readonly capacity: number
-  /** Number of the account under which the member holds permits; 0: it has none. */
+  /** Number of the account with the member's permits; 0 without one. */
   readonly account: number
   /**
-   * Permits spent since the account began, as totals of which each is greater than the one before, and for each how long ago the last
-   * one of it was, by the clock of the member. Of what the ledger has counted nothing need be said again.
+   * Permits spent since the account was opened, as increasing totals, and the age of each total's last permit by the member's clock.
+   * Amounts already counted by the ledger need not be repeated.
    */
   readonly totals: readonly number[]
   readonly ages: readonly number[]
-  /** Permits that the member may still spend. Whatever else it was granted it gives back. */
+  /** Permits that the member may still spend. It returns all others. */
   readonly held: number
-  /** Permits that it wants beside these, and the fewest that are of use. */
+  /** Additional permits that it requests, and the minimum that is useful. */
   readonly want: number
   readonly least: number
   readonly loss: StoreLoss
-  /** The other members are to report, and to give back what they do not need. */
+  /** Asks the other members to report, and to return permits that they do not need. */
   readonly recall: boolean
 }
 
-/** One call of a member, for all buckets of a moment. */
+/** One call of a member, for several buckets. */
 export interface LedgerCall {
-  /** A name that no other process and no other thread has, also after a restart. */
+  /** Name that is unique among processes and threads, also after a restart. */
   readonly member: string
-  /** Grows with each call. A ledger that has seen a greater one of the member ignores the call. */
+  /** Increases with each call. The ledger ignores a call if it has seen a greater serial of the member. */
   readonly serial: number
-  /** Serial of the last call whose answer has come, and the time of the ledger in it; 0: there was none lately. */
+  /** Serial of the last call with a received response, and the ledger's time in it; 0 without a recent one. */
   readonly answered: number
   readonly seen: number
-  /** The member asks which share it may admit without the ledger, and says which it believes to have. Absent: it does not ask. */
+  /** Requests the share that the member may admit without the ledger; its value is the share that it assumes. Optional. */
   readonly share?: number
-  /** It has admitted without the ledger since its last call that was answered. */
+  /** Set if the member has admitted without the ledger since its last successful call. */
   readonly local: boolean
   /** Ordered by id. */
   readonly entries: readonly LedgerEntry[]
 }
 
-/** What the ledger says of one bucket. */
+/** Response of the ledger about one bucket. */
 export interface LedgerGrant {
-  /** Number of the account from now on; 0: there is none. Another number than that of the call: what the call declared has ended. */
+  /** Number of the account from now on; 0 without one. A changed number means that the declared account was closed. */
   readonly account: number
-  /** Further permits. */
+  /** Additional permits granted. */
   readonly granted: number
-  /** Permits that could still be granted. */
+  /** Permits that are still available. */
   readonly free: number
-  /** Permits that were spent within the window, as far as they are reported. */
+  /** Reported permits spent within the window. */
   readonly used: number
-  /** Permits that other members hold. */
+  /** Permits held by other members. */
   readonly leased: number
-  /** Milliseconds until as many as wanted at least are free by themselves, and until all are. */
+  /** Milliseconds until the requested minimum becomes free by itself, and until all permits do. */
   readonly next: number
   readonly reset: number
 }
 
-/** The answer to a call. */
+/** Response to a call. */
 export interface LedgerAnswer {
-  /** Time of the ledger: milliseconds. */
+  /** Time of the ledger (ms). */
   readonly now: number
-  /** Share of each capacity that the member may admit without the ledger, 0 to 1; undefined: it has not asked. */
+  /** Share of each capacity that the member may admit without the ledger, 0 to 1; undefined if not requested. */
   readonly share: number | undefined
-  /** Members whose share is kept because they are silent, if the member has asked for its own. */
+  /** Silent members whose share is reserved, if the member requested its own. */
   readonly silent: readonly string[]
-  /** One for each entry of the call, in its order; undefined: a later call of the member has come before, and nothing was done. */
+  /** One grant per entry of the call, in order; undefined if a later call of the member came first and this one was ignored. */
   readonly grants: readonly LedgerGrant[] | undefined
 }
 
 /**
- * Where processes keep together how much of each bucket is used and leased. Methods reject when the ledger is out of reach; then it is
- * not known whether the call was carried out, and it may still be.
+ * Shared record of the used and leased capacity of each bucket. Methods reject if the ledger is unreachable; the call may then have been
+ * executed, or be executed later.
  */
 export interface LimitLedger {
   exchange(call: LedgerCall): Promise<LedgerAnswer>
-  /** Forgets what was used of the bucket; what is leased stays. All members that listen learn of it. */
+  /** Clears the bucket's usage; leases remain. All listening members are notified. */
   clear(id: string): Promise<void>
-  /** Removes some buckets of which nothing counts any more. Called every second or so by each member. */
+  /** Removes some unused buckets. Called about once per second by each member. */
   sweep(): Promise<void>
-  /** The member ends and holds nothing. */
+  /** Removes a member that has stopped and holds no permits. */
   leave(member: string): Promise<void>
-  /** `recalled` is called with each bucket whose permits others want, or that was cleared. Must not throw. Answers what ends it. */
+  /**
+   * Calls `recalled` for each bucket whose permits other members need, or that was cleared; it must not throw. Returns a function that
+   * stops listening.
+   */
   listen(recalled: (id: string, cleared: boolean) => void): () => void
-  /** Waits for what is under way. */
+  /** Waits for pending calls. */
   close(): Promise<void>
 }

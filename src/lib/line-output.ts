@@ -3,42 +3,41 @@ import { Socket } from 'node:net'
 import { isatty } from 'node:tty'
 import { Backoff } from './concurrency.js'
 
-/** How an output came back after lines were dropped. */
+/** Recovery of an output after dropped lines. */
 export interface OutputRecovery {
   readonly dropped: number
   /** Milliseconds from the first dropped line to the recovery. */
   readonly lasted: number
-  /** Why: the code of the system's error; `EAGAIN` means that the reader was too slow. */
+  /** Cause: the system's error code; `EAGAIN` means that the reader was too slow. */
   readonly reason: string
 }
 
 export interface LineOutputOptions {
-  /** An open descriptor: a file, a pipe, a terminal or a socket. It stays open. */
+  /** An open descriptor of a file, pipe, terminal or socket. Not closed. */
   readonly fd: number
-  /** Most bytes of memory for lines that wait; further lines are dropped. */
+  /** Maximum memory for queued lines (bytes); further lines are dropped. */
   readonly bytes: number
-  /** Called when everything that waited has been written and lines had been dropped before. */
+  /** Called when all queued lines have been written after a loss. */
   readonly recovered?: (recovery: OutputRecovery) => void
 }
 
-/** Called with the failure of a line that was dropped, or without one when the line is written. */
+/** Called with the error of a dropped line, or without one for a written line. */
 type Settled = (error?: Error | null) => void
 
-/** Bytes that are written with one system call. */
+/** Bytes written with one system call. */
 const BATCH = 65_536
-/** Memory of a waiting line beside its text. Bytes. */
+/** Memory of a queued line in addition to its text (bytes). */
 const OVERHEAD = 48
-/** Pauses before a reader that took nothing is tried again: doubled from the first to the last. Milliseconds. */
+/** Retry pauses for a blocked reader: doubled from the first to the longest (ms). */
 const READER_PAUSE = { first: 2, longest: 100 }
-/** Pause after a failure of the system, such as a full disk. Milliseconds. */
+/** Pause after a system error, such as a full disk (ms). */
 const FAILURE_PAUSE = 1_000
-/** A full pipe. */
+/** Error code of a full pipe. */
 const SLOW_READER = 'EAGAIN'
 
 /**
- * Lines of text to a descriptor, at most once each and in order. Writing never blocks the event loop, never throws and
- * never fails the process: a reader that is too slow, a full disk or a closed pipe cost lines beyond a bound of memory,
- * which are counted. Writing is tried again until it works.
+ * Writes lines of text to a descriptor, at most once each and in order. Never blocks the event loop, throws or fails the process: with a
+ * slow reader, a full disk or a closed pipe, lines beyond a memory bound are dropped and counted. Writing is retried until it succeeds.
  */
 export class LineOutput {
   readonly #sink: Sink
@@ -47,12 +46,12 @@ export class LineOutput {
   #waiting: string[] = []
   /** Callbacks of lines, by their number. */
   readonly #settled = new Map<number, Settled>()
-  /** Numbers of the lines: the next to come, and the first that is not part of the batch or written. */
+  /** Numbers of the next line, and of the first line that is neither in the batch nor written. */
   #next = 0
   #first = 0
   #bytes = 0
   #batch: Buffer | undefined
-  /** Of the bound, the part that the batch holds. Bytes. */
+  /** Part of the bound that the batch uses (bytes). */
   #batchBytes = 0
   #inFlight = false
   #scheduled = false
@@ -72,17 +71,17 @@ export class LineOutput {
     this.#recovered = recovered
   }
 
-  /** Lines that were dropped since the start. */
+  /** Number of lines dropped since the start. */
   get dropped(): number {
     return this.#dropped
   }
 
-  /** Why lines are being dropped now: the code of the system's error. Undefined while none are. */
+  /** Cause of a current loss: the system's error code; undefined otherwise. */
   get dropping(): string | undefined {
     return this.#lost === 0 ? undefined : this.#lostWhy
   }
 
-  /** Lines were dropped before they came here. */
+  /** Counts lines that were dropped before they arrived here. */
   lost(lines: number): void {
     for (let i = 0; i < lines; i++) this.#drop(undefined)
   }
@@ -108,7 +107,7 @@ export class LineOutput {
     return true
   }
 
-  /** Resolves when everything is written, or when `atMost` milliseconds have passed. Nothing is taken any more. */
+  /** Resolves when everything is written, or after `atMost` milliseconds. Rejects further lines. */
   async close(atMost: number): Promise<void> {
     this.#closed = true
     if (this.#batch !== undefined || this.#waiting.length > 0) {
@@ -127,7 +126,7 @@ export class LineOutput {
     this.#sink.close()
   }
 
-  /** Writes what it can without waiting: for a process that is ending by a failure. */
+  /** Writes as much as possible without waiting, for a crashing process. */
   writeNow(): void {
     if (this.#inFlight) return
     const rest = [this.#batch ?? Buffer.alloc(0), Buffer.from(this.#waiting.join(''))]
@@ -150,7 +149,7 @@ export class LineOutput {
     settled?.(new Error('the output takes nothing'))
   }
 
-  /** Sends the next batch, or what is left of the one before it. */
+  /** Sends the next batch, or the rest of the previous one. */
   #send(): void {
     if (this.#batch === undefined) {
       if (this.#waiting.length === 0) {
@@ -211,7 +210,7 @@ export class LineOutput {
       this.#timer = undefined
       this.#send()
     }, pause)
-    // A process that has nothing else to do ends; while it closes, its own deadline keeps it.
+    // A process without other work exits; during close, the deadline keeps it alive.
     this.#timer.unref()
   }
 
@@ -224,11 +223,11 @@ export class LineOutput {
   }
 }
 
-/** Takes bytes to a descriptor. */
+/** Writes bytes to a descriptor. */
 interface Sink {
-  /** Calls back once with how many bytes were taken, or with the system's error. */
+  /** Calls back once with the number of written bytes, or with the system's error. */
   send(bytes: Buffer, done: (error: NodeJS.ErrnoException | null, written: number) => void): void
-  /** Takes what it can without waiting. */
+  /** Writes as much as possible without waiting. */
   sendNow(bytes: Buffer): void
   close(): void
 }
@@ -242,8 +241,8 @@ function sinkFor(fd: number): Sink {
 }
 
 /**
- * The same pipe or terminal under a description of its own: it does not block, and the processes that share the
- * original description notice nothing. Undefined where the system has no /proc or forbids it.
+ * Opens the same pipe or terminal with a separate, non-blocking file description, so that processes that share the original are not
+ * affected. Returns undefined if the system has no /proc or forbids it.
  */
 function reopened(fd: number): number | undefined {
   try {
@@ -253,7 +252,7 @@ function reopened(fd: number): number | undefined {
   }
 }
 
-/** A pipe or terminal that does not block: written at once, because handing it to another thread costs more. */
+/** A non-blocking pipe or terminal: written directly, because another thread would cost more. */
 class DirectSink implements Sink {
   readonly #fd: number
 
@@ -281,7 +280,7 @@ class DirectSink implements Sink {
   }
 }
 
-/** A file or a device: the disk may take its time, so another thread writes. */
+/** A file or a device: written by another thread, because the disk can be slow. */
 class FileSink implements Sink {
   readonly #fd: number
 
@@ -297,16 +296,16 @@ class FileSink implements Sink {
     try {
       writeSync(this.#fd, bytes)
     } catch {
-      // The process ends, and there is no other place for these lines.
+      // The process stops, and there is no other destination for these lines.
     }
   }
 
   close(): void {
-    // The descriptor is the process's.
+    // The descriptor belongs to the process.
   }
 }
 
-/** A socket, such as that of a service manager's journal, or a pipe that could not be opened again. */
+/** A socket, such as a service manager's journal, or a pipe that could not be reopened. */
 class SocketSink implements Sink {
   readonly #socket: Socket
   #failure: NodeJS.ErrnoException | undefined

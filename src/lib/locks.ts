@@ -1,10 +1,12 @@
-/** Looks at a lock before its thread sleeps, and how often it sleeps for so many milliseconds: about 20 ms in all. */
+/** Attempts before a waiting thread sleeps. */
 const SPINS = 20
+/** Maximum number of sleeps, about 20 ms in total. */
 const SLEEPS = 200
+/** Length of a sleep (ms). */
 const SLEEP = 0.05
 /**
- * Turns of an empty loop between two looks, a third of a microsecond. A look moves the memory of the lock between cores, and with the lock
- * goes all that it guards: a few decisions in a row on one core cost less than one on each in turn.
+ * Iterations of an empty loop between two attempts, a third of a microsecond. An attempt moves the lock's memory between cores, and with it
+ * all guarded data: several decisions in a row on one core cost less than alternating cores.
  */
 const PAUSE = 1_000
 
@@ -19,10 +21,10 @@ const PAUSE = 1_000
  * A table that one thread alone uses takes no locks.
  */
 export class Locks {
-  /** Are there other threads? Only while none of the locks is held may this change. */
+  /** Set if there are other threads. May change only while no lock is held. */
   shared: boolean
   private readonly own: number
-  /** Written in each turn of the empty loop, so that there is one. */
+  /** Written in each iteration, so that the loop is not optimized away. */
   private turn = 0
 
   /** @param thread number of this thread */
@@ -35,27 +37,27 @@ export class Locks {
     this.shared = shared
   }
 
-  /** Takes the lock at `word`; false: another thread has it for too long, or this one has it already. */
+  /** Acquires the lock at `word`; returns false if another thread holds it too long, or this one already holds it. */
   acquire(word: number): boolean {
     return !this.shared || Atomics.compareExchange(this.words, word, 0, this.own) === 0 || this.wait(word)
   }
 
-  /** Takes the lock at `word` if it is free. */
+  /** Acquires the lock at `word` if it is free. */
   tryAcquire(word: number): boolean {
     return !this.shared || Atomics.compareExchange(this.words, word, 0, this.own) === 0
   }
 
-  /** Gives the lock at `word` back. Only its owner may. */
+  /** Releases the lock at `word`. Only its owner may. */
   release(word: number): void {
     if (this.shared) Atomics.store(this.words, word, 0)
   }
 
-  /** Makes this thread the owner of a lock whose owner was `thread`, which has ended; false: it was another's, or free. */
+  /** Takes over the lock of the ended thread `thread`; returns false if it was free or owned by another thread. */
   takeOver(word: number, thread: number): boolean {
     return this.shared && Atomics.compareExchange(this.words, word, thread + 1, this.own) === thread + 1
   }
 
-  /** Is the lock at `word` this thread's? */
+  /** Returns whether this thread owns the lock at `word`. */
   owns(word: number): boolean {
     return this.shared && Atomics.load(this.words, word) === this.own
   }

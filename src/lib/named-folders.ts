@@ -2,8 +2,8 @@ import { realpathSync } from 'node:fs'
 import { sep } from 'node:path'
 
 /**
- * Why a folder may not be served, as the end of a sentence about it; undefined when it lies in one of the named folders, or is one, by its name and by
- * where links lead from there. Folders are absolute. What is missing lies where its name says.
+ * Returns why a folder may not be served, to end a sentence about it; undefined if it is within one of the named folders, both by name and
+ * after resolving links. Folders are absolute. A missing folder is judged by name.
  */
 export function refusalOfFolder(folder: string, named: readonly string[]): string | undefined {
   const lies = (form: (path: string) => string) => named.some((one) => liesWithin(form(one), form(folder)))
@@ -18,7 +18,7 @@ export function refusalOfFolder(folder: string, named: readonly string[]): strin
   return lies(realOrNamed) ? undefined : 'leads out of the folders that may be served through a symbolic link'
 }
 
-/** True for the folder itself and what lies below it, by their names. Both are absolute and in normal form. */
+/** Returns whether the path is the folder or below it, by name. Both are absolute and normalized. */
 export function liesWithin(folder: string, path: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 }

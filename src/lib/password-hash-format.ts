@@ -1,21 +1,21 @@
-/** A hash of a password that can be checked, with the work that a check takes. */
+/** Format of a supported password hash. */
 type PasswordHashFormat = 'bcrypt' | 'argon2id' | 'apr1'
 
-/** What a text is as the hash of a password: one that can be checked, one that is refused with the reason, or none. */
+/** Classification of a text as a password hash: supported, rejected with a reason, or not a hash. */
 export type ReadPasswordHash =
   | { readonly kind: 'hash'; readonly format: PasswordHashFormat }
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'none' }
 
-/** Largest cost of bcrypt: each more doubles the work, and 14 takes about a second. */
+/** Maximum cost of bcrypt: each step doubles the work, and 14 takes about a second. */
 const MAX_BCRYPT_COST = 14
-/** Largest memory (KiB), iterations and lanes of Argon2id: 64 MiB and about a second at most. */
+/** Maximum memory (KiB), iterations and lanes of Argon2id: 64 MiB and about a second. */
 const MAX_ARGON2 = { memory: 65_536, iterations: 10, lanes: 16 } as const
 
 const APR1 = /^\$apr1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}$/
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
 const ARGON2ID = /^\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}$/
-/** What begins like a hash of crypt(3), of htpasswd or of LDAP. */
+/** Prefixes of hashes by crypt(3), htpasswd or LDAP. */
 const LOOKS_HASHED =
   /^(?:\$(?:apr1|2[abxy]?|argon2(?:id|i|d)|1|5|6|7|y|gy|scrypt|pbkdf2[a-z0-9-]*)\$|\{(?:SSHA|SHA|CRYPT|MD5|SMD5)\}|(?:pbkdf2|bcrypt|argon2|scrypt|md5|sha1|sha256)(?:_\w+)?\$|(?:pbkdf2|scrypt):[\w:]+\$)/i
 

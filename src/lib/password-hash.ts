@@ -2,15 +2,16 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { argon2id, argon2Verify, bcrypt, bcryptVerify } from 'hash-wasm'
 import { readPasswordHash } from './password-hash-format.js'
 
-/** Bytes of a password that bcrypt looks at. */
+/** Maximum length of a password for bcrypt (bytes). */
 const BCRYPT_BYTES = 72
-/** Parameters of new hashes: the second of the recommended sets of RFC 9106 in a third of its memory (KiB), some 50 ms. */
+/** Parameters of new hashes: the second recommended set of RFC 9106 with a third of its memory (KiB), some 50 ms. */
 const ARGON2 = { parallelism: 1, iterations: 2, memorySize: 19_456, hashLength: 32 } as const
+/** Cost of new bcrypt hashes. */
 const BCRYPT_COST = 12
 
 /**
- * Returns true if the hash is that of the password (bytes in UTF-8). Takes tens to hundreds of milliseconds of the thread; false for a
- * hash that `readPasswordHash` does not take.
+ * Returns whether the hash belongs to the password (bytes in UTF-8). Takes tens to hundreds of milliseconds of the thread; false for a hash
+ * that `readPasswordHash` rejects.
  */
 export async function verifyPassword(password: Uint8Array, hash: string): Promise<boolean> {
   const read = readPasswordHash(hash)
@@ -25,7 +26,7 @@ export async function verifyPassword(password: Uint8Array, hash: string): Promis
   }
 }
 
-/** A hash of the password for a policy. Rejects with a RangeError when bcrypt would not look at all of it. */
+/** Hashes a password for a policy. Rejects with a RangeError if the password is too long for bcrypt. */
 export async function hashPassword(password: string, format: 'argon2id' | 'bcrypt'): Promise<string> {
   const salt = randomBytes(16)
   if (format === 'argon2id') return await argon2id({ ...ARGON2, password, salt, outputType: 'encoded' })
@@ -38,7 +39,7 @@ function isSame(a: string, b: string): boolean {
 }
 
 const ALPHABET = './0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-/** Which bytes of the digest make each group of four characters. */
+/** Digest bytes of each group of four characters. */
 const GROUPS = [
   [0, 6, 12],
   [1, 7, 13],
@@ -53,7 +54,7 @@ function md5(...parts: readonly Uint8Array[]): Buffer {
   return hash.digest()
 }
 
-/** The hash of Apache's htpasswd: MD5 a thousand times over, after the crypt(3) of FreeBSD (apr_md5.c of the Apache Portable Runtime). */
+/** Hash of Apache's htpasswd: a thousand rounds of MD5, derived from the crypt(3) of FreeBSD (apr_md5.c of the Apache Portable Runtime). */
 function apr1(password: Uint8Array, saltText: string): string {
   const salt = Buffer.from(saltText)
   const inner = md5(password, salt, password)
@@ -79,7 +80,7 @@ function apr1(password: Uint8Array, saltText: string): string {
 
 const NOTHING = new Uint8Array()
 
-/** The lowest six bits first. */
+/** Encodes the lowest six bits first. */
 function encoded(value: number, length: number): string {
   let text = ''
   for (let i = 0; i < length; i++) text += ALPHABET[(value >> (6 * i)) & 0x3f]

@@ -1,17 +1,17 @@
-/** From 1; columns count UTF-16 units, as editors do. */
+/** Position from 1; columns count UTF-16 units, as in editors. */
 export interface Place {
   readonly line: number
   readonly column: number
 }
 
-/** A text with its line table, which is made as far as it is asked for. */
+/** A text with a lazily built line table. */
 export class SourceText {
   readonly text: string
-  /** Offsets of lines, from the first one on. */
+  /** Offsets of the known lines. */
   readonly #starts: number[] = [0]
   readonly #first: number
 
-  /** `first`: the number of its first line, where the text is a part of another one. */
+  /** `first`: number of its first line, for a part of a longer text. */
   constructor(text: string, first = 1) {
     this.text = text
     this.#first = first
@@ -29,7 +29,7 @@ export class SourceText {
     return { line: low + this.#first, column: offset - (this.#starts[low] as number) + 1 }
   }
 
-  /** Line `number` without its end; '' when there is none. */
+  /** Returns line `number` without its line end; '' if it does not exist. */
   line(number: number): string {
     const index = number - this.#first
     while (this.#starts.length <= index + 1 && this.#nextLine());
@@ -39,7 +39,7 @@ export class SourceText {
     return this.text.slice(start, end === undefined ? this.text.length : end - 1).replace(/\r$/, '')
   }
 
-  /** Finds one more line; false: there is none. */
+  /** Finds the next line; returns false at the end. */
   #nextLine(): boolean {
     const at = this.text.indexOf('\n', this.#starts.at(-1))
     if (at === -1) return false

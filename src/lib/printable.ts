@@ -1,33 +1,34 @@
 /**
- * Characters that a terminal obeys in place of showing them: the C0 and C1 controls (ECMA-48), line separators, and those that turn the
- * direction of the text around them (Unicode UAX 9). Tabs and line feeds are controls too.
+ * Characters that control a terminal: the C0 and C1 controls (ECMA-48), including tab and line feed, line separators, and those that change
+ * the direction of text (Unicode UAX 9).
  */
 const OBEYED = '\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069'
+/** Matches one such character. */
 const OBEYED_TEXT = new RegExp(`[${OBEYED}]`, 'g')
 
 const ESCAPE = '\\u001b\\['
-/** A colour or weight of this program (SGR), or a control other than tab and line feed. */
+/** A colour or weight used by this program (SGR), or a control other than tab and line feed. */
 const COLOUR_OR_OBEYED = new RegExp(
   `${ESCAPE}(?:[0124]|2[24]|3[0-79]|9[0-7])m|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]`,
   'g'
 )
 
-/** Replaces the last line of the terminal. */
+/** Sequence that replaces the terminal's last line. */
 const ERASES_LINE = new RegExp(`^\\r${ESCAPE}2?K`)
 
-/** A text of a document, client or server as one line for a terminal: what a terminal would obey is U+FFFD, a tab is a blank. */
+/** Converts external text to one line for a terminal: control characters become U+FFFD, a tab becomes a space. */
 export function printable(text: string): string {
   return text.replace(/\t/g, ' ').replace(OBEYED_TEXT, '\ufffd')
 }
 
-/** The same for a text of several lines. */
+/** Converts external text of several lines for a terminal. */
 export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
 /**
- * What a command writes to a terminal: of escape sequences colours alone get through, and at its beginning the one that erases a line.
- * All other controls are written as `\u001b`, which also keeps JSON what it is.
+ * Filters text for a terminal: keeps only colour sequences, and at its start the one that erases a line. Other controls are written as
+ * `\u001b`, which also preserves JSON.
  */
 export function terminalText(text: string): string {
   const erasing = ERASES_LINE.exec(text)?.[0] ?? ''
@@ -37,7 +38,7 @@ export function terminalText(text: string): string {
   return `${erasing}${shown}`
 }
 
-/** JSON text without the controls that `JSON.stringify` leaves as they are. The data is the same. */
+/** Escapes the controls that `JSON.stringify` leaves unescaped. The data does not change. */
 export function printableJson(text: string): string {
   return /[\u007f-\u009f\u2028\u2029]/.test(text) ? text.replace(/[\u007f-\u009f\u2028\u2029]/g, escapeOf) : text
 }

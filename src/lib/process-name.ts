@@ -1,14 +1,14 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { codeOf } from './errors.js'
 
-/** Which field of proc(5)'s stat says since when a process runs, counted from the first one behind the name of its program. */
+/** Field of proc(5)'s stat with the start time, counted from the first one after the program name. */
 const STARTED = 19
-/** What the system says of a process that it does not have. */
+/** System errors for a process that does not exist. */
 const GONE = ['ENOENT', 'ESRCH']
 
 /**
- * A name for this process that no other one has: the machine since it was started last, the name space of process numbers, the number, and
- * when the process began. Undefined where the system does not tell (other systems than Linux).
+ * Returns a unique name of this process: the machine's boot id, the PID namespace, the PID and the start time. Undefined on systems other
+ * than Linux.
  */
 export function processName(): string | undefined {
   try {
@@ -18,7 +18,7 @@ export function processName(): string | undefined {
   }
 }
 
-/** Is it certain that the process with this name has ended? It is not of a process of another machine or container. */
+/** Returns whether the process with this name has certainly ended; false for processes of another machine or container. */
 export function processHasEnded(name: string): boolean {
   const [boot, space, pid, started] = name.split('/')
   try {
@@ -39,8 +39,8 @@ function machine(): string {
 
 function startOf(pid: number): string {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // The name may hold anything; the last parenthesis ends it.
+  // The name may contain any character; the last parenthesis ends it.
   const state = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  // One that has ended and that its parent has not asked about yet is still there.
+  // An ended process remains as a zombie until its parent has waited for it.
   return state[0] === 'Z' ? '' : (state[STARTED] ?? '')
 }

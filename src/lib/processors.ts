@@ -4,8 +4,8 @@ import { availableParallelism } from 'node:os'
 type Read = (path: string) => Promise<string | undefined>
 
 /**
- * Processors that this process may use, at least 1: those that the system lets it run on, and no more than the quota of its control group
- * (cgroup v2: `cpu.max`, v1: `cpu.cfs_quota_us` by `cpu.cfs_period_us`) or of one above it. A part of a processor counts for nothing.
+ * Returns the number of processors that this process may use, at least 1: its CPU affinity, limited by the quota of its control group or a
+ * parent (cgroup v2: `cpu.max`, v1: `cpu.cfs_quota_us` by `cpu.cfs_period_us`). Fractions are ignored.
  */
 export async function processorsOfProcess(read: Read = readText, all = availableParallelism()): Promise<number> {
   const groups = (await read('/proc/self/cgroup')) ?? ''
@@ -13,7 +13,7 @@ export async function processorsOfProcess(read: Read = readText, all = available
   return Math.max(1, Math.floor(Math.min(all, ...quotas)))
 }
 
-/** Folders that may hold a quota: of the group itself and of all above it. */
+/** Returns the folders of the group and its parents, which may have a quota. */
 function foldersOf(groups: string): string[] {
   const folders = new Set<string>()
   for (const line of groups.split('\n')) {

@@ -1,9 +1,9 @@
-/** What is left to spend. Below zero: more was wanted than there was. */
+/** Remaining step budget; negative if exceeded. */
 export interface Meter {
   budget: number
 }
 
-/** An instruction of a compiled program, as far as it is read here. */
+/** An instruction of a compiled program, reduced to the members used here. */
 interface Instruction {
   readonly op: number
   readonly out: number
@@ -11,14 +11,14 @@ interface Instruction {
   matchRune(rune: number): boolean
 }
 
-/** Characters that no instruction tells apart have one class. */
+/** Characters that no instruction distinguishes share a class. */
 interface Classes {
   readonly numClasses: number
   readonly latin1Class: Int32Array
   runeClass(rune: number): number
 }
 
-/** What the package makes of a pattern, by its names. */
+/** Compiled pattern of the package, with its property names. */
 export interface CompiledProgram {
   readonly prog: { readonly inst: readonly Instruction[]; readonly start: number }
   readonly dfa: Classes
@@ -26,7 +26,7 @@ export interface CompiledProgram {
 
 interface Program {
   readonly instructions: readonly Instruction[]
-  /** Members of the instructions, side by side. */
+  /** Members of the instructions in parallel arrays. */
   readonly ops: Int32Array
   readonly outs: Int32Array
   readonly args: Int32Array
@@ -34,7 +34,7 @@ interface Program {
   readonly classes: Classes
 }
 
-/** Numbers of the instructions, as in the Go package that RE2JS follows. */
+/** Opcodes of the instructions, as in the Go package that RE2JS follows. */
 const ALT = 1
 const ALT_MATCH = 2
 const CAPTURE = 3
@@ -52,23 +52,26 @@ const END_TEXT = 8
 const BOUNDARY = 16
 const NO_BOUNDARY = 32
 
-/** What came before a position. */
+/** Context at the start of the text. */
 const AT_BEGIN = 0
+/** Context after a line break. */
 const AFTER_NEWLINE = 1
+/** Context after a word character. */
 const AFTER_WORD = 2
+/** Context after another character. */
 const AFTER_OTHER = 3
 
 const NEWLINE = 10
 const END = -1
 
-/** Cells that all states of an automaton may take; when they are used up it begins anew. */
+/** Maximum number of cells for all states of an automaton; beyond this the cache is cleared. */
 const MAX_CELLS = 20_000
 
-/** Places of the program where a search can be, together with what came before. */
+/** A set of program positions of a search, with the context before them. */
 class Place {
   readonly pcs: Int32Array
   readonly before: number
-  /** By class of the next character; the last one is for the end of the text. */
+  /** Indexed by the class of the next character; the last entry is for the end of the text. */
   readonly next: (Place | undefined)[]
 
   constructor(pcs: Int32Array, before: number, classes: number) {
@@ -81,27 +84,28 @@ class Place {
 const NOWHERE = new Int32Array(0)
 const FOUND = new Place(NOWHERE, AFTER_OTHER, 0)
 const NOT_FOUND = new Place(NOWHERE, AFTER_OTHER, 0)
-/** Steps for a place besides the instructions that are looked at, and for each of those: it takes some 100 ns. */
+/** Steps per state, which takes some 100 ns, besides its instructions. */
 const PLACE_COST = 16
+/** Steps per visited instruction. */
 const INSTRUCTION_COST = 3
 
 /**
- * Answers whether a pattern matches anywhere in a text, by a deterministic automaton that is made as texts need it (Russ
- * Cox, "Regular Expression Matching in the Wild"). A step that was made before costs one look into a table; making one costs
- * as many steps of the meter as instructions are looked at, so that a program of thousands of instructions is paid for.
+ * Tests whether a pattern matches anywhere in a text, by a lazily built deterministic automaton (Russ Cox, "Regular Expression Matching in
+ * the Wild"). A known transition costs one table lookup; building one charges a step per visited instruction, so that a program of
+ * thousands of instructions is paid for.
  */
 export class Automaton {
   readonly #program: Program
   readonly #usesLines: boolean
   readonly #usesWords: boolean
-  /** The search in which an instruction was seen last, and the one in which it was reached by a character. */
+  /** Search in which an instruction was last visited, and in which a character reached it. */
   readonly #seen: Uint32Array
   readonly #reached: Uint32Array
-  /** Instructions that are still to be looked at, and those that a character leads to. */
+  /** Instructions to visit, and those that a character leads to. */
   readonly #stack: Int32Array
   readonly #after: Int32Array
   #search = 0
-  /** By a hash of what they are. */
+  /** States by hash. */
   #places = new Map<number, Place[]>()
   #cells = 0
   #first: Place
@@ -126,7 +130,7 @@ export class Automaton {
     this.#first = this.#newFirst()
   }
 
-  /** Undefined when the meter was used up before the answer was known. */
+  /** Returns undefined if the meter is exhausted before the result is known. */
   test(text: string, meter: Meter): boolean | undefined {
     const { classes } = this.#program
     const { latin1Class, numClasses } = classes
@@ -160,15 +164,15 @@ export class Automaton {
   }
 
   /**
-   * Returns true if some text of these characters matches both patterns, false if none does, undefined when the meter was
-   * used up before the answer was known. Searches the pairs of their places, each character by the classes of both.
+   * Returns whether some text of these characters matches both patterns; undefined if the meter is exhausted first. Searches the pairs of
+   * their states, each character by the classes of both.
    */
   sharesText(other: Automaton, characters: Iterable<number>, meter: Meter): boolean | undefined {
     const kinds = new Map<string, readonly [rune: number, mine: number, others: number]>()
     for (const rune of characters) {
       const mine = this.#program.classes.runeClass(rune)
       const others = other.#program.classes.runeClass(rune)
-      // Conditions of a program distinguish line breaks and characters of words, too.
+      // Conditions of a program also distinguish line breaks and word characters.
       kinds.set(`${mine} ${others} ${rune === NEWLINE} ${isWord(rune)}`, [rune, mine, others])
     }
     const seen = new Map<Place, Set<Place>>()
@@ -192,7 +196,7 @@ export class Automaton {
     return false
   }
 
-  /** The place after `rune`, which is of this class; a pattern that has matched goes on matching. */
+  /** Returns the state after `rune` of this class; a matched pattern stays matched. */
   #following(place: Place, rune: number, kind: number, meter: Meter): Place {
     if (place === FOUND || place === NOT_FOUND) return place
     meter.budget--
@@ -201,7 +205,7 @@ export class Automaton {
     return next
   }
 
-  /** The place after `rune`; `FOUND` when the pattern has matched before it. */
+  /** Returns the state after `rune`, or `FOUND` if the pattern has matched before it. */
   #step({ pcs, before }: Place, rune: number, meter: Meter): Place {
     const { instructions, ops, outs, args, start } = this.#program
     const holding = conditionsAt(before, rune)
@@ -247,7 +251,7 @@ export class Automaton {
     return this.#place(after.slice(0, count).sort(), this.#context(rune))
   }
 
-  /** A number that no instruction is marked with. */
+  /** Returns a search number that no instruction is marked with. */
   #nextSearch(): number {
     if (this.#search === 0xffff_ffff) {
       this.#seen.fill(0)
@@ -257,7 +261,7 @@ export class Automaton {
     return ++this.#search
   }
 
-  /** True when the pattern can match at the beginning of the text only. */
+  /** Returns whether the pattern can match at the start of the text only. */
   #beginsOnly(): boolean {
     const { instructions, start } = this.#program
     let pc = start
@@ -270,7 +274,7 @@ export class Automaton {
     return false
   }
 
-  /** What the places after a character need to know of it. */
+  /** Returns the context for the positions after a character. */
   #context(rune: number): number {
     if (this.#usesLines && rune === NEWLINE) return AFTER_NEWLINE
     return this.#usesWords && isWord(rune) ? AFTER_WORD : AFTER_OTHER
@@ -299,7 +303,7 @@ export class Automaton {
   }
 }
 
-/** FNV-1a over whole numbers. */
+/** FNV-1a hash over integers. */
 function hashOf(pcs: Int32Array, before: number): number {
   let hash = before ^ -2_128_831_035
   for (let i = 0; i < pcs.length; i++) hash = Math.imul(hash ^ (pcs[i] as number), 16_777_619)
@@ -312,7 +316,7 @@ function isSame(a: Int32Array, b: Int32Array): boolean {
   return true
 }
 
-/** The conditions that hold between what came before and `rune`. */
+/** Returns the conditions that are true between the context and `rune`. */
 function conditionsAt(before: number, rune: number): number {
   let holding = before === AT_BEGIN ? BEGIN_TEXT | BEGIN_LINE : before === AFTER_NEWLINE ? BEGIN_LINE : 0
   if (rune === END) holding |= END_TEXT | END_LINE

@@ -3,37 +3,37 @@ import { RE2JS, RE2JSException } from 're2js'
 import { systemClock } from './clock.js'
 import { Automaton, type Meter } from './regex-automaton.js'
 
-/** First match of a pattern: code unit offsets and the text of each group, group 0 first; '' for a group that took no part. */
+/** First match of a pattern: UTF-16 offsets and the text of each group, group 0 first; '' for an unused group. */
 interface RegexMatch {
   readonly start: number
   readonly end: number
   readonly groups: readonly string[]
 }
 
-/** A compiled pattern of RE2 syntax: linear time, no look-around, no back-references. */
+/** A compiled pattern in RE2 syntax: linear time, no look-around, no back-references. */
 export interface Regex {
   readonly pattern: string
-  /** Instructions of the compiled pattern. `exec` and the replacements take at most a nanosecond or two for each of them at each character. */
+  /** Number of instructions. `exec` and the replacements take at most a nanosecond or two for each at each character. */
   readonly size: number
-  /** True when the pattern matches anywhere in `text`. */
+  /** Returns whether the pattern matches anywhere in `text`. */
   test(text: string): boolean
-  /** As `test`, at the cost of the work that it takes; undefined when the meter was used up before the answer was known. */
+  /** Like `test`, charging the work; returns undefined if the meter is exhausted before the result is known. */
   testWithin(text: string, meter: Meter): boolean | undefined
   exec(text: string): RegexMatch | undefined
   /**
-   * Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. One search
-   * takes linear time, but each of many may look at the whole rest of the text: throws `RegexTooSlow` after `longest` milliseconds.
+   * Replaces every match. `$1`, `${1}`, `${name}` and `$0` are groups, `$$` is a dollar; an unknown group is ''. One search takes linear
+   * time, but each of many may scan the rest of the text: throws `RegexTooSlow` after `longest` milliseconds.
    */
   replaceAll(text: string, replacement: string, longest?: number, shown?: Shown): string
   replaceFirst(text: string, replacement: string, shown?: Shown): string
 }
 
-/** Puts another text in place of a piece of the searched text that begins at `start` and goes into the result. */
+/** Replaces a piece of the searched text that begins at `start` in the result. */
 type Shown = (piece: string, start: number) => string
 
 const asItIs: Shown = (piece) => piece
 
-/** All matches of a text take longer than the caller allows. */
+/** Finding all matches takes longer than the caller allows. */
 export class RegexTooSlow extends Error {
   constructor() {
     super('the matches take too long')
@@ -44,15 +44,16 @@ export type CompiledRegex =
   | { readonly ok: true; readonly regex: Regex }
   | { readonly ok: false; readonly message: string }
 
-/** Longest pattern accepted, in UTF-16 units. */
+/** Maximum length of a pattern in UTF-16 units. */
 export const MAX_PATTERN = 4096
-/** Largest compiled program: repetition makes short patterns large. */
+/** Maximum number of instructions: repetition makes short patterns large. */
 const MAX_PROGRAM = 20_000
-/** Largest `expandedSize` of a pattern that is compiled while traffic passes. */
+/** Maximum `expandedSize` of a pattern compiled at run time. */
 const MAX_DYNAMIC = 2_048
+/** A group reference in a replacement. */
 const GROUP = /\$(?:(\$)|(\d{1,2})|\{(\w+)\}|<(\w+)>)/g
 
-/** Compiles `pattern` (RE2 syntax), or says in one sentence what is wrong with it. */
+/** Compiles `pattern` (RE2 syntax), or returns the mistake in one sentence. */
 export function compileRegex(pattern: string): CompiledRegex {
   if (pattern.length > MAX_PATTERN) {
     return { ok: false, message: `the pattern is longer than ${MAX_PATTERN} characters` }
@@ -70,18 +71,18 @@ export function compileRegex(pattern: string): CompiledRegex {
 }
 
 /**
- * Patterns that are known at run time only, compiled once while they are in use. Their number is bounded, and so is the
- * size of each, because a client may have a hand in it: compiling takes about three microseconds per repeated character.
+ * Cache of patterns known only at run time. Their number and size are bounded, because clients may influence them: compiling takes about
+ * three microseconds per repeated character.
  */
 export class RegexCache {
   readonly #compiled: LRUCache<string, CompiledRegex>
 
-  /** `size` patterns are kept. */
+  /** `size`: maximum number of patterns. */
   constructor(size = 256) {
     this.#compiled = new LRUCache({ max: size })
   }
 
-  /** True when `get` need not compile. */
+  /** Returns whether the pattern is cached. */
   knows(pattern: string): boolean {
     return this.#compiled.has(pattern)
   }
@@ -89,7 +90,7 @@ export class RegexCache {
   get(pattern: string): CompiledRegex {
     const known = this.#compiled.get(pattern)
     if (known !== undefined) return known
-    // Refused before it is kept: a key of unbounded length would make the bound on the number of patterns worthless.
+    // Rejected without caching: unbounded keys would defeat the bound on the number of patterns.
     if (expandedSize(pattern) > MAX_DYNAMIC) {
       return { ok: false, message: 'the pattern is too large for one that is made while traffic passes' }
     }
@@ -103,7 +104,7 @@ class Re2Regex implements Regex {
   readonly pattern: string
   readonly size: number
   readonly #program: RE2JS
-  /** The text that the pattern is, when it is nothing else. */
+  /** The text of a purely literal pattern. */
   readonly #literal: string | undefined
   #automaton: Automaton | undefined
 
@@ -166,16 +167,16 @@ class Re2Regex implements Regex {
   }
 }
 
-/** Steps of the search for a text that two patterns share: some milliseconds. */
+/** Step budget of the search for a text that two patterns share: some milliseconds. */
 const SHARING = 300_000
-/** Classes of characters beyond Latin-1, whose members are not listed one by one. */
+/** Character classes beyond Latin-1, whose members are not enumerated. */
 const LISTED_BY_NAME = /\\(?:[pP]|x\{)/
-/** Characters that stand for all beyond Latin-1 in the search. */
+/** Representatives of all characters beyond Latin-1 in the search. */
 const BEYOND = [0x3b1, 0x4e2d, 0xfffd, 0x1f600]
 
 /**
- * Returns true if some text matches both patterns, searched anywhere, and false if none does; undefined where the search takes too long
- * or where a pattern names characters beyond Latin-1 by their properties.
+ * Returns whether some text matches both patterns; undefined if the search takes too long or if a pattern uses character properties beyond
+ * Latin-1.
  */
 export function sharesText(one: Regex, other: Regex): boolean | undefined {
   if (!(one instanceof Re2Regex && other instanceof Re2Regex)) return undefined
@@ -186,19 +187,19 @@ export function sharesText(one: Regex, other: Regex): boolean | undefined {
   return one.automaton.sharesText(other.automaton, characters, { budget: SHARING })
 }
 
-/** `text` as a pattern that it alone matches. */
+/** Returns a pattern that matches exactly `text`. */
 export function quotedPattern(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
 }
 
-/** What stands for a group in a replacement: `$1`, `${name}`, `$<name>`. */
+/** Returns the group references in a replacement: `$1`, `${name}`, `$<name>`. */
 export function groupReferences(replacement: string): readonly string[] {
   return [...replacement.matchAll(GROUP)].filter(([, dollar]) => dollar === undefined).map(([written]) => written)
 }
 
 /**
- * A replacement with `$<1>` and `$<name>` in place of `${1}` and of `${name}` for groups of the pattern, as Go and Traefik write them: there
- * `${…}` is an expression. Each is as long as before, so offsets stay true.
+ * Replaces `${1}` and `${name}` for groups of the pattern, as in Go and Traefik, by `$<1>` and `$<name>`, because `${…}` is an expression
+ * here. Lengths and offsets do not change.
  */
 export function withGroupReferences(replacement: string, pattern: string | undefined): string {
   const names = pattern === undefined || !compileRegex(pattern).ok ? {} : RE2JS.compile(pattern).namedGroups()
@@ -229,7 +230,7 @@ function toReference(group: string): string {
   return /^\d/.test(group) ? `$${group}` : `$<${group}>`
 }
 
-/** A reference to a group as another program writes it, with what says the same here; undefined: there is none. */
+/** Finds a group reference of another program, and returns the equivalent; undefined without one. */
 export function foreignReference(
   replacement: string
 ): { readonly written: string; readonly right: string } | undefined {
@@ -240,7 +241,7 @@ export function foreignReference(
   return undefined
 }
 
-/** What stands in a replacement for groups that `pattern` (RE2 syntax) does not have; nothing for a pattern that is wrong. */
+/** Returns the references in a replacement to groups that `pattern` (RE2 syntax) does not have; empty for an invalid pattern. */
 export function missingGroups(pattern: string, replacement: string): readonly string[] {
   const written = groupReferences(replacement)
   if (written.length === 0 || !compileRegex(pattern).ok) return []
@@ -252,7 +253,7 @@ export function missingGroups(pattern: string, replacement: string): readonly st
   })
 }
 
-/** An upper bound of a pattern's size when its counted repetitions are written out. */
+/** Returns an upper bound of a pattern's size with its counted repetitions expanded. */
 function expandedSize(pattern: string): number {
   let size = pattern.length
   for (const [, low, high] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g))
@@ -260,7 +261,7 @@ function expandedSize(pattern: string): number {
   return size
 }
 
-/** Why RE2 refuses `pattern`, in our words: most refusals are constructs that other dialects have. */
+/** Explains why RE2 rejects `pattern`: mostly because of constructs of other dialects. */
 function reasonFor(pattern: string): string {
   if (/\(\?<?[=!]/.test(pattern)) return 'look-ahead and look-behind are not part of RE2 syntax'
   if (/\\[1-9]/.test(pattern)) return 'back-references are not part of RE2 syntax'

@@ -1,9 +1,9 @@
 interface RelayParts<T> {
-  /** Sends what was gathered, and how many were dropped since the last time. */
+  /** Sends the collected items, with the number dropped since the last time. */
   readonly post: (items: readonly T[], bytes: number, dropped: number) => void
-  /** Most bytes that may be gathered or under way; what comes beyond them is dropped and counted. */
+  /** Maximum size of collected and unconfirmed items (bytes); further ones are dropped and counted. */
   readonly most: number
-  /** Bytes of memory of one. */
+  /** Returns the memory of an item in bytes. */
   readonly sizeOf: (item: T) => number
 }
 
@@ -11,8 +11,8 @@ interface RelayParts<T> {
 const BATCH = 65_536
 
 /**
- * Things on their way to another thread: whole, in order, several in one message. The other thread says what it has dealt with, so that a slow
- * one costs a bounded amount of memory.
+ * Sends items to another thread in order, several per message. The other thread confirms processed bytes, so that a slow one costs a
+ * bounded amount of memory.
  */
 export class Relay<T> {
   readonly #parts: RelayParts<T>
@@ -26,7 +26,7 @@ export class Relay<T> {
     this.#parts = parts
   }
 
-  /** `counts`: how many it counts for where it is dropped. */
+  /** `counts`: number of items that a dropped one counts for. */
   put(item: T, counts = 1): void {
     const bytes = this.#parts.sizeOf(item)
     if (this.#gathered + this.#underWay + bytes > this.#parts.most) {
@@ -45,7 +45,7 @@ export class Relay<T> {
     }
   }
 
-  /** The other thread has dealt with so many bytes. */
+  /** Confirms bytes processed by the other thread. */
   taken(bytes: number): void {
     this.#underWay -= bytes
     if (this.#dropped > 0) this.flush()

@@ -12,7 +12,7 @@ const TAG_BYTES = 16
 const KEY_BYTES = 32
 const HEAD_BYTES = 1 + ID_BYTES + NONCE_BYTES
 
-/** Codes of sealing keys and of what they have sealed. */
+/** Error codes of sealing keys and sealed values. */
 export const sealErrors = defineErrors({
   SEAL_KEY_INVALID: {
     text: 'A sealing key is not 32 bytes, written as 64 hexadecimal digits or as base64.',
@@ -28,13 +28,13 @@ export const sealErrors = defineErrors({
   }
 })
 
-/** A key of 32 bytes with its id, which says which key opens a value and nothing about the key. */
+/** A 32-byte key with its id, which identifies the key of a value and reveals nothing about it. */
 export interface SealKey {
   readonly id: string
   readonly bytes: Uint8Array
 }
 
-/** Throws a CodedError `SEAL_KEY_INVALID` when it is not 32 bytes. */
+/** Throws a CodedError `SEAL_KEY_INVALID` if the key does not have 32 bytes. */
 export function sealKey(bytes: Uint8Array): SealKey {
   if (bytes.length !== KEY_BYTES) throw new CodedError(sealErrors.SEAL_KEY_INVALID, 'a sealing key has 32 bytes')
   const id = createHash('sha256')
@@ -45,7 +45,7 @@ export function sealKey(bytes: Uint8Array): SealKey {
   return { id, bytes }
 }
 
-/** A key from its text: 64 hexadecimal digits or base64 of 32 bytes. Throws a CodedError `SEAL_KEY_INVALID`. */
+/** Parses a key: 64 hexadecimal digits or base64 of 32 bytes. Throws a CodedError `SEAL_KEY_INVALID`. */
 export function parseSealKey(text: string): SealKey {
   const trimmed = text.trim()
   if (/^[0-9a-fA-F]{64}$/.test(trimmed)) return sealKey(Buffer.from(trimmed, 'hex'))
@@ -56,12 +56,12 @@ export function parseSealKey(text: string): SealKey {
   )
 }
 
-/** A new random key as text that `parseSealKey` reads. */
+/** Returns a new random key as text for `parseSealKey`. */
 export function newSealKey(): string {
   return randomBytes(KEY_BYTES).toString('base64')
 }
 
-/** Seals with one key and opens what it or an older one has sealed. */
+/** Encrypts with one key and decrypts values of this key and older ones. */
 export class Sealer {
   readonly #current: SealKey
   readonly #keys: ReadonlyMap<string, SealKey>
@@ -71,23 +71,23 @@ export class Sealer {
     this.#keys = new Map([...older, current].map((key) => [key.id, key]))
   }
 
-  /** Id of the key that seals. */
+  /** Id of the current key. */
   get keyId(): string {
     return this.#current.id
   }
 
-  /** Does this open what the key with this id has sealed? */
+  /** Returns whether the key with this id is available. */
   knows(keyId: string): boolean {
     return this.#keys.has(keyId)
   }
 
-  /** Keys for another purpose (HKDF, RFC 5869), 32 bytes each: first the one of the key that seals. They say nothing about the keys. */
+  /** Derives 32-byte keys for another purpose (HKDF, RFC 5869), that of the current key first. They reveal nothing about the original keys. */
   derive(purpose: string): readonly Uint8Array[] {
     const keys = [this.#current, ...[...this.#keys.values()].filter((key) => key.id !== this.#current.id)]
     return keys.map(({ bytes }) => new Uint8Array(hkdfSync('sha256', bytes, '', `sluice ${purpose}`, KEY_BYTES)))
   }
 
-  /** `owner` names what the value belongs to; it opens under the same name only, so that it cannot be moved elsewhere. */
+  /** `owner` identifies the value's owner; the value opens under the same name only, so that it cannot be moved. */
   seal(plain: Uint8Array, owner: string): Uint8Array {
     const nonce = randomBytes(NONCE_BYTES)
     const head = Buffer.concat([Buffer.of(VERSION), Buffer.from(this.#current.id, 'hex'), nonce])
@@ -96,7 +96,7 @@ export class Sealer {
     return Buffer.concat([head, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
   }
 
-  /** Throws a CodedError: `SEAL_KEY_UNKNOWN` (another key is needed) or `SEAL_BROKEN` (changed, cut, or of another owner). */
+  /** Throws a CodedError: `SEAL_KEY_UNKNOWN` (another key is needed) or `SEAL_BROKEN` (changed, truncated, or of another owner). */
   open(sealed: Uint8Array, owner: string): Uint8Array {
     const key = this.#keys.get(sealedBy(sealed))
     if (key === undefined) {
@@ -121,7 +121,7 @@ export class Sealer {
   }
 }
 
-/** Id of the key that sealed the value. Throws a CodedError `SEAL_BROKEN` when it is no sealed value. */
+/** Returns the id of the value's key. Throws a CodedError `SEAL_BROKEN` for an invalid value. */
 export function sealedBy(sealed: Uint8Array): string {
   if (sealed[0] !== VERSION || sealed.length < HEAD_BYTES + TAG_BYTES) {
     throw new CodedError(sealErrors.SEAL_BROKEN, 'this is no sealed value')
@@ -129,7 +129,7 @@ export function sealedBy(sealed: Uint8Array): string {
   return Buffer.from(sealed.subarray(1, 1 + ID_BYTES)).toString('hex')
 }
 
-/** Id of the key that sealed the value; undefined when it is no sealed value. */
+/** Returns the id of the value's key; undefined for an invalid value. */
 export function keyIdOf(sealed: Uint8Array): string | undefined {
   return sealed[0] === VERSION && sealed.length >= HEAD_BYTES + TAG_BYTES ? sealedBy(sealed) : undefined
 }
@@ -138,7 +138,7 @@ function bound(head: Uint8Array, owner: string): Uint8Array {
   return Buffer.concat([head, Buffer.from(owner)])
 }
 
-/** Hex of SHA-256: by it texts are compared, and tokens kept and found, which are random enough for a plain hash. */
+/** Returns the SHA-256 hash in hex, for comparing texts, and for storing and finding tokens, whose randomness makes a plain hash sufficient. */
 export function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex')
 }

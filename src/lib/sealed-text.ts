@@ -7,7 +7,7 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Seals a text with a key of 32 bytes. `purpose` is what it is for: it opens for the same purpose only. */
+/** Encrypts a text with a 32-byte key. It can be decrypted for the same `purpose` only. */
 export function sealText(key: Uint8Array, plain: string, purpose: string): string {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })
@@ -15,10 +15,10 @@ export function sealText(key: Uint8Array, plain: string, purpose: string): strin
   return Buffer.concat([nonce, cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()]).toString('base64url')
 }
 
-/** Undefined when the text was changed, cut, sealed for something else, or sealed by a key that is not here. */
+/** Returns undefined if the text was changed, truncated, sealed for another purpose or with an unknown key. */
 export function openText(keys: readonly Uint8Array[], sealed: string, purpose: string): string | undefined {
   const bytes = Buffer.from(sealed, 'base64url')
-  // Buffer forgives what is no base64url; two spellings of one value would be two values that open.
+  // Buffer ignores invalid base64url; each value must have only one spelling.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64url') !== sealed) return undefined
   for (const key of keys) {
     const plain = openWith(key, bytes, purpose)
@@ -35,7 +35,7 @@ function openWith(key: Uint8Array, bytes: Buffer, purpose: string): string | und
   try {
     return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, end)), decipher.final()]).toString('utf8')
   } catch {
-    // The only failure that is left: the tag does not fit.
+    // The only remaining failure: the tag does not match.
     return undefined
   }
 }

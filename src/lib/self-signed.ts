@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import 'reflect-metadata'
 import * as library from '@peculiar/x509'
 
-/** A self-signed certificate. PEM texts. */
+/** A self-signed certificate in PEM. */
 export interface SelfSigned {
   readonly chain: string
   readonly privateKey: string
@@ -12,20 +12,20 @@ export interface SelfSigned {
 
 const YEAR = 365 * 86_400_000
 
-/** Makes a server's certificate for `names` (host names, wildcards and addresses), valid for a year from `now` (Unix milliseconds). */
+/** Creates a server certificate for `names` (host names, wildcards and addresses), valid for a year from `now` (Unix milliseconds). */
 export async function selfSigned(subject: string, names: readonly string[], now: number): Promise<SelfSigned> {
   const { cert, key } = await makeServerCertificate(`CN=${subject}`, names, { now, life: YEAR })
   return { chain: cert, privateKey: key }
 }
 
-/** A certificate with its key, ECDSA on P-256. PEM texts. */
+/** A certificate with its key, ECDSA on P-256, in PEM. */
 export interface KeyedCertificate {
   readonly cert: string
   /** PKCS #8. */
   readonly key: string
 }
 
-/** When a certificate begins and how long it lives, in milliseconds; `now` since the Unix epoch. */
+/** Start and lifetime of a certificate (ms); `now` since the Unix epoch. */
 export interface Validity {
   readonly now: number
   readonly life: number
@@ -33,10 +33,10 @@ export interface Validity {
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 const DAY = 86_400_000
-/** Clocks of others may be late. */
+/** Tolerance for slow clocks of other machines (ms). */
 const BACKDATED = DAY
 
-/** An authority that signs servers' certificates and no further authorities. `subject`: a distinguished name. */
+/** Creates an authority that signs server certificates and no further authorities. `subject`: a distinguished name. */
 export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
   const extensions = [
@@ -48,8 +48,8 @@ export async function makeAuthority(subject: string, validity: Validity): Promis
 }
 
 /**
- * A server's certificate for `names` (host names, wildcards and addresses), signed by the authority, or without one by
- * itself. Rejects when the authority's key cannot be read.
+ * Creates a server certificate for `names` (host names, wildcards and addresses), signed by the authority, or self-signed. Rejects if the
+ * authority's key is invalid.
  */
 export async function makeServerCertificate(
   subject: string,
@@ -69,7 +69,7 @@ export async function makeServerCertificate(
   return await made({ subject, issuer: authority?.subject ?? subject, signingKey, extensions }, keys, validity)
 }
 
-/** The key of a `KeyedCertificate`. Rejects when the text is none. */
+/** Returns the key of a `KeyedCertificate`. Rejects for invalid text. */
 export function readSigningKey(pem: string): Promise<webcrypto.CryptoKey> {
   const der = Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64')
   return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign'])

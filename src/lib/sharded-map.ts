@@ -1,9 +1,8 @@
 import { atOnce, Passes, type Steps } from './slices.js'
 
 /**
- * A persistent map of string keys: `with` answers a changed map and leaves the old one as it was. A change copies the
- * shards of the keys it touches and the list of shards, never the whole map, so that its cost does not grow
- * with the number of entries.
+ * A persistent map of string keys: `with` returns a changed map and leaves the old one unchanged. A change copies the shards of its keys
+ * and the list of shards, never the whole map, so that its cost does not grow with the number of entries.
  */
 export class ShardedMap<V> {
   readonly #shards: readonly (ReadonlyMap<string, V> | undefined)[]
@@ -26,12 +25,12 @@ export class ShardedMap<V> {
     return this.#shards[shardOf(key)]?.has(key) ?? false
   }
 
-  /** The map with `put` set and then `drop` removed. Keys of `drop` that are not there are ignored. */
+  /** Returns the map with `put` set and then `drop` removed. Ignores missing keys of `drop`. */
   with(put: Iterable<readonly [string, V]>, drop: Iterable<string> = []): ShardedMap<V> {
     return atOnce(this.editing(put, drop))
   }
 
-  /** As `with`, in steps. */
+  /** Adds and removes entries in steps. */
   *editing(put: Iterable<readonly [string, V]>, drop: Iterable<string> = []): Steps<ShardedMap<V>> {
     const shards = this.#shards.slice()
     const copied = new Map<number, Map<string, V>>()
@@ -62,7 +61,7 @@ export class ShardedMap<V> {
     return new ShardedMap(shards, size)
   }
 
-  /** What differs from `before`. Cheap when one map was made from the other: shards that both have are not looked into. */
+  /** Yields the differences from `before`. Cheap if one map was derived from the other: shared shards are skipped. */
   *since(
     before: ShardedMap<V>
   ): Generator<{ readonly key: string; readonly before: V | undefined; readonly after: V | undefined }> {

@@ -1,34 +1,35 @@
-/** Cells of clients. Two clients may have one cell, and are then held to the limit of one; so none ever has more. */
+/** Number of client cells. Clients that share a cell share one limit, so that none ever exceeds it. */
 const CELLS = 65_536
-/** Bytes of one unit of a cell, so that 32 bits count 32 GiB. */
+/** Bytes per unit of a cell, so that 32 bits count 32 GiB. */
 const UNIT = 16
+/** Cells per thread: the total and those of clients. */
 const WIDTH = 1 + CELLS
 
-/** What threads hold of budgets that are one for the process. Plain data. */
+/** Memory shared by threads for the budgets of the process. Plain data. */
 export interface HoldingsMemory {
   readonly buffer: SharedArrayBuffer
-  /** Says which cell a client has; secret, so that no client can choose another's. */
+  /** Seed of the clients' cells; secret, so that no client can choose another's. */
   readonly seed: number
 }
 
-/** Memory for so many threads. */
+/** Allocates memory for this number of threads. */
 export function holdingsMemory(threads: number, seed: number): HoldingsMemory {
   return { buffer: new SharedArrayBuffer(threads * WIDTH * Int32Array.BYTES_PER_ELEMENT), seed }
 }
 
-/** The thread of this number is gone, and what it held with it. */
+/** Clears the holdings of a thread that has stopped. */
 export function clearHoldings({ buffer }: HoldingsMemory, thread: number): void {
   const begin = thread * WIDTH
-  // Cells are whole numbers of 32 bits, which are never seen half written: clearing them one by one would hold the loop for a millisecond.
+  // Cells are 32-bit integers, never partially written: clearing them atomically would block the loop for a millisecond.
   new Int32Array(buffer).fill(0, begin, begin + WIDTH)
 }
 
 /**
- * What one thread holds, beside what others do. A thread writes its own numbers alone: first it says what it would hold, then it adds up what all
- * say. So two that come at once may both be refused, and never both be let in beyond the limit.
+ * Holdings of one thread within a shared budget. A thread writes only its own numbers: it first publishes its new total, then sums up all
+ * totals. Two concurrent requests may both be refused, but never both be admitted beyond the limit.
  */
 export class SharedHoldings {
-  /** Bytes of all of this thread. */
+  /** Total bytes of this thread. */
   bytes = 0
   readonly #cells: Int32Array
   readonly #row: number
@@ -44,7 +45,7 @@ export class SharedHoldings {
     this.#threads = this.#cells.length / WIDTH
   }
 
-  /** Takes `bytes` for a client, or answers which limit they would exceed; then nothing is taken. */
+  /** Reserves `bytes` for a client; otherwise returns the exceeded limit and reserves nothing. */
   take(
     client: string,
     bytes: number,
@@ -57,7 +58,7 @@ export class SharedHoldings {
     return full
   }
 
-  /** Gives back what was taken. */
+  /** Releases reserved bytes. */
   give(client: string, bytes: number): void {
     this.#count(this.#cellOf(client), -bytes)
   }
@@ -71,7 +72,7 @@ export class SharedHoldings {
     Atomics.store(this.#cells, this.#row + cell, Math.ceil(held / UNIT))
   }
 
-  /** Bytes that all threads say that they hold. What this one holds is known to the byte. */
+  /** Sums the bytes that all threads have published. This thread's own are exact. */
   #sum(cell: number): number {
     let units = 0
     for (let thread = 0; thread < this.#threads; thread++) {
@@ -81,7 +82,7 @@ export class SharedHoldings {
     return units * UNIT + (cell === 0 ? this.bytes : (this.#own.get(cell) ?? 0))
   }
 
-  /** From 1 on; 0 is that of all. FNV-1a from the seed, mixed as MurmurHash3 ends. */
+  /** Returns the cell of a client, from 1; 0 is the total. FNV-1a from the seed, with the final mix of MurmurHash3. */
   #cellOf(client: string): number {
     let hash = this.#seed
     for (let i = 0; i < client.length; i++) hash = Math.imul(hash ^ client.charCodeAt(i), 0x01000193)

@@ -2,35 +2,36 @@ import { Locks } from './locks.js'
 
 const WORD = Int32Array.BYTES_PER_ELEMENT
 const NUMBER = Float64Array.BYTES_PER_ELEMENT
-/** Words before the numbers: the lock, and one that its owner alone writes and all may read. */
+/** Words before the numbers: the lock, and a mark that its owner alone writes and all threads may read. */
 const HEAD = 2
+/** Index of the lock. */
 const LOCK = 0
 const MARK = 1
 
-/** Numbers that several threads have together, one at a time. All are 0 at first. */
+/** Numbers shared by several threads, which access them one at a time. Initially 0. */
 export class SharedRecord {
   readonly numbers: Float64Array
   readonly #words: Int32Array
   readonly #locks: Locks
 
-  /** `thread`: number of this one; undefined: no other thread has the record. */
+  /** `thread`: number of this thread; undefined for an unshared record. */
   constructor(memory: ArrayBufferLike, thread: number | undefined) {
     this.#words = new Int32Array(memory, 0, HEAD)
     this.numbers = new Float64Array(memory, HEAD * WORD)
     this.#locks = new Locks(this.#words, thread ?? 0, thread !== undefined)
   }
 
-  /** A word that may be read without the lock. */
+  /** A word that can be read without the lock. */
   get mark(): number {
     return Atomics.load(this.#words, MARK)
   }
 
-  /** Only while this thread has the lock. */
+  /** Requires the lock. */
   set mark(value: number) {
     Atomics.store(this.#words, MARK, value)
   }
 
-  /** Keeps other threads out until `unlock`. False: one of them is in for too long. */
+  /** Locks the record until `unlock`; returns false if another thread holds it too long. */
   lock(): boolean {
     return this.#locks.acquire(LOCK)
   }
@@ -39,19 +40,19 @@ export class SharedRecord {
     this.#locks.release(LOCK)
   }
 
-  /** Lets others in where a thread had the lock that has ended. What it wrote stays as it was. */
+  /** Releases the lock of a thread that has stopped. Its writes remain. */
   free(thread: number): void {
     if (this.#locks.takeOver(LOCK, thread)) this.#locks.release(LOCK)
   }
 }
 
-/** Gives records by name. */
+/** Provides records by name. */
 export interface SharedRecords {
-  /** The record of this name with so many numbers; a name always has as many. */
+  /** Returns the record of this name; the number of `numbers` is fixed per name. */
   of(name: string, numbers: number): SharedRecord
 }
 
-/** Records of a thread that shares none: each call gives a new one. */
+/** Records of a thread without sharing: each call returns a new one. */
 export const ownRecords: SharedRecords = {
   of: (_name, numbers) => new SharedRecord(new ArrayBuffer(bytesOf(numbers)), undefined)
 }
@@ -60,10 +61,10 @@ function bytesOf(numbers: number): number {
   return HEAD * WORD + numbers * NUMBER
 }
 
-/** Memory by name, as it is sent to other threads. */
+/** Memory by name, for sending to other threads. */
 export type NamedMemory = ReadonlyMap<string, SharedArrayBuffer>
 
-/** Of the thread that makes the records which others learn. A record goes with the last thread that uses it. */
+/** Records of the thread that creates them for others. A record is freed with the last thread that uses it. */
 export class MadeRecords implements SharedRecords {
   readonly #memory = new Map<string, WeakRef<SharedArrayBuffer>>()
   readonly #gone = new FinalizationRegistry((name: string) => {
@@ -72,7 +73,7 @@ export class MadeRecords implements SharedRecords {
   readonly #thread: number
   #learns: ((memory: NamedMemory) => void) | undefined
 
-  /** `thread`: number of this one, which no other has. */
+  /** `thread`: unique number of this thread. */
   constructor(thread: number) {
     this.#thread = thread
   }
@@ -84,17 +85,17 @@ export class MadeRecords implements SharedRecords {
       this.#memory.set(name, new WeakRef(memory))
       this.#gone.register(memory, name)
     }
-    // A thread may have given it up that is to use it again.
+    // A thread that uses it again may have released it.
     this.#learns?.(new Map([[name, memory]]))
     return new SharedRecord(memory, this.#thread)
   }
 
-  /** `learns` is called with each record that is asked for here, before anything else can be sent that means it. */
+  /** Calls `learns` with each requested record, before any message that refers to it. */
   follow(learns: (memory: NamedMemory) => void): void {
     this.#learns = learns
   }
 
-  /** All that are used, for a thread that begins. */
+  /** Returns all records in use, for a starting thread. */
   all(): NamedMemory {
     const all = new Map<string, SharedArrayBuffer>()
     for (const [name, memory] of this.#memory) {
@@ -104,13 +105,13 @@ export class MadeRecords implements SharedRecords {
     return all
   }
 
-  /** The thread has ended, and may have had locks. */
+  /** Releases the locks of a thread that has stopped. */
   ended(thread: number): void {
     for (const memory of this.all().values()) new SharedRecord(memory, this.#thread).free(thread)
   }
 }
 
-/** Of a thread that learns its records from another one, each before it is asked for. */
+/** Records of a thread that receives them from another one before they are used. */
 export class LearntRecords implements SharedRecords {
   readonly #memory = new Map<string, SharedArrayBuffer | WeakRef<SharedArrayBuffer>>()
   readonly #gone = new FinalizationRegistry((name: string) => {
@@ -119,7 +120,7 @@ export class LearntRecords implements SharedRecords {
   })
   readonly #thread: number
 
-  /** `thread`: number of this one, which no other has. */
+  /** `thread`: unique number of this thread. */
   constructor(thread: number) {
     this.#thread = thread
   }
@@ -128,7 +129,7 @@ export class LearntRecords implements SharedRecords {
     for (const [name, known] of memory) this.#memory.set(name, known)
   }
 
-  /** One that was not learnt, because the thread that makes them has given it up meanwhile, is of this thread alone. */
+  /** A record that was not received, because its creator has released it meanwhile, belongs to this thread alone. */
   of(name: string, numbers: number): SharedRecord {
     const known = this.#memory.get(name)
     const memory = known instanceof WeakRef ? known.deref() : known

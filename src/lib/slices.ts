@@ -1,32 +1,29 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
 
-/** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
+/** Long work in small steps, between which it can pause. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
 
-/**
- * Milliseconds that long work may hold the loop at a stretch. A request takes several turns of the loop, each of which may
- * wait so long.
- */
+/** Maximum time slice before yielding to the event loop (ms). A request takes several turns of the loop, each of which may wait this long. */
 const HOLD = 2
-/** The same for work that makes room for traffic. */
+/** Maximum time slice of background work (ms). */
 const HOLD_BESIDE = 1
-/** How often work that makes room for traffic rests as long as it has worked; milliseconds at most. */
+/** Rest of background work as a multiple of its working time, and its maximum (ms). */
 const REST = { times: 2, longest: 50 }
 
-/** How many passes of a loop make a step. */
+/** Number of loop iterations per step. */
 const PASSES = 16
 
-/** Counts the passes of a loop that take a few microseconds each: a rest may follow some of them, not each one. */
+/** Counts loop iterations of a few microseconds each, to pause only after several. */
 export class Passes {
   #done = 0
 
-  /** Call it once a pass: true when a step has come to its end. */
+  /** Called once per iteration; returns true at the end of a step. */
   due(): boolean {
     return ++this.#done % PASSES === 0
   }
 }
 
-/** The work in one go: for what is known to be small. */
+/** Runs all steps synchronously; for small work. */
 export function atOnce<T>(steps: Steps<T>): T {
   let step = steps.next()
   while (step.done !== true) step = steps.next()
@@ -34,15 +31,21 @@ export function atOnce<T>(steps: Steps<T>): T {
 }
 
 export interface SlicesOptions {
-  /** Gives the loop a turn, after so many milliseconds of work; absent: `setImmediate`. */
+  /**
+   * Yields to the event loop after this many milliseconds of work.
+   * @default `setImmediate`
+   */
   readonly turn?: (worked: number) => Promise<unknown>
-  /** Milliseconds of a clock that only goes forward; absent: the system's. */
+  /**
+   * Monotonic time in milliseconds.
+   * @default the system's clock
+   */
   readonly now?: () => number
-  /** Milliseconds that the work may hold the loop at a stretch. */
+  /** Maximum time slice (ms). */
   readonly hold?: number
 }
 
-/** Long work beside everything else that a process does: after each few milliseconds the loop has a turn. */
+/** Runs long work in time slices that yield to the event loop. */
 export class Slices {
   readonly #turn: (worked: number) => Promise<unknown>
   readonly #now: () => number
@@ -56,13 +59,13 @@ export class Slices {
     this.#begun = now()
   }
 
-  /** Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it. */
+  /** Returns slices for background work of up to seconds: they leave two thirds of the time to requests, so that most are not delayed. */
   static besideTraffic(): Slices {
     const turn = (worked: number) => sleep(Math.min(REST.longest, worked * REST.times))
     return new Slices({ turn, hold: HOLD_BESIDE })
   }
 
-  /** Runs the work to its end. What takes less than one slice is done without a turn of the loop. */
+  /** Runs all steps. Work shorter than a slice does not yield. */
   async run<T>(steps: Steps<T>): Promise<T> {
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done === true) return step.value
@@ -70,7 +73,7 @@ export class Slices {
     }
   }
 
-  /** Has the work held the loop long enough? */
+  /** Returns whether the current slice is used up. */
   get due(): boolean {
     return this.#now() >= this.#begun + this.#hold
   }

@@ -1,4 +1,4 @@
-/** The candidate nearest to `word` by edits (insert, delete, replace, swap of neighbours), or undefined when none is near enough to be meant. */
+/** Returns the candidate nearest to `word` by edits (insert, delete, replace, swap of neighbours), or undefined if none is near enough. */
 export function suggest(word: string, candidates: Iterable<string>): string | undefined {
   const wanted = word.toLowerCase()
   let best: string | undefined
@@ -14,7 +14,7 @@ export function suggest(word: string, candidates: Iterable<string>): string | un
   return best
 }
 
-/** `; did you mean "x"?` for the nearest candidate, or the empty text. */
+/** Returns `; did you mean "x"?` for the nearest candidate, or an empty string. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const near = suggest(word, candidates)
   return near === undefined ? '' : `; did you mean "${near}"?`

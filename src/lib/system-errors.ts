@@ -1,10 +1,10 @@
 import { codeOf } from './errors.js'
 
-/** What an error of the system, of a connection or of SQLite means to an operator. */
+/** Explanation of a system, connection or SQLite error for operators. */
 interface SystemMeaning {
-  /** What has happened, without its subject. */
+  /** The error, without its subject. */
   readonly text: string
-  /** What the operator does about it. */
+  /** Advice for the operator. */
   readonly help: string
 }
 
@@ -83,24 +83,24 @@ const MEANINGS: Readonly<Record<string, SystemMeaning>> = {
 }
 
 /**
- * What an error code of the system (`ENOENT`), of a TLS connection or of SQLite (`SQLITE_FULL`, with or without the
- * extension of its code) means: `there is no such file (ENOENT); correct the path`. Undefined: it is none of the table.
+ * Explains an error code of the system (`ENOENT`), of a TLS connection or of SQLite (`SQLITE_FULL`, with or without the extension of its
+ * code): `there is no such file (ENOENT); correct the path`. Returns undefined for unknown codes.
  */
 export function systemReason(code: string): string | undefined {
   const meaning = MEANINGS[code] ?? MEANINGS[/^SQLITE_[A-Z]+/.exec(code)?.[0] ?? '']
   return meaning === undefined ? undefined : `${meaning.text} (${code}); ${meaning.help}`
 }
 
-/** Ports that only privileged processes open by default (ip(7), ip_unprivileged_port_start). */
+/** Upper bound of ports that only privileged processes open by default (ip(7), ip_unprivileged_port_start). */
 const PRIVILEGED_PORTS = 1024
 
-/** Returns what lets this user open a port that the system has refused with EACCES, or undefined if the port is not the reason. */
+/** Returns how this user can open a port that the system has denied with EACCES, or undefined if the port is not the reason. */
 export function portPermission(port: number): string | undefined {
   if (port === 0 || port >= PRIVILEGED_PORTS) return undefined
   return `ports below ${PRIVILEGED_PORTS} need a right: start by the systemd unit of docs/install.md, which has it, or run sudo setcap cap_net_bind_service=+ep "$(readlink -f "$(command -v node)")", or sudo sysctl net.ipv4.ip_unprivileged_port_start=${port}`
 }
 
-/** Why a file cannot be used, of the error or the code that the system gave for it. Throws an error without a code again. */
+/** Returns why a file cannot be used, from the system's error or code. Rethrows an error without a code. */
 export function fileReason(error: unknown): string {
   const code = typeof error === 'string' ? error : codeOf(error)
   if (code === undefined) throw error

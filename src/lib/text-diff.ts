@@ -1,13 +1,13 @@
 import { structuredPatch } from 'diff'
 
-/** Lines around a change that are shown with it. */
+/** Number of context lines around a change. */
 const CONTEXT = 3
-/** Lines added and removed, up to which the shortest difference is looked for; the time grows with their square. */
+/** Maximum number of changed lines for a minimal difference, whose time grows with their square. */
 const MOST_EDITS = 500
 
 /**
- * Two texts as a unified diff (the form of POSIX `diff -u`) without its two lines of file names: lines that begin with `@@`, a space,
- * `-` or `+`. Texts that differ in very many lines are shown whole, one after the other. Empty when both are equal.
+ * Returns a unified diff (POSIX `diff -u`) without its two file name lines: lines that begin with `@@`, a space, `-` or `+`. Very different
+ * texts are shown as a whole, one after the other. Empty for equal texts.
  */
 export function unifiedDiff(before: string, after: string): string {
   if (before === after) return ''

@@ -1,6 +1,6 @@
 import type { Worker } from 'node:worker_threads'
 
-/** The job took longer than the pool lets it; its thread was ended. */
+/** Result of a job that exceeded its run time; its thread was terminated. */
 export const TOO_SLOW = Symbol('too slow')
 
 interface Waiting<Job, Result> {
@@ -13,17 +13,17 @@ interface Busy<Job, Result> extends Waiting<Job, Result> {
   readonly deadline: NodeJS.Timeout
 }
 
-/** Of a pool: how many threads it has at most, and the milliseconds that one job may run. */
+/** Settings of a pool: maximum number of threads and maximum run time of a job (ms). */
 export interface ThreadPoolParts {
-  /** A thread that answers each message, a job, with one message, its result. */
+  /** Starts a thread that responds to each message, a job, with one message, its result. */
   readonly start: () => Worker
   readonly size: number
   readonly longest: number
 }
 
 /**
- * Threads for work that would hold up the loop, one job at a time each. A thread begins when there is a job for it, and a
- * new one takes the place of one that died. Jobs wait in order; the caller bounds how many there are. It keeps no process alive by itself.
+ * Threads for blocking work, one job at a time each. Threads start on demand, and crashed ones are replaced. Jobs wait in order; the caller
+ * bounds their number. Does not keep the process alive.
  */
 export class ThreadPool<Job, Result> {
   readonly #parts: ThreadPoolParts
@@ -35,7 +35,7 @@ export class ThreadPool<Job, Result> {
     this.#parts = parts
   }
 
-  /** The result, or `TOO_SLOW`. Rejects when the thread died of the job. */
+  /** Resolves with the result, or `TOO_SLOW`. Rejects if the thread crashed. */
   run(job: Job): Promise<Result | typeof TOO_SLOW> {
     return new Promise((settle, fail) => {
       this.#waiting.push({ job, settle, fail })
@@ -51,7 +51,7 @@ export class ThreadPool<Job, Result> {
     this.#waiting.shift()
     const deadline = setTimeout(() => this.#ended(worker, (busy) => busy.settle(TOO_SLOW)), this.#parts.longest)
     this.#busy.set(worker, { ...first, deadline })
-    // Nothing else may keep a process alive that only waits for this result.
+    // A process that only waits for this result must stay alive.
     worker.ref()
     worker.postMessage(first.job)
   }

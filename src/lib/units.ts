@@ -1,13 +1,14 @@
 /**
- * Durations as configuration writes them: one or more `<whole number><unit>` parts, largest unit first,
- * units `h`, `m`, `s`, `ms` (`90s`, `1h30m`, `250ms`). A bare number counts seconds, to the millisecond.
+ * Durations in configurations: one or more `<integer><unit>` parts, largest unit first, units `h`, `m`, `s`, `ms` (`90s`, `1h30m`,
+ * `250ms`). A plain number is in seconds, to the millisecond.
  */
 const SECONDS = /^\d{1,12}(?:\.\d{1,3})?$/
+/** One part of a duration. */
 const PART = /(\d+)(ms|h|m|s)/y
 const MILLISECONDS = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const
 const ORDER = ['h', 'm', 's', 'ms']
 
-/** Milliseconds of `text`, or undefined when it is not a duration. */
+/** Returns the milliseconds of `text`, or undefined for an invalid duration. */
 export function parseDuration(text: string): number | undefined {
   if (SECONDS.test(text)) return Math.round(Number(text) * MILLISECONDS.s)
   let total = 0
@@ -27,7 +28,7 @@ export function parseDuration(text: string): number | undefined {
   return text.length > 0 && Number.isSafeInteger(total) ? total : undefined
 }
 
-/** The shortest text that `parseDuration` reads back as `milliseconds` (a whole number ≥ 0). */
+/** Returns the shortest text that `parseDuration` reads as `milliseconds` (an integer ≥ 0). */
 export function formatDuration(milliseconds: number): string {
   if (milliseconds === 0) return '0s'
   let rest = milliseconds
@@ -41,8 +42,8 @@ export function formatDuration(milliseconds: number): string {
 }
 
 /**
- * Sizes as configuration writes them: a whole number of bytes, or one with a unit `KiB`, `MiB`, `GiB` (powers of 1024).
- * `KB` and `K` are refused, because people disagree about what they mean.
+ * Sizes in configurations: a number of bytes, optionally with a unit `KiB`, `MiB`, `GiB` (powers of 1024). `KB` and `K` are rejected as
+ * ambiguous.
  */
 const UNITS = [
   ['GiB', 1024 ** 3],
@@ -50,7 +51,7 @@ const UNITS = [
   ['KiB', 1024]
 ] as const
 
-/** Bytes of `text`, or undefined when it is no size. */
+/** Returns the bytes of `text`, or undefined for an invalid size. */
 export function parseSize(text: string): number | undefined {
   const match = /^(\d{1,15}) ?(GiB|MiB|KiB|B)?$/.exec(text)
   if (match === null) return undefined
@@ -59,7 +60,7 @@ export function parseSize(text: string): number | undefined {
   return Number.isSafeInteger(bytes) ? bytes : undefined
 }
 
-/** The shortest text that `parseSize` reads back as `bytes` (a whole number ≥ 0). */
+/** Returns the shortest text that `parseSize` reads as `bytes` (an integer ≥ 0). */
 export function formatSize(bytes: number): string {
   for (const [unit, factor] of UNITS) {
     if (bytes >= factor && bytes % factor === 0) return `${bytes / factor}${unit}`
@@ -67,7 +68,7 @@ export function formatSize(bytes: number): string {
   return String(bytes)
 }
 
-/** Milliseconds as people and programs read them: to the microsecond. */
+/** Rounds milliseconds to microseconds. */
 export function toMicroseconds(milliseconds: number): number {
   return Math.round(milliseconds * 1_000) / 1_000
 }

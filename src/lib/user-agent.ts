@@ -1,14 +1,14 @@
 import Bowser from 'bowser'
 import { LRUCache } from 'lru-cache'
 
-/** What a User-Agent header says; '' for what it does not. */
+/** Content of a User-Agent header; '' for missing parts. */
 export interface UserAgent {
   readonly name: string
   readonly version: string
   readonly os: string
   readonly osVersion: string
   readonly device: string
-  /** The address with which many bots introduce themselves. */
+  /** URL in the headers of many bots. */
   readonly url: string
   readonly isMobile: boolean
   readonly isTablet: boolean
@@ -16,15 +16,16 @@ export interface UserAgent {
   readonly isBot: boolean
 }
 
-/** Longest header that is looked at: the parser's expressions are not linear. */
+/** Maximum length of a parsed header: the parser's expressions are not linear. */
 const MAX_LENGTH = 1024
+/** Matches the names of bots. */
 const BOT = /bot\b|bot[/;)]|crawl|spider|slurp|archiver|facebookexternalhit|preview|scan|monitor|fetcher|headless/i
 const TOOL =
   /^(?:curl|wget|python-|python\/|go-http-client|java\/|okhttp|libwww|apache-httpclient|axios|node-fetch|undici|php\/|ruby|perl|httpie|postmanruntime)/i
 const URL_IN_HEADER = /\+?(https?:\/\/[^\s;,)]+)/i
 const PRODUCT = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)\/([^\s;()]+)/
 
-/** Parses User-Agent headers and remembers the latest thousands. */
+/** Parses User-Agent headers and caches the latest thousands. */
 export class UserAgents {
   readonly #known = new LRUCache<string, UserAgent>({ max: 4096 })
 

@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer'
 import type { Steps } from './slices.js'
 
-/** Bytes that are read at a stretch: well below a millisecond, whatever they are. */
+/** Bytes decoded at a time: well below a millisecond. */
 const STRETCH = 16_384
 
-/** The text of UTF-8 bytes, undefined where they are none. A byte order mark stays. */
+/** Decodes UTF-8 bytes; returns undefined for invalid ones. A byte order mark is kept. */
 export function* utf8Text(bytes: Uint8Array): Steps<string | undefined> {
   let text = ''
   for (let at = 0; at < bytes.length; ) {
@@ -18,7 +18,7 @@ export function* utf8Text(bytes: Uint8Array): Steps<string | undefined> {
   return text
 }
 
-/** Are all bytes UTF-8? */
+/** Returns whether all bytes are valid UTF-8. */
 export function* isUtf8Throughout(bytes: Uint8Array): Steps<boolean> {
   for (let at = 0; at < bytes.length; ) {
     const end = wholeCharacters(bytes, at + STRETCH * 4)
@@ -29,21 +29,21 @@ export function* isUtf8Throughout(bytes: Uint8Array): Steps<boolean> {
   return true
 }
 
-/** Where a stretch that would end at `end` may end without cutting a character. */
+/** Returns the last position up to `end` that does not split a character. */
 function wholeCharacters(bytes: Uint8Array, end: number): number {
   if (end >= bytes.length) return bytes.length
   let at = end
-  // A character has three such bytes at most; more are no UTF-8, which the stretch then shows.
+  // A character has at most three such bytes; more are invalid UTF-8, which decoding detects.
   while (at > end - 3 && ((bytes[at] as number) & 0xc0) === 0x80) at--
   return at
 }
 
-/** Bytes of another buffer without a copy. */
+/** Returns a buffer over the bytes without a copy. */
 export function view(bytes: Uint8Array, start = 0, end = bytes.length): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start)
 }
 
-/** Has the text characters of ASCII alone? */
+/** Returns whether the text is ASCII. */
 export function isAscii(text: string): boolean {
   return Buffer.byteLength(text) === text.length
 }

@@ -1,19 +1,20 @@
 import { randomFillSync } from 'node:crypto'
 
-/** Random bytes of a UUID of version 7 as they are used here: 12 bits after the version, 62 after the variant. */
+/** Random bytes per version 7 UUID: 12 bits after the version, 62 after the variant. */
 const BYTES = 10
-/** Asking the system for each id costs several times the id. */
+/** Bytes of the random stock: requesting them per id costs several times the id. */
 const STOCK = BYTES * 400
-/** Digits of a byte in hexadecimal, as characters. */
+/** Upper hexadecimal digit of each byte, as a character code. */
 const HIGH = Uint8Array.from({ length: 256 }, (_, byte) => (byte >> 4).toString(16).charCodeAt(0))
+/** Lower hexadecimal digit of each byte, as a character code. */
 const LOW = Uint8Array.from({ length: 256 }, (_, byte) => (byte & 15).toString(16).charCodeAt(0))
 
-/** Makes UUIDs of version 7 (RFC 9562 5.7): 48 bits of time and 74 random bits, so that they sort by time. */
+/** Creates version 7 UUIDs (RFC 9562 5.7): 48 bits of time and 74 random bits, so that they sort by time. */
 export class UuidSource {
   readonly #stock = new Uint8Array(STOCK)
   #next = STOCK
   #millisecond = -1
-  /** The last one that was made: a text that is put together of parts costs twice as much. */
+  /** Reused buffer of the last UUID: joining parts of text costs twice as much. */
   readonly #text = Buffer.from('00000000-0000-7000-8000-000000000000', 'latin1')
 
   /** `wall`: milliseconds since the Unix epoch. */

@@ -1,19 +1,19 @@
 import type { Clock } from './clock.js'
 
-/** How much work one caller may ask for, in units of the one who counts. */
+/** Work limits of one caller, in the caller's unit of work. */
 export interface WorkLimits {
-  /** At once. */
+  /** Maximum balance. */
   readonly burst: number
-  /** By which the balance grows until it is `burst` again. */
+  /** Growth of the balance per second, up to `burst`. */
   readonly perSecond: number
 }
 
-/** Callers beyond which those with a whole balance are forgotten. */
+/** Number of callers above which those with a full balance are dropped. */
 const MANY = 1_000
 
 /**
- * A balance of work for each caller. Work is asked for while the balance is above zero and taken from it whole, so that it may become a
- * debt: the more a caller has had done, the longer it waits.
+ * A work balance per caller. Work is allowed while the balance is positive and charged as a whole, so that the balance may become negative:
+ * the more work a caller has caused, the longer it waits.
  */
 export class WorkBudget {
   readonly #clock: Clock
@@ -25,13 +25,13 @@ export class WorkBudget {
     this.#limits = limits
   }
 
-  /** Seconds until the caller may ask for work; 0: now. */
+  /** Returns the seconds until the caller may request work; 0 for now. */
   wait(caller: string): number {
     const left = this.#left(caller)
     return left > 0 ? 0 : (1 - left) / this.#limits.perSecond
   }
 
-  /** Takes work from the balance of a caller. */
+  /** Charges work to a caller. */
   spend(caller: string, amount: number): void {
     const left = this.#left(caller) - amount
     if (this.#balances.size >= MANY) this.#forget()
@@ -52,17 +52,17 @@ export class WorkBudget {
   }
 }
 
-/** Pauses after refusals that follow one another. */
+/** Pauses after consecutive rejections. */
 export interface PauseLimits {
-  /** Refusals without a pause. */
+  /** Rejections without a pause. */
   readonly free: number
-  /** The first pause, which each further refusal doubles. Milliseconds. */
+  /** First pause, doubled by each further rejection (ms). */
   readonly first: number
-  /** Milliseconds. */
+  /** Longest pause (ms). */
   readonly longest: number
 }
 
-/** A pause for each caller that grows while it is refused again and again. What is accepted ends it, and so does a time as long as the longest pause. */
+/** A pause per caller that grows with consecutive rejections. Acceptance ends it, and so does a time as long as the longest pause. */
 export class GrowingPauses {
   readonly #clock: Clock
   readonly #limits: PauseLimits
@@ -73,7 +73,7 @@ export class GrowingPauses {
     this.#limits = limits
   }
 
-  /** Seconds until the caller is looked at again; 0: now. */
+  /** Returns the seconds until the caller is checked again; 0 for now. */
   wait(caller: string): number {
     const { until } = this.#refusals.get(caller) ?? { until: 0 }
     return Math.max(0, until - this.#clock.monotonic()) / 1_000
@@ -93,7 +93,7 @@ export class GrowingPauses {
     this.#refusals.delete(caller)
   }
 
-  /** Forgets callers whose last pause ended long ago. */
+  /** Drops callers whose last pause ended long ago. */
   #forget(now: number): void {
     for (const [caller, refusals] of this.#refusals) if (this.#isPast(refusals, now)) this.#refusals.delete(caller)
   }

@@ -8,7 +8,7 @@ import { readOptionFile } from './files.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
-/** Subject of a certificate. A text is '' when the certificate does not have it. */
+/** Subject of a certificate. Missing texts are ''. */
 interface CertificateSubject {
   readonly commonName: string
   readonly organization: string
@@ -18,26 +18,26 @@ interface CertificateSubject {
   readonly country: string
 }
 
-/** What a certificate says of itself. Texts are '' and lists empty when it says nothing. */
+/** Data of a certificate. Missing texts are '' and missing lists are empty. */
 interface CertificateFacts extends CertificateSubject {
   readonly issuerCommonName: string
-  /** Lower-case hexadecimal digits, an even number of them. */
+  /** Lower-case hexadecimal digits, an even number. */
   readonly serialNumber: string
   /** Milliseconds since the Unix epoch. */
   readonly notBefore: number
   readonly notAfter: number
   /** Names of RFC 5280 4.2.1.3, in its order. */
   readonly keyUsages: readonly string[]
-  /** Names of RFC 5280 4.2.1.12, a dotted OID where it has none. */
+  /** Names of RFC 5280 4.2.1.12, otherwise a dotted OID. */
   readonly extendedKeyUsages: readonly string[]
   readonly dnsNames: readonly string[]
   readonly ips: readonly string[]
   readonly keyType: KeyType
-  /** Basic Constraints say that it may sign certificates (RFC 5280 4.2.1.9). */
+  /** Basic Constraints allow it to sign certificates (RFC 5280 4.2.1.9). */
   readonly isAuthority: boolean
 }
 
-/** Why a PEM text is refused; `reason` in the details of the API. */
+/** Reasons to reject a PEM text; `reason` in the API's details. */
 export const x509Errors = defineErrors({
   CERTIFICATE_MISSING: {
     text: 'The text holds no PEM block.',
@@ -120,7 +120,7 @@ type X509Problem = keyof typeof x509Errors
 export interface X509Refusal {
   readonly ok: false
   readonly code: X509Problem
-  /** Holds nothing of the text. */
+  /** Contains nothing of the text. */
   readonly message: string
 }
 
@@ -137,14 +137,14 @@ interface PemBlock {
   readonly content: string
 }
 
-/** Longest text of a chain or key, in UTF-16 units. */
+/** Maximum length of a chain or key in UTF-16 units. */
 export const MAX_PEM = 64 * 1024
-/** Longest text of trusted authorities, in UTF-16 units: the bundle of a system has 200 KiB. */
+/** Maximum length of trusted authorities in UTF-16 units: a system's bundle has 200 KiB. */
 const MAX_BUNDLE = 1024 * 1024
 
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]{1,40})-----$/
 const STRAY_BOUNDARY = 'a boundary must stand on a line of its own, from its first character'
-/** By their bits, RFC 5280 4.2.1.3. */
+/** Key usages by bit, RFC 5280 4.2.1.3. */
 const USAGES = [
   'digitalSignature',
   'contentCommitment',
@@ -168,7 +168,7 @@ const EXTENDED_USAGES: Readonly<Record<string, string>> = {
 
 export const refuse = (code: X509Problem, message: string): X509Refusal => ({ ok: false, code, message })
 
-/** Reads a PEM bundle (RFC 7468), leaf first, each next certificate the issuer of the one before. Validity in time is not judged. */
+/** Reads a PEM bundle (RFC 7468), leaf first, each certificate followed by its issuer. Does not check the validity period. */
 export function readChain(pem: string): CertificateChain | X509Refusal {
   const certificates = readCertificates(pem, MAX_PEM)
   if (!Array.isArray(certificates)) return certificates
@@ -185,7 +185,7 @@ export function readChain(pem: string): CertificateChain | X509Refusal {
   return withFacts(certificates)
 }
 
-/** The certificates of a PEM text of at most `most` UTF-16 units that holds nothing else. */
+/** Reads the certificates of a PEM text of at most `most` UTF-16 units without other content. */
 function readCertificates(pem: string, most: number): X509Certificate[] | X509Refusal {
   const blocks = readBlocks(pem, 'CERTIFICATE_MISSING', most)
   if (!Array.isArray(blocks)) return blocks
@@ -213,8 +213,8 @@ function withFacts(certificates: readonly X509Certificate[]): CertificateChain |
 }
 
 /**
- * What an authority knows a certificate by when it is asked about its renewal (RFC 9773 4.1): key identifier of its issuer and
- * serial number, both base64url. Undefined when it does not name the key of its issuer, or cannot be read.
+ * Returns a certificate's id for renewal information (RFC 9773 4.1): its issuer's key identifier and its serial number, both base64url.
+ * Undefined if it does not name its issuer's key, or is unreadable.
  */
 export function renewalIdOf(certificate: X509Certificate): string | undefined {
   try {

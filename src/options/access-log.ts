@@ -1,7 +1,7 @@
 import { choice, fraction, optional, text } from '../schema/values.js'
 import * as option from './values.js'
 
-/** What is written of each exchange, and where. */
+/** Options of the access log. */
 export const accessLog = {
   access_log: option.switched({ description: 'Write an access log, one line for each request.', default: 'on' }),
   access_log_sample: fraction({

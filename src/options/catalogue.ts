@@ -5,7 +5,7 @@ import { isPostgresUrl } from '../lib/host.js'
 import { type Options, optionsSchema } from './options.js'
 import { IN_MEMORY, type OptionSchema } from './values.js'
 
-/** Codes of what options name. */
+/** Error codes of option values. */
 export const optionErrors = defineErrors({
   STORE_ABSENT: {
     text: 'There is no store at the place that the options name.',
@@ -13,7 +13,7 @@ export const optionErrors = defineErrors({
   }
 })
 
-/** One option with its place. */
+/** One option with its path and its environment variable. */
 export interface OptionEntry {
   /** `limits.headers` */
   readonly path: string
@@ -23,7 +23,7 @@ export interface OptionEntry {
   readonly schema: OptionSchema
 }
 
-/** A level of the options file: what stands under each key. */
+/** One level of the options file: an option or a section for each key. */
 export type OptionTree = ReadonlyMap<string, OptionEntry | OptionTree>
 
 interface SchemaNode {
@@ -62,24 +62,24 @@ function entryOf(schema: SchemaNode, steps: readonly string[]): OptionEntry {
   }
 }
 
-/** Where the value of an option came from. */
+/** Source of an option's value. */
 export type OptionOrigin =
   | { readonly kind: 'default' }
   | { readonly kind: 'flag'; readonly flag: string }
   | { readonly kind: 'environment'; readonly variable: string }
   | { readonly kind: 'file'; readonly file: string; readonly line: number; readonly column: number }
 
-/** One thing that is wrong (or doubtful) with the options. */
+/** An error or warning about the options. */
 export interface OptionProblem {
   readonly severity: 'error' | 'warning'
-  /** `limits.headers`; the empty text for a whole source. */
+  /** `limits.headers`; an empty string for a whole source. */
   readonly option: string
-  /** What is wrong and what is allowed, for people. */
+  /** Message for people: the mistake and the allowed values. */
   readonly message: string
   readonly origin: OptionOrigin
 }
 
-/** Where a value came from, as people read it: `sluice.yaml:3:9`, `SLUICE_LISTEN`, `--listen` or `default`. */
+/** Formats the source of a value: `sluice.yaml:3:9`, `SLUICE_LISTEN`, `--listen` or `default`. */
 export function formatOrigin(origin: OptionOrigin): string {
   switch (origin.kind) {
     case 'file':
@@ -93,28 +93,28 @@ export function formatOrigin(origin: OptionOrigin): string {
   }
 }
 
-/** One line: `sluice.yaml:3:9: error: limits.headers: …`. */
+/** Formats a problem as one line: `sluice.yaml:3:9: error: limits.headers: …`. */
 export function formatOptionProblem({ severity, option, message, origin }: OptionProblem): string {
   return `${formatOrigin(origin)}: ${severity}: ${option === '' ? '' : `${option}: `}${message}`
 }
 
 /**
- * Is the address of `listen` opened? Its default gives way to the listeners of the site file (`named`: their number), and to one of the
- * options with its port.
+ * Returns whether the proxy listens on the address of `listen`. Its default yields to the listeners of the site file (`named`: their
+ * number) and to a listener of the options with the same port.
  */
 export function opensListen({ listen, listeners }: Pick<Options, 'listen' | 'listeners'>, named: number): boolean {
   if (listen.off === true) return false
   return listen.preset !== true || (named === 0 && !listeners.some((one) => one.listen.port === listen.port))
 }
 
-/** Where the store of a process lies, as `openStore` takes it. */
+/** Returns the store's address for `openStore`. */
 export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): string {
   return store ?? (data === IN_MEMORY ? IN_MEMORY : join(data, 'sluice.db'))
 }
 
 /**
- * Fails with a CodedError `STORE_ABSENT` if the file of a store is absent or empty and the data folder has a copy of the store: a new store
- * in its place would hide the loss. A sealing key alone proves nothing, for older versions wrote it before the store.
+ * Throws a CodedError `STORE_ABSENT` if the store's file is absent or empty and the data folder has a copy of the configuration: a new
+ * store would hide the loss. A sealing key alone proves nothing, because older versions wrote it before the store.
  */
 export function mustNotBeLost(address: string, folder: string | undefined): void {
   if (folder === undefined || !isWithoutStore(address) || !isFile(join(folder, COPY_FILE))) return
@@ -123,7 +123,7 @@ export function mustNotBeLost(address: string, folder: string | undefined): void
   throw new CodedError(optionErrors.STORE_ABSENT, message)
 }
 
-/** A container makes a folder where a file is to be mounted that is not there. */
+/** Container runtimes create a folder if the file to be mounted does not exist. */
 function isFile(path: string): boolean {
   return existsSync(path) && statSync(path).isFile()
 }
@@ -134,7 +134,7 @@ export const COPY_FILE = 'configuration.copy'
 /** Bytes of the smallest SQLite file, one page (https://www.sqlite.org/fileformat.html, 1.3.2). */
 const SMALLEST_STORE = 512
 
-/** Is there nothing where a store in a file should be, or an empty file? A store is made as a whole, and is never empty. */
+/** Returns whether the store's file is missing or empty. A store is created in one step, so a valid one is never empty. */
 export function isWithoutStore(address: string): boolean {
   if (isPostgresUrl(address) || address === IN_MEMORY) return false
   if (!existsSync(address)) return true
@@ -142,7 +142,7 @@ export function isWithoutStore(address: string): boolean {
   return there.isFile() && there.size < SMALLEST_STORE
 }
 
-/** May other processes have the same store open? */
+/** Returns whether other processes can have the same store open. */
 export function isShared(address: string): boolean {
   return isPostgresUrl(address)
 }

@@ -7,7 +7,7 @@ const GIB = 1024 * MIB
 const SECOND = 1_000
 const HOUR = 3_600 * SECOND
 
-/** Options of how this process presents itself. */
+/** Options that identify this process to clients and upstreams. */
 export const identity = {
   via: text({
     description:
@@ -24,7 +24,7 @@ export const identity = {
   region: text({ description: 'Name of this region, for policies.', default: '' })
 }
 
-/** Options of how much a client may take. */
+/** Options that limit the resources of a client. */
 export const limits = object(
   {
     header_bytes: size({
@@ -123,7 +123,7 @@ export const limits = object(
   { description: 'Limits of what clients may use.' }
 )
 
-/** Options of how long a client or an upstream may take. */
+/** Timeouts of clients and upstreams. */
 export const timeouts = object(
   {
     headers: duration({
@@ -195,7 +195,7 @@ export const timeouts = object(
   { description: 'Durations: 250ms, 10s, 1m30s, 1h.' }
 )
 
-/** Options of logins at identity providers. */
+/** Options for login at identity providers. */
 export const login = object(
   {
     providers: optional(

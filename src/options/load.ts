@@ -20,7 +20,7 @@ import type { Options } from './options.js'
 import { readOption } from './read.js'
 import type { ListenAddress } from './values.js'
 
-/** One option as a file writes it. */
+/** One option as written in a file. */
 interface WrittenOption {
   readonly entry: OptionEntry
   readonly written: unknown
@@ -32,7 +32,7 @@ interface OptionsFile {
   readonly problems: readonly OptionProblem[]
 }
 
-/** Reads an options file (YAML). `name` stands in messages. A file that cannot be read is a problem, not an exception. */
+/** Reads an options file (YAML). Messages call it `name`. An unreadable file is reported as a problem, not thrown. */
 async function readOptionsFile(path: string, name: string, tree: OptionTree): Promise<OptionsFile> {
   let text: string
   try {
@@ -66,7 +66,7 @@ class FileReader {
   read(tree: OptionTree): OptionsFile {
     let reported = 0
     for (const error of [...this.#document.errors, ...this.#document.warnings]) {
-      // One mistake makes several on its line.
+      // One mistake causes several errors on its line; only the first is reported.
       const { line } = this.#lines.linePos(error.pos[0])
       if (line === reported) continue
       reported = line
@@ -76,7 +76,7 @@ class FileReader {
     return { options: this.#options, problems: this.#problems }
   }
 
-  /** An empty section or option counts as not given. */
+  /** An empty section or option counts as not set. */
   #section(node: Node | null, tree: OptionTree, path: string): void {
     const content = this.#resolve(node)
     if (content === undefined || (isScalar(content) && content.value === null)) return
@@ -123,7 +123,7 @@ class FileReader {
   }
 }
 
-/** A flag of the command line that sets an option. */
+/** A command-line flag that sets an option. */
 export interface OptionFlag {
   /** `--listen` */
   readonly flag: string
@@ -132,23 +132,23 @@ export interface OptionFlag {
   readonly text: string
 }
 
-/** Where options come from: flags before variables before the file before defaults. */
+/** Inputs of the options. Precedence: flags, environment variables, file, defaults. */
 export interface LoadInput {
   readonly flags: readonly OptionFlag[]
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** The options file, when one was named; `SLUICE_CONFIG` names one too. Relative to `folder`. */
+  /** Options file, relative to `folder`; `SLUICE_CONFIG` can name it, too. */
   readonly config?: string
-  /** Absolute; where relative paths of flags, variables and defaults start. */
+  /** Absolute path of the base folder for relative paths in flags, variables and defaults. */
   readonly folder: string
 }
 
-/** Options that are complete and valid, with where each came from. */
+/** Complete, valid options with the source of each. */
 export interface LoadedOptions {
   readonly options: Options
-  /** By path of the option; those that were not given are `default`. */
+  /** Sources by option path; options that were not set have `default`. */
   readonly origins: ReadonlyMap<string, OptionOrigin>
   readonly warnings: readonly OptionProblem[]
-  /** Absolute path of the options file, when there is one. */
+  /** Absolute path of the options file, if any. */
   readonly file?: string
 }
 
@@ -156,16 +156,16 @@ export type LoadResult =
   | ({ readonly ok: true } & LoadedOptions)
   | { readonly ok: false; readonly problems: readonly OptionProblem[] }
 
-/** The option whose default is the folder of the options file; without one it is empty. */
+/** Option whose default is the folder of the options file, or an empty list without a file. */
 const KEY_FOLDERS = 'jwt.key_folders'
 
-/** The option that a site file with listeners takes the place of, unless something has asked for it. */
+/** Option whose default yields to the listeners of a site file. */
 const LISTEN = 'listen'
 
-/** The option whose values are secrets. */
+/** Option with secret values. */
 const SECRET_FIELDS = 'otlp.headers'
 
-/** Variables that are no option of the file. */
+/** Environment variables that no option of the file has. */
 const OTHER_VARIABLES = [
   'SLUICE_CONFIG',
   'SLUICE_API_KEY',
@@ -176,8 +176,8 @@ const OTHER_VARIABLES = [
 ]
 
 /**
- * The options of the process: flags win over environment over file over defaults. All problems of all sources are
- * collected; a value that a stronger source overrides is still checked. An empty variable counts as not set.
+ * Loads the options of the process: flags override environment variables, which override the file, which overrides defaults. All problems
+ * of all sources are collected; overridden values are checked, too. An empty variable counts as not set.
  */
 export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   const tree = optionTree()
@@ -208,7 +208,7 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   for (const option of otelOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
-  // The author of policies is not necessarily allowed to read files of this machine.
+  // Policy authors are not necessarily allowed to read files of this machine.
   if (!values.has(KEY_FOLDERS)) values.set(KEY_FOLDERS, file === undefined ? [] : [dirname(file)])
 
   const listen = values.get(LISTEN) as ListenAddress
@@ -220,7 +220,7 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   return { ok: true, options, origins, warnings: problems, ...(file === undefined ? {} : { file }) }
 }
 
-/** An empty variable is how shells and compose files say "not set". */
+/** Shells and compose files write an empty variable for "not set". */
 function given(text: string | undefined): string | undefined {
   return text === '' ? undefined : text
 }
@@ -249,7 +249,7 @@ function* environmentOf(
   }
 }
 
-/** Variables of OpenTelemetry have the same meaning as options; those of Sluice win over them. */
+/** OpenTelemetry variables set the options of the same meaning; variables of Sluice override them. */
 function* otelOf(
   environment: LoadInput['environment'],
   entries: readonly OptionEntry[],
@@ -273,12 +273,12 @@ function* flagsOf(flags: readonly OptionFlag[], entries: readonly OptionEntry[])
   }
 }
 
-/** User name and password of a URL are no business of a message. */
+/** Messages do not show the user name and password of a URL. */
 function quote(written: unknown): string {
   return JSON.stringify(written).replace(/\/\/[^/@]*@/g, '//…@')
 }
 
-/** The values as the tree that the schema describes. */
+/** Builds the tree of the schema from values by path. */
 function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, unknown>): Options {
   const root: { [name: string]: unknown } = {}
   for (const { path, steps } of entries) {
@@ -292,7 +292,7 @@ function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, u
   return root as unknown as Options
 }
 
-/** Options that are right alone and wrong together. */
+/** Options that are valid alone and contradict each other. */
 function contradictions(options: Options, origins: LoadedOptions['origins']): OptionProblem[] {
   const { listen, listeners, api, upstream, upstream_ca, policy, policy_tests } = options
   const found: OptionProblem[] = []
@@ -344,7 +344,7 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
 
 const YEAR = 8_760 * 3_600_000
 
-/** What the lists of browsers ask of hosts (hstspreload.org), and words without effect. */
+/** Checks HSTS options against the requirements of the preload list (hstspreload.org) and reports options without effect. */
 function hstsContradictions({ hsts }: Options, origins: LoadedOptions['origins']): OptionProblem[] {
   const about = (severity: 'error' | 'warning', option: string, message: string): OptionProblem[] => [
     { severity, option, message, origin: origins.get(option) ?? { kind: 'default' } }
@@ -358,7 +358,7 @@ function hstsContradictions({ hsts }: Options, origins: LoadedOptions['origins']
 
 const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
-/** Agents need a port of their own, or share that of a listener with TLS, where names tell them from visitors. */
+/** Agents need a port of their own, or a shared TLS listener that separates them from visitors by server name. */
 function agentContradictions(options: Options, origins: LoadedOptions['origins']): OptionProblem[] {
   const { agents, listen, listeners, api, dns } = options
   const originOf = (option: string) => origins.get(option) ?? { kind: 'default' as const }

@@ -15,11 +15,7 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
-/**
- * Every option of the process: the schema of the options file, of the environment and of the flags. An option's
- * environment variable is its path in upper case, joined by `_`, behind `SLUICE_` (`limits.headers` is
- * `SLUICE_LIMITS_HEADERS`).
- */
+/** Schema of all options, for file, environment and flags. Environment variable: `limits.headers` is `SLUICE_LIMITS_HEADERS`. */
 export const optionsSchema = Type.Object(
   {
     listen: option.addressOrOff({
@@ -391,7 +387,7 @@ export const optionsSchema = Type.Object(
   }
 )
 
-/** The options as the program uses them: durations in milliseconds, sizes in bytes, addresses in parts, paths absolute. */
+/** Options in the form that the program uses: durations in milliseconds, sizes in bytes, addresses in parts, absolute paths. */
 export type Options = Parsed<typeof optionsSchema>
 
 /** JSON Schema of the options file. */

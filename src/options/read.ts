@@ -22,10 +22,8 @@ import {
 type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
 
 /**
- * Reads one option.
- *
- * `written` is a scalar or list of the options file, or the text of a variable or flag; `base` is the folder where
- * relative paths start.
+ * Reads one option. `written` is a scalar or list of the options file, or the text of a variable or flag; relative paths start at the
+ * folder `base`.
  */
 export function readOption(written: unknown, schema: OptionSchema, base: string): Reading {
   return READERS[kindOf(schema)](written, schema, base)
@@ -76,7 +74,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   }
 }
 
-/** Threads that may be asked for. */
+/** Maximum number of worker threads. */
 const MOST_WORKERS = 48
 
 function readWorkers(written: unknown): Reading {
@@ -95,7 +93,7 @@ function readInterval(written: unknown, { 'x-min': min = 0, 'x-max': max = 0 }: 
   return refuse(`off, or a duration such as 5s, from ${formatDuration(min)} to ${formatDuration(max)}`)
 }
 
-/** Variables and flags are texts. */
+/** Variables and flags arrive as strings. */
 function numberOf(written: unknown, digits: RegExp): unknown {
   return typeof written === 'string' && digits.test(written) ? Number(written) : written
 }
@@ -116,7 +114,7 @@ function readPorts(written: unknown): Reading {
     : refuse('two ports such as 20000-20999, from 1024 to 65535')
 }
 
-/** Host and port without a scheme, which stand for http: `localhost:3000`. */
+/** Host and port without a scheme (`localhost:3000`), read as http. */
 const BARE_UPSTREAM = /^(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+):\d{1,5}(?:\/.*)?$/i
 
 function readUpstream(written: unknown): Reading {
@@ -141,7 +139,7 @@ function readUpstream(written: unknown): Reading {
   return ok({ ...base, host: url.hostname.replace(/^\[|\]$/g, ''), port })
 }
 
-/** Why a text is no URL, as far as it is known: after the semicolon of a message. */
+/** Returns a known reason why a text is not a URL, to append to a message after a semicolon. */
 function whatIsWrong(written: unknown): string {
   if (typeof written !== 'string') return ''
   const [, scheme, rest = ''] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(.*)$/i.exec(written) ?? []
@@ -175,7 +173,7 @@ function readWholeUrl(written: unknown): Reading {
 }
 
 const PAIRS = 'a map of names and texts, or name=value with commas between, values percent-encoded'
-/** A token (RFC 9110 5.6.2) and the signs that names of resources have. */
+/** A token (RFC 9110 5.6.2) and the punctuation of resource names. */
 const PAIR_NAME = /^[!#$%&'*+\-.^_`|~/0-9A-Za-z]+$/
 
 /** A map, or the W3C Baggage form without properties. Values are visible ASCII and spaces, or any text where it is encoded. */
@@ -247,7 +245,7 @@ function readNames(written: unknown): Reading {
   return names.ok && (names.value as readonly string[]).length === 0 ? refuse('a list with at least one name') : names
 }
 
-/** A list in the file, or its items joined by commas. */
+/** Reads a list of the file, or items separated by commas. */
 function readList(written: unknown, read: (item: unknown) => Reading): Reading {
   const items =
     typeof written === 'string'

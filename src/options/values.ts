@@ -6,8 +6,8 @@ import type { Schema } from '../schema/schema.js'
 import { parses } from '../schema/values.js'
 
 /**
- * What options hold beside the values of `schema/values.ts`: kinds that only options have. `Parsed` of one is what the
- * program works with, the schema itself describes what people write. `read.ts` has one reader for each kind.
+ * Kinds of values that only options have, beside those of `schema/values.ts`. `Parsed` of a kind is the form that the program uses; the
+ * schema describes the written form. `read.ts` has one reader for each kind.
  */
 type OwnKind =
   | 'address'
@@ -35,16 +35,16 @@ type OwnKind =
 
 export type OptionKind = OwnKind | 'size' | 'duration' | 'integer' | 'fraction' | 'choice' | 'text'
 
-/** What every option says of itself; `default` is in the form that people write. */
+/** Description and default of an option; `default` is in the written form. */
 interface OptionText {
   readonly description: string
   readonly default?: unknown
 }
 
-/** A schema as the reader sees it. */
+/** Schema of an option. */
 export type OptionSchema = Schema & OptionText
 
-/** How the written form of an option is read. */
+/** Returns the kind that selects the option's reader. */
 export function kindOf(schema: Schema): OptionKind {
   const { 'x-kind': kind, enum: words, type } = schema
   if (kind !== undefined) return kind as OptionKind
@@ -52,7 +52,7 @@ export function kindOf(schema: Schema): OptionKind {
   return type === 'integer' ? 'integer' : type === 'number' ? 'fraction' : 'text'
 }
 
-/** The published schema says how each option is read, and its bounds in milliseconds or bytes. */
+/** The published schema includes the kind of each option and its bounds (milliseconds or bytes). */
 export const OPTIONS: Dialect = {
   keeps: (keyword) => !keyword.startsWith('x-'),
   member(published, declared) {
@@ -62,57 +62,57 @@ export const OPTIONS: Dialect = {
   }
 }
 
-/** Where to listen. Port 0 takes a free one. */
+/** Address to listen on. Port 0 selects a free port. */
 export interface ListenAddress {
   readonly host: string
   readonly port: number
-  /** It is the default: nothing has asked for it. */
+  /** True for the default that the user has not set. */
   readonly preset?: true
-  /** Nothing is opened: the option says `off`. */
+  /** True if the option is `off`: no listener. */
   readonly off?: true
 }
 
-/** Value of an address that is `off`; the host is the default of `tcp_host`. */
+/** Address for `off`; its host is the default of `tcp_host`. */
 export const CLOSED: ListenAddress = { host: '127.0.0.1', port: 0, off: true }
 
-/** A further place where traffic is accepted. */
+/** An additional traffic listener. */
 export interface Listener {
   readonly listen: ListenAddress
-  /** TLS ends here. */
+  /** Terminates TLS. */
   readonly tls: boolean
-  /** The port that clients know; then only edges with this port are served here. */
+  /** Port that clients use; the listener serves only edges with this port. */
   readonly public_port: number | undefined
-  /** Trusted peers say in a PROXY header whom they speak for. */
+  /** Trusted peers send the client's address in a PROXY header. */
   readonly proxy_protocol: boolean
-  /** The form of paths on edges that do not say; absent: that of the option `path_form`. */
+  /** Path form of edges that do not set one; default: the option `path_form`. */
   readonly path_form?: 'strict' | 'lenient' | 'exact'
 }
 
-/** The one upstream of the default entry. */
+/** The upstream of the default entry. */
 export interface UpstreamAddress {
   readonly protocol: 'http' | 'https'
   readonly host: string
   readonly port: number
   /** Path of a Unix domain socket; then `host` is `localhost` and `port` 0. */
   readonly socket?: string
-  /** Path that stands before that of each request, without a slash at its end; absent: none. */
+  /** Prefix of each request's path, without a trailing slash; default: none. */
   readonly pathPrefix?: string
 }
 
-/** How many requests may come in a window that rolls. */
+/** Requests allowed in a rolling window. */
 export interface Rate {
   readonly requests: number
-  /** Milliseconds. */
+  /** Length in milliseconds. */
   readonly window: number
 }
 
-/** Ports; both ends belong to them. */
+/** Range of ports, both ends included. */
 export interface PortRange {
   readonly from: number
   readonly to: number
 }
 
-/** The value of the option `data` that keeps nothing on disk. */
+/** Value of the option `data` that stores nothing on disk. */
 export const IN_MEMORY = ':memory:'
 
 function own<P>(kind: OwnKind, shape: object, { description, default: preset }: OptionText) {
@@ -121,11 +121,11 @@ function own<P>(kind: OwnKind, shape: object, { description, default: preset }: 
 }
 
 const ONE = { type: 'string' }
-/** `what`: one of its items, for people. */
+/** `what` describes one item. */
 const several = (what: string) => ({ type: 'array', items: { ...ONE, description: what } })
 
 export const address = (about: OptionText) => own<ListenAddress>('address', ONE, about)
-/** As `address`, or `off`. */
+/** An address, or `off`. */
 export const addressOrOff = (about: OptionText) =>
   own<ListenAddress>('address-or-off', { type: ['string', 'boolean'] }, about)
 /** Maps, or URLs such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
@@ -136,45 +136,45 @@ export const upstream = (about: OptionText) => own<UpstreamAddress>('upstream', 
 export const origin = (about: OptionText) => own<string>('origin', ONE, about)
 /** `http(s)://host[:port][/path][?query]`, without user name and password. */
 export const url = (about: OptionText) => own<string>('url', ONE, about)
-/** Names and values: a map, or a list with commas between. `name=value`, whose values are percent-encoded. */
+/** Names and values: a map, or a list `name=value,…` with percent-encoded values. */
 export const pairs = (about: OptionText) =>
   own<Readonly<Record<string, string>>>('pairs', { type: ['object', 'string'] }, about)
-/** An absolute path; relative ones start at the folder of the file that names them, or at the working directory. */
+/** An absolute path; relative paths start at the folder of the file that contains them, or at the working directory. */
 export const file = (about: OptionText) => own<string>('file', ONE, about)
-/** As `file`, or `:memory:`. */
+/** A path, or `:memory:`. */
 export const directory = (about: OptionText) => own<string>('directory', ONE, about)
-/** Absolute paths, like that of `file`. */
+/** A list of absolute paths. */
 export const directories = (about: OptionText) => own<readonly string[]>('directories', several('A folder.'), about)
-/** As `directory`, or a `postgres://` URL. */
+/** A folder, or a `postgres://` URL. */
 export const store = (about: OptionText) => own<string>('store', ONE, about)
-/** A host name without a port, lower-case. */
+/** A host name in lower case, without a port. */
 export const host = (about: OptionText) => own<string>('host', ONE, about)
-/** Origins as browsers write them. */
+/** Origins in the form that browsers send. */
 export const origins = (about: OptionText) => own<readonly string[]>('origins', several('scheme://host[:port].'), about)
-/** Short words, at least one. */
+/** Short words; at least one. */
 export const names = (about: OptionText) =>
   own<readonly string[]>('names', { ...several('Lower-case letters, digits and hyphens.'), minItems: 1 }, about)
 /** `<requests>/<duration>`; `off` is undefined. */
 export const rate = (about: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, about)
 /** `auto`, or a number of threads. */
 export const workers = (about: OptionText) => own<'auto' | number>('workers', { type: ['string', 'integer'] }, about)
-/** A duration in `min` to `max` (milliseconds), or `off`: 0. */
+/** A duration from `min` to `max` (milliseconds), or `off` for 0. */
 export const interval = ({ min, max, ...about }: OptionText & { readonly min: number; readonly max: number }) =>
   own<number>('interval', { type: ['string', 'integer', 'boolean'], 'x-min': min, 'x-max': max }, about)
 /** `<first>-<last>`. */
 export const ports = (about: OptionText) => own<PortRange>('ports', ONE, about)
 export const hosts = (about: OptionText) =>
   own<readonly string[]>('hosts', several('A host name or address without a port.'), about)
-/** IP addresses as `address`, `address:port` or `[address]:port`. */
+/** IP addresses in the forms `address`, `address:port` and `[address]:port`. */
 export const nameServers = (about: OptionText) =>
   own<readonly string[]>('name-servers', several('An IP address, with a port if it is not 53.'), about)
-/** Networks as written; each one is readable by `parseCidr`. */
+/** Networks as written; `parseCidr` accepts each. */
 export const networks = (about: OptionText) =>
   own<readonly string[]>('networks', several('A network such as 10.0.0.0/8.'), about)
 /** `on` or `off`. */
 export const switched = (about: OptionText) => own<boolean>('switch', { enum: ['on', 'off', true, false] }, about)
 
-/** What a reader made of a written value. `refused` says what is allowed. */
+/** Result of reading a written value. `refused` describes the allowed values. */
 export type Reading = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
 
 export const ok = (value: unknown): Reading => ({ ok: true, value })
@@ -184,7 +184,7 @@ const ADDRESS = 'host:port, for example 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080
 const KEYS = ['listen', 'tls', 'public_port', 'proxy_protocol', 'path_form']
 const URL_KEYS = ['public_port', 'proxy_protocol', 'path_form']
 
-/** An address to listen on. */
+/** Reads an address to listen on. */
 export function readAddress(written: unknown): Reading {
   if (typeof written !== 'string') return refuse(ADDRESS)
   const free = written.endsWith(':0')
@@ -194,8 +194,8 @@ export function readAddress(written: unknown): Reading {
 }
 
 /**
- * A listener: a map, or a URL such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. A port without a host (`8080`, `:8080`,
- * `https://:8443`) is that of every IPv4 address; without a scheme http is meant, but for port 443.
+ * Reads a listener: a map, or a URL such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. A port without a host (`8080`,
+ * `:8080`, `https://:8443`) listens on every IPv4 address; without a scheme, port 443 is https and others are http.
  */
 export function readListener(written: unknown): Reading {
   if (typeof written === 'string' || typeof written === 'number') return readUrl(String(written))
@@ -248,20 +248,20 @@ function readParts(parts: Readonly<Record<string, unknown>>, keys: readonly stri
   } satisfies Listener)
 }
 
-/** The address of a port without a host: on every IPv4 address. */
+/** Completes a port without a host: every IPv4 address. */
 const everywhere = (place: unknown) => String(place).replace(/^(?:\*?:)?(\d{1,5})$/, '0.0.0.0:$1')
 
 function unknownKey(key: string, keys: readonly string[]): Reading {
   return refuse(`listeners with ${keys.join(', ')} alone${didYouMean(key, keys)}`)
 }
 
-/** Left out: off. */
+/** An omitted switch is off. */
 function readSwitch(written: unknown): boolean | undefined {
   if (written === undefined || written === null || written === false || written === 'off') return false
   return written === true || written === 'on' ? true : undefined
 }
 
-/** False: it is no port. */
+/** Returns false if the value is not a port. */
 function readPort(written: unknown): number | undefined | false {
   if (written === undefined || written === null) return undefined
   const port = typeof written === 'string' && /^\d{1,5}$/.test(written) ? Number(written) : written

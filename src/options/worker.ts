@@ -5,7 +5,7 @@ const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 const HOUR = 3_600_000
 
-/** The option for how many threads carry traffic. */
+/** Option for the number of worker threads that serve traffic. */
 export const workers = threads({
   description:
     'Number of worker threads for traffic (Node 24 and newer). 0: no workers, the main thread handles traffic. auto: one for each CPU that ' +
@@ -13,7 +13,7 @@ export const workers = threads({
   default: 0
 })
 
-/** Options of each thread that carries traffic. */
+/** Options of each worker thread. */
 export const worker = object(
   {
     silence: duration({

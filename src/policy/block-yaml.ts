@@ -3,21 +3,21 @@ import { FlowReader, resolvePlain } from './flow-yaml.js'
 import { readLiteral } from './literal-yaml.js'
 import type { ListNode, MapEntry, MapNode, TreeLimits, TreeNode } from './tree.js'
 
-/** A map or list in block style whose last line has not been read yet. */
+/** A map or list in block style that is still open. */
 interface Frame {
   readonly node: OpenMap | OpenList
   /** Column of its keys or dashes, from 0. */
   readonly indent: number
-  /** Maps: keys that have been read. */
+  /** For maps: keys read so far. */
   readonly keys: Set<string> | undefined
-  /** Maps: a key whose value begins on a later line, or is null. */
+  /** For maps: a key whose value begins on a later line, or is null. */
   pending: Pending | undefined
 }
 
 interface Pending {
   readonly key: string
   readonly keySpan: { readonly start: number; readonly end: number }
-  /** Offset behind its line. */
+  /** Offset of the next line. */
   readonly end: number
 }
 
@@ -38,10 +38,9 @@ const OPEN_MAP = 0x7b
 const PIPE = 0x7c
 
 /**
- * Reads the block style that most people write YAML in, into the tree that the YAML library gives, in a tenth of its time and in
- * steps. Returns undefined for every text that holds something else (anchors, tags, folded texts, values over several lines, …) or
- * a mistake; the library then reads it, or says what is wrong. `without`: whole lines that are left out, so that the key above
- * them is null.
+ * Reads common block-style YAML into the tree of the YAML library, in a tenth of its time and in steps. Returns undefined for texts with
+ * other constructs (anchors, tags, folded texts, values over several lines, …) or mistakes, which the library then reads or reports.
+ * `without`: whole lines to skip, so that the key above them is null.
  */
 export function* readBlockYaml(
   text: string,
@@ -51,15 +50,15 @@ export function* readBlockYaml(
   return yield* new BlockReader(text, limits, without).root()
 }
 
-/** Whole lines of a text: offset of the first one, and of what follows the last one. */
+/** A range of whole lines: offset of the first line and of the line after the last. */
 export interface LineRange {
   readonly start: number
   readonly end: number
 }
 
 /**
- * Reads the lines of one entry of a map in block style, as `readBlockYaml` reads them within the map; undefined: they are not of
- * this form. `indent`: the column of its key.
+ * Reads the lines of one entry of a block-style map as `readBlockYaml` does within the map; returns undefined for other forms. `indent` is
+ * the column of its key.
  */
 export function* readBlockEntry(
   text: string,
@@ -73,7 +72,7 @@ export function* readBlockEntry(
 }
 
 class BlockReader {
-  /** Values that have been read. */
+  /** Number of values read. */
   nodes = 0
   readonly #text: string
   readonly #end: number
@@ -82,15 +81,15 @@ class BlockReader {
   readonly #frames: Frame[] = []
   readonly #without: LineRange | undefined
   #at = 0
-  /** Where the last value ended, its line included. */
+  /** End of the last value, including its line. */
   #last = 0
-  /** Column of the comments since the last content; -1: there was none. */
+  /** Column of the comments since the last content; -1 without comments. */
   #comment = -1
-  /** Do comments stand between a key and its value? */
+  /** Set if comments precede a value below its key. */
   #belowKey = false
-  /** Something is not read here. */
+  /** Set after an unsupported construct. */
   #failed = false
-  /** Do they belong to a collection that has been closed? */
+  /** Set if the comments belong to a closed collection. */
   #commented = false
 
   constructor(text: string, limits: TreeLimits, without?: LineRange) {
@@ -101,7 +100,7 @@ class BlockReader {
     this.#flow = new FlowReader(text, () => this.#count())
   }
 
-  /** `indent`: the column of the root. */
+  /** `indent` is the column of the root. */
   *root(indent = 0): Steps<MapNode | ListNode | undefined> {
     const passes = new Passes()
     let root: OpenMap | OpenList | undefined
@@ -126,7 +125,7 @@ class BlockReader {
     return this.#failed ? undefined : root
   }
 
-  /** Offset of the next content, with `#at` at the beginning of its line; undefined: something that is not read here. */
+  /** Returns the offset of the next content and moves `#at` to the start of its line; undefined for an unsupported construct. */
   #contentStart(): number | undefined {
     const text = this.#text
     for (;;) {
@@ -163,7 +162,7 @@ class BlockReader {
     }
   }
 
-  /** Closes what ends before a line, and opens what begins on it. False: the line does not fit. */
+  /** Closes collections that end before a line and opens those that begin on it. Returns false if the line does not fit. */
   #enter(start: number, column: number): boolean {
     let top = this.#frames.at(-1) as Frame
     const isItem = this.#isDash(start)
@@ -183,7 +182,7 @@ class BlockReader {
     return (top.node.kind === 'list') === isItem
   }
 
-  /** Opens the collection that is the value of a pending key. */
+  /** Opens the collection that is a pending key's value. */
   #child(start: number, column: number): boolean {
     const top = this.#frames.at(-1) as Frame
     const { key, keySpan } = top.pending as Pending
@@ -194,9 +193,9 @@ class BlockReader {
     return true
   }
 
-  /** A new collection that begins here; undefined: what begins here is none, or too deep. */
+  /** Opens a collection at this offset; returns undefined if none begins here or if it is too deep. */
   #open(start: number, indent: number, depth: number): OpenMap | OpenList | undefined {
-    // What is nearly too deep is left to the library, which counts exactly.
+    // Near the depth limit, the library counts exactly.
     if (depth + 1 >= this.#limits.depth || !this.#count()) return undefined
     const span = { start, end: start }
     const node: OpenMap | OpenList = this.#isDash(start)
@@ -206,7 +205,7 @@ class BlockReader {
     return node
   }
 
-  /** Comments behind its last value belong to the innermost collection that is not deeper, and so to what holds that, up to `next`. */
+  /** Comments after the last value belong to the innermost collection that is not deeper, and to its parents, up to `next`. */
   #close(next: number): void {
     const frame = this.#frames.pop() as Frame
     if (frame.pending !== undefined) this.#nullValue(frame)
@@ -232,7 +231,7 @@ class BlockReader {
     return this.#text.charCodeAt(at) === DASH && (at + 1 === this.#end || isBlank(this.#text.charCodeAt(at + 1)))
   }
 
-  /** Reads the line whose content begins here, for the innermost collection; leaves `#at` at the next line. */
+  /** Reads a line for the innermost collection, from the offset of its content; moves `#at` to the next line. */
   #line(start: number): boolean {
     const top = this.#frames.at(-1) as Frame
     if (top.node.kind === 'map') return this.#entry(start, top)
@@ -275,7 +274,7 @@ class BlockReader {
     return true
   }
 
-  /** Offset of the colon of the key that begins here; undefined: no simple key does. */
+  /** Returns the offset of the colon after a simple key; undefined if no such key begins here. */
   #keyEnd(start: number): number | undefined {
     const text = this.#text
     const first = text.charCodeAt(start)
@@ -289,7 +288,7 @@ class BlockReader {
       const code = text.charCodeAt(at)
       if (code === NEWLINE || code === TAB || code === RETURN) return undefined
       if (code === HASH && text.charCodeAt(at - 1) === SPACE) return undefined
-      // A space before the colon does not belong to the key.
+      // A space before the colon is not part of the key.
       if (this.#isColon(at)) return text.charCodeAt(at - 1) === SPACE ? undefined : at
     }
     return undefined
@@ -307,7 +306,7 @@ class BlockReader {
     return key === '<<' ? undefined : key
   }
 
-  /** The value that begins here and ends with its line, or a literal text; leaves `#at` at the next line. */
+  /** Reads a value that ends on this line, or a literal text; moves `#at` to the next line. */
   #value(start: number, indent: number): TreeNode | undefined {
     const first = this.#text.charCodeAt(start)
     if (first === PIPE) {
@@ -339,7 +338,7 @@ class BlockReader {
     return resolvePlain(text.slice(start, end), start)
   }
 
-  /** Is there nothing but a comment behind a value? Then `#at` goes to the next line. */
+  /** Returns whether only a comment follows a value, and then moves `#at` to the next line. */
   #endOfLine(end: number): boolean {
     const text = this.#text
     let at = end
@@ -357,14 +356,14 @@ class BlockReader {
   }
 }
 
-/** Longest key of the library in UTF-16 units, and less. */
+/** Maximum length of a key in UTF-16 units, below the library's limit. */
 const LONGEST_KEY = 1000
 
 function isBlank(code: number): boolean {
   return code === SPACE || code === NEWLINE
 }
 
-/** Characters that mean something else at the beginning of a plain value (YAML 1.2, 5.3), or that few values begin with. */
+/** Characters with another meaning at the start of a plain value (YAML 1.2, 5.3), or with which few values begin. */
 const INDICATORS: ReadonlySet<number> = new Set(Array.from('-?:,[]{}#&*!|>\'"%@`', (sign) => sign.charCodeAt(0)))
 
 function beginsPlain(code: number, second: number): boolean {

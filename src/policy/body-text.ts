@@ -2,24 +2,25 @@ import { type ContentType, contentType } from '../expression/variables/message.j
 import { Slices, type Steps } from '../lib/slices.js'
 import { utf8Text, view } from '../lib/utf8-text.js'
 
-/** Labels of text that is written as UTF-8; ASCII is a part of it. */
+/** Charset labels read as UTF-8, of which ASCII is a subset. */
 const UTF8 = new Set(['', 'utf-8', 'utf8', 'us-ascii', 'ascii'])
+/** A token (RFC 9110 5.6.2). */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
-/** The content of a message as text. */
+/** Content of a message as text. */
 export interface BodyText {
   readonly text: string
-  /** A text that is put into this one, in its alphabet. */
+  /** Converts a text for insertion into this one, in its charset. */
   insertion(text: string): string
   bytes(text: string): Uint8Array
-  /** Content-Type of what `bytes` gives, where it is another than before. */
+  /** Content-Type of the result of `bytes`, if it changed. */
   readonly contentType?: string
 }
 
 /**
- * Reads `bytes` by the charset of their Content-Type. Text in another charset than UTF-8 becomes UTF-8. Bytes that are
- * not what they are called are taken one character for one byte, so that nothing that is not replaced changes, and a
- * stray byte does not keep a replacement from being made. Long content is read in slices.
+ * Decodes `bytes` by the charset of their Content-Type. Text in other charsets is converted to UTF-8. Bytes that are invalid in their
+ * charset are decoded one character per byte, so that unreplaced content does not change and a stray byte does not prevent a replacement.
+ * Long content is decoded in slices.
  */
 export async function readText(bytes: Uint8Array, header: string | undefined): Promise<BodyText> {
   return new Slices().run(textIn(bytes, header))
@@ -54,7 +55,7 @@ function same(text: string): string {
   return text
 }
 
-/** Bytes of a charset that are read at a stretch. */
+/** Bytes decoded at a time. */
 const STRETCH = 32_768
 
 function* decode(bytes: Uint8Array, charset: string): Steps<string | undefined> {
@@ -67,7 +68,7 @@ function* decode(bytes: Uint8Array, charset: string): Steps<string | undefined> 
     }
     return text + decoder.decode()
   } catch {
-    // No charset of this name, or bytes that it does not have.
+    // Unknown charset, or bytes that are invalid in it.
     return undefined
   }
 }

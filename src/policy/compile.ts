@@ -19,28 +19,28 @@ import { policyWarnings } from './warnings/codes.js'
 import { type ActionFacts, denies, type ExpressionFacts, type RuleFacts } from './warnings/kind.js'
 import { warningKinds } from './warnings/registry.js'
 
-/** A policy that runs: closures by phase. Holds no text and no node of its document. */
+/** A compiled policy: closures by phase. Holds no text or nodes of its document. */
 export interface CompiledPolicy {
   readonly owner: string
-  /** null: no rules. */
+  /** null without rules. */
   readonly phases: Readonly<Record<Phase, CompiledPhase | null>>
-  /** What it will do with the content of responses, if anything. */
+  /** Response content that the policy reads, if any. */
   readonly reads: ResponseReading | undefined
-  /** What of the configuration it names in its text. */
+  /** Configuration units named in the document. */
   readonly named: readonly NamedUnit[]
-  /** Why it cannot serve where paths are in the strict form. */
+  /** Problems that prevent the policy from serving strict paths. */
   readonly strictErrors: readonly Problem[]
-  /** Names of the vaults whose secrets it reads; undefined among them: one whose name is known only at run time. */
+  /** Names of the vaults whose secrets the policy reads; undefined for a vault that is known only at run time. */
   readonly vaults: ReadonlySet<string | undefined>
-  /** The hosts that its actions lead to. */
+  /** Hosts that the actions lead to. */
   readonly leads: readonly HostLead[]
-  /** The logins that its actions ask for, in the order of the document. */
+  /** Logins of the actions, in document order. */
   readonly logins: readonly PolicyLogin[]
-  /** The limits of its actions, in the order of the document. */
+  /** Limits of the actions, in document order. */
   readonly limits: readonly PolicyLimit[]
 }
 
-/** A login that an action asks for, with what is written down when it answers a path of its own. */
+/** A login of an action, with the log record for responses on the login's own paths. */
 interface PolicyLogin {
   readonly gate: LoginGate
   readonly decidedBy: CompiledAction['decidedBy']
@@ -53,30 +53,35 @@ export interface CompileOptions {
   readonly services: PolicyServices
   readonly keep: KeptStateDraft
   readonly actions: readonly Action[]
-  /** Actions that this version checks but cannot run: `refuse` before a policy goes live, `warn` where a text is only checked. */
+  /** Actions that this version checks but cannot run: `refuse` them before a policy goes live, `warn` if a text is only checked. */
   readonly unavailable: 'warn' | 'refuse'
-  /** What carries the document; `http` when left out. */
+  /**
+   * Carrier of the document.
+   * @default `http`
+   */
   readonly carrier?: Carrier
-  /** Of the author of the document; absent: only the bounds of every document. */
+  /**
+   * Limits of the document's author.
+   * @default only the bounds of every document
+   */
   readonly limits?: DocumentLimits | undefined
 }
 
-/** A policy that can run, and what is wrong or doubtful with its text. */
+/** A policy that can run, with the errors and warnings about its text. */
 interface PolicyCompilation {
   policy?: CompiledPolicy
   problems: Problem[]
 }
 
 /**
- * Compiles the text of a policy document. Finds every problem in one pass and never throws for what the text says.
- *
- * `policy` is absent when there is an error, and when an unavailable action was only warned of.
+ * Compiles a policy document. Finds every problem in one pass and never throws for its content. `policy` is undefined after an error, and
+ * after a warning about an unavailable action.
  */
 export function compilePolicy(text: string, options: CompileOptions): PolicyCompilation {
   return atOnce(compilingPolicy(text, options))
 }
 
-/** As `compilePolicy`, in steps: one rule a step. */
+/** Compiles a policy document in steps, one rule per step; see `compilePolicy`. */
 export function* compilingPolicy(text: string, options: CompileOptions): Steps<PolicyCompilation> {
   const tooLong = beyondBytes(text, options.limits)
   if (tooLong !== undefined) return { problems: [tooLong] }
@@ -104,7 +109,7 @@ export function* compilingPolicy(text: string, options: CompileOptions): Steps<P
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
   for (const phase of PHASES) phases[phase] = yield* compiler.phase(phase, document)
-  // What has an error means something else when it is corrected.
+  // Warnings about erroneous rules could be wrong after the correction.
   if (!report.failed) yield* compiler.judge()
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
@@ -115,7 +120,7 @@ export function* compilingPolicy(text: string, options: CompileOptions): Steps<P
   return { policy, problems: found }
 }
 
-/** Adds to `vaults` those that what is compiled reads, whichever part of an action compiles it. */
+/** Adds the vaults that compiled expressions read to `vaults`, whichever part of an action compiles them. */
 function notingVaults(expressions: Expressions, vaults: Set<string | undefined>): Expressions {
   const noted = <T>(compiled: Compiled<T>) => {
     if (compiled.ok) for (const { vault } of compiled.secrets ?? []) vaults.add(vault)
@@ -129,7 +134,7 @@ function notingVaults(expressions: Expressions, vaults: Set<string | undefined>)
   }
 }
 
-/** Too long for its author: it is not even read. */
+/** A document beyond its author's size limit is not read. */
 function beyondBytes(text: string, limits: DocumentLimits | undefined): Problem | undefined {
   if (limits === undefined || Buffer.byteLength(text) <= limits.bytes) return undefined
   return limitProblem(`a policy document of this author is limited to ${limits.bytes} bytes`)
@@ -162,7 +167,7 @@ function refusedResults({ phases }: PolicyDocument, actions: readonly Action[]):
   return new Set(used.filter((type) => refused.has(type)).map((type) => type.replaceAll('-', '_')))
 }
 
-/** Makes equal keys of one document different: the second one gets an ordinal, in order of the text. */
+/** Distinguishes equal keys within a document: repeated ones get an ordinal in document order. */
 function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
   const uses = new Map<string, number>()
   return (key, make) => {
@@ -185,7 +190,7 @@ class PolicyCompiler {
     this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
-  /** Warns of what the rules do other than their author may think. */
+  /** Warns of rules whose effect may differ from the author's intent. */
   *judge(): Steps<void> {
     const passes = new Passes()
     for (const kind of warningKinds) {
@@ -252,7 +257,7 @@ class PolicyCompiler {
     return undefined
   }
 
-  /** Adds to `facts` what was read. */
+  /** Appends what the action says to `facts`. */
   #action(phase: Phase, rule: RuleNode, node: ActionNode, facts: ActionFacts[]): CompiledAction | undefined {
     const action = this.#known(node)
     if (action === undefined || !this.#allowed(action, phase, node)) return undefined
@@ -282,7 +287,7 @@ class PolicyCompiler {
     this.logins.push(login)
   }
 
-  /** The action that is often called by this wrong name. */
+  /** Returns the action that is often called by this wrong name. */
   #misnamed(name: string): string | undefined {
     for (const action of this.#actions.values()) {
       if (action.availability === 'ready' && action.misnamed?.includes(name) === true) return action.type
@@ -317,7 +322,7 @@ class PolicyCompiler {
     return false
   }
 
-  /** The config as data; undefined when something in it was reported. */
+  /** Returns the config as data; undefined if a problem in it was reported. */
   #config(action: ReadyAction, node: ActionNode, scope: ActionScope): object | undefined {
     const { report } = this.#document
     if (node.config === undefined && !action.configOptional) {

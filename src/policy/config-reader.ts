@@ -15,16 +15,13 @@ import {
   type TreeNode
 } from './tree.js'
 
-/** Where a reader reports. `onKey`: the key of the path is to blame, not its value. */
+/** Receives problems. With `onKey`, the problem is in the key of the path, not in its value. */
 type ReportField = (path: NodePath, message: string, onKey: boolean) => void
 
 /**
- * Reads the config of an action against its schema.
- *
- * The answer is what the schema describes, defaults filled in; it is meaningful when nothing was reported. Every problem is
- * reported with what is allowed. Lenient in two things, because YAML types what people mean as text:
- * where the schema wants a text, a number or a truth value counts with its characters as written (`1.30`, `yes`) unless
- * the schema wants it exact, and a field without a value counts as absent.
+ * Reads the config of an action against its schema. Returns the value with defaults filled in, valid only if nothing was reported. Each
+ * report says what is allowed. Lenient in two ways, because YAML gives types to unquoted text: where the schema wants text, numbers and
+ * booleans are read as written (`1.30`, `yes`) unless the schema is exact, and a field without a value counts as absent.
  */
 export function readConfig(schema: TSchema, node: MapNode, report: ReportField): unknown {
   return new ConfigReader(report).read(schema as Schema, node, [])
@@ -52,7 +49,7 @@ class ConfigReader {
     return node.kind === 'list' ? this.#list(schema, node, path) : this.#scalar(schema, node, path)
   }
 
-  /** The first branch whose kind of value this is; its problems are the union's. */
+  /** Reads with the first branch of the value's kind; its problems are the union's. */
   #union(branches: readonly Schema[], node: TreeNode, path: NodePath): unknown {
     const exact = branches.find((branch) => fits(branch, node, true)) ?? branches.find((branch) => fits(branch, node))
     if (exact !== undefined) return this.read(exact, node, path)
@@ -111,7 +108,7 @@ class ConfigReader {
   }
 }
 
-/** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */
+/** Returns whether the node has the schema's kind. With `exact`, numbers and booleans do not count as text. */
 function fits(schema: Schema, node: TreeNode, exact = false): boolean {
   const branches = schema.anyOf ?? schema.oneOf
   if (branches !== undefined) return branches.some((branch) => fits(branch, node, exact))
@@ -141,7 +138,7 @@ function describeMissing(field: Schema | undefined): string {
   return field === undefined ? '' : `; it takes ${describe(field)}`
 }
 
-/** Texts that look like what was wanted: quotes, or words of another YAML. */
+/** Returns a hint for texts that resemble the wanted value: quoted values, or words of YAML 1.1. */
 function typeHint(schema: Schema, node: TreeNode): string {
   if (node.kind === 'map' && schema.type === 'array') return '; begin each item with "- "'
   if (node.kind !== 'scalar') return ''

@@ -20,24 +20,24 @@ import {
 } from './tree.js'
 import { readingTree } from './yaml-tree.js'
 
-/** What carries a document: a TCP edge, or everything else. */
+/** Carrier of a document: a TCP edge, or anything else. */
 export type Carrier = 'http' | 'tcp'
 
-/** Names that phases had until 2024, with their present ones. */
+/** Former names of phases (until 2024), with the current ones. */
 export const LEGACY_PHASES: ReadonlyMap<string, Phase> = new Map([
   ['inbound', 'on_http_request'],
   ['outbound', 'on_http_response']
 ])
 
-/** What came in at a TCP edge was the connection itself. */
+/** At a TCP edge, the inbound phase was for connections. */
 function presentName(key: string, carrier: Carrier): Phase | undefined {
   return carrier === 'tcp' && key === 'inbound' ? 'on_tcp_connect' : LEGACY_PHASES.get(key)
 }
 
-/** Keys that belong to what carries a document, not to the document. */
+/** Keys of the document's carrier, not of the document itself. */
 const WRAPPERS = ['policy', 'traffic_policy', 'value', 'spec', 'inline']
 
-/** A key of the root that is no phase: the phase that it stood for, or undefined after a report. */
+/** Returns the phase for a legacy key at the root, or undefined after a report. */
 function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: Reporter): Phase | undefined {
   const phase = presentName(key, carrier)
   if (phase !== undefined) {
@@ -66,9 +66,9 @@ function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: 
 }
 
 /**
- * Old documents have `enabled` at the root. `true` says nothing and is tolerated. `false` has no safe meaning here: to
- * obey it would switch protection off by a word that other readers ignore, to ignore it would run what its author
- * switched off. So it is refused, with the way out.
+ * Old documents have `enabled` at the root. `true` has no effect and is tolerated. `false` has no safe meaning: obeying it would disable
+ * protection by a word that other readers ignore, and ignoring it would run rules that the author disabled. Therefore it is rejected with
+ * advice.
  */
 function enabledKey(value: MapEntry['value'], keySpan: MapEntry['keySpan'], report: Reporter): void {
   if (value.kind === 'broken') return
@@ -93,18 +93,18 @@ export interface ExpressionNode {
   readonly node: ScalarNode
 }
 
-/** An action as it is written; its config is not read yet. */
+/** An action as written; its config is not read yet. */
 export interface ActionNode {
   readonly type: string
   readonly path: NodePath
   readonly typeNode: ScalarNode
-  /** Undefined when it is not there or null. */
+  /** Undefined if omitted or null. */
   readonly config: MapNode | undefined
 }
 
 /** A rule as it is written. */
 export interface RuleNode {
-  /** Its name as written, else `#<index>` in its phase. */
+  /** Name as written, or `#<index>` in its phase. */
   readonly name: string
   readonly path: NodePath
   readonly span: Span
@@ -112,10 +112,10 @@ export interface RuleNode {
   readonly actions: readonly ActionNode[]
 }
 
-/** A policy document: typed as far as every document is alike; configs of actions are still nodes. Paths are those of the text. */
+/** A policy document, typed as far as all documents are alike; configs of actions are still nodes. Paths are those of the text. */
 export interface PolicyDocument {
   readonly source: SourceText
-  /** `strict_expressions`: what is absent in an expression of a rule fails the phase instead of the match. */
+  /** `strict_expressions`: an absent value in an expression of a rule fails the phase, not only the match. */
   readonly strict: boolean
   readonly phases: Readonly<Record<Phase, readonly RuleNode[]>>
 }
@@ -125,7 +125,7 @@ interface ReadDocument {
   readonly problems: readonly Problem[]
 }
 
-/** Largest document in UTF-16 units. */
+/** Maximum length of a document in UTF-16 units. */
 export const MAX_DOCUMENT = 1024 * 1024
 const EMPTY =
   'the document has no rules: give a phase its list of rules, or say `on_http_request: []` for a policy without any'
@@ -136,15 +136,15 @@ const RULE_KEYS = ['name', 'expressions', 'actions']
 const ACTION_KEYS = ['type', 'config']
 
 /**
- * Reads the text of a policy document (YAML or JSON). A policy without rules says so (`on_http_request: []`); a document in
- * which no phase holds a list is refused, because a lost or half-written file looks like that. Never throws. `carrier` says
- * what the old names of phases mean.
+ * Reads a policy document (YAML or JSON). A policy without rules must say so (`on_http_request: []`): a document without a list in any
+ * phase is rejected, because a lost or half-written file looks like that. Never throws. `carrier` determines the meaning of legacy phase
+ * names.
  */
 export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocument {
   return atOnce(readingDocument(text, carrier))
 }
 
-/** As `readDocument`, in steps. */
+/** Reads a policy document in steps; see `readDocument`. */
 function* readingDocument(text: string, carrier: Carrier): Steps<ReadDocument> {
   const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
   const report = new Reporter(source)
@@ -199,7 +199,7 @@ class DocumentReader {
       this.#report.error(path, policyErrors.PHASE_UNKNOWN, message, span)
       return
     }
-    // Legacy phases come after their present name, wherever they stand in the text.
+    // Legacy phases come after their current name, in any order of the text.
     const phases = root.entries.filter(({ key }) => key !== STRICT)
     const current = phases.filter(({ key }) => !LEGACY_PHASES.has(key))
     const legacy = phases.filter(({ key }) => LEGACY_PHASES.has(key))
@@ -250,7 +250,7 @@ class DocumentReader {
     return { name, path, span: map.span, expressions, actions }
   }
 
-  /** Any scalar: people number their rules. */
+  /** Accepts any scalar, because some authors number their rules. */
   #name(node: TreeNode | undefined, path: NodePath): string | undefined {
     if (node === undefined || isNull(node) || node.kind === 'broken') return undefined
     if (node.kind === 'scalar') return node.text === '' ? undefined : node.text
@@ -336,7 +336,7 @@ class DocumentReader {
     return undefined
   }
 
-  /** null stands for a list without items. */
+  /** null counts as an empty list. */
   #list(node: TreeNode, path: NodePath, error: Coded, expected: string): ListNode | undefined {
     if (node.kind === 'list') return node
     if (isNull(node) || node.kind === 'broken') return undefined
@@ -354,7 +354,7 @@ class DocumentReader {
   }
 }
 
-/** Does a phase hold a list, even one without rules? What else stands in the document has been checked. */
+/** Returns whether a phase has a list, even an empty one. The rest of the document has been checked. */
 function saysSomething(root: TreeNode | undefined): boolean {
   return root?.kind === 'map' && root.entries.some(({ value }) => value.kind === 'list')
 }
@@ -367,12 +367,12 @@ function keySpan(map: MapNode, key: string) {
   return map.entries.find((entry) => entry.key === key)?.keySpan ?? map.span
 }
 
-/** Few: what was read takes many times the memory of its text. In UTF-16 units of text. */
+/** Bounds of the cache, small because a parsed document needs many times the memory of its text. `text` and `each` in UTF-16 units. */
 const MOST = { documents: 64, text: 512 * 1024, each: 256 * 1024 }
 
 /**
- * Documents that were read a moment ago, by their text: a write reads one for its check and again for what serves, and many
- * routes have the same text. What is read is shared and never changed.
+ * Cache of parsed documents by text: a write reads a document for its check and again for the snapshot, and many routes have the same text.
+ * Cached documents are shared and never changed.
  */
 export class RecentDocuments {
   readonly #documents = new LRUCache<string, ReadDocument>({
@@ -382,12 +382,12 @@ export class RecentDocuments {
     sizeCalculation: (_document, key) => key.length
   })
 
-  /** As `readDocument`. */
+  /** Reads a document or returns it from the cache; see `readDocument`. */
   read(text: string, carrier: Carrier = 'http'): ReadDocument {
     return atOnce(this.reading(text, carrier))
   }
 
-  /** As `read`, in steps. */
+  /** Reads a document in steps or returns it from the cache. */
   *reading(text: string, carrier: Carrier = 'http'): Steps<ReadDocument> {
     const key = `${carrier} ${text}`
     const known = this.#documents.get(key)

@@ -4,20 +4,20 @@ import { suggest } from '../lib/suggest.js'
 import { formatPath, type NodePath } from './problems.js'
 import { child, type MapEntry, type MapNode, type TreeNode } from './tree.js'
 
-/** A policy as a part of a file of another program. */
+/** A policy inside a file of another program. */
 interface EmbeddedPolicy {
   readonly path: NodePath
   readonly span: Span
 }
 
-/** Old names of phases are words of other documents, too. */
+/** Former phase names also occur as keys of other documents. */
 const isPhase = ({ key, value }: MapEntry) =>
   (PHASES as readonly string[]).includes(key) || (/^(?:in|out)bound$/.test(key) && value.kind === 'list')
 const PHASE_LINE = new RegExp(`^(?:${PHASES.join('|')}):`, 'm')
 const DEEPEST = 8
 const MOST = 3
 
-/** The policies among the parts of a document, as maps of phases or as texts of them, in their order. */
+/** Yields the policies inside a document, as maps of phases or as strings, in document order. */
 function* policiesWithin(node: TreeNode, path: NodePath = []): Generator<EmbeddedPolicy> {
   if (path.length > DEEPEST) return
   if (node.kind === 'scalar' && PHASE_LINE.test(node.text)) yield { path, span: node.span }
@@ -28,15 +28,15 @@ function* policiesWithin(node: TreeNode, path: NodePath = []): Generator<Embedde
   else for (const { key, value } of node.entries) yield* policiesWithin(value, [...path, key])
 }
 
-/** Where a document of another program holds its first policy. */
+/** A document of another program with its first policy. */
 interface Carrier extends EmbeddedPolicy {
-  /** The document, in words: "a Kubernetes manifest (ConfigMap)". */
+  /** Description of the document: "a Kubernetes manifest (ConfigMap)". */
   readonly what: string
-  /** The policies in it: "its part spec.policy". */
+  /** Description of its policies: "its part spec.policy". */
   readonly parts: string
 }
 
-/** Undefined when the document holds no policy; the path is empty when it is one itself. */
+/** Returns undefined if the document contains no policy; the path is empty if the document itself is one. */
 export function findEmbeddedPolicies(root: MapNode): Carrier | undefined {
   const found = [...policiesWithin(root)].slice(0, MOST)
   const [first] = found
@@ -54,14 +54,14 @@ function describe(root: MapNode): string {
   return isAgents ? 'the configuration file of an agent' : 'a document with a policy inside'
 }
 
-/** Keys at the root of a site file, with those of other programs for the same. */
+/** Root keys of a site file, with names that other programs use for them. */
 const SITE_KEYS: Readonly<Record<string, readonly string[]>> = {
   sites: ['hosts', 'servers', 'vhosts', 'virtual_hosts', 'virtualHosts', 'http', 'routers', 'routes', 'domains'],
   listeners: ['entryPoints', 'entrypoints', 'ports', 'binds'],
   backends: ['upstreams', 'services', 'clusters', 'loadBalancers']
 }
 
-/** `; did you mean …?` for a key at the root of a policy that belongs into a site file, or nothing. */
+/** Returns `; did you mean …?` for a root key of a policy that belongs in a site file, or an empty string. */
 export function siteHint(key: string): string {
   const found = Object.entries(SITE_KEYS).find(([, others]) => others.includes(key))
   const near = found?.[0] ?? suggest(key, Object.keys(SITE_KEYS))

@@ -12,24 +12,24 @@ const CLOSE_LIST = 0x5d
 const OPEN_MAP = 0x7b
 const CLOSE_MAP = 0x7d
 
-/** What a plain value in brackets consists of here. */
+/** Characters of a plain value inside brackets, restricted to a safe subset. */
 const PLAIN =
   /[A-Za-z0-9_/.$(](?:[A-Za-z0-9_/.$()'"+*%@=<>!&|?~;^-]|:(?=[A-Za-z0-9_/.]))*(?: +(?:[A-Za-z0-9_/.$()'"+*%@=<>!&|?~;^-]|:(?=[A-Za-z0-9_/.]))+)*/y
 
-/** Reads values in quotes and brackets that end on their line. Every function returns undefined for what is not read here. */
+/** Reads quoted and bracketed values that end on their line. Functions return undefined for unsupported values. */
 export class FlowReader {
   readonly #text: string
   readonly #end: number
   readonly #count: () => boolean
 
-  /** `count` is called for each value; false: there are too many. */
+  /** `count` is called for each value and returns false beyond the limit. */
   constructor(text: string, count: () => boolean) {
     this.#text = text
     this.#end = text.length
     this.#count = count
   }
 
-  /** `depth`: how many maps and lists may be open. */
+  /** `depth`: maximum number of open maps and lists. */
   node(at: number, depth: number): TreeNode | undefined {
     const code = this.#text.charCodeAt(at)
     if (!this.#count()) return undefined
@@ -41,7 +41,7 @@ export class FlowReader {
     return this.#plain(at)
   }
 
-  /** A text in quotes; it is not counted. */
+  /** Reads a quoted text without counting it. */
   quoted(start: number): ScalarNode | undefined {
     const text = this.#text
     const quote = text.charCodeAt(start)
@@ -128,9 +128,9 @@ const LONGEST_KEY = 1000
 
 const INTEGER = /^[-+]?[0-9]+$/
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/
-/** Looks like a number and is not read here: bases, infinity, no number. */
+/** Numbers in forms that are not supported here: other bases, infinity, NaN. */
 const OTHER_NUMBER = /^(?:0[ox]|[-+]?\.(?:inf|nan)$)/i
-/** In lower case, in upper case, and with a capital. */
+/** Spellings in lower case, upper case and capitalized. */
 const WORDS: ReadonlyMap<string, boolean | null> = new Map([
   ['~', null],
   ...(
@@ -144,7 +144,7 @@ const WORDS: ReadonlyMap<string, boolean | null> = new Map([
   )
 ])
 
-/** A plain value by the core schema of YAML 1.2 (10.3.2); undefined: it is not read here. */
+/** Resolves a plain value by the core schema of YAML 1.2 (10.3.2); returns undefined for unsupported values. */
 export function resolvePlain(text: string, start: number): ScalarNode | undefined {
   const plain = (value: ScalarNode['value']): ScalarNode => {
     return { kind: 'scalar', span: { start, end: start + text.length }, value, text, style: 'plain' }

@@ -1,4 +1,4 @@
-/** Names that nginx and Envoy gateways give to parts of a request, and what says the same here. */
+/** Request variables of nginx and Envoy gateways, with the equivalent expressions. */
 const VARIABLES: Readonly<Record<string, string>> = {
   args: '${req.url.query}',
   query_string: '${req.url.query}',
@@ -19,7 +19,7 @@ const VARIABLES: Readonly<Record<string, string>> = {
   is_user: 'an expression over req.url.user_password'
 }
 
-/** Placeholders of Caddy, without their braces. */
+/** Placeholders of Caddy, without braces. */
 const PLACEHOLDERS: Readonly<Record<string, string>> = {
   host: '${req.url.host}',
   hostport: '${req.host}',
@@ -32,17 +32,18 @@ const PLACEHOLDERS: Readonly<Record<string, string>> = {
   uri: '${req.url.uri}'
 }
 
-/** The variables as a pattern. */
+/** Pattern that matches the variables. */
 export const VARIABLE_PATTERN = `\\$(?:arg_\\w+|(?:${Object.keys(VARIABLES).join('|')})(?![a-z_]))`
+/** Matches variables and placeholders of other proxies. */
 const FOREIGN = /\$(arg_\w+|[a-z_]+)|(?<!\$)\{([a-z_]+)\}/g
 
-/** A variable of another proxy with what says the same here. */
+/** A variable of another proxy with its equivalent. */
 interface ForeignVariable {
   readonly written: string
   readonly right: string
 }
 
-/** The first variable of another proxy in a text: `$remote_addr`, `{remote_host}`. Undefined when there is none. */
+/** Finds the first variable of another proxy in a text (`$remote_addr`, `{remote_host}`); undefined without one. */
 export function foreignVariableIn(text: string): ForeignVariable | undefined {
   for (const [written, name = '', placeholder = ''] of text.matchAll(FOREIGN)) {
     if (name.startsWith('arg_')) return { written, right: `\${getQueryParam('${name.slice(4)}')[0]}` }
@@ -52,7 +53,7 @@ export function foreignVariableIn(text: string): ForeignVariable | undefined {
   return undefined
 }
 
-/** As `foreignVariableIn`, where such a variable is the whole of a text, which may then well be meant as one. */
+/** Finds a variable of another proxy if it is the whole text, and so probably intended as one. */
 export function foreignVariable(text: string): ForeignVariable | undefined {
   const found = foreignVariableIn(text)
   if (found?.written === text) return found

@@ -7,8 +7,8 @@ import type { Action, ReadyAction } from './action.js'
 import { LEGACY_PHASES } from './document.js'
 
 /**
- * JSON Schema (2020-12) of policy documents, for editors. Made from the schemas that check the documents, with one
- * definition for each action; what a schema cannot say (what stands in expressions, bounds of durations) `sluice check` says.
+ * JSON Schema (2020-12) of policy documents, for editors. Derived from the schemas that check the documents, with one definition per
+ * action; constraints beyond JSON Schema (expressions, bounds of durations) are checked by `sluice check`.
  */
 export function policySchema(actions: readonly Action[]): Json {
   const known = actions.filter((action): action is ReadyAction => action.availability !== 'unsupported')
@@ -18,7 +18,7 @@ export function policySchema(actions: readonly Action[]): Json {
     description: 'Phases with rules; a rule runs its actions when all its expressions are true.',
     type: 'object',
     properties: { ...phaseProperties(), ...legacyProperties(), strict_expressions: STRICT_EXPRESSIONS },
-    // A policy without rules says so by an empty list.
+    // A policy without rules has an empty list.
     anyOf: [...PHASES, ...LEGACY_PHASES.keys()].map((phase) => ({
       required: [phase],
       properties: { [phase]: { type: 'array' } }
@@ -85,7 +85,7 @@ function ruleSchema(phase: Phase): Json {
   }
 }
 
-/** One action of a phase. `if`/`then` for each type: an editor then completes and blames inside the one that is meant. */
+/** One action of a phase. `if`/`then` for each type let an editor complete and report inside the matching action. */
 function actionSchema(phase: Phase, known: readonly ReadyAction[]): Json {
   const allowed = known.filter((action) => action.phases.includes(phase))
   return {
@@ -112,12 +112,12 @@ function configSchema(type: string, optional: boolean): Json {
   return optional ? { anyOf: [ref, { type: 'null' }] } : ref
 }
 
-/** What a text may be in a document: YAML types what people mean as text. */
+/** Types of a text in a document: YAML gives types to unquoted text. */
 const WRITTEN = ['string', 'number', 'boolean']
 
 /**
- * Without the marks that only the compiler reads; with the rules that stand beside the schema; and with the leniency of the
- * reader: where a text is wanted, a number or a truth value counts as written, and a field without a value counts as absent.
+ * Drops annotations of the compiler, adds the editor rules, and allows what the reader tolerates: numbers and booleans for text, and fields
+ * without a value.
  */
 const EDITOR: Dialect = {
   keeps: (keyword) => !keyword.startsWith('x-'),
@@ -128,7 +128,7 @@ const EDITOR: Dialect = {
   member: (published, _declared, required) => (required ? published : orAbsent(published))
 }
 
-/** A map takes any name. */
+/** Allows any key in a map. */
 function namesOfMaps(published: Json): Json {
   const entries = Object.entries(published).map(([keyword, value]) =>
     keyword === 'additionalProperties' && typeof value === 'object'
@@ -138,7 +138,7 @@ function namesOfMaps(published: Json): Json {
   return Object.fromEntries(entries)
 }
 
-/** The keywords of a value that the reader takes in another form too. */
+/** Returns keywords for the other forms that the reader accepts. */
 function asWritten(declared: Schema): Json {
   if (declared['x-kind'] === 'duration') return { ...DURATION, description: withBounds(declared) }
   if (declared['x-kind'] === 'expression') return textLike('\\S')
@@ -146,13 +146,13 @@ function asWritten(declared: Schema): Json {
   return declared.type === 'string' && !isExact(declared) ? { type: WRITTEN } : {}
 }
 
-/** No keyword bounds a text that is read as a number. */
+/** Describes the bounds, because no keyword bounds a text that is read as a number. */
 function withBounds({ description = '', 'x-min': min = 0, 'x-max': max = 0, 'x-multiple': multiple }: Schema): string {
   const steps = multiple === undefined ? '' : `, a multiple of ${formatDuration(multiple)}`
   return `${description} (${formatDuration(min)} to ${formatDuration(max)}${steps})`
 }
 
-/** Words that YAML reads as numbers, in both forms. */
+/** Returns the words in all forms, since YAML reads some as numbers. */
 function written(words: readonly unknown[]): readonly unknown[] {
   return words.flatMap((word) =>
     typeof word === 'string' && /^\d+(?:\.\d+)?$/.test(word) ? [word, Number(word)] : [word]

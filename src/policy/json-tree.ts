@@ -2,8 +2,8 @@ import { Passes, type Steps } from '../lib/slices.js'
 import type { MapEntry, ScalarNode, TreeLimits, TreeNode } from './tree.js'
 
 /**
- * Reads JSON into the tree that YAML would give, in a fraction of the time and in steps. Undefined for what is no JSON, for what has to be refused, and
- * for the few texts in which YAML sees something else: it then says what is wrong.
+ * Reads JSON into the tree of the YAML reader, in a fraction of the time and in steps. Returns undefined for invalid JSON, for rejected
+ * texts, and for the few texts that YAML reads differently; the YAML reader then reports the problem.
  */
 export function* readingJson(text: string, limits: TreeLimits): Steps<TreeNode | undefined> {
   const first = text.charCodeAt(0)
@@ -24,9 +24,9 @@ const CLOSE_MAP = 0x7d
 const OPEN_LIST = 0x5b
 const CLOSE_LIST = 0x5d
 
-/** YAML takes no longer keys. */
+/** Maximum length of a YAML key. */
 const KEY_LENGTH = 1000
-/** Escapes of texts in double quotes that JSON and YAML read alike. */
+/** Escapes in double quotes that are the same in JSON and YAML. */
 export const ESCAPES: ReadonlyMap<string, string> = new Map([
   ['"', '"'],
   ['\\', '\\'],
@@ -61,7 +61,7 @@ class JsonReader {
     return this.#at === this.#text.length
   }
 
-  /** `open`: maps and lists around it. */
+  /** `open`: number of enclosing maps and lists. */
   *value(open: number): Steps<TreeNode | undefined> {
     if (++this.#nodes > this.#limits.nodes || open >= this.#limits.depth) return undefined
     const code = this.#text.charCodeAt(this.#at)
@@ -107,7 +107,7 @@ class JsonReader {
     return { kind: 'list', span: { start, end: this.#at }, items }
   }
 
-  /** A key with its colon. */
+  /** Reads a key with its colon. */
   #key(): ScalarNode | undefined {
     if (this.#text.charCodeAt(this.#at) !== QUOTE) return undefined
     const key = this.#string()
@@ -158,7 +158,7 @@ class JsonReader {
     return { kind: 'scalar', span: { start, end: this.#at }, value, text, style: 'plain' }
   }
 
-  /** Takes this character, after spaces, if it is the next. */
+  /** Consumes this character, after spaces, if it comes next. */
   #takes(code: number): boolean {
     this.#skip()
     if (this.#text.charCodeAt(this.#at) !== code) return false
@@ -166,7 +166,7 @@ class JsonReader {
     return true
   }
 
-  /** Tabs and carriage returns are not passed over: in YAML they are no indentation. */
+  /** Tabs and carriage returns are not skipped: YAML does not allow them as indentation. */
   #skip(): void {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at)

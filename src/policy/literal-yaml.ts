@@ -3,8 +3,8 @@ import type { ScalarNode } from './tree.js'
 const SPACE = 0x20
 
 /**
- * Reads a text of several lines (`|` or `|-`) that begins at `start` and belongs to a key or list at column `indent`. Its span ends
- * with its last line. Undefined for other forms of such texts.
+ * Reads a literal text (`|` or `|-`) that begins at `start` and belongs to a key or list at column `indent`. Its span ends with its last
+ * line. Returns undefined for other block texts.
  */
 export function readLiteral(text: string, start: number, indent: number): ScalarNode | undefined {
   const header = text.indexOf('\n', start)
@@ -22,7 +22,7 @@ export function readLiteral(text: string, start: number, indent: number): Scalar
     let content = at
     while (content < end && text.charCodeAt(content) === SPACE) content++
     if (content === end) {
-      // Spaces alone are content where they are deeper than the text.
+      // Spaces beyond the text's indentation are content.
       if (lines.length === 0 || end - at > depth) return undefined
       blank++
     } else {
@@ -39,7 +39,7 @@ export function readLiteral(text: string, start: number, indent: number): Scalar
       const line = text.slice(at + depth, end)
       if (line.includes('\t') || line.includes('\r')) return undefined
       lines.push(line)
-      // The last line of a text without a newline at its end.
+      // The last line of a text without a trailing newline.
       if (end === text.length) return undefined
       last = end + 1
     }

@@ -2,108 +2,108 @@ import type { Phase } from '../flow/flow.js'
 import type { Json } from '../lib/json.js'
 import type { Place } from '../lib/positions.js'
 
-/** A part of the key of a bucket: a CEL expression, and the type of its values where that is known. */
+/** A part of a bucket key: a CEL expression, and the type of its values if known. */
 export interface KeyPart {
   readonly source: string
   readonly type: string
 }
 
-/** What a limit has decided since it began. */
+/** Decisions of a limit since its start. */
 interface LimitCounts {
   readonly admitted: number
   readonly refused: number
-  /** Beyond the capacity while the limit was not enforced. */
+  /** Requests beyond the capacity that passed because the limit was not enforced. */
   readonly wouldRefuse: number
-  /** Buckets that hold an admission now. */
+  /** Buckets with a current admission. */
   readonly buckets: number
 }
 
-/** One bucket now. */
+/** Current state of one bucket. */
 export interface LimitBucket {
   /** Admissions in the window. */
   readonly used: number
-  /** Of these, what is known of several keys together, because the memory of the limiter is full. */
+  /** Part of `used` that is counted for several keys together, because the limiter's memory is full. */
   readonly shared: number
-  /** Undefined: each request brings its own capacity. */
+  /** Undefined if each request has its own capacity. */
   readonly remaining: number | undefined
-  /** Seconds until the whole capacity is free when nothing more is admitted. */
+  /** Seconds until the whole capacity is free without further admissions. */
   readonly resetSeconds: number
-  /** Seconds until the next request that counts once is admitted; 0: now; undefined: that depends on its capacity. */
+  /** Seconds until a request with cost 1 is admitted; 0 for now; undefined if that depends on its capacity. */
   readonly retryAfterSeconds: number | undefined
 }
 
-/** How a limit was used in one step of its series. */
+/** Usage of a limit in one step of its series. */
 interface LimitStep {
-  /** Milliseconds since it began. */
+  /** Milliseconds since the step began. */
   readonly age: number
   readonly admitted: number
   readonly refused: number
-  /** Admissions that the fullest bucket held. */
+  /** Admissions of the fullest bucket. */
   readonly used: number
 }
 
-/** A key whose requests go beyond the capacity. */
+/** A key whose requests exceed the capacity. */
 export interface LimitedKey {
-  /** The key as the limit takes it; undefined: it is too long to be kept. */
+  /** Key in the limit's form; undefined if too long to store. */
   readonly key: string | undefined
-  /** Its values as a JSON list, null for one that failed; undefined where it is too long. */
+  /** Key values as a JSON list, null for a failed one; undefined if too long. */
   readonly text: string | undefined
   readonly failed: boolean
-  /** Bounds of how often it was refused lately. */
+  /** Bounds of its recent rejections. */
   readonly most: number
   readonly least: number
-  /** Milliseconds since the last time. */
+  /** Milliseconds since the last rejection. */
   readonly age: number
 }
 
-/** A number of a limit: as the document has it, and undefined where an expression says another one for each request. */
+/** A number of a limit: its source, and its value, undefined if an expression computes it per request. */
 interface LimitAmount {
   readonly source: string
   readonly constant: number | undefined
 }
 
-/** Settings of a limit, as its policy has them. */
+/** Settings of a limit from its policy. */
 interface LimitSettings {
-  /** The same as long as its buckets stay the same, in every process. */
+  /** Identity of the buckets, equal in every process; a new identity means new buckets. */
   readonly identity: string
   readonly name: string
   readonly algorithm: string
-  /** Who counts together: each process by itself, or all on one store. */
+  /** Processes that count together: each alone, or all on one store. */
   readonly scope: 'server' | 'cluster'
   readonly enforced: boolean
-  /** Admissions of one bucket in any span of `seconds`. */
+  /** Maximum admissions of one bucket in any `seconds`. */
   readonly capacity: LimitAmount
-  /** For how many a request counts. */
+  /** Admissions that one request counts for. */
   readonly cost: LimitAmount
   readonly seconds: number
   readonly bucketKey: readonly KeyPart[]
 }
 
-/** A limit of a policy that runs: what people see of it, and what they do to its buckets. */
+/** A limit of a running policy, with its state and operations for its buckets. */
 export interface LiveLimit extends LimitSettings {
   counts(): LimitCounts
-  /** What it decided within the steps of its series together. */
+  /** Total decisions within the series. */
   recent(): { readonly admitted: number; readonly refused: number }
-  /** The last minutes, oldest first; the last step is not over. */
+  /** Steps of the last minutes, oldest first; the last step is incomplete. */
   series(): { readonly stepSeconds: number; readonly steps: readonly LimitStep[] }
-  /** Who is refused most lately; undefined: that is not kept. */
+  /** Keys with the most recent rejections; undefined if not recorded. */
   limitedKeys(most: number): readonly LimitedKey[] | undefined
-  /** The key with these values, one for each part, as a request with them has it. */
+  /** Returns the key for these values, one per part, as requests produce it. */
   keyOf(values: readonly Json[]): string
-  /** Rejects, as `empty` does, when those who count together cannot be asked. */
+  /** Rejects, like `empty`, if the processes that count together cannot be reached. */
   bucket(key: string): Promise<LimitBucket>
-  /** Empties a bucket, but for what is shared. */
+  /** Empties a bucket, except for its shared part. */
   empty(key: string): Promise<void>
 }
 
-/** A limit with its place in its policy. */
+/** A limit with its position in its policy. */
 export interface PolicyLimit {
   readonly limit: LiveLimit
   readonly phase: Phase
-  /** Name of the rule, or `#<index>` when it has none. */
+  /** Name of the rule, or `#<index>` if it has none. */
   readonly rule: string
-  /** Of the rule in its phase, from 0. */
+  /** Index of the rule in its phase, from 0. */
   readonly ruleIndex: number
-  /** Where the action stands in the document. */
+  /** Position of the action in the document. */
   readonly place: Place
 }

@@ -2,29 +2,32 @@ import type { Flow } from '../flow/flow.js'
 import type { OwnPath } from '../flow/reserved-paths.js'
 import type { Verdict } from '../flow/verdict.js'
 
-/** A request for a path of logins, as the entry that serves it sees it. */
+/** A request for a login path, as seen by the entry that serves it. */
 export interface LoginCall {
   readonly own: OwnPath
-  /** Where the browser goes when nothing else is said: the path of the route that asks for the login. */
+  /** Default redirect target: the path of the route that requires the login. */
   readonly home: string
-  /** Further gates that the request means; who logs out without naming a login leaves all of them. */
+  /** Further gates that the request applies to; a logout without a named login ends the sessions of all of them. */
   readonly others: readonly LoginGate[]
 }
 
-/** What one module or action does about logins. */
+/** Login behavior of one module or action. */
 export interface LoginGate {
-  /** Names its realm, of which there may be several gates; see `tagOf`. */
+  /** Tag of its realm, which may have several gates; see `tagOf`. */
   readonly tag: string
-  /** Names it among them; see `markOf`. */
+  /** Mark of the gate within the realm; see `markOf`. */
   readonly mark: string
-  /** As the configuration gives it; '' when it gives none. */
+  /** Id from the configuration; '' if not set. */
   readonly authId: string
-  /** Lets logged-in users pass. Stays synchronous for a session that is good as it is. */
+  /** Lets logged-in users pass. Synchronous for a session that needs no renewal. */
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined>
-  /** Answers a path of logins. */
+  /** Responds to a request for a login path. */
   answer(flow: Flow, call: LoginCall): Verdict | Promise<Verdict>
-  /** Ends the sessions that a logout token names; a text: why it is no such token of the login's provider. Rejects when that cannot be found out. */
+  /**
+   * Ends the sessions named by a logout token; returns why it is not a valid token of the login's provider. Rejects if that cannot be
+   * determined.
+   */
   revoke(flow: Flow, token: string): Promise<string | undefined>
-  /** Ends the session of a request; Set-Cookie values that tell the browser. */
+  /** Ends the session of a request; returns the Set-Cookie values that clear it in the browser. */
   leave(flow: Flow): readonly string[]
 }

@@ -3,21 +3,21 @@ import { loginCookies, type OwnPath } from '../flow/reserved-paths.js'
 import type { LoginCall, LoginGate } from './login-gate.js'
 
 const LONGEST = 2_048
-/** Any origin does: what leaves it is refused. */
+/** Any origin works: URLs that leave it are rejected. */
 const HERE = 'http://here.invalid'
-/** Slash or backslash, also percent-encoded, however often. */
+/** A slash or backslash, also percent-encoded any number of times. */
 const SECOND_SLASH = /^\/(?:%(?:25)*(?:2f|5c)|[/\\])/i
 /** Browsers drop tabs and line ends inside a URL and read a backslash as a slash. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
 const REFUSED = /[\u0000-\u0020\u007f-\uffff\\]/
-/** A server that decodes such a path reads what browsers drop. */
+/** A server that decodes such a path gets the characters that browsers drop. */
 const ENCODED_CONTROL = /%(?:25)*[01][0-9a-f]/i
+/** Paths of the login itself. */
 const OWN = /^\/(?:\.sluice\/|ngrok\/log)/
 
 /**
- * Where a browser may be sent after a login or a logout: a path of this very origin, with a query, in the spelling that
- * browsers read it. Undefined for whatever else: another origin, another scheme, `//`, `/\` and their encoded
- * forms, paths of the login itself.
+ * Returns a safe redirect target after a login or logout: a path of this origin, with a query, in the form that browsers read. Returns
+ * undefined for others: another origin or scheme, `//`, `/\` and their encoded forms, and paths of the login itself.
  */
 export function returnPath(text: string): string | undefined {
   if (text.length > LONGEST || !text.startsWith('/') || REFUSED.test(text)) return undefined
@@ -28,41 +28,40 @@ export function returnPath(text: string): string | undefined {
   return OWN.test(path) || ENCODED_CONTROL.test(url.pathname) ? undefined : path
 }
 
-/** What a state says without being trusted: realm and gate, which cookie, and how often the login was begun anew. */
+/** Untrusted content of a state: realm, gate, cookie id, and how often the login was restarted. */
 export interface StateFacts {
   readonly tag: string
-  /** Of the gate; see `markOf`. */
+  /** Mark of the gate; see `markOf`. */
   readonly mark: string
   readonly id: string
   readonly round: number
 }
 
-/** The last part is sealed: the path that the browser wanted. */
+/** The last part is sealed: the path that the browser requested. */
 const STATE =
   /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}(?:\.[A-Za-z0-9_-]{1,1536})?$/
 
-/** Undefined when no realm of ours can have made this state. */
+/** Returns undefined if none of our realms can have created this state. */
 export function readState(state: string): StateFacts | undefined {
   const [, tag, mark, round, id] = STATE.exec(state) ?? []
   if (tag === undefined || mark === undefined || id === undefined) return undefined
   return { tag, mark, round: Number(round), id }
 }
 
-/** Where an entry asks for a login. */
+/** Place in an entry that requires a login. */
 export interface LoginPlace {
   readonly gate: LoginGate
   /** Prefix or path of its route. */
   readonly path: string
 }
 
-/** Parameter of a link to a login: tag and mark of its gate. */
+/** Query parameter of a login link: tag and mark of its gate. */
 export const LOGIN_PARAMETER = 'login'
 
 /**
- * Chooses among the places where one entry asks for a login, in order of preference, the one that a request for a path of
- * logins is for. A callback is for the gate that began the login; others may name a gate (`login`) or an id (`auth_id`), and are else for
- * the place that `nearest` finds for the path where they want to go. Undefined: they are for a login that is not here but may
- * be where this entry leads to.
+ * Selects the place that a request for a login path is for, among the places of one entry in order of preference. A callback is for the
+ * gate that started the login; other requests may name a gate (`login`) or an id (`auth_id`), or are for the place that `nearest` finds for
+ * their target path. Returns undefined for a login that is not here but may be where this entry forwards to.
  */
 export function loginFor<P extends LoginPlace>(
   own: OwnPath,
@@ -82,7 +81,7 @@ export function loginFor<P extends LoginPlace>(
   return { place, call: { own, home: returnPath(place.path) ?? '/', others } }
 }
 
-/** The places that a request names; undefined when it names none. */
+/** Returns the places that a request names; undefined if it names none. */
 function named<P extends LoginPlace>(
   parameters: FlowRequest['target']['parameters'],
   places: readonly P[]
@@ -92,20 +91,20 @@ function named<P extends LoginPlace>(
     const [tag, mark] = name.split('.')
     const same = places.filter(({ gate }) => gate.tag === tag)
     const exact = same.filter(({ gate }) => gate.mark === mark)
-    // A link is older than a change of the configuration: its realm is right all the same.
+    // A link can be older than a configuration change: its realm is still valid.
     return exact.length > 0 ? exact : same
   }
   const [authId] = parameters.get('auth_id') ?? []
   return authId === undefined ? undefined : places.filter(({ gate }) => gate.authId === authId)
 }
 
-/** The gate that the state of a callback says; it is not trusted, the gate looks at its cookie. */
+/** Returns the gate named by a callback's state. The state is not trusted; the gate checks its cookie. */
 function beginner<P extends LoginPlace>({ tag, mark }: StateFacts, places: readonly P[]): P | undefined {
   const same = places.filter(({ gate }) => gate.tag === tag)
   return same.find(({ gate }) => gate.mark === mark) ?? same[0]
 }
 
-/** Has this browser a login under way that the state names? */
+/** Returns whether this browser has a pending login that the state names. */
 function hasAttempt({ head }: FlowRequest, { tag, id }: StateFacts): boolean {
   const end = `nonce.${tag}.${id}`
   for (const name of loginCookies(head.headers).keys()) if (name.endsWith(end)) return true

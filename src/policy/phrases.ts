@@ -3,7 +3,7 @@ import { formatDuration } from '../lib/units.js'
 import { checkScalar, countFindings, type Finding, repeatFindings } from '../schema/constraints.js'
 import { type Schema, wordsOf } from '../schema/schema.js'
 
-/** What a schema takes, for the middle of a sentence. */
+/** Returns a noun phrase for the values that a schema accepts. */
 export function describe(schema: Schema): string {
   const branches = schema.anyOf ?? schema.oneOf
   if (branches !== undefined) return describeBranches(branches)
@@ -30,7 +30,7 @@ const KINDS = {
   null: 'null'
 }
 
-/** Branches that exist only for a better message are no advice. */
+/** Branches that exist only for a better message are not suggested. */
 export function describeBranches(branches: readonly Schema[]): string {
   const advised = branches.filter(({ deprecated }) => deprecated !== true)
   return [...new Set((advised.length > 0 ? advised : branches).map(describe))].join(' or ')
@@ -49,7 +49,7 @@ function describeNumber({ type, minimum, maximum }: Schema): string {
   return maximum === undefined ? kind : `${kind} of at most ${maximum}`
 }
 
-/** Everything that a text, number or truth value breaks. `written`: its characters in the document. */
+/** Returns all violations of a text, number or boolean. `written`: its characters in the document. */
 export function scalarProblems(schema: Schema, value: unknown, written: string): string[] {
   return checkScalar(schema, value).findings.map((finding) => say(finding, schema, written, 'item'))
 }
@@ -63,7 +63,7 @@ export function mapProblems(schema: Schema, map: object): string[] {
   return countFindings(schema, Object.keys(map).length).map((finding) => say(finding, schema, '', 'entry'))
 }
 
-/** A finding in the words of `sluice check`. */
+/** Formats a finding as a message of `sluice check`. */
 function say(finding: Finding, schema: Schema, written: string, noun: 'item' | 'entry'): string {
   switch (finding.rule) {
     case 'words':
@@ -95,7 +95,7 @@ function say(finding: Finding, schema: Schema, written: string, noun: 'item' | '
     case 'most':
       return `must have ${finding.exact ? 'exactly' : 'at most'} ${counted(finding.most, noun)}, not ${finding.given}`
     case 'repeated':
-      // Items may be secrets, so the message names places.
+      // Items may be secrets, so the message gives their positions.
       return `must not repeat an item: item ${finding.second} is the same as item ${finding.first}`
   }
 }

@@ -1,7 +1,7 @@
 import { type Coded, defineErrors } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 
-/** Codes of problems in policy documents; features and expressions have tables of their own. */
+/** Error codes of policy documents; features and expressions have tables of their own. */
 export const policyErrors = defineErrors({
   DOCUMENT_SYNTAX: {
     text: 'The document is no valid YAML or JSON.',
@@ -83,29 +83,29 @@ export const policyErrors = defineErrors({
 /** Steps from the root of a document to a node: keys and indexes. */
 export type NodePath = readonly (string | number)[]
 
-/** One thing that is wrong (or doubtful) in a policy document, with its place in the text. */
+/** An error or warning in a policy document, with its position in the text. */
 export interface Problem {
   readonly severity: 'error' | 'warning'
   /** Stable word for programs: `ACTION_UNKNOWN`, `CONFIG_INVALID`, `EXPRESSION_TYPE`, … */
   readonly code: string
-  /** What is wrong and what is allowed, for people. */
+  /** Message for people: the mistake and the allowed values. */
   readonly message: string
   /** `on_http_request[0].actions[1].config.capacity`; '' for the document itself. */
   readonly path: string
   /** From 1. */
   readonly line: number
   readonly column: number
-  /** Characters to underline from `column` on; at least 1. */
+  /** Characters to underline from `column`; at least 1. */
   readonly length: number
-  /** Offset inside the string at `path`, when an expression is to blame; UTF-16 units from 0. */
+  /** Offset inside the string at `path` for a problem in an expression; UTF-16 units from 0. */
   readonly offset?: number
-  /** The severity where paths are in the strict form; there is no problem in the other forms. The document alone says neither. */
+  /** Severity under strict paths; with other path forms there is no problem. The document alone does not determine the form. */
   readonly underStrict?: Severity
 }
 
 type Severity = Problem['severity']
 
-/** The problems of a document that serves, or would serve, where paths are in the strict form or not. */
+/** Returns the problems that apply to a document with or without strict paths. */
 export function judgePaths(problems: readonly Problem[], isStrict: boolean): readonly Problem[] {
   if (problems.every(({ underStrict }) => underStrict === undefined)) return problems
   return problems.flatMap(({ underStrict, ...problem }) =>
@@ -121,7 +121,7 @@ export interface UnitProblems {
   readonly problems: readonly Problem[]
 }
 
-/** A path as people write it. */
+/** Formats a path for people. */
 export function formatPath(path: NodePath): string {
   let text = ''
   for (const step of path) {
@@ -132,10 +132,10 @@ export function formatPath(path: NodePath): string {
   return text
 }
 
-/** Errors, and warnings, that are shown of one document. More is of no use, and a hostile document could have 100,000. */
+/** Maximum number of errors, and of warnings, shown for one document. A hostile document could have 100,000. */
 const MOST = 100
 
-/** A problem whose place in the text is not worked out yet. */
+/** A problem before its position is computed. */
 interface Finding {
   readonly path: NodePath
   readonly error: Coded
@@ -144,13 +144,13 @@ interface Finding {
   readonly offset?: number | undefined
 }
 
-/** Collects problems and gives each one its place in the text. */
+/** Collects problems and computes their positions in the text. */
 export class Reporter {
   readonly problems: Problem[]
   readonly #source: SourceText
   readonly #count = { error: 0, warning: 0 }
 
-  /** Goes on where another reporter of the same text ended. */
+  /** Continues with the problems of another reporter of the same text. */
   constructor(source: SourceText, problems: readonly Problem[] = []) {
     this.#source = source
     this.problems = [...problems]
@@ -161,7 +161,7 @@ export class Reporter {
     return this.#count.error > 0
   }
 
-  /** True when no further error would be shown, so that looking for one is wasted. */
+  /** True if further errors would not be shown, so that checks can stop. */
   get full(): boolean {
     return this.#count.error >= MOST
   }
@@ -174,12 +174,12 @@ export class Reporter {
     this.#add('warning', { path, error, message, span, offset })
   }
 
-  /** Takes problems that another reporter has found in a part of the text. */
+  /** Adds problems that another reporter has found in a part of the text. */
   take(problems: readonly Problem[]): void {
     for (const problem of problems) if (++this.#count[problem.severity] <= MOST) this.problems.push(problem)
   }
 
-  /** The problems in order of the text. */
+  /** Returns the problems in document order. */
   sorted(): Problem[] {
     return this.problems.sort((a, b) => a.line - b.line || a.column - b.column)
   }
@@ -191,10 +191,10 @@ export class Reporter {
     this.problems.push(this.problem(severity, { ...finding, message: `${finding.message}${note}` }))
   }
 
-  /** A problem with its place, without counting it among those of the document. */
+  /** Creates a problem with its position, without counting it for the document. */
   problem(severity: Problem['severity'], { path, error, message, span, offset }: Finding): Problem {
     const { line, column } = this.#source.place(span.start)
-    // One line is underlined; a node may go on over many.
+    // Only one line is underlined; a node may span several.
     const rest = this.#source.line(line).length - column + 1
     const length = Math.max(1, Math.min(span.end - span.start, rest))
     const problem = { severity, code: error.code, message, path: formatPath(path), line, column, length }

@@ -10,7 +10,7 @@ import type { Counter, PolicyLog } from './services.js'
 export interface CompiledAction extends Placed {
   readonly type: string
   readonly run: ActionRun
-  /** Written to `flow.decidedBy` as it is. */
+  /** Assigned to `flow.decidedBy` unchanged. */
   readonly decidedBy: NonNullable<Flow['decidedBy']>
   readonly decided: Counter
 }
@@ -18,13 +18,13 @@ export interface CompiledAction extends Placed {
 export interface CompiledRule extends Placed {
   readonly name: string
   readonly expressions: readonly Expression[]
-  /** Where the expressions stand. */
+  /** Positions of the expressions. */
   readonly places: readonly Place[]
   readonly actions: readonly CompiledAction[]
   readonly matched: Counter
   readonly absent: Counter
   readonly failed: Counter
-  /** Written to `flow.decidedBy` when an expression of the rule fails. */
+  /** Assigned to `flow.decidedBy` if an expression of the rule fails. */
   readonly failedBy: NonNullable<Flow['decidedBy']>
 }
 
@@ -32,7 +32,7 @@ interface CompiledPhaseParts {
   readonly phase: Phase
   readonly owner: string
   readonly rules: readonly CompiledRule[]
-  /** Does an expression that asks for something absent fail? Else its rule does not match. */
+  /** Whether an absent value fails an expression. Otherwise the rule does not match. */
   readonly strict: boolean
   readonly log: PolicyLog
 }
@@ -44,9 +44,9 @@ export class CompiledPhase {
   readonly rules: readonly CompiledRule[]
   readonly strict: boolean
   readonly log: PolicyLog
-  /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
+  /** Verdict for a failed evaluation: a policy that cannot be evaluated denies. */
   readonly failure: Verdict
-  /** The verdict when something is absent where it must not be; with a code of its own in a strict phase. */
+  /** Verdict for an absent value; has its own code in a strict phase. */
   readonly absence: Verdict
 
   constructor({ phase, owner, rules, strict, log }: CompiledPhaseParts) {
@@ -60,11 +60,10 @@ export class CompiledPhase {
   }
 
   /**
-   * Runs the rules of the phase in order, and in each rule whose expressions are all true its actions in order.
-   *
-   * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
-   * A rule with an expression that misses a key or an index does not match; in a strict phase that ends the phase with 500
-   * `POLICY_VALUE_ABSENT`. Any other failure ends it with 500 `POLICY_EXPRESSION`. A connection or an event stream is closed.
+   * Runs the rules of the phase in order, and the actions of each rule whose expressions are all true. The first verdict ends the phase;
+   * undefined means that no action ended it. Synchronous unless an action waits. A rule with an absent key or index does not match; in a
+   * strict phase it ends the phase with 500 `POLICY_VALUE_ABSENT`. Any other failure ends the phase with 500 `POLICY_EXPRESSION`.
+   * Connections and event streams are closed.
    */
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
     flow.vars?.clear()
@@ -73,14 +72,14 @@ export class CompiledPhase {
   }
 }
 
-/** What ends a phase whose policy cannot be evaluated. */
+/** Returns the verdict for a policy that cannot be evaluated. */
 function failureVerdict(phase: Phase, error: FailureAnswer): Verdict {
   if (phase === 'on_tcp_connect') return closeConnection
-  // The answer has begun; only a broken end says that it is not whole.
+  // The response has started; only an abnormal end shows that it is incomplete.
   return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(error)
 }
 
-/** Goes on at an action of a rule that is known to match, or at a rule when `actionIndex` is 0. */
+/** Continues at an action of a matching rule, or at a rule if `actionIndex` is 0. */
 function runFrom(
   phase: CompiledPhase,
   flow: Flow,
@@ -146,7 +145,7 @@ function decide(action: CompiledAction, flow: Flow, verdict: Verdict): Verdict {
   return verdict
 }
 
-/** A verdict: an expression has no value, and a strict phase or another reason than absence forbids to go on. */
+/** Returns a verdict if an expression has no value and the phase must not continue: in a strict phase, or for another reason than absence. */
 function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | Verdict {
   const { explainer } = flow
   explainer?.rule(rule.name, rule)

@@ -1,8 +1,8 @@
 import type { ScalarNode } from './tree.js'
 
 /**
- * Where each character of a scalar stands in the text: `offsets[i]` belongs to `node.text[i]`, and one more for the end.
- * Undefined when the way from text to value cannot be retraced; then only the node as a whole can be shown.
+ * Maps each character of a scalar to its offset in the text: `offsets[i]` belongs to `node.text[i]`, plus one for the end. Returns
+ * undefined if the mapping cannot be reconstructed; messages then show the whole node.
  */
 export function scalarOffsets(text: string, node: ScalarNode): readonly number[] | undefined {
   const walk = new Walk(text, node)
@@ -18,7 +18,7 @@ export function scalarOffsets(text: string, node: ScalarNode): readonly number[]
 
 const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 }
 
-/** Walks value and text side by side: quotes, escapes, folded lines and indentation are in the text only. */
+/** Walks value and text in parallel: only the text has quotes, escapes, folded lines and indentation. */
 class Walk {
   at: number
   readonly #text: string
@@ -26,7 +26,7 @@ class Walk {
   readonly #style: ScalarNode['style']
   readonly #block: boolean
   readonly #indent: number
-  /** The second half of a surrogate pair written as one escape has the place of the first. */
+  /** The second half of a surrogate pair written as one escape has the offset of the first. */
   #pair = -1
 
   constructor(text: string, node: ScalarNode) {
@@ -42,7 +42,7 @@ class Walk {
     if (this.#block) this.at = content + this.#indent
   }
 
-  /** The place of `value[i]`, and a step past it. */
+  /** Returns the offset of `value[i]` and moves past it. */
   next(value: string, i: number): number | undefined {
     if (this.#pair === i) return this.at - 1
     const wanted = value[i] as string
@@ -55,7 +55,7 @@ class Walk {
     return this.#lineBreak(wanted, value[i + 1])
   }
 
-  /** A blank that stands before the end of a folded line is no character of the value. */
+  /** A space before the end of a folded line is not part of the value. */
   #foldHere(wanted: string): boolean {
     return (
       !this.#block &&
@@ -68,7 +68,7 @@ class Walk {
     if (wanted !== ' ' && wanted !== '\n') return undefined
     const start = this.at
     if (!this.#skipLineEnd()) return undefined
-    // One line end is a blank; n + 1 line ends are n line feeds. Literal blocks keep every one.
+    // One line end becomes a space, n + 1 line ends become n line feeds. Literal blocks preserve all.
     if (wanted === '\n' && this.#style !== 'literal' && following !== '\n') this.#skipLineEnd()
     return start
   }
@@ -100,7 +100,7 @@ class Walk {
   }
 }
 
-/** Indentation of a block scalar: that of its first line with content. */
+/** Indentation of a block scalar: that of its first non-empty line. */
 function indentation(text: string, from: number, to: number): number {
   for (let at = from; at < to; ) {
     const end = text.indexOf('\n', at)

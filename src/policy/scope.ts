@@ -14,40 +14,40 @@ import { policyWarnings } from './warnings/codes.js'
 
 export interface NamedUnit {
   readonly unit: UnitName
-  /** The warning where there is none. */
+  /** Warning if the unit does not exist. */
   readonly missing: Problem
 }
 
-/** What every action of one document shares while it is compiled. */
+/** State shared by the actions of one document during compilation. */
 export interface DocumentScope {
   readonly owner: string
   readonly services: PolicyServices
   readonly keep: KeptStateDraft['keep']
   readonly source: SourceText
   readonly report: Reporter
-  /** Names of the results of actions in this document that are refused by name: the reason is reported there. */
+  /** Result names of rejected actions in this document; the reason is reported at the action. */
   readonly refusedResults: ReadonlySet<string>
-  /** What the document names of the configuration around it, each with what to say when it is not there. */
+  /** Configuration units that the document names, each with the warning for a missing one. */
   readonly named: NamedUnit[]
-  /** The hosts that the document leads to. */
+  /** Hosts that the document leads to. */
   readonly leads: HostLead[]
-  /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
+  /** Reports a valid construct that cannot run yet; the policy is then not runnable. */
   unavailable(path: NodePath, error: Coded, message: string, span: Span): void
 }
 
-/** A place inside a document: its path there, and the node that the path leads to. */
+/** A position in a document: a path and its node. */
 export interface Anchor {
   readonly path: NodePath
   readonly node: TreeNode
 }
 
-/** The scope of one action. `anchor` is its config, or its type when it has no config. */
+/** The scope of one action. `anchor` is its config, or its type without a config. */
 export class ActionScope implements Scope {
   readonly phase: Phase
   readonly rule: string
-  /** What the action has said by `login`. */
+  /** Login registered by the action. */
   gate: LoginGate | undefined = undefined
-  /** What the action has said by `limit`. */
+  /** Limits registered by the action. */
   readonly limits: LiveLimit[] = []
   readonly #document: DocumentScope
   readonly #anchor: Anchor
@@ -106,7 +106,7 @@ export class ActionScope implements Scope {
     this.#document.unavailable([...this.#anchor.path, ...at], error, message, this.#find(at, false).span)
   }
 
-  /** Like `problem`; with `onKey` the key of the last step is shown. */
+  /** Like `problem`; with `onKey`, points to the key of the last step. */
   field(at: NodePath, message: string, onKey: boolean): void {
     this.#document.report.error(
       [...this.#anchor.path, ...at],
@@ -145,7 +145,7 @@ export class ActionScope implements Scope {
     return compiled.ok ? compiled.value : undefined
   }
 
-  /** The node at `at`, or the nearest one above it. */
+  /** Returns the node at `at`, or its nearest ancestor. */
   #find(at: NodePath, onKey: boolean): { node: TreeNode; span: Span } {
     let node = this.#anchor.node
     let span = node.span
@@ -166,8 +166,8 @@ function entryOf(map: MapNode, key: string) {
 }
 
 /**
- * Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. `denying`: it is a
- * condition of a rule that denies, so that a literal that is never met opens what the rule is to close.
+ * Reports problems of the expression compiler, at the exact characters if they can be mapped to the document. `denying`: a condition of a
+ * denying rule, where a literal that never matches opens what the rule is to close.
  */
 export function reportExpression<T>(
   document: DocumentScope,
@@ -183,7 +183,7 @@ export function reportExpression<T>(
   const literals = compiled.ok ? (compiled.literals ?? []) : []
   if (found.length === 0 && literals.length === 0) return
   const { node } = at
-  // References to groups are read in another spelling of the same length.
+  // Group references are compiled in another spelling of the same length.
   const offsets =
     node.kind === 'scalar' && node.text.length === source.length ? scalarOffsets(document.source.text, node) : undefined
   const spanOf = (start: number, end: number) =>
@@ -211,10 +211,10 @@ export function reportExpression<T>(
   }
 }
 
-/** A literal that its reader is to replace: an example, not yet a rule. */
+/** A placeholder of an example that the author has not replaced. */
 const PLACEHOLDER = /^<[^<>]+>$|^\$[A-Z_]\w*$|\bYOUR_\w+/
 
-/** `rate_limit` for `actions.service.rate_limit.limited`; empty for what is no result of an action. */
+/** Returns `rate_limit` for `actions.service.rate_limit.limited`, and an empty string for other variables. */
 function resultNamed(expression: string): string {
   return /^actions\s*\.\s*\w+\s*\.\s*(\w+)/.exec(expression)?.[1] ?? ''
 }
@@ -246,7 +246,7 @@ function spanInside(offsets: readonly number[], start: number, end: number, node
   return { start: from, end: Math.max(from + 1, offsets[end] ?? from + 1) }
 }
 
-/** Stand-ins for what could not be compiled: the action goes on checking, the policy never runs. */
+/** Stand-in for an expression that failed to compile: the check continues, the policy never runs. */
 function withoutValue(source: string): Expression {
   return { source, type: 'dyn', variables: new Set(), constant: undefined, evaluate: neverRuns, outcome: neverRuns }
 }

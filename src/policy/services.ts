@@ -10,7 +10,7 @@ export interface Counter {
   inc(): void
 }
 
-/** A counter that a feature declares. Its labels have values of the configuration and of closed sets, never of a request. */
+/** A counter declared by a feature. Label values come from the configuration and closed sets, never from a request. */
 export interface CounterDefinition {
   readonly kind: 'counter'
   readonly name: string
@@ -18,24 +18,24 @@ export interface CounterDefinition {
   readonly labels: readonly string[]
 }
 
-/** Counters of the policy layer; every method binds its labels once, when a policy is compiled. */
+/** Counters of the policy layer; methods bind labels once, at compile time. */
 export interface PolicyMeter {
-  /** A rule's expressions were all true. */
+  /** Counts matches: all expressions of a rule were true. */
   matched(owner: string, phase: Phase, rule: string): Counter
-  /** An action of the rule ended the exchange. */
+  /** Counts exchanges that an action of the rule ended. */
   decided(owner: string, phase: Phase, rule: string, action: string): Counter
-  /** An expression or an action had no value: `absent` (the rule did not match) or `failed` (the exchange failed closed). */
+  /** Counts failures of an expression or an action: `absent` (the rule did not match) or `failed` (the exchange failed closed). */
   failed(owner: string, phase: Phase, rule: string, kind: 'absent' | 'failed'): Counter
-  /** A counter that a feature declares in its `metrics`, with the values of its labels. */
+  /** Returns a counter that a feature declares in its `metrics`, with bound labels. */
   counter(definition: CounterDefinition, labels: Readonly<Record<string, string>>): Counter
   /**
-   * What one module of `owner`, or one action of its kind, decided: a counter for each word. `decisions` is a closed set.
-   * A meter without it counts no decisions.
+   * Returns a counter for each decision of a module of `owner`, or of an action of its kind. `decisions` is a closed set. A meter without
+   * this method counts no decisions.
    */
   decisions?<D extends string>(owner: string, name: string, decisions: readonly D[]): Readonly<Record<D, Counter>>
 }
 
-/** Counters of decisions, by word; they count nowhere when the meter has no such counters. */
+/** Returns decision counters by word; no-op counters if the meter has none. */
 export function decisionCounters<D extends string>(
   meter: PolicyMeter,
   owner: string,
@@ -50,44 +50,44 @@ export function decisionCounters<D extends string>(
 
 const UNCOUNTED: Counter = { inc: () => undefined }
 
-/** Where the policy layer says what went wrong at run time. Fields hold no data of the exchange. */
+/** Log for run-time failures of the policy layer. Fields contain no data of the exchange. */
 export interface PolicyLog {
   debug(fields: Readonly<Record<string, unknown>>, message: string): void
   warn(fields: Readonly<Record<string, unknown>>, message: string): void
 }
 
-/** What the language itself needs of the process; the service of a feature has a key. */
+/** Services that the language itself needs; services of features have keys. */
 export interface BaseServices {
   readonly clock: Clock
   readonly expressions: Expressions
   readonly meter: PolicyMeter
   readonly log: PolicyLog
-  /** Whole bodies, within the budget of the process. */
+  /** Buffers whole bodies within the budget of the process. */
   readonly bodies: BodyBuffers
   readonly documents: RecentDocuments
-  /** Requests of our own, kept away from private addresses. */
+  /** Sends the proxy's own requests, blocked from private addresses. */
   readonly outbound: Outbound
 }
 
-/** Services of compiled policies and modules. `policyServices` in src/app builds them. */
+/** Services of compiled policies and modules; src/app builds them with `policyServices`. */
 export interface PolicyServices extends BaseServices {
-  /** The service of a feature: the value that the process provides, else the default of the key. */
+  /** Returns the service of a feature: the process's value, or the default of the key. */
   service<T>(key: ServiceKey<T>): T
 }
 
-/** Names a service of a feature and its type. A key is one object, declared in the folder of its feature. */
+/** Identifies a service of a feature and its type. A key is one object, declared in the folder of its feature. */
 export interface ServiceKey<T> {
   readonly name: string
-  /** Makes the service where the process provides none, such as where documents are only checked. Called once for all policies. */
+  /** Creates the service if the process provides none, such as for checks of documents. Called once for all policies. */
   readonly otherwise: (base: BaseServices) => T
 }
 
-/** Declares a service. Its default refuses to be used unless it can do its work with `base` alone. */
+/** Declares a service. Its default must reject use unless `base` is sufficient for it. */
 export function serviceKey<T>(name: string, otherwise: (base: BaseServices) => T): ServiceKey<T> {
   return { name, otherwise }
 }
 
-/** A service that a process provides. */
+/** A service provided by the process. */
 export interface Provided {
   readonly key: ServiceKey<unknown>
   readonly value: unknown
@@ -99,8 +99,8 @@ export function provide<T>(key: ServiceKey<T>, value: NoInfer<T>): Provided {
 }
 
 /**
- * State that outlives a snapshot, by a key that says when continuity holds. What `make` builds becomes kept at the swap;
- * `identity` is the whole key as text, the same in every process and after every restart.
+ * State that outlives a snapshot, by a key that defines its continuity. The value of `make` is retained at the swap; `identity` is the
+ * whole key as text, equal in every process and after every restart.
  */
 export interface KeptStateDraft {
   keep<T>(key: readonly unknown[], make: (identity: string) => T): T

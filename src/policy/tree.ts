@@ -3,7 +3,7 @@ import { exact } from '../lib/exact-json.js'
 import type { Span } from '../lib/positions.js'
 import { suggest } from '../lib/suggest.js'
 
-/** A node of a document, with its place in the text. */
+/** A node of a document with its position in the text. */
 export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
 
 /** One key of a map with its value. */
@@ -17,7 +17,7 @@ export interface MapEntry {
 export interface MapNode {
   readonly kind: 'map'
   readonly span: Span
-  /** In order of the text; no key twice. */
+  /** In document order; no duplicate keys. */
   readonly entries: readonly MapEntry[]
 }
 
@@ -31,18 +31,18 @@ export interface ScalarNode {
   readonly kind: 'scalar'
   readonly span: Span
   readonly value: string | number | boolean | null
-  /** Characters as written, escapes resolved: `1.30` for the number 1.3. */
+  /** Characters as written, with escapes resolved: `1.30` for the number 1.3. */
   readonly text: string
   readonly style: 'plain' | 'single' | 'double' | 'literal' | 'folded'
 }
 
-/** Stands where a problem has been reported already, so that no second one is reported. */
+/** Placeholder for a node with a reported problem, so that no second one is reported. */
 export interface BrokenNode {
   readonly kind: 'broken'
   readonly span: Span
 }
 
-/** Codes of YAML and JSON texts that cannot be read, such as an account that is imported. */
+/** Error codes of unreadable YAML and JSON, such as an imported account. */
 export const treeErrors = defineErrors({
   SYNTAX: { text: 'The text is no valid YAML or JSON.', help: 'Correct it at the place that the message names.' },
   TAG: { text: 'The text uses a YAML tag.', help: 'Write the value without the tag.' },
@@ -57,14 +57,14 @@ export interface TreeProblem {
   readonly span: Span
 }
 
-/** What a text may hold at most. */
+/** Maximum sizes of a tree. */
 export interface TreeLimits {
   readonly depth: number
-  /** After aliases are written out. */
+  /** Number of nodes after alias expansion. */
   readonly nodes: number
 }
 
-/** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. `read` gives the data of scalars. */
+/** Converts a node to plain data, for schemas. Map keys become own properties. `read` converts scalars. */
 export function dataOf(node: TreeNode, read: (scalar: ScalarNode) => unknown = ({ value }) => value): unknown {
   if (node.kind === 'scalar') return read(node)
   if (node.kind === 'list') return node.items.map((item) => dataOf(item, read))
@@ -73,7 +73,7 @@ export function dataOf(node: TreeNode, read: (scalar: ScalarNode) => unknown = (
   return data
 }
 
-/** The value of a scalar; of a whole number that a number of JavaScript may not hold a bigint, or its digits beyond 64 bits. */
+/** Returns the value of a scalar exactly: an integer beyond the safe range as a bigint, or as its digits beyond 64 bits. */
 export function exactValue({ value, text }: ScalarNode): ScalarNode['value'] | bigint {
   if (typeof value !== 'number' || Number.isSafeInteger(value) || !/^(?:[-+]?\d+|0x[\da-f]+|0o[0-7]+)$/i.test(text))
     return value
@@ -86,7 +86,7 @@ export function setOwn(data: object, key: string, value: unknown): void {
   Object.defineProperty(data, key, { value, writable: true, enumerable: true, configurable: true })
 }
 
-/** What a node is, with its article, for messages. */
+/** Returns the node's kind with an article, for messages. */
 export function nameOf(node: TreeNode): string {
   if (node.kind === 'map') return 'a map'
   if (node.kind === 'list') return 'a list'
@@ -95,12 +95,12 @@ export function nameOf(node: TreeNode): string {
   return typeof node.value === 'number' ? `the number ${node.text}` : `${node.text}`
 }
 
-/** The value of `key`; undefined when the map does not have it. */
+/** Returns the value of `key`, or undefined if the map does not have it. */
 export function child(map: MapNode, key: string): TreeNode | undefined {
   return map.entries.find((entry) => entry.key === key)?.value
 }
 
-/** The node at a path of keys and indexes, or the nearest one above it. */
+/** Returns the node at a path of keys and indexes, or its nearest ancestor. */
 export function nodeAt(root: TreeNode, path: readonly (string | number)[]): TreeNode {
   let node = root
   for (const step of path) {
@@ -116,12 +116,12 @@ export function nodeAt(root: TreeNode, path: readonly (string | number)[]): Tree
   return node
 }
 
-/** Is the node an explicit or empty null? */
+/** Returns whether the node is an explicit or empty null. */
 export function isNull(node: TreeNode): boolean {
   return node.kind === 'scalar' && node.value === null
 }
 
-/** Does the map have the key in another spelling, which is reported already? */
+/** Returns whether the map has the key in a misspelling that was already reported. */
 export function isMeant(map: MapNode, key: string, known: readonly string[]): boolean {
   return map.entries.some((entry) => !known.includes(entry.key) && suggest(entry.key, known) === key)
 }

@@ -7,33 +7,34 @@ import type { Scope } from './action.js'
 import { foreignVariable } from './foreign-variables.js'
 import { type NodePath, policyErrors } from './problems.js'
 
-/** `$YOUR_IP`, `<your ip>`, `{your-ip}`, `YOUR_IP`, `...`: where an example leaves the value to its reader. */
+/** Placeholders of examples: `$YOUR_IP`, `<your ip>`, `{your-ip}`, `YOUR_IP`, `...`. */
 const PLACEHOLDER = /\$[A-Z_]\w*|<[^<>]+>|\{[^{}]+\}|\bYOUR_\w+|\.\.\.|…/
-/** `OFFICE_IP`, `MY-NETWORK/24`: a word in capitals, with the length of a network behind it where there is one. */
+/** A word in capitals, optionally with a prefix length: `OFFICE_IP`, `MY-NETWORK/24`. */
 const CAPITALS = /^[A-Z][A-Z0-9]*(?:[ _-][A-Z0-9]+)*(?:\/\d{1,3})?$/
+/** Pattern of a text that is a placeholder as a whole. */
 const WHOLE_BLANK = '^(?:\\$\\{?[A-Z_]\\w*\\}?|<[^<>]+>|\\{[^{}]+\\}|YOUR_\\w+|\\.{3,}|…)$'
-/** The same blanks where they are the whole of a text, and no word that might be the value itself. */
+/** Matches a text that is a placeholder as a whole and not a word that could be the value. */
 export const BLANK = new RegExp(WHOLE_BLANK)
 
 /**
- * True when `text`, which is not what the field takes, looks like the blank of an example. Such a document is checked
- * with a warning, so that the rest of it can be checked too, and does not run.
+ * Returns whether a text that is invalid for its field looks like a placeholder of an example. Such a document is checked with a warning,
+ * so that the rest is checked too, and does not run.
  */
 export function isPlaceholder(text: string): boolean {
   return PLACEHOLDER.test(text)
 }
 
-/** Like `isPlaceholder`, for fields such as addresses and URLs, which no word in capitals can fill. */
+/** Like `isPlaceholder`, for fields such as addresses and URLs, for which no word in capitals is valid. */
 export function isPlaceholderWord(text: string): boolean {
   return isPlaceholder(text) || CAPITALS.test(text.trim())
 }
 
-/** True when `text` can only be the blank of an example, although the field takes any text. */
+/** Returns whether `text` can only be a placeholder, although the field accepts any text. */
 export function isBlank(text: string): boolean {
   return BLANK.test(text.trim())
 }
 
-/** Reports a URL that does not match `pattern`; `${…}` in it is only known later, and with a placeholder the policy does not run. */
+/** Reports a URL that does not match `pattern`. URLs with `${…}` are checked at run time; a policy with a placeholder does not run. */
 export function checkUrl(url: string, pattern: RegExp, expected: string, at: NodePath, scope: Scope): void {
   if (pattern.test(url) || url.includes('${')) return
   if (isPlaceholderWord(url)) {
@@ -41,10 +42,10 @@ export function checkUrl(url: string, pattern: RegExp, expected: string, at: Nod
   } else scope.problem(at, policyErrors.CONFIG_INVALID, `"${url}" is not ${expected}`)
 }
 
-/** Patterns with `${…}` that one place of a policy keeps compiled. */
+/** Maximum number of compiled dynamic patterns cached per place of a policy. */
 const KEPT_PATTERNS = 64
 
-/** Compiles a pattern (RE2); one with `${…}` is compiled when it is needed, and throws `EvaluationError` when it is none. */
+/** Compiles an RE2 pattern; one with `${…}` is compiled on use and throws `EvaluationError` if invalid. */
 export function compilePattern(from: string, at: NodePath, scope: Scope): (flow: Flow) => Regex {
   const template = scope.template(from, at)
   if (template.constant !== undefined) {
@@ -59,17 +60,17 @@ export function compilePattern(from: string, at: NodePath, scope: Scope): (flow:
   }
 }
 
-/** Header fields of a config, compiled. Names are lower-case. */
+/** Compiled header fields of a config. Names are in lower case. */
 interface HeaderWriting {
   readonly names: readonly string[]
   /**
-   * The fields as name and value by turns: one for each name, but one for each cookie where a list of them was given.
-   * Throws `EvaluationError` when a value cannot stand in a header.
+   * Returns a flat list of names and values: one field per name, but one per cookie for a list of cookies. Throws `EvaluationError` if a
+   * value is invalid in a header.
    */
   fields(flow: Flow): string[]
 }
 
-/** Compiles name → value pairs; `reserved` are names that this action refuses besides those no policy may write. */
+/** Compiles name → value pairs; `reserved` are names that this action rejects in addition to those forbidden for all policies. */
 export function compileHeaders(
   headers: Readonly<Record<string, string>>,
   at: NodePath,
@@ -119,7 +120,7 @@ function compileHeaderValue(
     scope.warn(at, policyErrors.PLACEHOLDER, message)
   }
   const { expressions } = scope.services
-  // No reader could part cookies again that a comma joins (RFC 6265 3).
+  // Cookies joined by a comma could not be separated again (RFC 6265 3).
   if (template.constant === undefined && name === 'set-cookie') {
     return (flow) => {
       const value = template.value(flow)
@@ -135,7 +136,7 @@ function compileHeaderValue(
   return () => value ?? ''
 }
 
-/** What was interpolated may come from a client: a line break in it must not become another header. */
+/** Interpolated text may come from a client: a line break in it must not become another header field. */
 function onWire(name: string, text: string): string {
   const value = wireValue(text)
   if (value === undefined)
@@ -143,10 +144,10 @@ function onWire(name: string, text: string): string {
   return value
 }
 
-/** Deepest nesting of lists and maps in a config value. */
+/** Maximum nesting of lists and maps in a config value. */
 const MAX_DEPTH = 10
 
-/** A config value with `${…}` in its strings, at any depth; evaluates to the expression engine's representation. */
+/** A config value with `${…}` in its strings at any depth; evaluates to the representation of the expression engine. */
 export interface CompiledValue {
   readonly constant: boolean
   /** Throws `EvaluationError`. */
@@ -154,8 +155,8 @@ export interface CompiledValue {
 }
 
 /**
- * Compiles a YAML value. A string that is one whole `${…}` keeps the type of its expression; what holds no expression is
- * made once. Whole numbers become int, other numbers double.
+ * Compiles a YAML value. A string that consists of one `${…}` has the type of its expression; values without expressions are created once.
+ * Integers become int, other numbers double.
  */
 export function compileValue(value: unknown, at: NodePath, scope: Scope, depth = 0): CompiledValue {
   if (depth > MAX_DEPTH) {
@@ -193,5 +194,5 @@ function compileMap(entries: readonly (readonly [string, CompiledValue])[]): Com
   return entries.every(([, item]) => item.constant) ? fixed(evaluate(NO_FLOW)) : { constant: false, evaluate }
 }
 
-/** Constants do not look at their flow. */
+/** Constants do not access their flow. */
 const NO_FLOW = undefined as unknown as Flow

@@ -16,17 +16,17 @@ import { readBlockYaml } from './block-yaml.js'
 import { readingJson } from './json-tree.js'
 import type { BrokenNode, MapEntry, ScalarNode, TreeLimits, TreeNode, TreeProblem } from './tree.js'
 
-/** What follows a few mistakes is mostly their consequence. */
+/** Further syntax errors are mostly consequences of the first ones. */
 const MAX_SYNTAX_PROBLEMS = 5
 
-/** A mistake of YAML in our own words. */
+/** Returns a YAML syntax error in our own words. */
 function syntaxProblem(error: YAMLError, text: string): TreeProblem {
   const [start, end] = error.pos
   const code = error.code === 'RESOURCE_EXHAUSTION' ? 'LIMIT' : 'SYNTAX'
   return { code, message: yamlMistake(error, text), span: { start, end } }
 }
 
-/** The parser recurses for each bracket, so brackets are counted before it runs. Brackets in texts count too: generous factor. */
+/** The parser recurses for each bracket, so brackets are counted before it runs. Brackets in texts count, too: the factor is generous. */
 function nestingProblem(text: string, depth: number): TreeProblem | undefined {
   let open = 0
   const limit = depth * 16
@@ -42,19 +42,17 @@ function nestingProblem(text: string, depth: number): TreeProblem | undefined {
 }
 
 interface Tree {
-  /** Undefined for an empty text, and for one that cannot be read. */
+  /** Undefined for an empty or unreadable text. */
   readonly root: TreeNode | undefined
   readonly problems: readonly TreeProblem[]
 }
 
-/** Reads YAML 1.2 (core schema, merge keys; JSON is a subset) into a tree whose nodes know where they stand. Never throws. */
+/** Reads YAML 1.2 (core schema, merge keys; JSON is a subset) into a tree with positions. Never throws. */
 export function readTree(text: string, limits: TreeLimits): Tree {
   return atOnce(readingTree(text, limits))
 }
 
-/**
- * As `readTree`, in steps. Only what neither JSON nor the common block style of YAML covers is read by the library, in one go.
- */
+/** Reads YAML in steps; see `readTree`. The library reads only texts that are neither JSON nor common block-style YAML, in one go. */
 export function* readingTree(text: string, limits: TreeLimits): Steps<Tree> {
   const tooDeep = nestingProblem(text, limits.depth)
   if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
@@ -65,7 +63,7 @@ export function* readingTree(text: string, limits: TreeLimits): Steps<Tree> {
   return readAnyYaml(text, limits)
 }
 
-/** Reads YAML of any form by the library. */
+/** Reads any YAML with the library. */
 export function readAnyYaml(text: string, limits: TreeLimits): Tree {
   const documents = parseAllDocuments(text, {
     schema: 'core',
@@ -76,7 +74,7 @@ export function readAnyYaml(text: string, limits: TreeLimits): Tree {
     prettyErrors: false,
     logLevel: 'silent'
   })
-  // A stream without a document says what is wrong with it in place of one.
+  // A stream without a document carries the errors itself.
   const all = 'empty' in documents ? [] : [...documents]
   const syntax =
     'empty' in documents ? [...documents.errors, ...documents.warnings] : all.flatMap((document) => document.errors)
@@ -102,10 +100,10 @@ export function readAnyYaml(text: string, limits: TreeLimits): Tree {
   return { root: whole ? root : undefined, problems: builder.problems }
 }
 
-/** A value that begins with `!`, which YAML reads as a tag: what it says of the rest of the line is a consequence. */
+/** A value that begins with `!`, which YAML reads as a tag: other errors on the line are consequences. */
 const TAGGED_LINE = /^[ \t]*(?:-[ \t]+|[\w"'-]+:[ \t]+)*(?:\[[ \t]*)?(?=!(?![!<]))/
 
-/** One problem for each line, the first, because what follows comes of it; values that are read as tags alone where there are any. */
+/** Returns the first problem of each line, because later ones are consequences; only the tag problems of lines that have any. */
 function firstOfEachLine(problems: readonly TreeProblem[], text: string): TreeProblem[] {
   const found = new Map<number, TreeProblem>()
   for (const one of problems) {
@@ -126,12 +124,12 @@ function firstOfEachLine(problems: readonly TreeProblem[], text: string): TreePr
   return tags.length > 0 ? tags : all
 }
 
-/** What stands between two document markers, or after the last one. */
+/** Returns whether the document between two markers, or after the last one, is empty. */
 function isNothing(node: Node): boolean {
   return isScalar(node) && node.value === null && node.source === '' && node.tag === undefined
 }
 
-/** Characters of a line that are looked at. */
+/** Maximum number of characters examined per line. */
 const MAX_LINE = 1_000
 
 const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
@@ -142,19 +140,19 @@ const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
   BLOCK_FOLDED: 'folded'
 }
 
-/** Values that aliases of one document may write out: a policy repeats a few hundred, an attack as many as a document may have. */
+/** Maximum number of values that aliases of one document may expand to: a policy repeats a few hundred, an attack as many as possible. */
 const MAX_REPEATED = 20_000
 
 class TreeBuilder {
   readonly problems: TreeProblem[] = []
   readonly #limits: TreeLimits
-  /** Where tags stand that YAML cannot resolve, in order. */
+  /** Positions of unresolvable tags, in order. */
   readonly #tags: readonly (readonly [number, number])[]
   readonly #anchors = new Map<string, Node>()
-  /** Nodes whose children are being built: an alias to one of them has no end. */
+  /** Nodes under construction: an alias to one of them is endless. */
   readonly #open = new Set<Node>()
   #nodes = 0
-  /** Of them those that stand below an alias. */
+  /** Number of nodes below an alias. */
   #repeated = 0
   #aliases = 0
 
@@ -210,7 +208,7 @@ class TreeBuilder {
     return built
   }
 
-  /** The tag stands before the value's own range. */
+  /** The tag precedes the value's own range. */
   #tagSpan(node: Node): Span {
     const { start, end } = spanOf(node)
     const tag = this.#tags.findLast(([, tagEnd]) => tagEnd <= start)
@@ -238,13 +236,13 @@ class TreeBuilder {
     return { kind: 'map', span: spanOf(node), entries: [...entries.values()] }
   }
 
-  /** A key without a value is null; it has no place of its own, so it gets that of its key. */
+  /** A key without a value is null and has the position of its key. */
   #entryValue(node: Node | null, keySpan: Span): TreeNode {
     const value = this.build(node)
     return value.kind === 'scalar' && value.span.start === value.span.end ? { ...value, span: keySpan } : value
   }
 
-  /** `<<`: a map or a list of maps whose entries count where the map itself has no such key. */
+  /** `<<`: a map or a list of maps whose entries apply unless the map has the key itself. */
   #merge(value: TreeNode, keySpan: Span): readonly MapEntry[] {
     if (value.kind === 'map') return value.entries
     if (value.kind === 'list' && value.items.every((item) => item.kind === 'map')) {

@@ -1,12 +1,12 @@
-/** A JSON Schema whose values have the type `T`. The type is known to the compiler only. */
+/** A JSON Schema whose values have the type `T`, known at compile time only. */
 export interface Shape<T> {
   readonly '~value'?: T
 }
 
-/** Type of the values of a shape; `unknown` for a plain JSON Schema. */
+/** Type of a shape's values; `unknown` for a plain JSON Schema. */
 export type ValueOf<S> = S extends Shape<infer T> ? T : unknown
 
-/** The value of a shape while it is being made. */
+/** A mutable value of a shape, for building it. */
 export type Draft<T> = T extends readonly (infer E)[]
   ? Draft<E>[]
   : T extends object
@@ -15,20 +15,24 @@ export type Draft<T> = T extends readonly (infer E)[]
 
 type Members = Readonly<Record<string, object>>
 
-/** Builders for the answers of the API: each returns a JSON Schema (2020-12) and carries the type of its values. */
+/** Builders for the responses of the API: each returns a JSON Schema (2020-12) and carries the type of its values. */
 export const text: { readonly type: 'string' } & Shape<string> = { type: 'string' }
+/** A string or null. */
 export const textOrNull: { readonly type: readonly ['string', 'null'] } & Shape<string | null> = {
   type: ['string', 'null']
 }
+/** An integer. */
 export const integer: { readonly type: 'integer' } & Shape<number> = { type: 'integer' }
+/** A number. */
 export const number: { readonly type: 'number' } & Shape<number> = { type: 'number' }
+/** A boolean. */
 export const flag: { readonly type: 'boolean' } & Shape<boolean> = { type: 'boolean' }
-/** A whole number from zero. */
+/** A non-negative integer. */
 export const count = { ...integer, minimum: 0 } as const
-/** A time as RFC 3339 writes it. */
+/** An RFC 3339 time. */
 export const time = { ...text, format: 'date-time' } as const
 
-/** One of some words. */
+/** One of a fixed set of strings. */
 export function words<const W extends readonly string[]>(
   all: W,
   description?: string
@@ -36,7 +40,7 @@ export function words<const W extends readonly string[]>(
   return { type: 'string', enum: all, ...(description === undefined ? {} : { description }) } as never
 }
 
-/** An object with these members; those that are named in `optional` may be missing. */
+/** An object with these members; those in `optional` may be missing. */
 export function object<P extends Members, const O extends readonly (keyof P)[] = readonly []>(
   properties: P,
   optional?: O
@@ -49,7 +53,7 @@ export function object<P extends Members, const O extends readonly (keyof P)[] =
   return { type: 'object', properties, required } as never
 }
 
-/** An object with a name of its own, under which the API's description lists it. */
+/** An object with its own name in the API description. */
 export function titledObject<P extends Members, const O extends readonly (keyof P)[] = readonly []>(
   title: string,
   properties: P,
@@ -58,7 +62,7 @@ export function titledObject<P extends Members, const O extends readonly (keyof 
   return { type: 'object', title, ...object(properties, optional) } as never
 }
 
-/** An object whose members have names that are not known beforehand; without `values` they may be anything. */
+/** An object with arbitrary member names; without `values`, members can have any value. */
 export function mapOf<S extends object = object>(
   values?: S,
   description?: string
@@ -80,7 +84,7 @@ export function listOf<S extends object>(items: S, description?: string): object
   return { type: 'array', items, ...(description === undefined ? {} : { description }) } as never
 }
 
-/** The schema with this name among the components of the API's description. */
+/** Reference to the component schema of this name in the API description. */
 export function ref<T = unknown>(schema: string): { readonly $ref: string } & Shape<T> {
   return { $ref: `#/components/schemas/${schema}` }
 }

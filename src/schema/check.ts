@@ -9,14 +9,14 @@ export type Report = (at: string, code: FieldCode, message: string) => void
 const UNPAIRED = /\p{Surrogate}|\0/u
 
 /**
- * Reads a JSON value by its schema, for the management API: every problem goes to `report` with the code and in the words of
- * the API; the answer is its normal form, undefined after a report.
+ * Checks a JSON value against its schema, for the management API. Reports every problem with the API's codes and messages; returns the
+ * normalized value, or undefined after a report.
  */
 export function checkValue(declared: TSchema | Schema, value: unknown, at: string, report: Report): unknown {
   const schema = declared as Schema
   if (schema.enum === undefined && schema.type === 'array') return checkList(schema, value, at, report)
   if (schema.enum === undefined && schema.type === 'object') return checkMap(schema, value, at, report)
-  // A store would not give back half a character.
+  // A store would not return an unpaired surrogate unchanged.
   if (schema.type === 'string' && typeof value === 'string' && UNPAIRED.test(value)) {
     report(at, 'FIELD_INVALID', 'must be Unicode text without NUL')
     return undefined
@@ -72,7 +72,7 @@ function isReported(findings: readonly Finding[], schema: Schema, at: string, re
 
 const KINDS = { string: 'must be text', boolean: 'must be true or false', null: 'must be null' }
 
-/** A finding in the words of the API: code and message. */
+/** Returns the API's code and message for a finding. */
 function say(finding: Finding, schema: Schema): readonly [code: FieldCode, message: string] {
   switch (finding.rule) {
     case 'kind':

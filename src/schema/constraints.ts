@@ -2,41 +2,38 @@ import { parseDuration, parseSize } from '../lib/units.js'
 import { FORMS } from './formats.js'
 import { type Schema, wordsOf } from './schema.js'
 
-/**
- * One thing in which a value is not what its schema says. It has no words: each reader (policies, API, options) says it in
- * the words of its own.
- */
+/** One violation of a schema, without text: each reader (policies, API, options) has its own messages. */
 export type Finding =
-  /** Another kind of value than the one of the schema, or no number of it that is exact. */
+  /** A value of another type, or a number that cannot be represented exactly. */
   | { readonly rule: 'kind' }
   | { readonly rule: 'words'; readonly words: readonly unknown[] }
   | { readonly rule: 'bytes'; readonly most: number }
   | { readonly rule: 'shortest'; readonly least: number; readonly given: number }
   | { readonly rule: 'longest'; readonly most: number; readonly given: number }
   | { readonly rule: 'pattern'; readonly pattern: string }
-  /** `allowed` is the phrase of the form, such as "must be a URL with http or https". */
+  /** `allowed` describes the form, such as "must be a URL with http or https". */
   | { readonly rule: 'form'; readonly allowed: string }
-  /** Out of the bounds of a number, a duration or a size. */
+  /** Outside the bounds of a number, a duration or a size. */
   | { readonly rule: 'range' }
   | { readonly rule: 'multiple'; readonly of: number }
   | { readonly rule: 'fewest'; readonly least: number; readonly given: number; readonly exact: boolean }
   | { readonly rule: 'most'; readonly most: number; readonly given: number; readonly exact: boolean }
-  /** Two items of a list are the same; indexes from 0. */
+  /** Two items of a list are equal; indexes from 0. */
   | { readonly rule: 'repeated'; readonly first: number; readonly second: number }
 
-/** What a check came to. `value` is in normal form, a duration in milliseconds, a size in bytes; it counts when nothing was found. */
+/** Result of a check. `value` is normalized (a duration in milliseconds, a size in bytes) and valid only without findings. */
 export interface Checked {
   readonly value: unknown
   readonly findings: readonly Finding[]
 }
 
-/** Holds a text, number or truth value against its schema. Lists and maps: `countFindings`, `repeatFindings`, and each entry by itself. */
+/** Checks a string, number or boolean against its schema. For lists and maps use `countFindings` and `repeatFindings`, and check each entry. */
 export function checkScalar(schema: Schema, written: unknown): Checked {
   const value = inSeconds(schema, written)
   const words = wordsOf(schema)
   if (words !== undefined) return { value, findings: words.includes(value) ? [] : [{ rule: 'words', words }] }
   if (schema['x-kind'] === 'duration') return checkDuration(schema, value)
-  // A number of bytes stands for itself.
+  // A plain number is a number of bytes.
   if (schema['x-kind'] === 'size') return checkQuantity(schema, typeof value === 'string' ? parseSize(value) : value)
   switch (schema.type) {
     case 'string':
@@ -60,13 +57,13 @@ function wrongKind(value: unknown): Checked {
   return { value, findings: [{ rule: 'kind' }] }
 }
 
-/** Holds a duration, or a number of seconds, against its schema; the value is in milliseconds. */
+/** Checks a duration, or a number of seconds; the value is in milliseconds. */
 function checkDuration(schema: Schema, value: unknown): Checked {
   const isWritten = typeof value === 'string' || typeof value === 'number'
   return checkQuantity(schema, isWritten ? parseDuration(String(value)) : undefined)
 }
 
-/** The seconds that the text of a duration stands for, where the schema counts seconds; every other value as it is. */
+/** Converts a duration to seconds if the schema counts seconds; returns other values unchanged. */
 function inSeconds(schema: Schema, value: unknown): unknown {
   if (schema['x-unit'] !== 'seconds' || typeof value !== 'string') return value
   const milliseconds = parseDuration(value)
@@ -88,7 +85,7 @@ function checkText(schema: Schema, text: string): Checked {
   if (length < minLength) findings.push({ rule: 'shortest', least: minLength, given: length })
   if (length > maxLength) findings.push({ rule: 'longest', most: maxLength, given: length })
   if (pattern !== undefined && !new RegExp(pattern, 'u').test(text)) findings.push({ rule: 'pattern', pattern })
-  // A reader of a form need not cope with what is too long for it.
+  // Form readers receive only texts of allowed length.
   if (form === undefined || findings.length > 0) return { value: text, findings }
   const formed = FORMS[form](text)
   return formed.ok
@@ -113,7 +110,7 @@ function numberFindings(schema: Schema, value: number): readonly Finding[] {
   return multipleOf !== undefined && value % multipleOf !== 0 ? [{ rule: 'multiple', of: multipleOf }] : []
 }
 
-/** Holds the number of entries of a list or map against its schema. */
+/** Checks the number of entries of a list or map. */
 export function countFindings(schema: Schema, count: number): readonly Finding[] {
   const least = schema.minItems ?? schema.minProperties ?? 0
   const most = schema.maxItems ?? schema.maxProperties ?? Number.POSITIVE_INFINITY
@@ -122,7 +119,7 @@ export function countFindings(schema: Schema, count: number): readonly Finding[]
   return count > most ? [{ rule: 'most', most, given: count, exact }] : []
 }
 
-/** The first item that repeats an earlier one, where the schema wants them distinct. */
+/** Finds the first repeated item if the schema requires distinct items. */
 export function repeatFindings({ uniqueItems }: Schema, items: readonly unknown[]): readonly Finding[] {
   if (uniqueItems !== true) return []
   const seen = new Map<string, number>()

@@ -1,60 +1,60 @@
 /**
- * What the schema for editors says beyond the schema that reads a config: rules that `compile` checks with a message of its
- * own. A field carries them as `x-editor`; the reader passes over them. A test holds both verdicts together.
+ * Additional rules of the editor schema for constraints that `compile` checks with its own messages. A field carries them as `x-editor`;
+ * config readers ignore them. A test compares the verdicts of both.
  */
 export type EditorRules = Readonly<Record<string, unknown>>
 
-/** Text with `${…}` in it: what it becomes is known when traffic comes. */
+/** Text with `${…}`, whose value is known only at request time. */
 const LATER = '\\$\\{'
-/** The blanks of `actions/placeholder.ts`, of which a check only warns. */
+/** Placeholders of `actions/placeholder.ts`, for which a check only warns. */
 const BLANK =
   '\\$[A-Z_]\\w*|<[^<>]+>|\\{[^{}]+\\}|\\bYOUR_\\w+|\\.\\.\\.|…|^\\s*[A-Z][A-Z0-9]*(?:[ _-][A-Z0-9]+)*(?:/\\d{1,3})?\\s*$'
 
-/** A text that one of the patterns is found in; a number is none. */
+/** A string that matches one of the patterns. */
 export function textLike(...patterns: readonly string[]): EditorRules {
   return { type: 'string', pattern: patterns.map((pattern) => `(?:${pattern})`).join('|') }
 }
 
-/** The same, or a template, or the blank of an example. */
+/** A string that matches one of the patterns, a template, or an example's placeholder. */
 export function valueLike(...patterns: readonly string[]): EditorRules {
   return textLike(LATER, BLANK, ...patterns)
 }
 
-/** The same for a field that holds no template. */
+/** Like `valueLike`, for a field without templates. */
 export function wordLike(...patterns: readonly string[]): EditorRules {
   return textLike(BLANK, ...patterns)
 }
 
-/** A template, or a text that one of the patterns is found in; a number counts as written. */
+/** A template, or a string that matches one of the patterns; numbers are compared as text. */
 export function templateLike(...patterns: readonly string[]): EditorRules {
   return { ...textLike(LATER, ...patterns), type: ['string', 'number', 'boolean'] }
 }
 
-/** `word` in any case, and with `_` for `-`, as a pattern. */
+/** Returns a pattern for `word` in any case, with `_` accepted for `-`. */
 export function anyCase(word: string): string {
   return [...word]
     .map((one) => (/[a-z]/i.test(one) ? `[${one.toLowerCase()}${one.toUpperCase()}]` : one === '-' ? '[-_]' : one))
     .join('')
 }
 
-/** A map whose keys are header names and none of `refused`. */
+/** A map whose keys are header names outside `refused`. */
 export function headerNames(refused: readonly string[]): EditorRules {
   return { propertyNames: headerName(refused) }
 }
 
-/** What an editor takes for the name of a header field (RFC 9110 5.1) that is not `refused`. */
+/** Pattern for a header field name (RFC 9110 5.1) outside `refused`. */
 export function headerName(refused: readonly string[]): EditorRules {
   const names = refused.map(anyCase).join('|')
   const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
   return { ...textLike(`^(?!(?:${names})$)${token}$`), maxLength: 256 }
 }
 
-/** Where `condition` holds, `consequence` does. */
+/** Requires `consequence` if `condition` is met. */
 export function implies(condition: EditorRules, consequence: EditorRules): EditorRules {
   return { anyOf: [{ not: condition }, consequence] }
 }
 
-/** The field is there, and one of `values`. */
+/** Requires the field to have one of `values`. */
 export function given(field: string, values: readonly unknown[]): EditorRules {
   return { properties: { [field]: { enum: values } }, required: [field] }
 }
@@ -74,11 +74,11 @@ const V6 = [
   })
 ].join('|')
 
-/** An IP address, or a network with the length of its prefix. */
+/** An IP address, or a network with a prefix length. */
 export const NETWORK = `^\\s*(?:${V4}(?:/(?:3[0-2]|[12]?\\d))?|(?:${V6})(?:/(?:12[0-8]|1[01]\\d|[1-9]?\\d))?)\\s*$`
 /** An absolute URL of http or https. */
 export const WEB_URL = `^${anyCase('http')}[sS]?://[^\\s/]`
-/** Hours, minutes, seconds, milliseconds, the largest first; a number alone counts seconds. */
+/** Hours, minutes, seconds and milliseconds in this order; a plain number is in seconds. */
 export const DURATION: EditorRules = {
   type: ['string', 'number'],
   pattern: '^(?:\\d{1,12}(?:\\.\\d{1,3})?|(?=.)(?:\\d+h)?(?:\\d+m(?!s))?(?:\\d+s)?(?:\\d+ms)?)$',

@@ -1,6 +1,6 @@
 import { defineErrors } from '../lib/errors.js'
 
-/** Codes of problems with a field of a request. */
+/** Codes for problems in a request's field. */
 export const fieldErrors = defineErrors({
   FIELD_INVALID: {
     status: 400,

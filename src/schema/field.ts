@@ -4,13 +4,13 @@ import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import type { Steps } from '../lib/slices.js'
 
-/** What a record holds under the names of its fields. Plain data; secrets are kept apart. */
+/** A record's fields by name, without secrets. */
 export type Body = Record<string, unknown>
 
-/** Clear values of sealed fields by their path in the record (`oauth.provider.google.client_secret`). */
+/** Decrypted values of sealed fields by path (`oauth.provider.google.client_secret`). */
 type Secrets = Readonly<Record<string, string>>
 
-/** One stored object, with its secrets opened where its holder may have them. */
+/** A stored object, with secrets decrypted if the reader may have them. */
 export interface ResourceRecord {
   readonly kind: string
   readonly id: string
@@ -20,54 +20,53 @@ export interface ResourceRecord {
   readonly secrets: Secrets
 }
 
-/** One thing that is wrong with a request. `field` is its path as the client wrote it, '' for the body itself. */
+/** A problem in a request. `field` is its path as the client wrote it, '' for the body itself. */
 export interface Problem {
   readonly field: string
   /** Stable word: `FIELD_UNKNOWN`, `FIELD_INVALID`, `FIELD_REQUIRED`, `TOO_LONG`, … */
   readonly code: string
   readonly message: string
-  /** More for programs, such as the place in a policy document. Strings only, no secrets. */
+  /** Additional details for programs, such as the position in a policy document; no secrets. */
   readonly details?: Readonly<Record<string, string>>
 }
 
 /**
- * Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind
- * of traffic the policy gets, `limits` what its author may write beyond the bounds of every document.
+ * Checks a policy document in a field and returns its problems in document order, or undefined if valid. `layer` is the kind of traffic,
+ * `limits` the author's restrictions beyond those of every document.
  */
 export interface PolicyCheck {
   (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): readonly Omit<Problem, 'field'>[] | undefined
-  /** Checks a document in steps before a check with the same limits asks for it, which then takes what was found. */
+  /** Checks a document in steps; a later check with the same limits uses the result. */
   ahead?(text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): AheadCheck
 }
 
-/** A check that is made in steps before its outcome is asked for. */
+/** A check in steps before its result is needed. */
 interface AheadCheck {
   readonly checking: Steps<void>
-  /** Drops the outcome: no check will ask for it any more. */
+  /** Drops the result if no check will use it. */
   forget(): void
 }
 
-/** Why events cannot be written to a file of this name; undefined when they can. */
+/** Returns why events cannot be written to this file, or undefined if they can. */
 export type FileCheck = (path: string) => string | undefined
 
-/** Collects while a request is read. */
+/** Context for reading a request. */
 export interface Reading {
   readonly checkPolicy: PolicyCheck
   readonly checkFile?: FileCheck | undefined
-  /** As `checkFile`, for folders whose files are served. */
+  /** Checks a folder of static files. */
   readonly checkFolder?: FileCheck | undefined
-  /** A value that is zero for its type and not allowed counts as absent: clients in typed languages send it for unset fields. */
+  /** Treats a zero value that is not allowed as absent: clients in typed languages send zero for unset fields. */
   readonly zeroIsAbsent?: boolean | undefined
   report(problem: Problem): void
   secret(path: string, value: string): void
 }
 
-/** What must happen to a record when the record that it refers to is deleted. */
+/** Effect on a record when the record that it refers to is deleted. */
 export type OnTargetDelete = 'refuse' | 'keep' | 'cascade'
 
 /** A row of the reference table. */
 export interface Link {
-  /** Path of the field in the record. */
   readonly field: string
   readonly position: number
   readonly kind: string
@@ -75,28 +74,28 @@ export interface Link {
   readonly onTargetDelete: OnTargetDelete
 }
 
-/** What an answer is built from beside the record. */
+/** Context for building a response from a record. */
 export interface PresentContext {
-  /** Scheme, host and port of the API as clients see it, without a slash at the end. */
+  /** Scheme, host and port of the API as seen by clients, without a trailing slash. */
   readonly baseUrl: string
-  /** Zone of the names that the service makes. */
+  /** DNS zone of generated names. */
   readonly zone: string
   readonly regions: readonly string[]
-  /** May the reader see those secrets of this record that its owner sees? Never in lists. */
+  /** Returns whether the reader may see the secrets that the record's owner sees. Always false in lists. */
   showSecrets(record: ResourceRecord): boolean
   /** Records of `kind` below `parent`, oldest first. */
   children(kind: string, parent: string): readonly ResourceRecord[]
   /** Ids of the live tunnels that a backend selects. */
   tunnelsOf(backend: string): readonly string[]
-  /** What this process knows of the server of a backend; undefined when nothing is. */
+  /** Health of the backend's server; undefined if unknown. */
   healthOf?(backend: string): Json | undefined
-  /** File and line of a record that a site file declares; undefined for one of the store. */
+  /** File and line of a record of a site file; undefined for a record of the store. */
   placeOf?(record: ResourceRecord): { readonly file: string; readonly line: number } | undefined
-  /** How the delivery to an event destination goes; undefined when nothing is known of it. */
+  /** Delivery status of an event destination; undefined if unknown. */
   deliveryOf?(destination: string): Json | undefined
 }
 
-/** For what a record says by itself, whatever stands around it. */
+/** Context for presenting a record without related data. */
 export const noContext: PresentContext = {
   baseUrl: '',
   zone: '',
@@ -106,53 +105,55 @@ export const noContext: PresentContext = {
   tunnelsOf: () => []
 }
 
-/** What values that the service makes are made of. */
+/** Dependencies of generated values. */
 export interface Makers {
   readonly clock: Clock
   newId(prefix: string): string
   random(bytes: number): Uint8Array
-  /** The user or bot who asks. */
+  /** The requesting user or bot. */
   readonly principal: string
   readonly zone: string
-  /** A record with its secrets opened. */
+  /** Returns a record with decrypted secrets. */
   find(kind: string, id: string): Promise<ResourceRecord | undefined>
 }
 
-/** A value made by the service: what is stored and, shown in this one answer only, what its owner must keep. */
+/** A generated value: the stored form and, in this response only, the value for the owner. */
 interface Made {
   readonly stored: unknown
   readonly once?: Json
 }
 
 /**
- * One field of a resource, of a module, or of an object inside them. `S` is its stored form.
- *
- * A field has up to three forms: what a client sends (`request`), what a record holds, what an answer shows (`response`).
+ * One field of a resource, of a module, or of an object inside them. `S` is its stored form. A field has up to three forms: request, stored
+ * and response.
  */
 export interface Field<S = unknown> {
   readonly description: string
   readonly required: boolean
-  /** When a client may give it; `never` for what the service makes, `path` for an id that stands in the path. */
+  /** Requests that may set the field; `never` for generated values, `path` for an id in the path. */
   readonly settable: 'always' | 'create' | 'update' | 'path' | 'never'
-  /** Schema of the request form; absent when a client never gives it. */
+  /** Schema of the request form, if clients can set the field. */
   readonly request?: TSchema
-  /** Schema of the answer; absent when no answer shows it. */
+  /** Schema of the response form, if a response shows the field. */
   readonly response?: TSchema
-  /** Stored when the client gives nothing. */
+  /** Stored value if the client sets none. */
   readonly initial: S
-  /** Does a record hold it, or does each answer compute it? */
+  /** True if records store the field; false if each response computes it. */
   readonly kept: boolean
-  /** What `null` means in an update. */
+  /** Effect of `null` in an update. */
   readonly onNull: 'clears' | 'unchanged' | 'refused'
-  /** Only an administrator may give it. */
+  /** Only administrators may set the field. */
   readonly adminOnly?: boolean
-  /** Is it a module, with a sub-path of its own? */
+  /** True for a module, which has its own sub-path. */
   readonly module?: boolean
-  /** Must be unique: in `space`, together with the values of the fields `within`. Lists: each entry. */
+  /** Uniqueness: in `space`, together with the values of the fields `within`. For lists, each entry is unique. */
   readonly unique?: { readonly space: string; readonly within: readonly string[] }
-  /** Name in requests, when it is another than in answers. */
+  /** Name in requests, if it differs from the name in responses. */
   requestName(name: string): string
-  /** Request form to stored form; undefined after a report. `path` is that of the record, `at` that of the request. */
+  /**
+   * Converts the request form to the stored form; returns undefined after a report. `path` is the path in the record, `at` the path in the
+   * request.
+   */
   read(value: unknown, at: string, path: string, reading: Reading): S | undefined
   present(stored: S, path: string, record: ResourceRecord, context: PresentContext): Json
   links(stored: S, path: string): readonly Link[]
@@ -160,7 +161,7 @@ export interface Field<S = unknown> {
   onUpdate?(makers: Makers): Made
 }
 
-/** Fields by name, in the order of answers. */
+/** Fields by name, in the order of responses. */
 export type Fields = Readonly<Record<string, Field>>
 
 /** Stored form of a record with these fields. */
@@ -168,7 +169,7 @@ export type BodyOf<F extends Fields> = { -readonly [K in keyof F]: F[K] extends 
 
 const NO_LINKS: readonly Link[] = []
 
-/** A field with what most fields have; `field` says what is special. */
+/** Creates a field with common defaults; `field` sets what differs. */
 export function defineField<S>(
   field: Pick<Field<S>, 'description' | 'initial' | 'read' | 'present'> & Partial<Field<S>>
 ): Field<S> {

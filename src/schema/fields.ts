@@ -8,22 +8,22 @@ import type { Schema } from './schema.js'
 import * as values from './values.js'
 
 /**
- * The fields of resources: a value of `values.ts` together with its place in a resource (when it is given, what it is when it
- * is not, what `null` does). A word means the same value there and here.
+ * Fields of resources: a value of `values.ts` with its rules in a resource (who can set it, its default, the effect of `null`). A name has
+ * the same meaning in both files.
  */
 
-/** Largest value of an unsigned number of 32 bits. */
+/** Maximum of an unsigned 32-bit integer. */
 export const UINT32 = 4_294_967_295
 
-/** What every field that a client gives may say of itself. */
+/** Options of every field that a client can set. */
 export interface FieldOptions {
   readonly description: string
   readonly required?: boolean
-  /** Given at creation and never changed. */
+  /** Set at creation and never changed. */
   readonly fixed?: boolean
-  /** Taken and never shown. */
+  /** Accepted in requests, never shown in responses. */
   readonly hidden?: boolean
-  /** Unique among all records, in a space of this name, together with the values of the fields `within`. */
+  /** Unique among all records in the named space, together with the values of the fields `within`. */
   readonly unique?: string
   readonly within?: readonly string[]
 }
@@ -33,7 +33,7 @@ export function nullable(schema: TSchema): TSchema {
   return Type.Union([schema, Type.Null()])
 }
 
-/** The properties of `Field` that follow from the options alike for every kind. */
+/** Returns the properties of `Field` that every kind derives from the options. */
 export function optionsOf<S>(options: FieldOptions): Partial<Field<S>> {
   return {
     required: options.required === true,
@@ -42,13 +42,13 @@ export function optionsOf<S>(options: FieldOptions): Partial<Field<S>> {
   }
 }
 
-/** Reads by the schema alone. */
+/** Returns a reader that checks by the schema alone. */
 function reader<S>(schema: TSchema) {
   return (value: unknown, at: string, _path: string, reading: Reading): S | undefined =>
     checkValue(schema, value, at, (field, code, message) => reading.report({ field, code, message })) as S | undefined
 }
 
-/** A field whose stored form is its request form in normal form, and whose answer is its stored form. */
+/** A field stored as its normalized request form and shown as stored. */
 function plain<S extends Json>(value: TSchema, initial: S, onNull: Field['onNull'], options: FieldOptions): Field<S> {
   const { description, default: preset, ...shape } = value as Schema
   const described = Type.Unsafe<S>({ ...shape, ...(preset === undefined ? {} : { default: preset }), description })
@@ -65,19 +65,19 @@ function plain<S extends Json>(value: TSchema, initial: S, onNull: Field['onNull
   })
 }
 
-/** What may be written is bounded; what is read back need not be checked against bounds that may change. */
+/** Requests are bounded; stored values are not checked against bounds that may have changed. */
 const ANSWER: Dialect = { keeps: (keyword) => !/^(min|max|x-|unique)/.test(keyword) }
 
 interface TextOptions extends FieldOptions {
-  /** Longest UTF-8 form. */
+  /** Maximum length in bytes of UTF-8. */
   readonly bytes?: number
-  /** Most Unicode characters. */
+  /** Maximum number of Unicode characters. */
   readonly max?: number
   readonly form?: FormName
   readonly examples?: readonly string[]
 }
 
-/** Text; `''` when unset. A required one must not be empty. */
+/** Text; `''` when unset. Required text must not be empty. */
 export function text(options: TextOptions): Field<string> {
   const { description, bytes, max = bytes, form, examples, required = false } = options
   const value = values.text({
@@ -91,18 +91,18 @@ export function text(options: TextOptions): Field<string> {
   return plain<string>(value, '', 'clears', options)
 }
 
-/** `description` and `metadata` of most resources. */
+/** `description` and `metadata`, as in most resources. */
 export const described = {
   description: text({ description: 'For people: what it is for.', bytes: 255 }),
   metadata: text({ description: 'For programs: data of the user, kept as it is.', bytes: 4096 })
 }
 
-/** A field that is true or false. A text such as `"true"` is refused. */
+/** A boolean. A string such as `"true"` is rejected. */
 export function flag(options: FieldOptions & { default: boolean }): Field<boolean> {
   return plain<boolean>(values.flag(options), options.default, 'refused', options)
 }
 
-/** One of a few words. */
+/** One of a fixed set of strings. */
 export function choice<const W extends string>(
   words: readonly W[],
   options: FieldOptions & { default?: W }
@@ -116,16 +116,16 @@ interface NumberOptions extends FieldOptions {
   readonly min: number
   readonly max: number
   readonly default: number
-  /** What it counts. */
+  /** Unit of the number. */
   readonly unit?: 'seconds'
 }
 
-/** A whole number; both bounds belong to the range. */
+/** An integer, bounds included. */
 export function integer(options: NumberOptions): Field<number> {
   return plain<number>(values.integer(options), options.default, 'refused', options)
 }
 
-/** A number, also one between two whole ones; both bounds belong to the range. */
+/** A number, possibly fractional, bounds included. */
 export function number(options: NumberOptions): Field<number> {
   return plain<number>(values.number(options), options.default, 'refused', options)
 }
@@ -136,12 +136,12 @@ export function fraction(options: FieldOptions & { default: number }): Field<num
 }
 
 interface ListOptions extends FieldOptions {
-  /** What an entry is, for people. */
+  /** Description of an entry, for people. */
   readonly item: string
   readonly form?: FormName
   readonly min?: number
   readonly max: number
-  /** Longest UTF-8 form of an entry. */
+  /** Maximum length of an entry in bytes of UTF-8. */
   readonly bytes?: number
   readonly distinct?: boolean
 }
@@ -170,7 +170,7 @@ export function time(options: FieldOptions): Field<string | null> {
   return plain<string | null>(values.text({ ...options, form: 'timestamp' }), null, 'clears', options)
 }
 
-/** Stored by the service, never by a client: rules, `made` values or the control plane write it. */
+/** A field that only the service writes: by rules, `made` values or the control plane. */
 export function kept<S extends Json>(schema: TSchema, initial: S, description: string): Field<S> {
   return defineField<S>({
     description,
@@ -182,15 +182,15 @@ export function kept<S extends Json>(schema: TSchema, initial: S, description: s
   })
 }
 
-/** A text that the service writes; '' at first. */
+/** A text written by the service; initially ''. */
 export const keptText = (description: string) => kept<string>(Type.String(), '', description)
-/** A text that the service writes; null at first. */
+/** A text written by the service; initially null. */
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
-/** Texts that the service writes; none at first. */
+/** Texts written by the service; initially empty. */
 export const keptTexts = (description: string, item: string) =>
   kept<readonly string[]>(Type.Array(Type.String({ description: item })), [], description)
 
-/** When the record was last written. */
+/** Time of the last write of the record. */
 export function updatedAt(): Field<string> {
   const now: NonNullable<Field['onUpdate']> = ({ clock }) => ({ stored: timestampText(clock.wall()) })
   return {
@@ -200,7 +200,7 @@ export function updatedAt(): Field<string> {
   }
 }
 
-/** Not stored: each answer works it out. */
+/** A field that each response computes; not stored. */
 export function computed(schema: TSchema, description: string, present: Field['present']): Field<null> {
   return defineField<null>({
     description,
@@ -213,7 +213,7 @@ export function computed(schema: TSchema, description: string, present: Field['p
   })
 }
 
-/** A documented key whose value is always the same here. */
+/** A documented key with a constant value. */
 export function constant(value: null | boolean | string, description: string): Field<null> {
   const schema = value === null ? Type.Null() : typeof value === 'boolean' ? Type.Boolean() : Type.String()
   return computed(schema, description, () => value)

@@ -9,7 +9,7 @@ import { compileRegex } from '../lib/regex.js'
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
 const HEADER_VALUE = /^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/
 
-/** What a text of a field can be. Each reader answers with the normal form, or says in one phrase what is allowed. */
+/** Forms of text fields. Each reader returns the normal form, or a phrase that describes the allowed texts. */
 export const FORMS = {
   cidr: readNetwork,
   domain: readDomain,
@@ -70,9 +70,7 @@ function lowerCase(pattern: RegExp, allowed: string): (text: string) => Formed {
   return (text) => (text === text.toLowerCase() && pattern.test(text) ? formed(text) : refuse(allowed))
 }
 
-/**
- * The form in which requests arrive: the strict one, and for what only a lenient entry lets in the lenient one.
- */
+/** Requests arrive in the strict form, or in the lenient form for paths that only a lenient entry accepts. */
 function readPath(text: string): Formed {
   const strict = normalPath(text, 'strict')
   const normal = 'path' in strict ? strict : normalPath(text, 'lenient')
@@ -81,7 +79,7 @@ function readPath(text: string): Formed {
   return refuse('must be a path alone: no "?" and no "#", and each "%" begins an escape of two hexadecimal digits')
 }
 
-/** What stands before the path of each request: in the strict form, without a slash at its end. */
+/** Prefix of each request's path: strict form, without a trailing slash. */
 function readPathPrefix(text: string): Formed {
   const normal = text === '' ? { path: '' } : normalPath(text, 'strict')
   return 'path' in normal
@@ -89,14 +87,14 @@ function readPathPrefix(text: string): Formed {
     : refuse('must begin with "/" and be a path alone, without "?" and "#"')
 }
 
-/** A secret of several lines is a document such as a key in PEM; one line must go into a header field as it is. */
+/** A secret of several lines is a document such as a PEM key; a single line must be valid in a header field. */
 function readSecretValue(text: string): Formed {
   const isDocument = /[\r\n]/.test(text.replace(/\r?\n$/, ''))
   if (isDocument || HEADER_VALUE.test(text)) return formed(text)
   return refuse('must be a header value (RFC 9110 5.5): without a line end, blanks at either end or control characters')
 }
 
-/** Why no request has this match in the strict form of paths; undefined: requests can, or the text is no path at all. */
+/** Returns why no request in the strict path form can match; undefined if requests can, or if the text is not a path. */
 export function refusalOfMatch(match: string): string | undefined {
   if ('path' in normalPath(match, 'strict') || !('path' in normalPath(match, 'lenient'))) return undefined
   return 'is refused in every request, because path_form is strict there; write path_form: lenient for the edge, or another path'
@@ -106,7 +104,7 @@ function bounded(text: string, bytes: number): Formed {
   return Buffer.byteLength(text) <= bytes ? formed(text) : refuse(`must not be longer than ${bytes} bytes`)
 }
 
-/** An address alone is the network of that address. Host bits behind a mask must be zero, because they are more often a slip than meant. */
+/** An address alone is a network of one address. Host bits behind the mask must be zero, because they are usually a mistake. */
 function readNetwork(text: string): Formed {
   const trimmed = text.trim()
   const cidr = parseCidr(trimmed)
@@ -141,8 +139,8 @@ function readHostport(text: string): Formed {
 }
 
 /**
- * Why a TCP edge cannot have a hostport; undefined: it can. `passes`: TLS listeners bring its connections, by the name that the client
- * asks for.
+ * Returns why a TCP edge cannot have a hostport, or undefined if it can. With `passes`, TLS listeners deliver its connections by server
+ * name (SNI).
  */
 export function refusalOfTcpHost(hostport: string, passes: boolean): string | undefined {
   const host = hostport.slice(0, hostport.lastIndexOf(':'))
@@ -150,16 +148,19 @@ export function refusalOfTcpHost(hostport: string, passes: boolean): string | un
   return passes && isInternal(host) ? 'must not be internal: no TLS client asks for such a name' : undefined
 }
 
-/** The name of a service (RFC 2782). */
+/** Name of a service (RFC 2782). */
 const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+$/
 
-/** The path of a Unix domain socket: `sun_path` holds 108 bytes with its zero (unix(7)). */
+/** Path of a Unix domain socket: `sun_path` has 108 bytes including the terminating zero (unix(7)). */
 const SOCKET = /^\/[\x21-\x39\x3b-\x7e]{1,106}$/
 
-/** URL of a server at a Unix domain socket, with its scheme, socket and path: nginx's `http://unix:/path` and `unix:///path`, and a path of requests behind a colon. */
+/**
+ * URL of a server at a Unix domain socket, with its scheme, socket and path: nginx's `http://unix:/path` and `unix:///path`; a request path
+ * can follow a colon.
+ */
 export const SOCKET_URL = /^(?:([a-z][a-z0-9+.-]*):\/\/)?unix:(?:\/\/(?=\/))?(\/(?!\/)[^:?#\s]+)(?::(\/[^?#\s]*)?)?$/i
 
-/** host:port, the name of a service in lower case, or the path of a Unix domain socket behind `unix:`. */
+/** Reads host:port, a service name in lower case, or `unix:` with the path of a Unix domain socket. */
 function readUpstreamAddress(text: string): Formed {
   const [, socket] = /^\s*unix:(.*?)\s*$/i.exec(text) ?? []
   if (socket !== undefined) {
@@ -173,7 +174,7 @@ function readUpstreamAddress(text: string): Formed {
   return refuse('must be host:port, the name of a service such as _http._tcp.web.internal, or unix:/run/app.sock')
 }
 
-/** A hostport that can be connected to or listened at: no wildcard. */
+/** Reads a hostport to connect to or listen on: no wildcard. */
 function readAddress(text: string): Formed {
   return text.includes('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
 }
@@ -181,7 +182,7 @@ function readAddress(text: string): Formed {
 const RFC3339 =
   /^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/
 
-/** RFC 3339 to whole seconds in UTC. */
+/** Converts an RFC 3339 time to whole seconds in UTC. */
 function readTimestamp(text: string): Formed {
   const match = RFC3339.exec(text)
   const time = match === null ? Number.NaN : Date.parse(`${match[1]}T${match[2]}${match[3]?.toUpperCase()}`)
@@ -193,13 +194,14 @@ function readTimestamp(text: string): Formed {
 }
 
 const BIND = 'bind:'
-/** Agents open no port below; those belong to the services of the machine. */
+/** Lowest port that agents can open; lower ones belong to the machine's services. */
 const FIRST_PORT = 1024
+/** Message for an invalid binding target. */
 const TARGETS = 'must name a domain, host:port or <key>=<value> after "bind:"'
 
 /**
- * A rule of what a credential may bind: `*`, or `bind:` with a domain, `*.<domain>` for every name below it, `host:port` or
- * `<key>=<value>`, each side a whole text or `*`. What no agent could ever bind is refused. `readAddress` reads host:port.
+ * Reads a binding rule of a credential: `*`, or `bind:` with a domain, `*.<domain>` for every name below it, `host:port` or
+ * `<key>=<value>`, where each side is literal or `*`. Rejects rules that no agent could ever use. `readAddress` reads host:port.
  */
 function readAclRule(text: string, readAddress: (text: string) => Formed): Formed {
   if (text === '*') return formed(text)
@@ -235,7 +237,7 @@ function readLabel(target: string): Formed {
   return formed(target)
 }
 
-/** A wildcard may stand above any name, also above one label: private zones have no more. */
+/** A wildcard may precede a single label: private zones have no more. */
 function readName(target: string): Formed {
   if (target.trim() === '*') return refuse(`${TARGETS}; the rule for everything is "*"`)
   const wild = /^\s*\*\.(?!\*)/.exec(target)?.[0]

@@ -2,7 +2,7 @@ import Type, { type TSchema } from 'typebox'
 import type { Fields } from './field.js'
 import { nullable } from './fields.js'
 
-/** What a schema is made from: the fields of a resource with the names that its documents use. */
+/** Source of a schema: a resource's fields and names. */
 interface Described {
   readonly name: string
   readonly description: string
@@ -10,7 +10,7 @@ interface Described {
   readonly fields: Fields
 }
 
-/** Schema of what a client sends: every field that it may give now, and nothing else. */
+/** Schema of a request: every field that the client may set in this mode, and no others. */
 export function requestSchema(fields: Fields, mode: 'create' | 'update', options: object = {}): TSchema {
   const properties: Record<string, TSchema> = {}
   const required: string[] = []
@@ -30,7 +30,7 @@ export function requestSchema(fields: Fields, mode: 'create' | 'update', options
   })
 }
 
-/** Schema of an answer's object: every documented key, always. */
+/** Schema of an object in a response: every documented key is always present. */
 export function responseMembers(fields: Fields, options: object = {}): TSchema {
   const shown = Object.entries(fields).flatMap(([name, { response }]): [string, TSchema][] =>
     response === undefined ? [] : [[name, response]]
@@ -43,17 +43,17 @@ export function responseMembers(fields: Fields, options: object = {}): TSchema {
   })
 }
 
-/** JSON Schema of the body of a create. */
+/** JSON Schema of a create request's body. */
 export function createSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'create', { title: `${title(name)}Create` })
 }
 
-/** JSON Schema of the body of an update: every field may be absent. */
+/** JSON Schema of an update request's body; every field is optional. */
 export function updateSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'update', { title: `${title(name)}Update` })
 }
 
-/** JSON Schema of one record in answers. */
+/** JSON Schema of one record in responses. */
 export function responseSchema({ name, description, fields }: Omit<Described, 'listKey'>): TSchema {
   const standard = {
     id: Type.String({ description: 'Its id.' }),
@@ -73,7 +73,7 @@ export function responseSchema({ name, description, fields }: Omit<Described, 'l
   })
 }
 
-/** Envelope of a page of the collection. `item` stands for one resource: its schema, or a `$ref` to it. */
+/** Envelope of a page of the collection. `item` is a resource's schema or a `$ref` to it. */
 export function listSchema({ name, listKey }: Pick<Described, 'name' | 'listKey'>, item: TSchema): TSchema {
   return Type.Object(
     {
@@ -85,7 +85,7 @@ export function listSchema({ name, listKey }: Pick<Described, 'name' | 'listKey'
   )
 }
 
-/** Both forms of a module, by the name of its field. Throws a RangeError when the resource has no such module. */
+/** Returns both forms of a module by its field name. Throws a RangeError if the resource has no such module. */
 export function moduleSchemas(
   resource: Pick<Described, 'name' | 'fields'>,
   name: string
@@ -98,7 +98,7 @@ export function moduleSchemas(
   return { request: field.request, response: response as TSchema }
 }
 
-/** `ip_policy_rule` to `IpPolicyRule`. */
+/** Converts `ip_policy_rule` to `IpPolicyRule`. */
 export function title(name: string): string {
   return name.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }

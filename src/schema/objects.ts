@@ -19,27 +19,27 @@ import { type FieldOptions, flag, nullable, optionsOf } from './fields.js'
 import { requestSchema, responseMembers } from './json-schema.js'
 import type { Schema } from './schema.js'
 
-/** Fields that depend on each other. Runs only when none of the fields `on` had a problem of its own. */
+/** Rule between fields. Runs only if none of the fields `on` had a problem of its own. */
 export interface Rule {
-  /** Names as in answers. */
+  /** Field names as in responses. */
   readonly on: readonly string[]
   check(view: RuleView): void
 }
 
-/** What a rule sees. It may set values of `body`: rules also derive (the facts of a certificate) and settle (one field clears another). */
+/** View of an object for a rule. Rules may set values of `body`: to derive them (certificate data) or to let one field clear another. */
 export interface RuleView {
-  /** Stored form, with what was not given filled in. */
+  /** Stored form, with defaults filled in. */
   readonly body: Body
-  /** Names of the fields that the request gives. */
+  /** Names of the fields in the request. */
   readonly given: ReadonlySet<string>
-  /** The stored form before an update. */
+  /** Stored form before an update. */
   readonly before: Readonly<Body> | undefined
-  /** Clear value of a sealed field, as given or as kept. */
+  /** Decrypted value of a sealed field, from the request or the record. */
   secret(name: string): string | undefined
   report(name: string, code: FieldCode, message: string, details?: Problem['details']): void
 }
 
-/** Reports the header fields of `field` whose names no configuration may write. */
+/** Reports names of header fields in `field` that configurations must not write. */
 export function refuseUnwritable(
   headers: Readonly<Record<string, string>>,
   field: string,
@@ -59,21 +59,21 @@ interface MemberRead {
 interface MemberSource {
   readonly fields: Fields
   readonly rules: readonly Rule[]
-  /** `create` fills in what is absent, `update` takes what is there. */
+  /** `create` fills in defaults, `update` keeps current values. */
   readonly mode: 'create' | 'update'
-  /** Path of the object in the request and in the record: '' for the record itself. */
+  /** Path of the object in the request and in the record; '' for the record itself. */
   readonly at: string
   readonly path: string
-  /** Keys of the request that are no fields and may stand there. */
+  /** Request keys that are accepted without being fields. */
   readonly tolerated?: ReadonlySet<string>
   readonly before?: Readonly<Body> | undefined
-  /** Sealed values, as kept before and as read so far. */
+  /** Sealed values: stored ones and those read so far. */
   readonly secrets: (path: string) => string | undefined
 }
 
 const join = (at: string, name: string) => (at === '' ? name : `${at}.${name}`)
 
-/** Reads an object by its fields and rules; undefined after a report. */
+/** Reads an object by its fields and rules; returns undefined after a report. */
 export function readMembers(source: MemberSource, value: unknown, reading: Reading): MemberRead | undefined {
   if (!isObject(value)) {
     const where = source.at === '' ? 'the body must be a JSON object' : 'must be an object'
@@ -150,7 +150,7 @@ function readMember(
   else if (source.mode === 'create') body[name] = field.initial
 }
 
-/** Whether `value` is null, or what a field of this schema holds in a typed language until it is set. No schema: of any type. */
+/** Returns whether `value` is null or the zero value of the schema's type in a typed language; without a schema, of any type. */
 export function isZero(value: unknown, schema?: TSchema): boolean {
   const { type } = (schema ?? {}) as Schema
   const is = (...types: readonly (typeof type)[]) => type === undefined || types.includes(type)
@@ -166,7 +166,7 @@ function settableNow({ settable, request }: Field, mode: MemberSource['mode']): 
   return request !== undefined && (settable === 'always' || settable === mode)
 }
 
-/** Names under which a request of this mode may carry the fields. */
+/** Names of fields that a request of this mode may contain. */
 function requestNames(fields: Fields, mode: MemberSource['mode']): string[] {
   return Object.entries(fields)
     .filter(([, field]) => settableNow(field, mode))
@@ -183,7 +183,7 @@ function refuseFixed(
   const key = field.requestName(name)
   const value = whole[key]
   if (tolerated?.has(key) === true || value === undefined) return
-  // Clients that send every key they know of send as null what is null in every answer.
+  // Clients that send all known keys send null where every response has null.
   if (value === null && (mode === 'create' || field.settable === 'never')) return
   if (reading.zeroIsAbsent === true && isZero(value, field.request)) return
   faults.add(key)
@@ -232,7 +232,7 @@ function runRules(
   }
 }
 
-/** The answer's members, in the order of the fields. */
+/** Returns the members of a response, in field order. */
 export function presentMembers(
   fields: Fields,
   body: Readonly<Body>,
@@ -243,14 +243,14 @@ export function presentMembers(
   const answer: { [key: string]: Json } = {}
   for (const [name, field] of Object.entries(fields)) {
     if (field.response === undefined) continue
-    // A record of an older version lacks the fields that came later.
+    // A record of an older version lacks newer fields.
     const stored = Object.hasOwn(body, name) ? body[name] : field.initial
     answer[name] = field.present(stored, join(path, name), record, context)
   }
   return answer
 }
 
-/** The references in the stored form of an object; `path` is where it stands in the record. */
+/** Returns the references in an object's stored form; `path` is the object's path in the record. */
 export function linksOfMembers(fields: Fields, body: Readonly<Body>, path: string): Link[] {
   return Object.entries(fields).flatMap(([name, field]) =>
     Object.hasOwn(body, name) ? field.links(body[name], join(path, name)) : []
@@ -261,10 +261,10 @@ interface ObjectOptions extends FieldOptions {
   readonly rules?: readonly Rule[]
 }
 
-/** The stored form of an object of fields, or null when unset. */
+/** Stored form of an object field; null when unset. */
 export type ObjectOf<F extends Fields> = Readonly<BodyOf<F>> | null
 
-/** An object with fields of its own; null when unset. A given one replaces the whole. */
+/** An object with fields of its own; null when unset. A new value replaces all of it. */
 export function object<const F extends Fields>(fields: F, options: ObjectOptions): Field<ObjectOf<F>> {
   const { description, rules = [] } = options
   return defineField<ObjectOf<F>>({
@@ -301,8 +301,8 @@ function readObject(
 }
 
 /**
- * A module: an object with `enabled`, addressed by a sub-path. Null when not configured; `null` in an update leaves it
- * alone, because only its own DELETE removes it.
+ * A module: an object with `enabled` and its own sub-path. Null when not configured; `null` in an update leaves it unchanged, because only
+ * its own DELETE removes it.
  */
 export function module<const F extends Fields>(
   description: string,
@@ -315,13 +315,13 @@ export function module<const F extends Fields>(
   >
 }
 
-/** The one member that a `oneOf` object has, with its name. */
+/** The selected member of a `oneOf` object, with its name. */
 export interface Chosen {
   readonly name: string
   readonly value: Body
 }
 
-/** An object of which exactly one member is given. Answers have every member, null but for the one. */
+/** An object with exactly one member in requests. Responses contain every member; the others are null. */
 export function oneOf(members: Fields, options: FieldOptions): Field<Chosen | null> {
   const { description } = options
   const names = Object.keys(members)

@@ -3,17 +3,17 @@ import type { Schema } from './schema.js'
 /** A JSON Schema (draft 2020-12) as plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>
 
-/** How the published schema of one kind of declaration differs from the declaration. */
+/** Differences between a published schema and its declaration. */
 export interface Dialect {
-  /** Is the keyword published? Annotations (`x-…`) mean nothing to validators, and strict ones refuse them. */
+  /** Returns whether the keyword is published. Validators do not know annotations (`x-…`), and strict ones reject them. */
   keeps(keyword: string): boolean
-  /** A value in the form in which its reader takes it. */
+  /** Adapts a value to the form that its reader accepts. */
   value?(published: JsonSchema, declared: Schema): JsonSchema
-  /** A member of an object. */
+  /** Adapts a member of an object. */
   member?(published: JsonSchema, declared: Schema, required: boolean): JsonSchema
 }
 
-/** JSON Schema (2020-12) of a declaration, for editors, for the API document and for the description of options. */
+/** Returns the JSON Schema (2020-12) of a declaration, for editors, the API document and the description of options. */
 export function publish(declared: Schema, dialect: Dialect): JsonSchema {
   const published: Record<string, unknown> = {}
   for (const [keyword, value] of Object.entries(declared)) {
@@ -31,7 +31,7 @@ function publishKeyword(keyword: string, value: unknown, declared: Schema, diale
     case 'additionalProperties':
       return typeof value === 'object' ? publish(value as Schema, dialect) : value
     case 'anyOf':
-      // A branch that is deprecated is there for a better message alone.
+      // A deprecated branch exists only for a better error message.
       return (value as readonly Schema[])
         .filter(({ deprecated }) => deprecated !== true)
         .map((branch) => publish(branch, dialect))

@@ -7,14 +7,14 @@ import { defineField, type Field, type Link, type OnTargetDelete, type Reading, 
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
 import { integer } from './values.js'
 
-/** What a reference must know of the resource it points to. */
+/** Properties of a referenced resource. */
 export interface Target {
   readonly name: string
   readonly path: string
   readonly idPrefix: string
 }
 
-/** IP policies as references name them: fields of features refer to them, too. */
+/** IP policies as a target of references; features use it, too. */
 export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const satisfies Target
 
 const DIGITS = /^[0-9A-Za-z]{1,64}$/
@@ -26,17 +26,17 @@ const refSchema = Type.Object(
   { additionalProperties: false, description: 'A reference to another resource.' }
 )
 
-/** `{id, uri}` of a record of `target`; its path must have no parameter. */
+/** Returns `{id, uri}` of a record of `target`, whose path must have no parameters. */
 function refTo(baseUrl: string, target: Target, id: string): { id: string; uri: string } {
   return { id, uri: `${baseUrl}${target.path}/${id}` }
 }
 
-/** The target whose ids look like `id`. */
+/** Returns the target with the prefix of `id`. */
 function targetOf(targets: readonly Target[], id: string): Target | undefined {
   return targets.find(({ idPrefix }) => id.startsWith(`${idPrefix}_`) && DIGITS.test(id.slice(idPrefix.length + 1)))
 }
 
-/** Reads the id of a record of one of `targets`; undefined after a report. */
+/** Reads the id of a record of one of `targets`; returns undefined after a report. */
 function readId(targets: readonly Target[], value: unknown, at: string, reading: Reading): string | undefined {
   if (typeof value !== 'string') {
     reading.report({ field: at, code: 'FIELD_INVALID', message: 'must be an id' })
@@ -48,7 +48,7 @@ function readId(targets: readonly Target[], value: unknown, at: string, reading:
   return undefined
 }
 
-/** The row of the reference table for one id. */
+/** Returns the reference table row of one id. */
 function link(
   targets: readonly Target[],
   id: string,
@@ -60,7 +60,7 @@ function link(
   return target === undefined ? [] : [{ field, position, kind: target.name, id, onTargetDelete }]
 }
 
-/** Reads a list of different ids; undefined after a report. Bounds belong to the range. */
+/** Reads a list of distinct ids, bounds included; returns undefined after a report. */
 function readIds(
   targets: readonly Target[],
   { min, max }: { min: number; max: number },
@@ -91,7 +91,7 @@ interface ReferenceOptions extends FieldOptions {
 const listOf = (target: Target | readonly Target[]): readonly Target[] =>
   Array.isArray(target) ? (target as readonly Target[]) : [target as Target]
 
-/** A reference, `<name>_id` in requests and `{id, uri}` in answers; null when unset. */
+/** A reference: `<name>_id` in requests, `{id, uri}` in responses; null when unset. */
 export function ref(target: Target | readonly Target[], options: ReferenceOptions): Field<string | null> {
   const targets = listOf(target)
   return defineField<string | null>({
@@ -114,7 +114,7 @@ export function ref(target: Target | readonly Target[], options: ReferenceOption
   })
 }
 
-/** An id that answers show as it is. */
+/** A reference that responses show as its id. */
 export function refId(target: Target, options: ReferenceOptions): Field<string | null> {
   return {
     ...ref(target, options),
@@ -124,7 +124,7 @@ export function refId(target: Target, options: ReferenceOptions): Field<string |
   }
 }
 
-/** References in order, `<singular>_ids` in requests; `[]` when unset. `as` is the request name when the singular is irregular. */
+/** An ordered list of references, `<singular>_ids` in requests; `[]` when unset. `as` is the request name for an irregular singular. */
 export function refs(
   target: Target | readonly Target[],
   options: ReferenceOptions & { min?: number; max?: number; as?: string }
@@ -149,7 +149,7 @@ export function refs(
   })
 }
 
-/** Ids in order that answers show as they are. */
+/** An ordered list of ids that responses show unchanged. */
 export function refIds(
   target: readonly Target[],
   options: ReferenceOptions & { min?: number; max?: number }
@@ -162,7 +162,7 @@ export function refIds(
   }
 }
 
-/** Ids with a number each. */
+/** Ids, each with a number. */
 export function refNumbers(
   target: readonly Target[],
   options: FieldOptions & { min: number; max: number; most: number }
@@ -222,12 +222,12 @@ function readNumbers(
   return fits ? (Object.fromEntries(entries) as Record<string, number>) : undefined
 }
 
-/** `ip_policies` to `ip_policy`, `destinations` to `destination`. */
+/** Converts `ip_policies` to `ip_policy` and `destinations` to `destination`. */
 function singular(name: string): string {
   return name.endsWith('ies') ? `${name.slice(0, -3)}y` : name.replace(/s$/, '')
 }
 
-/** The id of the record above, which stands in the path. Its deletion deletes this record. */
+/** Id of the parent record, taken from the path. Deleting the parent deletes this record. */
 export function parent(target: Target, description: string): Field<string> {
   return defineField<string>({
     description,
@@ -241,7 +241,7 @@ export function parent(target: Target, description: string): Field<string> {
   })
 }
 
-/** References to live things, worked out for each answer. */
+/** References to live objects, computed for each response. */
 export function liveRefs(
   target: Target,
   description: string,
@@ -252,7 +252,7 @@ export function liveRefs(
   )
 }
 
-/** A Ref to objects that no longer exist anywhere: always null; a client may give `''` or null in updates. */
+/** A reference to a withdrawn kind of object: always null; updates may set `''` or null. */
 export function withdrawnRef(description: string): Field<null> {
   return defineField<null>({
     description,
@@ -273,7 +273,10 @@ export function withdrawnRef(description: string): Field<null> {
   })
 }
 
-/** The user or bot who wrote: a Ref whose `uri` is empty, since users have no URL. `each`: of every write, not of the first alone. */
+/**
+ * The user or bot who wrote the record: a reference with an empty `uri`, since users have no URL. With `each`, every write sets it,
+ * otherwise only the first.
+ */
 export function writtenBy(description: string, each: boolean): Field<string> {
   return defineField<string>({
     description,
@@ -287,14 +290,14 @@ export function writtenBy(description: string, each: boolean): Field<string> {
   })
 }
 
-/** As `writtenBy`, shown as the id alone. */
+/** The user or bot who wrote the record, shown as an id. */
 export function writtenById(description: string, each: boolean): Field<string> {
   return { ...writtenBy(description, each), response: Type.String({ description }), present: (stored) => stored }
 }
 
 const user: Target = { name: 'user', path: '', idPrefix: 'usr' }
 
-/** Ids of users and bots in order, among them once the word that stands for all members; `[]` when unset. Ids stay when a bot is deleted. */
+/** Ordered ids of users and bots, possibly with the word `all` for all members; `[]` when unset. Ids remain when a bot is deleted. */
 export function users(bot: Target, all: string, options: FieldOptions & { max: number }): Field<readonly string[]> {
   const { description, max } = options
   const targets = [bot, user]
@@ -316,7 +319,7 @@ export function users(bot: Target, all: string, options: FieldOptions & { max: n
   })
 }
 
-/** A user or bot who owns the record: who asks, unless an administrator names another. Goes with the bot. */
+/** The user or bot who owns the record: the requester, unless an administrator sets another. Deleting the bot deletes the record. */
 export function owner(bot: Target, description: string): Field<string> {
   const targets = [bot, user]
   return defineField<string>({

@@ -2,9 +2,8 @@ import type { EditorRules } from './editor.js'
 import type { FormName } from './formats.js'
 
 /**
- * What a value may be: the declaration that policies, resources and options share. It is JSON Schema with annotations of our
- * own (`x-…`); this much is read when a value is checked, and nothing else may be used. `values.ts` makes such declarations,
- * `constraints.ts` holds values against them, `json-schema.ts` publishes them.
+ * Declaration of a value, shared by policies, resources and options: JSON Schema with our annotations (`x-…`). Checks read these keywords,
+ * and no others may be used. `values.ts` builds declarations, `constraints.ts` checks values, `json-schema.ts` publishes the declarations.
  */
 export interface Schema {
   readonly type?: ValueType
@@ -17,9 +16,9 @@ export interface Schema {
   readonly title?: string
   readonly examples?: readonly unknown[]
   readonly deprecated?: boolean
-  /** No answer shows it. */
+  /** Never shown in responses. */
   readonly writeOnly?: boolean
-  /** Unicode characters. */
+  /** In Unicode characters. */
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string
@@ -33,36 +32,36 @@ export interface Schema {
   readonly maxItems?: number
   readonly uniqueItems?: boolean
   readonly properties?: Readonly<Record<string, Schema>>
-  /** False: no other key; a schema: every other key has such a value. */
+  /** False: no other keys; a schema: the schema of other keys' values. */
   readonly additionalProperties?: boolean | Schema
   readonly required?: readonly string[]
   readonly minProperties?: number
   readonly maxProperties?: number
   /**
-   * How a written text is read: `duration`, `size`, and in policies `template` (`${…}` allowed), `expression` (CEL) and `regex`
-   * (RE2, `${…}` allowed). Options add kinds of their own. It counts at any depth, also below lists and maps.
+   * Kind of text: `duration`, `size`, and in policies `template` (`${…}` allowed), `expression` (CEL) and `regex` (RE2, `${…}` allowed).
+   * Options add kinds of their own. Applies at any depth, also in lists and maps.
    */
   readonly 'x-kind'?: string
-  /** What the text must be; its reader may put it into a normal form. */
+  /** Form of the text; its reader may normalize it. */
   readonly 'x-form'?: FormName
   readonly 'x-key-form'?: FormName
-  /** Most bytes of the UTF-8 form. */
+  /** Maximum length in bytes of UTF-8. */
   readonly 'x-max-bytes'?: number
-  /** A number or truth value is no text here, although it has characters. */
+  /** Numbers and booleans are not accepted as text. */
   readonly 'x-exact'?: boolean
-  /** Of the schema for editors alone. */
+  /** Rules for the editor schema only. */
   readonly 'x-editor'?: EditorRules
   /** Bounds of a duration in milliseconds, of a size in bytes. */
   readonly 'x-min'?: number
   readonly 'x-max'?: number
   readonly 'x-multiple'?: number
-  /** What a number counts; a number of seconds is taken as a duration such as `1m30s`, too. */
+  /** Unit of a number; with seconds, a duration such as `1m30s` is accepted, too. */
   readonly 'x-unit'?: 'seconds'
 }
 
 export type ValueType = 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object' | 'null'
 
-/** The keywords of `Schema`, for the test that holds every declaration to them. */
+/** Keywords of `Schema`; a test checks that declarations use no others. */
 export const KEYWORDS: ReadonlySet<string> = new Set(
   (
     'type enum const anyOf oneOf default description title examples deprecated writeOnly minLength maxLength pattern minimum maximum ' +
@@ -71,17 +70,17 @@ export const KEYWORDS: ReadonlySet<string> = new Set(
   ).split(' ')
 )
 
-/** Must a text be written as one? An expression must: `5` would be taken for CEL that always gives the same. */
+/** Returns whether text must be written as a string. Expressions must: the number `5` would be a constant CEL expression. */
 export function isExact(schema: Schema): boolean {
   return schema['x-exact'] === true || schema['x-kind'] === 'expression'
 }
 
-/** The values that a schema lists. */
+/** Values listed by a schema. */
 export function wordsOf(schema: Schema): readonly unknown[] | undefined {
   return schema.enum ?? (schema.const === undefined ? undefined : [schema.const])
 }
 
-/** Kind of a schema that lists its values. */
+/** Type of the values listed by a schema. */
 export function typeOfWords(schema: Schema): ValueType | undefined {
   const words = wordsOf(schema)
   if (words === undefined) return undefined

@@ -9,11 +9,11 @@ import { text } from './values.js'
 interface SecretOptions extends FieldOptions {
   readonly bytes: number
   readonly form?: FormName
-  /** `owner`: shown to the owner of the record and to administrators, else null; `null`: always null; `absent`: no answer has the key. */
+  /** `owner`: shown to the record's owner and to administrators, null for others; `null`: always null; `absent`: never in a response. */
   readonly shown: 'owner' | 'null' | 'absent'
 }
 
-/** A text that is sealed at rest. The record holds whether it is set; the text is kept apart under the field's path. */
+/** A text that is encrypted at rest. The record stores whether it is set; the text is stored separately under the field's path. */
 export function secret(options: SecretOptions): Field<boolean> {
   const { description, bytes, form, shown, required = false } = options
   const { type, ...value } = text({
@@ -43,7 +43,7 @@ export function secret(options: SecretOptions): Field<boolean> {
   })
 }
 
-/** A key that the service makes: shown once, in the answer of its creation; the record holds its hash. */
+/** A generated key, shown once in the response to its creation; the record stores its hash. */
 export function token(space: string): Field<string | null> {
   return {
     ...keptTextOrNull('The token; given in the answer of its creation only, null in every other.'),

@@ -3,22 +3,20 @@ import type { EditorRules } from './editor.js'
 import type { FormName } from './formats.js'
 
 /**
- * The builders of values: what a policy, a resource and an option can hold is declared with these words, each of which means
- * the same everywhere. A declaration is plain JSON Schema with annotations (`Schema`); its static type is what people write.
- *
- * Who reads a value adds what is its own: `fields.ts` where a value stands in a resource, `options/values.ts` what only
- * options are, `policy/fields.ts` what only the config of an action is.
+ * Builders of values, shared by policies, resources and options; each has the same meaning everywhere. A declaration is JSON Schema with
+ * annotations (`Schema`); its static type is the written form. Readers add their own kinds: `fields.ts` for resources, `options/values.ts`
+ * for options, `policy/fields.ts` for the config of actions.
  */
 interface Documented {
   readonly description: string
 }
 
-/** A value that its reader turns into `P`: a duration is text for people and milliseconds for the program. */
+/** A value that its reader converts to `P`: a duration is written as text and read as milliseconds. */
 export interface Parses<P> {
   readonly '~parsed': P
 }
 
-/** What the program works with, where `Static` is what people write. */
+/** Type that the program uses; `Static` is the written type. */
 export type Parsed<S extends TSchema> =
   S extends Parses<infer P>
     ? P
@@ -27,24 +25,24 @@ export type Parsed<S extends TSchema> =
       : Static<S>
 
 interface Length {
-  /** Unicode characters. */
+  /** In Unicode characters. */
   readonly min?: number
   readonly max?: number
 }
 
 interface TextOptions extends Documented, Length {
-  /** Most bytes of the UTF-8 form. */
+  /** Maximum length in bytes of UTF-8. */
   readonly bytes?: number
   readonly form?: FormName
   readonly pattern?: string
   readonly examples?: readonly string[]
   readonly default?: string
-  /** A number or truth value is refused instead of taken as written. */
+  /** Rejects numbers and booleans instead of reading them as text. */
   readonly exact?: boolean
   readonly editor?: EditorRules
 }
 
-/** A literal text: no `${…}` in it is read. */
+/** A literal text without templates. */
 export function text(options: TextOptions) {
   const { description, min, max, bytes, form, pattern, examples, default: preset, exact, editor } = options
   return Type.String({
@@ -54,29 +52,29 @@ export function text(options: TextOptions) {
   })
 }
 
-/** Text with `${…}` in it. */
+/** Text that may contain `${…}`. */
 export function template({ description, min, max, editor }: Documented & Length & { readonly editor?: EditorRules }) {
   const length = given({ minLength: min, maxLength: max })
   return Type.String({ description, ...length, 'x-kind': 'template', ...given({ 'x-editor': editor }) })
 }
 
-/** CEL. */
+/** A CEL expression. */
 export function expression({ description }: Documented) {
   return Type.String({ description, minLength: 1, 'x-kind': 'expression' })
 }
 
-/** RE2, with `${…}` in it. */
+/** An RE2 pattern that may contain `${…}`. */
 export function regex({ description }: Documented) {
   return Type.String({ description, 'x-kind': 'regex' })
 }
 
 interface Bounds {
-  /** Both belong to the range. */
+  /** Bounds, both included. */
   readonly min: number
   readonly max: number
 }
 
-/** Text such as `1h30m`; bounds in milliseconds. 0 may mean "no limit"; then its description says so. */
+/** Text such as `1h30m`; bounds in milliseconds. If 0 stands for "no limit", the description says so. */
 export function duration(options: Documented & Bounds & { readonly multiple?: number; readonly default?: string }) {
   const { description, min, max, multiple, default: preset } = options
   const bounds = { 'x-min': min, 'x-max': max, ...given({ 'x-multiple': multiple }) }
@@ -92,11 +90,11 @@ export function size(options: Documented & Bounds & { readonly default?: string 
 
 interface NumberOptions extends Documented, Bounds {
   readonly default?: number
-  /** What it counts. */
+  /** Unit of the number. */
   readonly unit?: 'seconds'
 }
 
-/** A whole number. */
+/** An integer. */
 export function integer({ description, min, max, default: preset, unit }: NumberOptions) {
   return Type.Integer({
     description,
@@ -107,7 +105,7 @@ export function integer({ description, min, max, default: preset, unit }: Number
   })
 }
 
-/** A number, also one between two whole ones. */
+/** A number, possibly fractional. */
 export function number({ description, min, max, default: preset, unit }: NumberOptions) {
   return Type.Number({
     description,
@@ -123,12 +121,12 @@ export function fraction({ description, default: preset }: Documented & { readon
   return Type.Number({ description, minimum: 0, maximum: 1, ...given({ default: preset }) })
 }
 
-/** A value that is true or false. */
+/** A boolean. */
 export function flag({ description, default: preset }: Documented & { readonly default?: boolean }) {
   return Type.Boolean({ description, ...given({ default: preset }) })
 }
 
-/** One of a few words or numbers; a single `enum` gives one error instead of one for each word. */
+/** One of a fixed set of strings or numbers; a single `enum` gives one error instead of one per word. */
 export function choice<const W extends readonly (string | number)[]>(
   words: W,
   options: Documented & { readonly default?: W[number] }
@@ -138,19 +136,22 @@ export function choice<const W extends readonly (string | number)[]>(
 }
 
 interface Count {
-  /** Entries. */
+  /** Number of entries. */
   readonly min?: number
   readonly max?: number
 }
 
-/** Values of one kind in an order. `distinct`: none twice. */
+/** An ordered list of values of one kind. `distinct` rejects duplicates. */
 export function list<V extends TSchema>(items: V, options: Documented & Count & { readonly distinct?: boolean }) {
   const { description, min, max, distinct } = options
   const count = given({ minItems: min, maxItems: max, uniqueItems: distinct })
   return Type.Array(items, { description, ...count })
 }
 
-/** Names to values of one kind. `keys`: the form of the names. `editor`: rules for the names. `deprecated`: taken for a better message alone. */
+/**
+ * A map of names to values of one kind. `keys`: the form of the names. `editor`: editor rules for the names. `deprecated`: accepted only
+ * for a better error message.
+ */
 export function map<V extends TSchema>(
   values: V,
   options: Documented &
@@ -166,39 +167,39 @@ export function map<V extends TSchema>(
 }
 
 interface ObjectOptions extends Documented {
-  /** Fewest members. */
+  /** Minimum number of members. */
   readonly min?: number
-  /** Rules between its members, for the schema for editors. */
+  /** Rules between members, for the editor schema. */
   readonly editor?: EditorRules
 }
 
-/** Named members; other keys are refused. A member that may be left out is `optional`. */
+/** An object with named members; other keys are rejected. `optional` marks members that may be omitted. */
 export function object<P extends Record<string, TSchema>>(properties: P, { description, min, editor }: ObjectOptions) {
   const more = given({ minProperties: min, 'x-editor': editor })
   return Type.Object(properties, { additionalProperties: false, description, ...more })
 }
 
-/** May be left out of its object. */
+/** Marks a member that may be omitted. */
 export function optional<V extends TSchema>(value: V) {
   return Type.Optional(value)
 }
 
-/** A value of the first of several kinds that fits. */
+/** A value of the first matching kind. */
 export function either<V extends TSchema[]>(values: readonly [...V], { description }: Documented) {
   return Type.Union<V>([...values] as unknown as V, { description })
 }
 
-/** Any value. `templates`: every string in it, at any depth, may hold `${…}`. */
+/** Any value. With `templates`, every string in it, at any depth, may contain `${…}`. */
 export function any({ description, templates }: Documented & { readonly templates?: boolean }) {
   return Type.Unknown({ description, ...given({ 'x-kind': templates === true ? 'template' : undefined }) })
 }
 
-/** Marks a schema with what its reader turns the value into. */
+/** Marks a schema with the type that its reader returns. */
 export function parses<P>() {
   return <S extends TSchema>(schema: S): S & Parses<P> => schema as S & Parses<P>
 }
 
-/** Without what is undefined: a keyword is there or it is not. */
+/** Removes undefined keywords. */
 function given<T extends object>(keywords: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined)) as never
 }

@@ -3,14 +3,14 @@ import type { DeadlineOwner } from '../lib/deadline-timer.js'
 import type { CarriedConnection, HandshakeFailure } from './contract.js'
 import { ignore } from './pipes.js'
 
-/** A connection at its PROXY header or its handshake. */
+/** A connection during its PROXY header or its handshake. */
 export class Arrival implements DeadlineOwner {
   place = -1
   giveUp: (why: HandshakeFailure) => void = ignore
   readonly #since: number
   readonly #allowed: number
 
-  /** `allowed` in milliseconds; 0: for ever. */
+  /** `allowed` in milliseconds; 0 for no limit. */
   constructor(since: number, allowed: number) {
     this.#since = since
     this.#allowed = allowed
@@ -21,7 +21,7 @@ export class Arrival implements DeadlineOwner {
   }
 }
 
-/** A connection of a TLS listener that is carried as plain bytes, as its listener counts and drains it. */
+/** A TLS passthrough connection, as its listener counts and drains it. */
 export class Carried implements DeadlineOwner {
   place = -1
   readonly facts: ConnectionFacts
@@ -36,9 +36,9 @@ export class Carried implements DeadlineOwner {
     return this.#connection.ended
   }
 
-  /** Both ends know when they are done: it has the whole time of the drain. */
+  /** Both ends close by themselves: the connection gets the whole drain time. */
   drain(): void {
-    // Nothing is ended before the deadline.
+    // Nothing is closed before the deadline.
   }
 
   cutOff(): boolean {
@@ -50,8 +50,8 @@ export class Carried implements DeadlineOwner {
     this.#connection.reset()
   }
 
-  /** Its pipe has a timer of its own. */
+  /** Its pipe has its own timer. */
   checkDeadlines(): void {
-    // The listener checks no deadline of it.
+    // The listener checks no deadline of this connection.
   }
 }

@@ -2,7 +2,7 @@ import type { AddressInfo, Server, Socket } from 'node:net'
 import type { ListenLimits } from './contract.js'
 import { ignore } from './pipes.js'
 
-/** Binds a server and listens; answers the address it got. Rejects with the system's error. */
+/** Binds a server and listens; returns its address. Rejects with the system's error. */
 export async function bind(
   server: Server,
   at: { fd: number } | { host: string; port: number }
@@ -11,7 +11,7 @@ export async function bind(
     server.once('error', reject)
     server.listen(at, () => {
       server.removeListener('error', reject)
-      // accept() can fail (descriptors used up); the listener goes on.
+      // accept() can fail for lack of descriptors; the listener continues.
       server.on('error', ignore)
       resolve()
     })
@@ -20,10 +20,10 @@ export async function bind(
   return { host: address, port }
 }
 
-/** Sockets that are accepted before a listener is open: they wait, as many as may be open, and are served or closed then. */
+/** Holds sockets that are accepted before a listener is open, up to its connection limit; serves or closes them then. */
 export class EarlySockets {
   readonly #limits: Pick<ListenLimits, 'connections'>
-  /** Undefined: the listener is open, or will not be. */
+  /** Sockets accepted before the listener is open; undefined once it is open or has failed. */
   #waiting: Socket[] | undefined = []
 
   constructor(opened: Promise<boolean>, limits: Pick<ListenLimits, 'connections'>, serve: (socket: Socket) => void) {
@@ -38,7 +38,7 @@ export class EarlySockets {
     })
   }
 
-  /** Does the socket wait here, or is it closed, because too many do? */
+  /** Holds the socket, or closes it if too many wait; returns false once the listener is open. */
   holds(socket: Socket): boolean {
     if (this.#waiting === undefined) return false
     const { connections: most } = this.#limits

@@ -1,6 +1,6 @@
 import type { Duplex, Readable } from 'node:stream'
 
-/** Errors of a write to a peer that has closed. What the peer sent before may still wait in the kernel. */
+/** Errors of a write to a closed peer. Earlier data of the peer may still wait in the kernel. */
 const CLOSED_BY_PEER: ReadonlySet<string | undefined> = new Set(['EPIPE', 'ECONNRESET', 'ECONNABORTED'])
 
 type Done = (error?: Error | null) => void
@@ -11,22 +11,22 @@ interface ReadableAfterReset {
 }
 
 /**
- * Number of bytes that were written to `stream` after its peer had reset the connection. Above 0, the end of what is read is a reset
- * and not a clean end: the failed write has taken the error of the socket, so that the read side ends with EOF.
+ * Returns the number of bytes written to `stream` after its peer had reset the connection. Above 0, the end of reading is a reset and not a
+ * clean end: the failed write has consumed the socket's error, so that the read side ends with EOF.
  */
 export function lostBytesOf(stream: Readable): number {
   return (stream as ReadableAfterReset).lostBytes ?? 0
 }
 
-/** True for a stream that `readAfterReset` was called for. */
+/** Returns whether `readAfterReset` was called for the stream. */
 export function readsAfterReset(stream: Duplex): boolean {
   return (stream as ReadableAfterReset).lostBytes !== undefined
 }
 
 /**
- * Keeps `stream` open for reading when its peer closes while we still write: node destroys a socket whose write fails, together with
- * an answer that has arrived and was not read. Later writes are discarded and counted (`lostBytesOf`); the stream ends when
- * its read side does. Linux keeps received bytes readable behind a reset.
+ * Keeps `stream` open for reading if its peer closes while we still write: node destroys a socket whose write fails, together with an
+ * unread response. Later writes are discarded and counted (`lostBytesOf`); the stream ends when its read side does. Linux keeps received
+ * bytes readable after a reset.
  */
 export function readAfterReset(stream: Duplex): void {
   const target = stream as Duplex & ReadableAfterReset & { _writev?: (chunks: Written, done: Done) => void }
@@ -47,7 +47,7 @@ export function readAfterReset(stream: Duplex): void {
     target.lostBytes = (target.lostBytes ?? 0) + bytes
     settled()
   }
-  // A stream writes one piece at a time, so that one callback serves all of them.
+  // A stream writes one piece at a time, so that one callback suffices.
   target._write = (chunk: Uint8Array, encoding, settled) => {
     if (reset) return discard(chunk.length, settled)
     size = chunk.length

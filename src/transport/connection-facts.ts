@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../flow/exchange.js'
 
-/** Bytes that have come and gone; those that wait to leave among them. */
+/** Bytes read and written, including pending writes. */
 export interface ByteCounts {
   readonly bytesRead: number
   readonly bytesWritten: number
 }
 
-/** The facts of an accepted socket; the byte counts are read from it, and stay readable after its end. */
+/** Facts of an accepted socket; byte counts are read from the socket, and remain readable after its end. */
 export class SocketFacts implements ConnectionFacts {
   readonly id: number
   readonly listener: string
@@ -16,9 +16,9 @@ export class SocketFacts implements ConnectionFacts {
   readonly startedAt: number
   via?: NonNullable<ConnectionFacts['via']>
   passed?: ConnectionFacts['passed']
-  /** There once the handshake is over. */
+  /** Set after the handshake. */
   tls?: NonNullable<ConnectionFacts['tls']>
-  /** Those of the socket, or of what is used in its place from now on for the same connection. */
+  /** Counts of the socket, or of its replacement for the same connection. */
   counts: ByteCounts
 
   constructor(id: number, listener: string, socket: Socket, startedAt: number) {
@@ -38,7 +38,7 @@ export class SocketFacts implements ConnectionFacts {
     return this.counts.bytesWritten
   }
 
-  /** The addresses come from a PROXY header. */
+  /** Sets the addresses from a PROXY header. */
   relocate(peer: ConnectionFacts['peer'], local: ConnectionFacts['local']): void {
     this.via = { peer: this.peer, local: this.local }
     this.peer = peer

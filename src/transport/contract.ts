@@ -20,29 +20,32 @@ import type { SocketFacts } from './connection-facts.js'
 import type { WindowBudget } from './http2/receive-window.js'
 
 /**
- * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an
- * ordered byte pipe to it. Any pair works; a foreign `Body` is claimed as a stream.
+ * Transport contract: a server transport creates exchanges, a client transport gets responses from an upstream, a dialer opens an ordered
+ * byte pipe to it. Any pair can be combined; a foreign `Body` is claimed as a stream.
  */
 
-/** Called by a server transport. `exchange` may answer at once or later; a rejected promise is answered 500 and counted. */
+/** Called by a server transport. `exchange` may respond immediately or later; a rejected promise is answered with 500 and counted. */
 export interface Handler {
-  /** Before the first byte is parsed or TLS begins; false closes. */
+  /** Called before the first byte is parsed or TLS begins; false closes the connection. */
   connection(facts: ConnectionFacts): boolean
   exchange(exchange: Exchange): void | Promise<void>
-  /** Answers of the server transport because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
+  /**
+   * Reports responses of the server transport without an Exchange (400, 408, 414, 431, 503) or after `exchange` failed (500), for log and
+   * metrics.
+   */
   refused(facts: ConnectionFacts, status: number, why: Failure): void
   /**
-   * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
-   * `closed`, and without a `closed` when `connection` had not been asked yet.
+   * Reports a connection that ended before its first request: missing PROXY header, failed TLS. Called before `closed`; `closed` is not
+   * called if `connection` was not called.
    */
   handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure, detail?: HandshakeDetail): void
-  /** A connection was closed because there are too many; called besides `refused` or `handshakeFailed` with 'overloaded'. */
+  /** Reports a connection closed because of a limit, in addition to `refused` or `handshakeFailed` with 'overloaded'. */
   turnedAway?(facts: ConnectionFacts, why: Crowding): void
-  /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
+  /** Reports the end of a connection, once for each one that `connection` accepted. */
   closed?(facts: ConnectionFacts): void
 }
 
-/** Why a connection got no further than its beginning. One closed set, fit to be a label of a metric. */
+/** Reason why a connection failed before its first request. A closed set, usable as a metric label. */
 export type HandshakeFailure =
   | 'proxy-header-missing'
   | 'proxy-header-malformed'
@@ -57,177 +60,203 @@ export type HandshakeFailure =
   | 'client-gone'
   | 'overloaded'
 
-/** Facts of a handshake that failed, for a line of the log. */
+/** Details of a failed handshake, for the log. */
 export interface HandshakeDetail {
-  /** Code of OpenSSL or of the check of a certificate, such as CERT_HAS_EXPIRED. */
+  /** Code of OpenSSL or of the certificate check, such as CERT_HAS_EXPIRED. */
   readonly reason?: string | undefined
-  /** Words for why the certificate of the client is refused, and which one of its chain. */
+  /** Description of the client certificate's problem, and its position in the chain. */
   readonly cause?: string | undefined
-  /** Name that the client asked for. */
+  /** Server name requested by the client. */
   readonly sni?: string | undefined
 }
 
-/** Limits of connections of HTTP/2. */
+/** Limits of HTTP/2 connections. */
 interface Http2Limits {
-  /** Streams of one session that may be open at once. Left out: 128. */
+  /**
+   * Maximum number of concurrent streams per session.
+   * @default 128
+   */
   readonly streams?: number
-  /** By which receive windows of streams grow. Left out: they do not. */
+  /**
+   * Budget for growing receive windows.
+   * @default no growth
+   */
   readonly windows?: WindowBudget
 }
 
-/** Bytes and milliseconds. 0 switches a time-out off. */
+/** In bytes and milliseconds. 0 disables a timeout. */
 export interface ListenLimits extends Http2Limits {
   readonly headerBytes: number
   readonly headers: number
   readonly targetBytes: number
   readonly headTimeout: number
-  /** Longest silence of a request whose answer has not begun, while its body is due. */
+  /** Idle timeout of a request before its response begins, while its body is due. */
   readonly bodyIdle: number
-  /** Longest silence in both directions of one whose answer has begun, and of gRPC. Left out: `bodyIdle`. */
+  /**
+   * Idle timeout in both directions after the response has begun, and for gRPC.
+   * @default `bodyIdle`
+   */
   readonly streamIdle?: number
   readonly keepAlive: number
-  /** Longest silence of a splice, or of an answer, of which one side has ended. Left out or 0: no limit. */
+  /**
+   * Idle timeout of a splice or a response with one closed side.
+   * @default 0, no limit
+   */
   readonly halfClosed?: number
-  /** A client that ends its direction gets no answer. Left out: it does, where its request is whole. */
+  /**
+   * Cancels the request of a client that closes its direction.
+   * @default a complete request gets its response
+   */
   readonly abortOnClose?: boolean
-  /** Silence after which the system probes a connection (TCP keep-alive). Left out or 0: never. */
+  /**
+   * Idle time after which the system sends TCP keep-alive probes.
+   * @default 0, never
+   */
   readonly tcpKeepAlive?: number
   readonly connections: number
-  /** Descriptors of the process, of which each connection takes one. Left out: they are not counted. */
+  /**
+   * Budget of the process's descriptors, of which each connection uses one.
+   * @default not counted
+   */
   readonly descriptors?: DescriptorShares | undefined
-  /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
+  /**
+   * Maximum number of this listener's connections in their PROXY header or TLS handshake.
+   * @default 0, no limit
+   */
   readonly handshakes?: number
-  /** The same of one IPv4 address, or one /64 of IPv6, behind a PROXY header of the address there. Left out or 0: no limit. */
+  /**
+   * Maximum per IPv4 address or IPv6 /64, after a PROXY header of its address.
+   * @default 0, no limit
+   */
   readonly connectionsPerAddress?: number
   readonly handshakesPerAddress?: number
 }
 
-/** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */
+/** Server name and protocols of a TLS ClientHello (RFC 8446 4.1.2). */
 export interface ClientHello {
-  /** Lower-case, without a final dot; undefined when the client named no server (RFC 6066 3). */
+  /** In lower case, without a trailing dot; undefined without a server name (RFC 6066 3). */
   readonly sni: string | undefined
-  /** In the client's order of preference; empty when it offers nothing (RFC 7301). */
+  /** In the client's order of preference; empty without ALPN (RFC 7301). */
   readonly alpn: readonly string[]
 }
 
-/** Chooses what a TLS handshake gets. */
+/** Selects the entry for a TLS handshake. */
 export interface TlsTable {
-  /** Called once per handshake, synchronously. undefined: refused with the alert unrecognized_name. */
+  /** Called once per handshake, synchronously. Returns undefined to reject with the alert unrecognized_name. */
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined
 }
 
-/** The table of a listener, some of whose names may be served by others. */
+/** Table of a listener that may pass some names through. */
 export interface ListenerTlsTable {
-  /** As `TlsTable.entryFor`. A `TlsPassthrough`: TLS does not end here. */
+  /** See `TlsTable.entryFor`. A `TlsPassthrough` is not terminated here. */
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | TlsPassthrough | undefined
 }
 
-/** Carries connections of a TLS listener whose TLS ends behind this process. */
+/** Carries connections of a TLS listener whose TLS is terminated behind this process. */
 export interface TlsPassthrough {
-  /** Takes over a socket whose bytes were put back, ClientHello first. `facts` are those of the accepted connection. */
+  /** Takes over a socket whose bytes were put back, starting with the ClientHello. `facts` are those of the accepted connection. */
   carry(socket: Socket, facts: SocketFacts): CarriedConnection
 }
 
-/** A connection that is carried as plain bytes. */
+/** A connection carried as plain bytes. */
 export interface CarriedConnection {
-  /** Resolves once, when the connection is over. Never rejects. */
+  /** Resolves once when the connection has ended. Never rejects. */
   readonly ended: Promise<void>
-  /** FIN, once what was sent is on its way; before bytes flow, a reset. */
+  /** Sends FIN after pending bytes; a reset before any bytes. */
   finish(): void
-  /** RST. */
+  /** Sends RST. */
   reset(): void
 }
 
-/** How TLS is spoken under one name. */
+/** TLS settings of one server name. */
 export interface TlsEntry {
   /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
   readonly context: SecureContext
-  /** DER of what the context shows; left out, it is read from each handshake, which costs a good part of it. */
+  /** DER of the context's certificate; otherwise read from each handshake, which is expensive. */
   readonly certificate?: Uint8Array
-  /** In our order of preference. A client that offers others only is refused (RFC 7301 3.2). */
+  /** In our order of preference. A client without a common protocol is rejected (RFC 7301 3.2). */
   readonly alpn: readonly string[]
   /**
-   * 'require': a handshake without a certificate that the authorities of the context verify fails. 'request': it
-   * passes, and the facts say what came and whether it was verified. Left out: none is asked for.
+   * 'require': a handshake fails without a certificate verified by the context's authorities. 'request': it succeeds, and the facts contain
+   * the certificate and whether it was verified.
+   * @default not requested
    */
   readonly clientCertificates?: 'request' | 'require'
   /**
-   * Finds out which of these certificates is revoked; called with what a client shows, leaf first. Its context makes no sessions to
-   * resume, because only the leaf is kept in one.
+   * Returns the revoked one of these certificates; called with the client's chain, leaf first. Its context creates no resumable sessions,
+   * because they store only the leaf.
    */
   readonly revoked?: (shown: readonly X509Certificate[]) => Revoked | undefined
 }
 
-/**
- * Another protocol on the address of a TLS listener. Its clients speak first, with a byte that begins no HTTP message, and name no
- * protocol in their handshake.
- */
+/** Another protocol on the address of a TLS listener. Its clients speak first, with a byte that cannot start an HTTP message, and use no ALPN. */
 export interface SharedPortHandler {
-  /** What is shown to a client that may be one of its own; undefined: it is none. Called once per handshake, synchronously. */
+  /** Returns the entry for a client that may belong to the table; undefined if it does not. Called once per handshake, synchronously. */
   entryFor(hello: ClientHello): TlsEntry | undefined
-  /** Do its connections begin with this byte? */
+  /** Returns whether connections of this protocol begin with this byte. */
   begins(byte: number): boolean
-  /** Takes a connection over, none of whose bytes are read. The listener knows it no longer. */
+  /** Takes over an unread connection, which the listener no longer tracks. */
   accept(secure: Duplex, facts: ConnectionFacts): void
 }
 
-/** Whose PROXY headers count. */
+/** Peers whose PROXY headers are trusted. */
 interface ProxyProtocol {
-  /** From a trusted peer the header is required; from others it is refused. Called once per connection. */
+  /** The header is required from trusted peers and rejected from others. Called once per connection. */
   trusted(address: string): boolean
 }
 
-/** How a listener treats its connections. */
+/** Options of a listener. */
 export interface ListenOptions {
   readonly name: string
   readonly tls?: ListenerTlsTable
   readonly proxyProtocol?: ProxyProtocol
-  /** Needs `tls`. */
+  /** Requires `tls`. */
   readonly beside?: SharedPortHandler
-  /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
+  /**
+   * Peers exempt from limits per address, because they represent many clients.
+   * @default none
+   */
   readonly exempt?: (address: string) => boolean
   readonly limits: ListenLimits
-  /** Called when the last place of `limits.connections` is taken, and when some are free again. */
+  /** Called when `limits.connections` is reached, and when there is room again. */
   readonly filled?: (full: boolean) => void
   /**
-   * Connections that arrive before it resolves wait, as many as may be open; false closes them. A socket that a service manager holds
-   * may have some before anything serves. Left out: none waits. Never rejects.
+   * Connections wait until this resolves, up to the connection limit; false closes them. A service manager's socket may have some before
+   * the process serves. Never rejects.
+   * @default no wait
    */
   readonly opened?: Promise<boolean>
 }
 
-/** What a connection has of the limits of its listener. It is given back once, whatever is called how often. */
+/** A connection's share of its listener's limits. Returned once, even if several methods return it. */
 export interface Place {
   /**
-   * Whose connection it is: takes the places of that address, among its connections and, where a handshake follows, among its handshakes.
-   * Answers what is full; then the connection is closed. Called once, before `shaken`.
+   * Assigns the connection to an address: counts it among that address's connections and, if a handshake follows, its handshakes. Returns
+   * the exhausted limit, after which the connection is closed. Called once, before `shaken`.
    */
   of(address: string): Crowding | undefined | Promise<Crowding | undefined>
-  /** Its PROXY header and its handshake are over. */
+  /** Marks the end of its PROXY header and handshake. */
   shaken(): void
-  /** It becomes a pipe that may last for days: false when a tenth of the places would not be left for others. */
+  /** Converts the connection to a pipe that may last for days; false if less than a tenth of the places would remain. */
   lasts(): boolean | Promise<boolean>
-  /** It has ended. */
+  /** Releases the share after the connection has ended. */
   left(): void
-  /** It is no connection of the listener any more, and counts as one of its address until the answer is called. */
+  /** Removes the connection from the listener; it counts for its address until the returned function is called. */
   handedOn(): () => void
 }
 
 /** A bound listener. */
 export interface Listening {
   readonly address: { readonly host: string; readonly port: number }
-  /** Connections open now. */
+  /** Number of open connections. */
   readonly open: number
-  /**
-   * No new connections; idle ones close when no request was under way to them, busy ones when done, all at `deadline`
-   * (milliseconds from now).
-   */
+  /** Stops accepting; closes idle connections without a request on the way, busy ones when done, and all at `deadline` (milliseconds from now). */
   drain(deadline: number): Promise<{ ended: number; cut: number }>
 }
 
-/** Makes exchanges of the bytes of clients. */
+/** Creates exchanges from clients' bytes. */
 export interface ServerTransport {
-  /** Binds here, or listens on a descriptor that this thread owns alone. Rejects with the system's error when it cannot. */
+  /** Binds here, or listens on a descriptor owned by this thread. Rejects with the system's error. */
   listen(
     at: { fd: number } | { host: string; port: number },
     options: ListenOptions,
@@ -235,32 +264,41 @@ export interface ServerTransport {
   ): Promise<Listening>
 }
 
-/** What serves connections that were accepted elsewhere, as though it had accepted them at `address`. */
+/** Serves connections that were accepted elsewhere as if accepted at `address`. */
 export interface AdoptingListener extends Listening {
-  /** Serves a socket that has not been read. `place`: among the limits, which the accepting side holds. */
+  /** Serves an unread socket. `place`: its share of the limits, which the accepting side tracks. */
   adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
 }
 
-/** A server transport of sockets. */
+/** A server transport for sockets. */
 export interface SocketTransport extends ServerTransport {
-  /** Binds nothing. */
+  /** Does not bind. */
   adopting(address: Listening['address'], options: ListenOptions, handler: Handler): AdoptingListener
 }
 
 /** Opens connections to one upstream: TCP, TLS, unix socket, tunnel. No HTTP inside. */
 export interface Dialer {
-  /** Pool key: same key, interchangeable connections. */
+  /** Pool key: connections with the same key are interchangeable. */
   readonly key: string
   readonly reusable: boolean
-  /** HTTP/2 is spoken on the connection of the next request; left out: HTTP/1.1. Read for each request. */
+  /**
+   * Protocol of the next request's connection is HTTP/2. Read for each request.
+   * @default HTTP/1.1
+   */
   readonly http2?: boolean
-  /** Answers of HTTP/1 may break the grammar as `LenientAnswer` has it; left out: they must keep to it. */
+  /**
+   * Tolerates HTTP/1 responses that violate the grammar, see `LenientAnswer`.
+   * @default strict
+   */
   readonly lenient?: boolean
-  /** Answers requests itself, as a `ClientTransport` does, and opens nothing; left out: connections carry them. */
+  /**
+   * Responds to requests itself, as a `ClientTransport` does, without connections.
+   * @default connections
+   */
   readonly answers?: ClientTransport['forward']
   /**
-   * Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks;
-   * `http2`: HTTP/2 is spoken on it.
+   * Rejects with a `DialError`. `deadline` in milliseconds from now; `bytes`: the protocol is not HTTP, whatever the client speaks;
+   * `http2`: the protocol is HTTP/2.
    */
   open(why: {
     client: ConnectionFacts
@@ -271,7 +309,7 @@ export interface Dialer {
   }): Promise<BytePipe>
 }
 
-/** Why a dialer could not open a pipe. `message` is for the log, never for a client. */
+/** Reason why a dialer could not open a pipe. `message` is for the log, never for a client. */
 export class DialError extends Error {
   readonly failure: Failure
   constructor(failure: Failure, message: string) {
@@ -283,20 +321,23 @@ export class DialError extends Error {
 /** One request to an upstream. */
 export interface ForwardOptions {
   readonly head: RequestHead
-  /** The exchange's own body costs nothing; bytes may be sent again, a stream may not. */
+  /** The exchange's own body costs nothing; bytes can be resent, a stream cannot. */
   readonly body: Outgoing
-  /** Its head asks for another protocol than WebSocket, which the upstream may switch to once the request is complete. Left out: it does not. */
+  /**
+   * The head requests another protocol than WebSocket, to which the upstream may switch after the complete request.
+   * @default false
+   */
   readonly upgrade?: boolean
-  /** Milliseconds. */
+  /** In milliseconds. */
   readonly connectTimeout: number
   readonly responseTimeout: number
   readonly idleTimeout: number
-  /** Called when a connection that was opened for this request stands, its TLS included. */
+  /** Called when a new connection for this request is established, including TLS. */
   readonly onConnected?: (() => void) | undefined
   onInform?(head: ResponseHead): void
 }
 
-/** What the upstream answered. `retry` says what the engine knows, the caller decides: 'safe' = no byte of the request left. */
+/** Result of an upstream request. `retry` is the engine's knowledge, the caller decides: 'safe' = no byte of the request left. */
 export type Answer =
   | { readonly kind: 'response'; readonly head: ResponseHead; readonly body: Body; readonly reusedConnection: boolean }
   | { readonly kind: 'switched'; readonly head: ResponseHead; readonly pipe: BytePipe }
@@ -307,41 +348,41 @@ export type Answer =
       readonly detail: string
     }
 
-/** Stands between the key of an upstream and the number of its only user. */
+/** Separates an upstream's key from the number of its only user. */
 const PRIVATE = '\0'
 
-/** The key of connections to the upstream `key` that one user alone has. */
+/** Returns the key of connections to the upstream `key` reserved for one user. */
 export function privateKey(key: string, user: number): string {
   return `${key}${PRIVATE}${user}`
 }
 
-/** The key of the upstream itself. */
+/** Returns the key of the upstream itself. */
 export function sharedKey(key: string): string {
   const end = key.indexOf(PRIVATE)
   return end === -1 ? key : key.slice(0, end)
 }
 
-/** Keys of upstreams. */
+/** A set of upstream keys. */
 export interface UpstreamKeys {
   has(key: string): boolean
 }
 
-/** Carries exchanges to upstreams and keeps the connections to them. */
+/** Forwards exchanges to upstreams and pools connections. */
 export interface ClientTransport {
   /**
-   * Calls `answered` once, after it has returned: every way to fail is an `Answer`. What came with the head of a response has been
-   * read by then. `answered` must not throw.
+   * Calls `answered` once, after returning: every failure is an `Answer`. Bytes received with a response head have been read by then.
+   * `answered` must not throw.
    */
   forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions, answered: (answer: Answer) => void): void
-  /** Stop reusing upstream connections whose `sharedKey` is not in `keys`; those in use finish. */
+  /** Stops reusing upstream connections whose `sharedKey` is not in `keys`; active ones finish. */
   retainUpstreams(keys: UpstreamKeys): void
-  /** No request follows on connections with this key: idle ones end, those in use finish. */
+  /** Ends connections with this key: idle ones immediately, active ones after their request. */
   endUpstream(key: string): void
-  /** End idle upstream connections. */
+  /** Closes idle upstream connections. */
   close(): void
 }
 
-/** `forward` for one who awaits the answer. Never rejects. */
+/** Returns the response of `forward` as a promise. Never rejects. */
 export function forwardTo(
   transport: Pick<ClientTransport, 'forward'>,
   exchange: Exchange,

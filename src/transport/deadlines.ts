@@ -4,9 +4,9 @@ import type { HeaderList } from '../flow/headers.js'
 import type { ListenLimits } from './contract.js'
 import type { MalformedMessage } from './message-scanner.js'
 
-/** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. Milliseconds. */
+/** Time for the client to close its end, so that RST does not overtake the last response (ms). */
 export const LINGER = 1000
-/** Answers a request that does not come in time. */
+/** Response to a request that does not arrive in time. */
 export const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 
 type Run = (why: Failure) => void
@@ -16,8 +16,8 @@ const nothing = (): void => undefined
 const CONTENT_TYPE = 'content-type'
 
 /**
- * How long an exchange may be silent in both directions while bytes of its client are due: before its answer begins that is the time
- * of an upload. Streams of gRPC may wait from their beginning. Undefined: what is left of a request that has its answer. Milliseconds; 0: for ever.
+ * Maximum silence in both directions while bytes of the client are due (ms; 0 for no limit): before the response begins, the upload
+ * timeout. gRPC streams may wait from their beginning. Undefined for the rest of a request with a complete response.
  */
 export function silenceAllowed(
   exchange: { readonly begun: boolean; readonly request: Pick<RequestHead, 'headers'> } | undefined,
@@ -28,8 +28,9 @@ export function silenceAllowed(
 }
 
 /**
- * True for a client that has ended its direction behind a whole request and waits for the answer, as `nc -N` and load balancers do it. Over TLS such
- * an end is that of the connection (RFC 5246 7.2.1), a client that asks for a pipe needs both directions, and one that reads events ends its own when it leaves.
+ * Returns whether a client has closed its direction after a complete request and waits for the response, as `nc -N` and load balancers do.
+ * Over TLS, closing ends the connection (RFC 5246 7.2.1), a pipe needs both directions, and a client that reads events closes when it
+ * leaves.
  */
 export function awaitsAnswer(
   exchange: Pick<Exchange, 'connection' | 'upgrade'> & { readonly streamsEvents: boolean },
@@ -39,12 +40,15 @@ export function awaitsAnswer(
   return connection.tls === undefined && upgrade === undefined && !streamsEvents && abortOnClose !== true
 }
 
-/** True when a client that has ended its direction has waited in silence for too long: until something is written, one that has closed looks the same. */
+/**
+ * Returns whether a client that has closed its direction has been silent for too long: until something is written, a disconnected client
+ * looks the same.
+ */
 export function isAbandoned(silence: number, { halfClosed = 0 }: Pick<ListenLimits, 'halfClosed'>): boolean {
   return halfClosed > 0 && silence > halfClosed
 }
 
-/** Does a head say that its content is of a type that begins with this text, in lower case? */
+/** Returns whether the content type of a head begins with this text, in lower case. */
 export function isOfType(headers: HeaderList, type: string): boolean {
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string
@@ -54,13 +58,13 @@ export function isOfType(headers: HeaderList, type: string): boolean {
   return false
 }
 
-/** Notices a peer that does not read: bytes wait for it and none of them is taken. */
+/** Detects a peer that does not read: bytes are pending and none is accepted. */
 export class WriteWatch {
   #taken = 0
   #since = -1
   #written = 0
 
-  /** Has anything been written since the last call? `written`: bytes in all. */
+  /** Returns whether anything was written since the last call. `written`: total bytes. */
   moved(written: number): boolean {
     const moved = written !== this.#written
     this.#written = written
@@ -68,8 +72,8 @@ export class WriteWatch {
   }
 
   /**
-   * True when nothing of what waits was taken for more than `allowed` milliseconds (0: never), nor came after `heardAt`. Times are of the
-   * monotonic clock.
+   * Returns whether no pending byte was accepted for more than `allowed` milliseconds (0: never), and nothing was received since `heardAt`.
+   * Times of the monotonic clock.
    */
   stuck(socket: Pick<Socket, 'bytesWritten' | 'writableLength'>, now: number, allowed: number, heardAt = 0): boolean {
     const waiting = socket.writableLength
@@ -87,7 +91,7 @@ export class WriteWatch {
   }
 }
 
-/** The list behind `AbortSignalLike`: costs one object per exchange, and a set only for a second listener. */
+/** List of abort listeners: costs one object per exchange, and a set only for a second listener. */
 export class AbortList implements AbortSignalLike {
   #aborted: Failure | undefined = undefined
   #first: Run | undefined = undefined
@@ -113,7 +117,7 @@ export class AbortList implements AbortSignalLike {
     }
   }
 
-  /** Fires once; a second call changes nothing. */
+  /** Fires once; further calls have no effect. */
   abort(why: Failure): void {
     if (this.#aborted !== undefined) return
     this.#aborted = why

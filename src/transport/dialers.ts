@@ -9,49 +9,61 @@ import { ignore, resetBelow, StreamPipe } from './pipes.js'
 import { proxyHeader } from './proxy-protocol.js'
 import { handshakeFailure, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
 
-/** Where an upstream listens. `host` is a name or an address. */
+/** TCP address of an upstream. `host` is a name or an address. */
 export interface TcpAddress {
   readonly host: string
   readonly port: number
-  /** Path of a Unix domain socket, which is dialled in place of host and port. */
+  /** Path of a Unix domain socket, used instead of host and port. */
   readonly socket?: string | undefined
-  /** Version of the PROXY protocol whose header begins each connection, which then carries the bytes of that client alone. Left out: none. */
+  /**
+   * Version of the PROXY header that begins each connection, which then carries one client only.
+   * @default none
+   */
   readonly proxyProtocol?: 1 | 2 | undefined
-  /** Answers names; the system's resolver when left out. */
+  /**
+   * Resolves names.
+   * @default the system's resolver
+   */
   readonly lookup?: LookupFunction | undefined
-  /** True for addresses that no connection is opened to, the answers of `lookup` included. */
+  /** Returns whether an address is blocked, also for results of `lookup`. */
   readonly refuses?: ((address: string) => boolean) | undefined
-  /** Milliseconds of silence after which the system probes a connection, as of now (TCP keep-alive); left out or 0: never. */
+  /**
+   * Idle time after which the system sends TCP keep-alive probes (ms).
+   * @default 0, never
+   */
   readonly keepAlive?: (() => number) | undefined
-  /** Descriptors of the process, of which each connection takes one. */
+  /** Budget of the process's descriptors, of which each connection uses one. */
   readonly descriptors?: DescriptorShares | undefined
-  /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
+  /**
+   * Uses HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, which must succeed.
+   * @default HTTP/1.1
+   */
   readonly http2?: boolean
-  /** As in `Dialer`. */
+  /** See `Dialer`. */
   readonly lenient?: boolean
 }
 
-/** TLS towards an upstream. `servername` is sent and must stand in the certificate. */
+/** TLS to an upstream. `servername` is sent and must match the certificate. */
 export interface TlsAddress extends TcpAddress {
   readonly servername: string
-  /** PEM of the authorities that are trusted instead of the system's. */
+  /** PEM of authorities trusted instead of the system's. */
   readonly ca?: string
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   /** False accepts any certificate. */
   readonly rejectUnauthorized?: boolean
-  /** Certificates that it may show; without `ca` they take the place of an authority. */
+  /** Accepted certificates; without `ca` they replace an authority. */
   readonly pins?: readonly Pin[]
-  /** False: the name does not matter; only for pins without `ca`. */
+  /** False skips the check of the name; only for pins without `ca`. */
   readonly checkName?: boolean
-  /** What is shown to an upstream that asks for a certificate; read for each connection. */
+  /** Certificate for upstreams that request one; read for each connection. */
   readonly client?: ClientIdentity
 }
 
-/** A certificate of our own. */
+/** A client certificate of the proxy. */
 interface ClientIdentity {
-  /** Tells it from others: connections that show another one are others. */
+  /** Identity of the certificate: connections with different ones are not interchangeable. */
   readonly key: string
-  /** PEM, the chain with its leaf first; undefined while there is none. */
+  /** Returns PEM, the chain with its leaf first; undefined while unavailable. */
   readonly find: () => { readonly chain: string; readonly privateKey: string } | undefined
 }
 
@@ -88,7 +100,7 @@ function useOf({ http2, lenient, proxyProtocol }: TcpAddress): Omit<Dialer, 'key
   }
 }
 
-/** Opens TLS connections over TCP; a failed handshake is `dial-tls`, or what `peerRefusal` calls it. */
+/** Opens TLS connections over TCP; a failed handshake is `dial-tls`, or the result of `peerRefusal`. */
 export function tlsDialer(at: TlsAddress): Dialer {
   const { servername, ca, minVersion, rejectUnauthorized = true, http2 = false, client, pins = [] } = at
   const rules = {
@@ -103,20 +115,20 @@ export function tlsDialer(at: TlsAddress): Dialer {
     key: `${placeOf('tls', at)} ${JSON.stringify(settings)}${protocolOf(at)}`,
     ...useOf(at),
     open: async (why) => {
-      // The client shakes hands with this server itself.
+      // The client performs the handshake with this server itself.
       if (why.client.passed !== undefined) return await opened(connectTo(at, why), 'connect', why)
       const identity = client?.find()
       if (client !== undefined && identity === undefined)
         throw new DialError('tls-client-certificate', 'the client certificate of the backend is not there')
       const below = connectTo(at, why)
-      // What travels as bytes is not HTTP/2, whatever the server speaks otherwise.
+      // A byte pipe is not HTTP/2, even if the server supports it.
       const protocol = http2 && why.bytes !== true ? 'h2' : 'http/1.1'
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         socket: below,
-        // SNI holds names only (RFC 6066 3).
+        // SNI contains names only (RFC 6066 3).
         ...(isIP(servername) === 0 ? { servername } : {}),
         checkServerIdentity: (_host, certificate) => checkServerIdentity(servername, certificate),
-        // What is wrong with the certificate is judged below, where it can be named.
+        // The certificate is checked below, where its problem can be named.
         rejectUnauthorized: false,
         allowHalfOpen: true,
         ALPNProtocols: [protocol],
@@ -137,7 +149,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
   }
 }
 
-/** With TLS 1.3 a server refuses a client's certificate when the handshake is over for the client. */
+/** With TLS 1.3, a server rejects a client's certificate after the handshake has completed for the client. */
 class TlsPipe extends StreamPipe {
   refusal: PeerRefusal | undefined
 
@@ -154,7 +166,7 @@ class TlsPipe extends StreamPipe {
   }
 }
 
-/** A connection under way, with what stands before everything else on it. */
+/** Starts a connection, with its PROXY header. */
 function connectTo(at: TcpAddress, { client }: Why): Socket {
   const { descriptors } = at
   if (descriptors?.admitsUpstream === false)
@@ -186,7 +198,7 @@ function connectTcp({ host, port, lookup, keepAlive, refuses }: TcpAddress): Soc
 
 const REFUSED = 'is an address that backends may not have'
 
-/** `lookup` without the addresses that are refused; fails when none is left. */
+/** Filters the blocked addresses from `lookup`; fails if none is left. */
 function filteredLookup(lookup: LookupFunction, refuses: (address: string) => boolean): LookupFunction {
   return (host, options, done) =>
     lookup(host, options, (error, found, family) => {
@@ -198,7 +210,7 @@ function filteredLookup(lookup: LookupFunction, refuses: (address: string) => bo
     })
 }
 
-/** The pipe once `event` came, unless `refused` says what is wrong with it; every other end of the attempt rejects with a `DialError`. */
+/** Resolves with the pipe after `event`, unless `refused` reports a problem; any other end rejects with a `DialError`. */
 function opened(
   socket: Socket | TLSSocket,
   event: 'connect' | 'secureConnect',
@@ -225,7 +237,7 @@ function opened(
         return
       }
       detach()
-      // A break is heard as 'close'; without a listener an 'error' would end the process.
+      // Errors are handled on 'close'; this listener only prevents a crash.
       socket.on('error', ignore)
       readAfterReset(socket)
       resolve(new StreamPipe(socket))

@@ -7,19 +7,19 @@ import type { HeaderList } from '../flow/headers.js'
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
 /**
- * True for a method that no request may have: lower-case letters. Methods are case-sensitive (RFC 9110 9.1), but a server that ignores the case
- * would read another message than we do: no body behind the answer to `head`, a tunnel behind `connect`.
+ * Returns whether a method is forbidden: lower-case spellings. Methods are case-sensitive (RFC 9110 9.1), but a server that ignores the
+ * case would read another message: no body after the response to `head`, a tunnel after `connect`.
  */
 export function isRefusedMethod(method: string): boolean {
   return !KNOWN_METHODS.has(method) && method !== method.toUpperCase()
 }
 
-/** Methods that give content a meaning: without content they say `Content-Length: 0` (RFC 9110 8.6). */
+/** Returns whether the method sends `Content-Length: 0` without content (RFC 9110 8.6). */
 export function announcesNoContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH'
 }
 
-/** Lower-case names by length, so that most fields are recognised without changing their case. */
+/** Lower-case names by length, so that most fields are recognized without changing their case. */
 const FRAMING = new Map<number, readonly string[]>([
   [6, ['expect']],
   [10, ['connection', 'keep-alive']],
@@ -27,18 +27,18 @@ const FRAMING = new Map<number, readonly string[]>([
   [17, ['transfer-encoding']]
 ])
 
-/** True for the fields that the engine writes itself: framing, connection and expectation. */
+/** Returns whether the engine writes the field itself: framing, connection and expectation. */
 export function isEngineField(name: string): boolean {
   const candidates = FRAMING.get(name.length)
   return candidates?.includes(name.toLowerCase()) === true
 }
 
-/** True for a name that no trailer may have; `_` counts as `-`, as many servers read it. */
+/** Returns whether a trailer must not have this name; `_` counts as `-`, as many servers read it. */
 export function forbiddenTrailer(name: string): boolean {
   return kindOf(name.toLowerCase()) !== FIELD_KIND.pass
 }
 
-/** The trailers that may pass, those that `rules` refuse left out. */
+/** Removes forbidden trailers and those that `rules` reject. */
 export function allowedTrailers(list: HeaderList, rules?: TrailerRules): HeaderList {
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
@@ -48,7 +48,7 @@ export function allowedTrailers(list: HeaderList, rules?: TrailerRules): HeaderL
   return kept
 }
 
-/** Name and value pairs, the form in which node:http takes trailers. */
+/** Converts a list to name and value pairs for node:http trailers. */
 export function pairs(list: HeaderList): [string, string][] {
   const result: [string, string][] = []
   for (let i = 0; i < list.length; i += 2) result.push([list[i] as string, list[i + 1] as string])
@@ -58,7 +58,7 @@ export function pairs(list: HeaderList): [string, string][] {
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** The fields that can be written at all (RFC 9110 5.1, 5.5); a field that would break the framing is left out. */
+/** Removes fields that cannot be written (RFC 9110 5.1, 5.5), because they would break the framing. */
 export function writableFields(list: HeaderList): HeaderList {
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
@@ -69,7 +69,7 @@ export function writableFields(list: HeaderList): HeaderList {
   return kept
 }
 
-/** A reason phrase that can be written (RFC 9112 4); undefined leaves the usual one. */
+/** Returns a valid reason phrase (RFC 9112 4); undefined for the standard one. */
 export function writableReason(reason: string | undefined): string | undefined {
   return reason !== undefined && VALUE.test(reason) ? reason : undefined
 }
@@ -78,8 +78,8 @@ const RAW = /[\x80-\xff]/
 const RAW_RUNS = /[\x80-\xff]+/g
 
 /**
- * Percent-encodes UTF-8 in a request target whose characters are bytes, as its client ought to have done (RFC 3986 2.5). Empty, which no
- * target is, where its bytes are no UTF-8: servers disagree about such a path.
+ * Percent-encodes UTF-8 in a request target whose characters are bytes, as the client should have (RFC 3986 2.5). Returns '', which is no
+ * valid target, for invalid UTF-8: servers disagree about such a path.
  */
 export function encodedTarget(target: string): string {
   if (!RAW.test(target)) return target

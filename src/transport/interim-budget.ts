@@ -1,10 +1,12 @@
 import type { HeaderList } from '../flow/headers.js'
 
-/** Interim answers that may come at once, and their bytes. */
+/** Maximum burst of interim responses. */
 const BURST = 64
+/** Maximum burst of interim responses (bytes). */
 const BURST_BYTES = 65_536
-/** So many more each second. */
+/** Number of further interim responses per second. */
 const PER_SECOND = 50
+/** Further bytes of interim responses per second. */
 const BYTES_PER_SECOND = 16_384
 
 /**

@@ -4,33 +4,33 @@ import type { DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import type { ListenLimits } from './contract.js'
 import { carrierOf, copy, cut, ignore, isReset } from './pipes.js'
 
-/** How joined streams ended: both directions to their end, a break of either side, or silence. */
+/** Result of joining two streams: both directions ended, an error on either side, or idle timeout. */
 export type JoinEnd = 'complete' | 'broken' | 'idle'
 
-/** How long joined streams may be silent in both directions, in milliseconds. 0: no limit. */
+/** Maximum silence in both directions of joined streams (ms); 0 for no limit. */
 export interface JoinLimits {
   readonly idle: number
-  /** Once one side has ended or is gone, in place of a longer `idle`. */
+  /** Replaces a longer `idle` once one side has ended. */
   readonly halfClosed: number
-  /** Checks these times. */
+  /** Checks these limits. */
   readonly timer: Pick<DeadlineTimer, 'add' | 'delete'>
 }
 
-/** The listener that a pipe belongs to. */
+/** The listener of a pipe. */
 export interface PipeHost {
   readonly limits: Pick<ListenLimits, 'halfClosed'>
   /** Checks deadlines until they are deleted. */
   readonly deadlines: JoinLimits['timer']
-  /** May the connection become a pipe? See `Place.lasts`. */
+  /** Returns whether the connection may become a pipe, see `Place.lasts`. */
   lasts(facts: ConnectionFacts): boolean | Promise<boolean>
 }
 
-/** Limits of a connection of `host` that is joined with `pipe`. */
+/** Returns the limits of a connection of `host` joined with `pipe`. */
 export function joinLimits({ limits, deadlines }: PipeHost, { idle = 0 }: BytePipe): JoinLimits {
   return { idle, halfClosed: limits.halfClosed ?? 0, timer: deadlines }
 }
 
-/** Called for the bytes of each direction. */
+/** Called with the bytes of each direction. */
 interface Counted {
   readonly fromA: (bytes: number) => void
   readonly fromB: (bytes: number) => void
@@ -51,7 +51,7 @@ export function join(
   new JoinedStreams(a, b, limits, done).start(counted)
 }
 
-/** The shorter of two times of which 0 means that there is no limit. */
+/** Returns the shorter of two limits, where 0 means no limit. */
 export function shorterLimit(one: number, other: number): number {
   return one === 0 || other === 0 ? Math.max(one, other) : Math.min(one, other)
 }
@@ -62,10 +62,10 @@ class JoinedStreams implements DeadlineOwner {
   readonly #b: Duplex
   readonly #limits: JoinLimits | undefined
   readonly #done: (end: JoinEnd) => void
-  /** Directions that have not ended. */
+  /** Number of directions that have not ended. */
   #open = 2
   #over = false
-  /** Chunks that were read and queues that were emptied. */
+  /** Number of chunks read and queues emptied. */
   #moves = 0
   #seen = -1
   #since = 0
@@ -110,7 +110,7 @@ class JoinedStreams implements DeadlineOwner {
       this.#moves++
     })
     to.on('finish', () => this.#settle())
-    // A stream that closed after it had sent its own end takes nothing more; that is a break too.
+    // A stream that closed after its own end accepts no more data; that is an error, too.
     to.on('close', () => {
       if (!to.writableFinished || !to.readableEnded) this.#end('broken')
     })
@@ -141,7 +141,7 @@ class JoinedStreams implements DeadlineOwner {
   }
 }
 
-/** Cuts a stream, and its connection where the stream is closed already. */
+/** Resets a stream, and its connection if the stream is already closed. */
 function cutBoth(stream: Duplex): void {
   cut(stream)
   cut(carrierOf(stream))

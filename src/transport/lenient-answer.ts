@@ -3,15 +3,19 @@ import { textOf } from './http1/wire.js'
 
 /** Characters of one line that are kept until it ends; a longer one goes on to the strict reader as it came. */
 const LONGEST_LINE = 262_144
+/** ASCII code of the line feed. */
 const LF = 0x0a
+/** Status line with optional extra spaces and without a reason. */
 const STATUS = /^HTTP\/1\.([0-9]) +([1-9][0-9]{2})(?: (.*))?$/s
 /** A chunk size, padded or not, and its extensions. */
 const SIZE = /^([0-9a-f]{1,12})[\t ]*(;.*)?$/is
+/** Name and value of a header line. */
 const FIELD = /^([^:\s]+):(.*)$/s
 /** One length, or a list of them. */
 const LENGTHS = /^ *([0-9]+(?: *, *[0-9]+)*) *$/
 /** The fields by which the end of a message is found. */
 const FRAMING = /^(?:content-length|transfer-encoding)[^!#$%&'*+\-.^_`|~0-9a-z]/i
+/** An empty buffer. */
 const EMPTY = Buffer.alloc(0)
 
 /**

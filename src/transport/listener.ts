@@ -24,51 +24,51 @@ import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
 import { terminateOrPass } from './tls/terminate.js'
 
-/** How long a joined pipe may take to end after its FIN at the end of a drain. */
+/** Time for a joined pipe to end after its FIN at the end of a drain (ms). */
 const PIPE_GRACE = 1000
 /**
- * How long an idle connection of a draining listener is still read: a request that was sent before its client could know is
- * answered (RFC 9112 9.6). At most half of the time that a drain may take, so that the other half is left for the answer.
+ * Time for which an idle connection of a draining listener is still read, so that a request sent before its client noticed is answered (ms;
+ * RFC 9112 9.6). At most half of the drain time, which leaves the other half for the response.
  */
 const LAST_REQUEST = 1000
 
-/** A connection that speaks HTTP, as its listener knows it. */
+/** An HTTP connection, as seen by its listener. */
 export interface Served extends DeadlineOwner {
   readonly facts: ConnectionFacts
-  /** The next answer is the last one. A connection that stays idle for `grace` milliseconds ends. */
+  /** Makes the next response the last. A connection that stays idle for `grace` milliseconds is closed. */
   drain(grace: number): void
-  /** Time is up: FIN for a joined pipe and for what idles, an abort for everything else. True when something was under way. */
+  /**
+   * Ends the connection at the deadline: FIN for a joined pipe or an idle connection, an abort otherwise. Returns whether an exchange or
+   * pipe was active.
+   */
   cutOff(): boolean
-  /** RST, for what did not end after its FIN. */
+  /** Sends RST after an ineffective FIN. */
   reset(): void
 }
 
-/** What a connection needs of the listener that accepted it. */
+/** Services of the listener for a connection that it accepted. */
 export interface ServingHost extends PipeHost {
   readonly clock: Clock
   readonly limits: ListenLimits
   readonly handler: Handler
   gone(connection: Served): void
-  /** `by` goes on with what `connection` has served. */
+  /** `by` takes over the connection. */
   replaced(connection: Served, by: Served): void
 }
 
-/** One way to speak HTTP on a connection. */
+/** An HTTP protocol for connections. */
 export interface Protocol {
-  /** Takes over a socket that has not been read; it may be paused, and bytes that were put back count as its first. */
+  /** Takes over an unread socket; it may be paused, and bytes that were put back are its first ones. */
   serve(facts: SocketFacts, socket: Socket): Served
 }
 
-/** The protocols of a listener; `h2` serves those that chose it in their handshake, and `http1` hands over to it what begins as HTTP/2. */
+/** Protocols of a listener; `h2` serves connections that selected it by ALPN, and `http1` passes connections that begin as HTTP/2 to it. */
 interface Protocols {
   readonly http1: Protocol
   readonly h2: Protocol
 }
 
-/**
- * One listening address and its connections, from accepting them over PROXY header and TLS handshake to the protocol that
- * serves them.
- */
+/** One listening address and its connections, from accepting through PROXY header and TLS handshake to the protocol. */
 export class ClientListener implements AdoptingListener, ServingHost {
   readonly clock: Clock
   readonly limits: ListenLimits
@@ -77,16 +77,16 @@ export class ClientListener implements AdoptingListener, ServingHost {
   readonly #server: Server
   readonly #deadlineTimer: DeadlineTimer
   readonly #protocols: Protocols
-  /** Those at their PROXY header or handshake. */
+  /** Connections in their PROXY header or handshake. */
   readonly #arriving = new Set<Arrival>()
   readonly #connections = new Set<Served>()
   readonly #emptied: (() => void)[] = []
   readonly #limited: ListenerPlaces
   readonly #places = new Map<ConnectionFacts, Place>()
-  /** Of idle connections, once the listener drains. */
+  /** Read time of idle connections, once the listener drains (ms). */
   #grace: number | undefined = undefined
   #count = 0
-  /** What holds sockets until the listener is open; undefined: it is open at once. */
+  /** Holds sockets until the listener is open; undefined if it is open immediately. */
   readonly #early: EarlySockets | undefined
   address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
 
@@ -105,7 +105,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.#protocols = protocols(this)
     if (options.opened !== undefined)
       this.#early = new EarlySockets(options.opened, this.limits, (socket) => this.#accept(socket))
-    // Paused: the socket is not read before it has its owner.
+    // Paused: the socket must not be read before it has an owner.
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
       this.#accept(socket)
     )
@@ -124,7 +124,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     return listener
   }
 
-  /** Listens nowhere: connections are given to `take` and `adopt`. */
+  /** Creates a listener without an address: connections are passed to `take` and `adopt`. */
   static unbound(
     clock: Clock,
     address: ClientListener['address'],
@@ -137,7 +137,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     return listener
   }
 
-  /** Serves a connection from `peer` that is no socket: it has not been read, and counts bytes as a socket does. */
+  /** Serves an unread connection from `peer` that is not a socket, but counts bytes like one. */
   take(pipe: Socket, peer: ConnectionFacts['peer']): void {
     const facts = new SocketFacts(++this.#count, this.#options.name, pipe, this.clock.wall())
     facts.peer = peer
@@ -248,7 +248,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.handler.turnedAway?.(facts, why)
   }
 
-  /** Takes the places of its address, which may take a moment. */
+  /** Counts the connection for its address, possibly asynchronously. */
   #admit(facts: SocketFacts, socket: Socket): void {
     const full = this.#places.get(facts)?.of(facts.peer.address)
     if (!(full instanceof Promise)) {
@@ -299,7 +299,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     }
   }
 
-  /** The first byte says what its handshake did not: until then it counts as one that is arriving. */
+  /** Selects the protocol by the first byte; until then the connection counts as arriving. */
   #distinguish(handler: SharedPortHandler, arrival: Arrival, facts: SocketFacts, secure: Socket): void {
     arrival.giveUp = readFirstByte(secure, (first) => {
       this.#arrived(arrival)
@@ -307,7 +307,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
       else if (!handler.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
       else {
         this.handler.closed?.(facts)
-        // An agent counts on as a connection of its address.
+        // An agent remains counted as a connection of its address.
         const leave = this.#places.get(facts)?.handedOn()
         this.#places.delete(facts)
         if (leave !== undefined) secure.once('close', leave)
@@ -340,7 +340,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
     this.#keep(protocol.serve(facts, socket))
   }
 
-  /** Its TLS does not end here: it keeps its place as a pipe does, and a drain waits for it. */
+  /** Passes TLS through: the connection keeps its place like a pipe, and a drain waits for it. */
   #pass(facts: SocketFacts, socket: Socket, by: TlsPassthrough): void {
     const lasts = this.lasts(facts)
     if (!(lasts instanceof Promise)) {
@@ -364,7 +364,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
       return
     }
     this.#places.get(facts)?.shaken()
-    // It is a connection of its edge from now on, and counted there.
+    // From now on, its edge counts the connection.
     this.handler.closed?.(facts)
     const carried = new Carried(facts, by.carry(socket, facts))
     this.#connections.add(carried)
@@ -387,7 +387,7 @@ export class ClientListener implements AdoptingListener, ServingHost {
   }
 }
 
-/** Often enough for the shortest time-out, seldom enough to cost nothing. */
+/** Returns a check interval that suits the shortest timeout at little cost. */
 function checkPeriod(limits: ListenLimits): number {
   const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
   return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))

@@ -6,7 +6,7 @@ import { ByteQueue } from '../lib/byte-queue.js'
 import { allowedTrailers, pairs } from './fields.js'
 import { copy, ignore } from './pipes.js'
 
-/** Where bytes go in, what the end of their source does there, and the way to give everything up. */
+/** Chain of streams: its input, the effect of the source's end, and a function that destroys all of it. */
 interface Chain {
   readonly into: Writable
   done(complete: boolean): void
@@ -14,8 +14,8 @@ interface Chain {
 }
 
 /**
- * Joins fresh transforms before `sink`, in order. `done(true)` when the last one has ended, `done(false)` when any of
- * them broke or the source did; the sink itself is never ended here. `carried` is called with each chunk that reaches it.
+ * Joins new transforms before `sink`, in order. `done(true)` after the end of the last one, `done(false)` after an error in any of them or
+ * the source; the sink is never ended here. `carried` is called with each chunk that reaches the sink.
  */
 function chain(
   makers: readonly (() => Duplex)[],
@@ -61,24 +61,24 @@ function chain(
   }
 }
 
-/** What the side that receives a body must know of it. */
+/** Owner of a body on the receiving side. */
 export interface BodyOwner {
-  /** The bytes are wanted for the first time. */
+  /** The bytes are requested for the first time. */
   wanted(): void
-  /** The last byte was taken (no failure), or will never come. Called once. */
+  /** The last byte was read (no failure), or will never arrive. Called once. */
   settled(complete: boolean): void
-  /** What is left will not be read. */
+  /** The rest of the body will not be read. */
   abandoned(): void
 }
 
-/** How a message ended. */
+/** End of a message. */
 interface MessageEnd {
-  /** It was all there. */
+  /** True for a complete message. */
   readonly complete: boolean
   readonly rawTrailers: HeaderList
 }
 
-/** A body that broke off before its end. */
+/** A body that ended prematurely. */
 export class BodyBroken extends Error {
   readonly failure: Failure
   constructor(failure: Failure) {
@@ -89,14 +89,14 @@ export class BodyBroken extends Error {
 
 const OPEN: Framing = { kind: 'open' }
 
-/** The body of a message that node:http receives, on either side. */
+/** Body of a message received by node:http, on either side. */
 export class MessageBody implements Body {
   readonly #message: Readable
   readonly #end: MessageEnd
   readonly #framing: Framing
   readonly #owner: BodyOwner
   #transforms: (() => Duplex)[] | undefined = undefined
-  /** What `buffer` read; it comes before what is left in the message. */
+  /** Bytes read by `buffer`; they precede the rest of the message. */
   #front: ByteQueue | undefined = undefined
   #taken = false
   #settled = false
@@ -104,9 +104,9 @@ export class MessageBody implements Body {
   #bytes = 0
   #arrived = 0
   #watcher: ((chunk: Uint8Array) => void) | undefined = undefined
-  /** Why it broke; the owner sets it before it destroys the message. */
+  /** Reason of a failure; the owner sets it before it destroys the message. */
   failure: Failure
-  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  /** The sender waits for 100 Continue (RFC 9110 10.1.1). */
   awaitsContinue = false
   trailerRules: TrailerRules | undefined = undefined
 
@@ -126,12 +126,12 @@ export class MessageBody implements Body {
     return this.#bytes
   }
 
-  /** Bytes taken from the message, those that wait in `buffer` included. */
+  /** Bytes read from the message, including those pending in `buffer`. */
   get arrived(): number {
     return Math.max(this.#arrived, this.#bytes)
   }
 
-  /** The bytes were taken or asked for. */
+  /** True once the bytes were read or requested. */
   get wanted(): boolean {
     return this.#wanted
   }
@@ -234,8 +234,8 @@ export class MessageBody implements Body {
   }
 
   /**
-   * Sends what is left to `sink` and finishes it, with `trailers` or those that came along. `done(false)`: broken, the
-   * sink is left as it is. Returns the way to stop.
+   * Sends the rest to `sink` and finishes it, with `trailers` or the received ones. `done(false)`: failed, the sink is unchanged. Returns a
+   * function that stops.
    */
   sendTo(sink: MessageSink, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
     const message = this.#message
@@ -249,7 +249,7 @@ export class MessageBody implements Body {
     })
   }
 
-  /** Nothing will come, so nothing is waited for. */
+  /** Finishes immediately, since no bytes will arrive. */
   #sendNothing(
     sink: MessageSink,
     trailers: (() => HeaderList) | undefined,
@@ -263,7 +263,7 @@ export class MessageBody implements Body {
     return ignore
   }
 
-  /** All of it has arrived: one write, no listeners. */
+  /** All bytes have arrived: one write, no listeners. */
   #sendWhole(
     sink: MessageSink,
     trailers: (() => HeaderList) | undefined,
@@ -331,22 +331,22 @@ export class MessageBody implements Body {
   }
 }
 
-/** Where the body of a message goes whose head is settled. */
+/** Destination of a message's body after its head is complete. */
 export interface MessageSink {
   readonly stream: Writable
-  /** Ends the message after `last`; `trailers` follow where its framing has room for them. */
+  /** Ends the message after `last`; `trailers` follow if its framing allows them. */
   finish(trailers: HeaderList | undefined, last?: Uint8Array): void
-  /** Called for the bytes of the body that were given to `stream`. */
+  /** Called for body bytes that were written to `stream`. */
   readonly carried?: (bytes: number) => void
 }
 
-/** A message of node:http, which is a writable stream in all but its type. */
+/** Adapts a message of node:http, which is a writable stream in all but its type. */
 export function httpSink(message: OutgoingMessage): MessageSink {
   return {
     stream: message as unknown as Writable,
     finish(trailers, last) {
       if (trailers !== undefined && trailers.length > 0) {
-        // The first byte settles the framing; only then is it known whether trailers have a place.
+        // The first byte determines the framing, and whether trailers are possible.
         if (last !== undefined && last.length > 0) message.write(last)
         if (message.chunkedEncoding) message.addTrailers(pairs(trailers))
         message.end()

@@ -2,7 +2,7 @@ import type { Failure } from '../flow/exchange.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import { forbiddenTrailer } from './fields.js'
 
-/** What the engine refuses by itself. */
+/** Reason to reject a message in the engine. */
 export interface MalformedMessage {
   readonly status: number
   readonly why: Failure
@@ -13,23 +13,23 @@ interface BlockLimits {
   readonly headers: number
 }
 
-/** The grammar of a message's first line, up to and with its CR LF. */
+/** Grammar of a message's first line, including its CR LF. */
 export interface StartLine {
   /** True before its first byte. */
   readonly fresh: boolean
-  /** The next message begins. */
+  /** Starts the next message. */
   reset(): void
   take(byte: number): 'more' | 'ended' | MalformedMessage
 }
 
-/** Where a message stands after a scan. */
+/** State of a message after a scan. */
 type ScanState = 'head' | 'head-ended' | 'body' | 'ended' | 'refused'
 
-/** The refusal of a message whose framing is not certain (RFC 9112 6.3). */
+/** Rejects a message with uncertain framing (RFC 9112 6.3). */
 export const MALFORMED: MalformedMessage = { status: 400, why: 'client-malformed' }
 const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const MAX_CHUNK_LINE = 256
-/** 2^48 bytes in one chunk; more cannot be meant honestly and would leave the safe integers. */
+/** Maximum digits of a chunk size, for 2^48 bytes; larger sizes would exceed the safe integers. */
 const MAX_CHUNK_DIGITS = 12
 const [CR, LF, HT, COLON, SEMICOLON] = [0x0d, 0x0a, 0x09, 0x3a, 0x3b]
 
@@ -76,12 +76,12 @@ export class MessageScanner {
   readonly #limits: BlockLimits
   readonly #line: StartLine
   #step: number = Step.startLine
-  /** Bytes of the chunk line at hand. */
+  /** Bytes of the current chunk line. */
   #length = 0
   #block = 0
   #fields = 0
   #rest = 0
-  /** The next byte belongs to the trailer section, its last line included. */
+  /** True if the next byte belongs to the trailer section, including its last line. */
   trailing = false
   state: ScanState = 'head'
   refusal: MalformedMessage = MALFORMED
@@ -96,13 +96,13 @@ export class MessageScanner {
     return this.state === 'head' && this.#step === Step.startLine && this.#line.fresh
   }
 
-  /** Bytes of the body that are still to come; undefined when only the message itself will say. */
+  /** Remaining bytes of the body; undefined if only the message itself determines them. */
   get remaining(): number | undefined {
     if (this.state === 'ended') return 0
     return this.#step === Step.bytes ? this.#rest : undefined
   }
 
-  /** After 'ended': the next message begins. */
+  /** After 'ended': starts the next message. */
   next(): void {
     this.#step = Step.startLine
     this.#line.reset()
@@ -111,7 +111,7 @@ export class MessageScanner {
     this.state = 'head'
   }
 
-  /** After 'head-ended': what the head announced. `bytes` undefined: chunked; Infinity: until the connection ends. */
+  /** After 'head-ended': sets the announced body. `bytes` undefined: chunked; Infinity: until the connection is closed. */
   expect(bytes: number | undefined): void {
     this.#step = bytes === undefined ? Step.chunkStart : Step.bytes
     this.#rest = bytes ?? 0
@@ -120,8 +120,8 @@ export class MessageScanner {
   }
 
   /**
-   * Reads on from `from`; returns the index behind the last byte that belongs to this part of the message: the whole
-   * chunk, or up to the end of the head, of the last chunk's line, or of the message.
+   * Scans from `from`; returns the index after the last byte of this part of the message: the whole chunk, or up to the end of the head, of
+   * the last chunk's line, or of the message.
    */
   scan(chunk: Uint8Array, from: number): number {
     let at = from
@@ -258,14 +258,13 @@ const NOTHING = Buffer.alloc(0)
 const NAME_END = 0x3a
 
 /**
- * Takes the lines of a trailer section that may not be trailers (RFC 9110 6.5.1) out of the bytes before a parser
- * sees them: it would read `Connection` or a length there as if it stood in the head. The section has been scanned, so
- * each line has a name, a colon and CR LF, and its size is bounded.
+ * Removes forbidden trailer lines (RFC 9110 6.5.1) before a parser reads them: it would treat `Connection` or a length there as part of the
+ * head. The section has been scanned, so each line has a name, a colon and CR LF, and its size is bounded.
  */
 export class TrailerSieve {
   #held: ByteQueue | undefined = undefined
 
-  /** The next bytes of the section; `last`: they end it. Gives what the parser may have: all of it at the end. */
+  /** Accepts the next bytes of the section; `last` marks its end. Returns the bytes for the parser: all of them at the end. */
   pass(bytes: Buffer, last: boolean): Buffer {
     if (!last) {
       this.#held ??= new ByteQueue()
@@ -276,7 +275,7 @@ export class TrailerSieve {
     this.#held = undefined
     held?.push(bytes)
     const section = held?.takeAll() ?? bytes
-    // No more than the empty line: no trailers.
+    // Only the empty line: no trailers.
     return section.length === 2 ? section : sieved(section)
   }
 }

@@ -10,7 +10,7 @@ import { copy, ignore } from './pipes.js'
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
 
-/** How `body` will be framed when it is sent. */
+/** Returns the framing that `body` will have when sent. */
 export function framingOf(body: Outgoing): Framing {
   if (body === undefined) return NONE
   if (body instanceof Uint8Array) return { kind: 'length', bytes: body.length }
@@ -18,8 +18,8 @@ export function framingOf(body: Outgoing): Framing {
 }
 
 /**
- * How an answer is framed on HTTP/1.1, where trailers need the chunked coding: what we make ourselves is framed anew for them, and what
- * arrived with its length and may have trailers is where the request asks for them (RFC 9110 6.5.1).
+ * Returns the framing of a response on HTTP/1.1, where trailers need the chunked coding: responses of the proxy are framed for them, and
+ * received ones with a length and possible trailers if the request asks for trailers (RFC 9110 6.5.1).
  */
 export function answerFraming(body: Outgoing, trailers: (() => HeaderList) | undefined, request: HeaderList): Framing {
   const framing = framingOf(body)
@@ -27,7 +27,7 @@ export function answerFraming(body: Outgoing, trailers: (() => HeaderList) | und
   return body instanceof Uint8Array || (framing.trailers === true && takesTrailers(request)) ? OPEN : framing
 }
 
-/** Does the request say that its sender takes trailers (RFC 9110 10.1.4)? */
+/** Returns whether the request accepts trailers (RFC 9110 10.1.4). */
 function takesTrailers(request: HeaderList): boolean {
   for (let i = 0; i < request.length; i += 2) {
     const name = request[i] as string
@@ -36,17 +36,17 @@ function takesTrailers(request: HeaderList): boolean {
   return false
 }
 
-/** May the upstream switch to another protocol? */
+/** Returns whether the upstream may switch to another protocol. */
 export function asksUpgrade({ upgrade }: Exchange, options: ForwardOptions): boolean {
   return upgrade === 'websocket' || options.upgrade === true
 }
 
-/** The sender of `body` holds it back until it is asked to go on. */
+/** Returns whether the sender of `body` waits for 100 Continue. */
 export function awaitsContinue(body: Outgoing): boolean {
   return isBody(body) && body.awaitsContinue === true
 }
 
-/** Why `body`, which broke, did so. */
+/** Returns the reason why `body` failed. */
 export function failureOf(body: Outgoing): Failure {
   return (isBody(body) ? body.failure : undefined) ?? 'upstream-gone'
 }
@@ -56,14 +56,14 @@ function isBody(body: Outgoing): body is Body {
 }
 
 /**
- * Sends the settled head of a message of node:http ahead of a body that may be long in coming. The empty text says the
- * encoding; flushHeaders() would write obs-text of field values as UTF-8.
+ * Sends the complete head of a node:http message before a slow body. The empty string sets the encoding; flushHeaders() would write
+ * obs-text of field values as UTF-8.
  */
 export function sendHead(message: OutgoingMessage): void {
   message.write('', 'latin1')
 }
 
-/** The same for a head that expects a 100: node:http sends it as soon as it is made, as text of no encoding. */
+/** Sends a head that expects a 100: node:http sends it on creation, as text without encoding. */
 export function sendExpectingHead(message: OutgoingMessage): void {
   const raw = message as unknown as { _send(data: unknown, encoding?: unknown, ...rest: unknown[]): boolean }
   const send = raw._send
@@ -71,7 +71,7 @@ export function sendExpectingHead(message: OutgoingMessage): void {
   sendHead(message)
 }
 
-/** Gives up `body` without sending it. */
+/** Discards `body` without sending it. */
 export function drop(body: Outgoing): void {
   if (body === undefined || body instanceof Uint8Array) return
   if (body instanceof Readable) giveUp(body)
@@ -84,8 +84,8 @@ function giveUp(stream: Readable): void {
 }
 
 /**
- * Writes `body` to `sink`, whose head is settled, and finishes it. `done(false)`: the body broke and the message was not
- * ended. Returns the way to stop early.
+ * Writes `body` to `sink`, whose head is complete, and finishes it. `done(false)`: the body failed and the message was not ended. Returns a
+ * function that stops early.
  */
 export function send(
   body: Outgoing,

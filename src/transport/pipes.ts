@@ -5,13 +5,12 @@ import type { TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
 import { lostBytesOf } from './broken-writes.js'
 
-/** How a copy ended: all of it (`true`), or the source broke or the sink closed before. Called once. */
+/** Result of a copy: complete (`true`), or the source failed or the sink closed early. Called once. */
 type Copied = (complete: boolean) => void
 
 /**
- * Moves bytes from `source` to `sink` with back-pressure and constant memory; leaves both open at the end, because
- * who owns them decides how they end (trailers, half-close, abort). Returns the way to stop, which detaches
- * and pauses the source without a report.
+ * Copies bytes from `source` to `sink` with back-pressure and constant memory; leaves both open, because their owners decide how they end
+ * (trailers, half-close, abort). Returns a function that stops, which detaches and pauses the source without a report.
  */
 export function copy(
   source: Readable,
@@ -37,12 +36,12 @@ export function copy(
   const onEnd = (): void => {
     detach()
     if (lostBytesOf(source) === 0) done(true)
-    // The end is a reset, which must not overtake what was read before it.
+    // The end is a reset, which must not overtake earlier data.
     else sink.write('', () => done(false))
   }
   const onBreak = (): void => {
     detach()
-    // An error without a listener would end the process; the report is already made.
+    // An error without a listener would crash the process; it has been reported.
     source.on('error', ignore)
     done(false)
   }
@@ -53,7 +52,7 @@ export function copy(
   sink.on('drain', onDrain)
   sink.on('close', onBreak)
   if (source.destroyed && !source.readableEnded) process.nextTick(onBreak)
-  // A source that was paused does not flow again by a listener alone.
+  // A paused source does not resume by adding a listener.
   else source.resume()
   return () => {
     detach()
@@ -61,17 +60,17 @@ export function copy(
   }
 }
 
-/** A listener for 'error' events that others handle. */
+/** Listener for 'error' events that are handled elsewhere. */
 export function ignore(): void {
-  // Listens so that an 'error' event is not thrown; the readers that need the end of the stream listen to 'close'.
+  // Prevents an 'error' event from being thrown; readers that need the end of the stream listen to 'close'.
 }
 
-/** Any duplex stream as a `BytePipe`. */
+/** Adapts any duplex stream to a `BytePipe`. */
 export class StreamPipe implements BytePipe {
   readonly duplex: Duplex
   readonly idle: number
 
-  /** `idle`: as in `BytePipe`. */
+  /** `idle`: see `BytePipe`. */
   constructor(duplex: Duplex, idle = 0) {
     this.duplex = duplex
     this.idle = idle
@@ -86,10 +85,10 @@ export class StreamPipe implements BytePipe {
   }
 }
 
-/** Why a pipe was `unreached` whose carrier says no more. */
+/** Default reason of an `unreached` pipe. */
 export const TURNED_AWAY = { failure: 'dial-refused', message: 'turned away unread' } as const
 
-/** Lets a reset of `secure` reach the TCP connection below, because TLS has none of its own. */
+/** Forwards a reset of `secure` to the TCP connection below, because TLS has none. */
 export function resetBelow(secure: TLSSocket, below: Socket): void {
   secure.resetAndDestroy = () => {
     if (shutting(secure)) below.destroy()
@@ -98,7 +97,7 @@ export function resetBelow(secure: TLSSocket, below: Socket): void {
   }
 }
 
-/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is TCP; one of HTTP/2 sends RST_STREAM itself. */
+/** Ends a stream so that its peer does not see a clean end: RST on TCP; an HTTP/2 stream sends RST_STREAM itself. */
 export function cut(stream: Duplex): void {
   if (stream.destroyed) return
   if (stream instanceof Socket && (!('encrypted' in stream) || Object.hasOwn(stream, 'resetAndDestroy'))) {
@@ -107,41 +106,41 @@ export function cut(stream: Duplex): void {
   } else stream.destroy()
 }
 
-/** A stream that stands for a socket which it does not own as a stream. */
+/** A stream that represents a socket without owning it. */
 interface Carried {
   readonly carrier: Duplex
 }
 
-/** The stream whose handle is the connection of `stream`: itself, unless it stands for another one. */
+/** Returns the stream whose handle is the connection of `stream`: itself, unless it represents another one. */
 export function carrierOf(stream: Duplex): Duplex {
   return (stream as Partial<Carried>).carrier ?? stream
 }
 
 /**
- * Has the peer reset the TCP connection of this socket? Node reports a reset only while it reads, and it does not read behind a FIN or
- * while the socket is paused; the system says that the connection has no peer any more. False for streams without a TCP connection.
+ * Returns whether the peer has reset this socket's TCP connection. Node reports a reset only while reading, and does not read after a FIN
+ * or while paused; the system reports that the connection has no peer. False for streams without a TCP connection.
  */
 export function isReset(socket: Duplex): boolean {
   const { _handle: handle } = socket as unknown as { _handle?: { getpeername?(out: object): number } | null }
   return handle?.getpeername !== undefined && handle.getpeername({}) === -constants.errno.ENOTCONN
 }
 
-/** Lets the system probe a silent connection, so that a peer that has vanished is noticed. `delay`: milliseconds of silence; 0: no probes. */
+/** Enables TCP keep-alive, to detect a vanished peer. `delay`: idle time in milliseconds; 0 for no probes. */
 export function keepAlive(socket: Socket, delay = 0): void {
   if (delay > 0) socket.setKeepAlive(true, delay)
 }
 
 /**
- * Its FIN is handed over but has not left. The system takes no reset then, and node forgets the open handle with the refusal:
- * the connection would stay for ever. A plain end says no more than the FIN does.
+ * Returns whether a FIN is queued but not sent. The system then accepts no reset, and node loses the open handle: the connection would
+ * remain forever. A plain end has the same effect as the FIN.
  */
 function shutting(socket: Socket): boolean {
   return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
 }
 
 /**
- * Reads the beginning of a paused socket: `take` gets each chunk as it comes, until it says that it has enough; what
- * belongs to the next reader it puts back (`unshift`). `ended`: the client's direction ended before. Returns the way to stop.
+ * Reads the start of a paused socket: passes chunks to `take` until it has enough; bytes for the next reader are put back (`unshift`).
+ * `ended`: the client's direction ended before. Returns a function that stops.
  */
 export function readAhead(socket: Socket, take: (chunk: Buffer) => 'more' | 'enough', ended: () => void): () => void {
   const stop = (): void => {

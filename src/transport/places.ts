@@ -4,42 +4,42 @@ import type { ListenLimits, ListenOptions, Place } from './contract.js'
 import { ignore } from './pipes.js'
 
 interface PlacesParts {
-  /** Read as they are at each connection. */
+  /** Limits, read at each connection. */
   readonly limits: Pick<
     ListenLimits,
     'connections' | 'descriptors' | 'handshakes' | 'connectionsPerAddress' | 'handshakesPerAddress'
   >
-  /** Addresses that speak for many. */
+  /** Addresses that represent many clients. */
   readonly exempt: (address: string) => boolean
-  /** Is there a TLS handshake? */
+  /** True for a TLS listener. */
   readonly tls: boolean
   /** See `ListenOptions`. */
   readonly filled?: ((full: boolean) => void) | undefined
-  /** Does something come before the first request: a handshake, or a PROXY header? */
+  /** True if a handshake or a PROXY header precedes the first request. */
   readonly arrives: boolean
 }
 
 type PlaceOptions = Pick<ListenOptions, 'limits' | 'exempt' | 'tls' | 'proxyProtocol' | 'filled'>
 
-/** Part of the places that pipes leave to others. */
+/** Fraction of the places that pipes leave free. */
 const KEPT = 0.1
-/** Part of the places that must be free again before a listener is no longer full: one that swings around its limit says so once. */
+/** Fraction of the places that must be free again before a listener is no longer full, so that one near its limit reports only once. */
 const FREE = 0.05
 
-/** A place of this thread, which answers at once. */
+/** A place of this thread, whose methods are synchronous. */
 interface OwnPlace extends Place {
   of(address: string): Crowding | undefined
   lasts(): boolean
 }
 
-/** The places of one listener, which hold its limits: of connections and of handshakes, all together and by address. */
+/** Places of one listener, which enforce its limits of connections and handshakes, in total and by address. */
 export class ListenerPlaces {
   readonly #parts: PlacesParts
   readonly #ofAddress: AddressCounts
   readonly #handshakesOfAddress: AddressCounts
   #open = 0
   #arriving = 0
-  /** Connections that have become pipes. */
+  /** Number of connections that have become pipes. */
   #lasting = 0
   #full = false
 
@@ -50,13 +50,13 @@ export class ListenerPlaces {
     this.#handshakesOfAddress = new AddressCounts(() => limits.handshakesPerAddress ?? 0, exempt)
   }
 
-  /** Those of a listener with these options. */
+  /** Creates the places of a listener with these options. */
   static of({ limits, exempt, tls, proxyProtocol, filled }: PlaceOptions): ListenerPlaces {
     const arrives = tls !== undefined || proxyProtocol !== undefined
     return new ListenerPlaces({ limits, exempt: exempt ?? (() => false), tls: tls !== undefined, arrives, filled })
   }
 
-  /** A place for a connection that has just been accepted, or what is full. */
+  /** Returns a place for an accepted connection, or the exhausted limit. */
   enter(): OwnPlace | Crowding {
     const { limits, arrives } = this.#parts
     const { connections, handshakes = 0, descriptors } = limits
@@ -66,13 +66,13 @@ export class ListenerPlaces {
     return this.#place(descriptors)
   }
 
-  /** May another connection become a pipe? */
+  /** Returns whether another connection may become a pipe. */
   get hasPipePlace(): boolean {
     const { connections } = this.#parts.limits
     return connections === 0 || this.#lasting < connections - Math.floor(connections * KEPT)
   }
 
-  /** A place whatever the limit of connections is, for one that needs no descriptor. */
+  /** Returns a place beyond the connection limit, for a connection without a descriptor. */
   beyond(): OwnPlace {
     return this.#place(undefined)
   }
@@ -150,7 +150,7 @@ function nothing(): void {
 
 const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
 
-/** Closes a connection that has no place; with `plain` it gets a 503, which cannot be sent before a handshake. */
+/** Closes a rejected connection; with `plain` it gets a 503, which is impossible before a handshake. */
 export function turnAway(socket: Socket, plain: boolean): void {
   socket.on('error', ignore)
   if (plain) socket.end(OVERLOADED, () => socket.destroy())

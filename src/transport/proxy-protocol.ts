@@ -9,19 +9,22 @@ interface End {
   readonly port: number
 }
 
-/** What a header says: another client and the address that it reached, or nothing that replaces the socket's own. */
+/** Content of a header: another client and the address that it reached, or no replacement of the socket's own endpoints. */
 type ProxyHeader = { readonly kind: 'own' } | { readonly kind: 'proxied'; readonly peer: End; readonly local: End }
 
-/** What was made of the first bytes of a connection. `length`: where the header ends. */
+/** Result of reading the first bytes of a connection. `length`: end of the header. */
 type HeaderRead = 'more' | 'none' | 'malformed' | { readonly header: ProxyHeader; readonly length: number }
 
 const V1 = Buffer.from('PROXY ')
-/** With its CR LF (2.1 of the specification). */
+/** Maximum length of a version 1 header with its CR LF (bytes; 2.1 of the specification). */
 const V1_MAX = 107
+/** Signature of a version 2 header. */
 const V2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1')
+/** Length of the fixed part of a version 2 header (bytes). */
 const V2_FIXED = 16
-/** Room for long TLVs, such as a client's certificate. */
+/** Maximum length of a version 2 header (bytes), with room for long TLVs such as a client's certificate. */
 const V2_MAX = 8192
+/** A port in decimal digits. */
 const PORT = /^(?:0|[1-9]\d{0,4})$/
 const OWN: ProxyHeader = { kind: 'own' }
 
@@ -35,7 +38,7 @@ export function readHeader(bytes: Buffer): HeaderRead {
   return 'none'
 }
 
-/** As far as both go. */
+/** Compares the common length of both. */
 function begins(bytes: Buffer, signature: Buffer): boolean {
   const length = Math.min(bytes.length, signature.length)
   return bytes.compare(signature, 0, length, 0, length) === 0
@@ -51,7 +54,7 @@ function readText(bytes: Buffer): HeaderRead {
   if (family === 'UNKNOWN') return { header: OWN, length }
   const isAddress = family === 'TCP4' ? isIPv4 : family === 'TCP6' ? isIPv6 : undefined
   if (isAddress === undefined || more.length > 0) return 'malformed'
-  // A zone is of one machine and cannot have come over a network.
+  // A zone is local to a machine and cannot come over a network.
   if (!isAddress(peer) || !isAddress(local) || peer.includes('%') || local.includes('%')) return 'malformed'
   if (!isPort(peerPort) || !isPort(localPort)) return 'malformed'
   const header: ProxyHeader = {
@@ -75,7 +78,7 @@ function readBinary(bytes: Buffer): HeaderRead {
   return header === undefined ? 'malformed' : { header, length }
 }
 
-/** undefined: a family that cannot come over TCP, or too few bytes for it. */
+/** Returns undefined for a family that cannot use TCP, or for too few bytes. */
 function readAddresses(family: number, block: Buffer): ProxyHeader | undefined {
   switch (family) {
     case 0x00:
@@ -102,7 +105,7 @@ function ipv4(address: Buffer): string {
   return address.join('.')
 }
 
-/** In the one text form of RFC 5952, so that two headers of one client look alike. */
+/** Formats an address in the form of RFC 5952, so that all headers of one client look alike. */
 function ipv6(address: Buffer): string {
   const groups = Array.from({ length: 8 }, (_, i) => address.readUInt16BE(2 * i).toString(16))
   if (groups.slice(0, 5).every((group) => group === '0') && groups[5] === 'ffff') {
@@ -111,7 +114,7 @@ function ipv6(address: Buffer): string {
   return shortened(groups)
 }
 
-/** The longest run of zero groups, the first of equal ones, becomes `::`; a single zero does not. */
+/** Replaces the longest run of zero groups, the first of equal ones, by `::`; a single zero is kept. */
 function shortened(groups: readonly string[]): string {
   let begin = 0
   let longest = 1
@@ -127,7 +130,7 @@ function shortened(groups: readonly string[]): string {
   return `${groups.slice(0, begin).join(':')}::${groups.slice(begin + longest).join(':')}`
 }
 
-/** The header of the PROXY protocol (version 1 or 2, HAProxy's specification) for a TCP connection from `from` to `to`. */
+/** Returns the header of the PROXY protocol (version 1 or 2, HAProxy's specification) for a TCP connection from `from` to `to`. */
 export function proxyHeader(version: 1 | 2, from: End, to: End): Buffer {
   const source = parseAddress(from.address)
   const target = parseAddress(to.address)
@@ -147,7 +150,7 @@ export function proxyHeader(version: 1 | 2, from: End, to: End): Buffer {
 }
 
 interface ReadHeaderOptions {
-  /** True: the header is required. False: a connection that begins with one is refused. */
+  /** True: the header is required. False: a connection with one is rejected. */
   readonly trusted: boolean
 }
 

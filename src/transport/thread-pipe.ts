@@ -1,40 +1,41 @@
 import { Duplex } from 'node:stream'
 import { ByteQueue } from '../lib/byte-queue.js'
 
-/** What the two ends of a pipe between threads send each other; `pipe` is its number. */
+/** Messages between the two ends of a pipe between threads; `pipe` is its number. */
 export type PipeMessage =
   | { readonly kind: 'pipe-bytes'; readonly pipe: number; readonly bytes: Uint8Array<ArrayBuffer> }
-  /** The reader has taken so many bytes. */
+  /** The reader has consumed this number of bytes. */
   | { readonly kind: 'pipe-read'; readonly pipe: number; readonly bytes: number }
   | { readonly kind: 'pipe-end'; readonly pipe: number }
-  /** Nothing more comes and nothing is taken. `unreached`: what the pipe leads to has not read a byte. */
+  /** The pipe is broken in both directions. `unreached`: the destination has not read a byte. */
   | { readonly kind: 'pipe-broken'; readonly pipe: number; readonly unreached: boolean }
 
 interface ThreadPipeParts {
   readonly number: number
   /** Sends a message to the other end. */
   readonly post: (message: PipeMessage, transfer?: readonly ArrayBuffer[]) => void
-  /** Asked when this end breaks: was nothing read behind it? */
+  /** Called when this end breaks: returns whether nothing was read behind it. */
   readonly unreached?: () => boolean
-  /** Called once, when both ends are over here. */
+  /** Called once, when both ends have ended here. */
   readonly over: () => void
 }
 
 type Done = (error?: Error | null) => void
 
-/** Bytes that may be on their way in one direction. */
+/** Maximum unconfirmed bytes per direction. */
 const WINDOW = 262_144
+/** Buffer size of the stream (bytes). */
 const HIGH_WATER = 65_536
 
 /**
- * One end of a byte pipe between two threads, as a Duplex: what the other end has not taken is its back-pressure, `end` is a half-close,
- * and `destroy` before both directions have ended is a break, which is one at the other end, too.
+ * One end of a byte pipe between two threads, as a Duplex: unread bytes of the other end are its back-pressure, `end` is a half-close, and
+ * `destroy` before both directions have ended breaks both ends.
  */
 export class ThreadPipe extends Duplex {
-  /** The other end has broken, and nothing behind it has read a byte. */
+  /** The other end is broken, and nothing behind it has read a byte. */
   unreached = false
   readonly #parts: ThreadPipeParts
-  /** What came and was not asked for, joined: the other side chooses how small its pieces are. */
+  /** Bytes received but not requested, joined, because the other side chooses how small the pieces are. */
   readonly #incoming = new ByteQueue()
   #wanted = false
   #remoteEnded = false
@@ -46,11 +47,11 @@ export class ThreadPipe extends Duplex {
   constructor(parts: ThreadPipeParts) {
     super({ allowHalfOpen: true, readableHighWaterMark: 0, writableHighWaterMark: HIGH_WATER })
     this.#parts = parts
-    // A break shows as 'close'; without a listener an 'error' would end the process.
+    // Errors are handled on 'close'; this listener only prevents a crash.
     this.on('error', () => undefined)
   }
 
-  /** Takes what the other end has sent. */
+  /** Handles a message of the other end. */
   receive(message: PipeMessage): void {
     switch (message.kind) {
       case 'pipe-bytes':
@@ -71,7 +72,7 @@ export class ThreadPipe extends Duplex {
     }
   }
 
-  /** The other end is gone. */
+  /** Breaks this end, because the other end has closed. */
   breakOff(unreached = false): void {
     this.#broken = true
     this.unreached = unreached
@@ -124,7 +125,7 @@ export class ThreadPipe extends Duplex {
     if (this.#remoteEnded && this.#incoming.length === 0 && !this.destroyed) this.push(null)
   }
 
-  /** What is sent has memory of its own, which goes along: a piece of a larger one would take all of that with it. */
+  /** Sent bytes are transferred with memory of their own: a piece of a larger block would transfer all of it. */
   #send(chunks: readonly Uint8Array[], length: number, done: Done): void {
     if (this.#broken) {
       done()

@@ -1,10 +1,10 @@
 import { EvaluationError } from '../expression.js'
 import { MAX_LIST, MAX_TEXT } from '../values.js'
 
-/** Deepest nesting of lists and maps that a function walks. */
+/** Maximum nesting of lists and maps that a function walks. */
 export const MAX_DEPTH = 128
 
-/** One error for each message: to make one costs microseconds, and a client may be the cause. */
+/** One error per message: creating one costs microseconds, and a client may be the cause. */
 const ERRORS = { failed: new Map<string, EvaluationError>(), absent: new Map<string, EvaluationError>() } as const
 
 function errorOf(kind: 'failed' | 'absent', message: string): EvaluationError {
@@ -13,12 +13,12 @@ function errorOf(kind: 'failed' | 'absent', message: string): EvaluationError {
   return known
 }
 
-/** The error of a call that cannot answer. `message` is one of few, without data. */
+/** Returns the error of a failed call. `message` is one of few, without data. */
 export function failed(message: string): EvaluationError {
   return errorOf('failed', message)
 }
 
-/** As `refuses` of a function: whether a call with `samples` in place of what is not known fails. */
+/** Returns whether a call fails with `samples` in place of unknown arguments, like a function's `refuses`. */
 export function failsWith(
   run: (...args: never[]) => unknown,
   samples: readonly unknown[]
@@ -34,7 +34,7 @@ export function failsWith(
   }
 }
 
-/** The error of a call whose index or key is not there. `message` is one of few, without data. */
+/** Returns the error of a call with a missing index or key. `message` is one of few, without data. */
 export function absent(message: string): EvaluationError {
   return errorOf('absent', message)
 }
@@ -44,33 +44,33 @@ export function weighing(times: number): (text: string) => number {
   return (text) => (text.length > 256 ? (text.length >> 3) * (times - 1) : 0)
 }
 
-/** Throws `failed` when a string of `length` UTF-16 units may not be made. */
+/** Throws `failed` if a string of `length` UTF-16 units is too long. */
 export function checkLength(length: number): void {
   if (length > MAX_TEXT) throw failed(`a string would be longer than ${MAX_TEXT} characters`)
 }
 
-/** `text`, unless it is too long. */
+/** Returns `text`, or throws if it is too long. */
 export function bounded(text: string): string {
   checkLength(text.length)
   return text
 }
 
-/** Throws `failed` when a list or map of `count` items may not be made. */
+/** Throws `failed` if a list or map of `count` items is too large. */
 export function checkCount(count: number): void {
   if (count > MAX_LIST) throw failed(`a list or map would have more than ${MAX_LIST} items`)
 }
 
-/** Throws `failed` when a function would have to compare values of more than `length` UTF-16 units in all. */
+/** Throws `failed` if a function would compare values of more than `length` UTF-16 units in total. */
 export function checkWork(length: number): void {
   if (length > 4 * MAX_TEXT) throw failed('the values of a list hold too much text to compare')
 }
 
-/** Throws `failed` when values are nested deeper than a function walks. */
+/** Throws `failed` if values are nested too deeply. */
 export function checkDepth(depth: number): void {
   if (depth > MAX_DEPTH) throw failed(`a value is nested deeper than ${MAX_DEPTH} levels`)
 }
 
-/** Collects pieces of a string and stops as soon as it grows over the limit. */
+/** Collects pieces of a string and stops as soon as it exceeds the limit. */
 export class BoundedText {
   #text = ''
 

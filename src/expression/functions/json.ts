@@ -5,7 +5,7 @@ import { compareText, MAX_TEXT, type TypeName, typeOf } from '../values.js'
 import { BoundedText, checkCount, checkDepth, failed, MAX_DEPTH } from './bounds.js'
 import { wellFormed } from './strings.js'
 
-/** The parsed value, or undefined when the text is too long, nested too deep or not JSON. */
+/** Returns the parsed value, or undefined if the text is too long, too deep or not JSON. */
 function parse(text: string): unknown {
   if (text.length > MAX_TEXT || measure(text).depth > MAX_DEPTH) return undefined
   try {
@@ -16,15 +16,15 @@ function parse(text: string): unknown {
   }
 }
 
-/** Steps for a list or map and for a member of a map: what parsing them and making our values takes. */
+/** Steps for a list or map and for a map member, by the time for parsing and conversion. */
 const COST = { nested: 3, member: 2 } as const
 
-/** Steps for reading JSON text beyond those for its length. */
+/** Returns the steps for reading JSON text beyond those for its length. */
 function work(text: string): number {
   return text.length > 256 ? measure(text).steps : 0
 }
 
-/** How deep the brackets of JSON text are nested, as the parser has no limit of its own, and the steps that it takes to read it. */
+/** Measures the nesting of JSON text, because the parser has no limit of its own, and the steps for reading it. */
 function measure(text: string): { readonly depth: number; readonly steps: number } {
   let depth = 0
   let deepest = 0
@@ -49,7 +49,7 @@ function decode(text: string): unknown {
   return decoded(value, SURROGATES.test(text) ? wellFormed : same)
 }
 
-/** What may stand for a half of a surrogate pair, written out or as an escape. */
+/** Text that may contain half of a surrogate pair, literally or as an escape. */
 const SURROGATES = /[\ud800-\udfff]|\\u[dD]/
 
 function same(text: string): string {
@@ -77,9 +77,9 @@ function isJson(text: string): boolean {
 }
 
 /**
- * A value of the engine as JSON text. Integers keep all their digits, bytes become base64, timestamps and durations
- * their string form. The members of a map stand in the order of their keys, so that equal maps give equal text.
- * Fails on types, numbers that are not finite and on keys with the same text.
+ * Formats an engine value as JSON text. Integers keep all their digits, bytes become base64, timestamps and durations their string form.
+ * Map members are sorted by key, so that equal maps have equal text. Fails on types, numbers that are not finite and on keys with the same
+ * text.
  */
 function jsonText(value: unknown): string {
   const out = new BoundedText()
@@ -144,8 +144,8 @@ function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: n
 }
 
 /**
- * JSON (RFC 8259). Decoded objects are maps, numbers doubles; whole numbers beyond 2^53 are ints of 64 bits, and beyond those their text. Decoding fails on text that is not JSON, longer than
- * 1 MiB, nested too deep or with a number that no double holds.
+ * JSON (RFC 8259). Decoded objects are maps, numbers doubles; integers beyond 2^53 are 64-bit ints, and beyond those their text. Decoding
+ * fails on text that is not JSON, longer than 1 MiB, too deep or with a number beyond the range of doubles.
  */
 export const jsonFunctions: readonly FunctionDefinition[] = [
   { signature: 'json.decode(string): dyn', run: decode, work },

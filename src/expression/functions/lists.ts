@@ -55,7 +55,7 @@ const ORDERED: ReadonlySet<TypeName> = new Set<TypeName>([
   'duration'
 ])
 
-/** What is not a number has no order of its own; at the front it keeps the others sorted. */
+/** NaN is not ordered; placing it first keeps the others sorted. */
 function order(left: unknown, right: unknown): number {
   if (Number.isNaN(left)) return Number.isNaN(right) ? 0 : -1
   return Number.isNaN(right) ? 1 : (compare(left, right) ?? 0)

@@ -27,7 +27,7 @@ function textSize(text: string): number {
   return size
 }
 
-/** What `size` gives; undefined for a value that has none. */
+/** Returns the result of `size`; undefined for a value without a size. */
 export function sizeOf(value: unknown): number | undefined {
   if (Array.isArray(value) || value instanceof Uint8Array) return value.length
   if (typeof value === 'string') return textSize(value)

@@ -58,8 +58,9 @@ export function wellFormed(text: string): string {
   return hasSurrogates(text) ? text.replace(LONE_SURROGATE, '\ufffd') : text
 }
 
-/** What a position outside the string is answered with. */
+/** Result for a position outside the string. */
 const OUTSIDE = absent('a position is outside the string')
+/** Result for a substring with its end before its start. */
 const BACKWARDS = failed('a substring ends before it starts')
 const refusesPosition = (_text: unknown, from: unknown, to?: unknown) => refusesPositions(from, to)
 const refusesStart = (_text: unknown, _part: unknown, from: unknown) => refusesPositions(from)
@@ -239,7 +240,7 @@ export function percentDecode(text: string): string | undefined {
   }
 }
 
-/** As `percentDecode`, where `+` is a space, as in a form (WHATWG URL section 5.1). */
+/** Decodes like `percentDecode`, with `+` as a space, as in forms (WHATWG URL section 5.1). */
 export function formDecode(text: string): string | undefined {
   // A pattern is faster here than `replaceAll`.
   return percentDecode(text.replace(/\+/g, ' '))

@@ -6,7 +6,7 @@ import { failed, failsWith } from './bounds.js'
 /** `+02:00`, `-09:30` or `02:00`: hours and minutes ahead of UTC. */
 const OFFSET = /^([+-]?)(\d{1,2}):(\d{2})$/
 
-/** What a name of the IANA database may look like. */
+/** Pattern of names in the IANA time zone database. */
 const ZONE_NAME = /^[A-Za-z][A-Za-z0-9_+\-/]{0,63}$/
 
 /** Most zones whose format is kept: making one costs a quarter of a millisecond, using it microseconds. */

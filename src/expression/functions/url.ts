@@ -82,7 +82,9 @@ export const queryStringFunctions: readonly FunctionDefinition[] = [
 
 /** Scheme, authority, path, query and fragment (RFC 3986 appendix B). */
 const REFERENCE = /^(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?:\/\/([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s
+/** Host and port of an authority. */
 const HOST = /^(\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]|[^[\]:<>"\\^`{|}]*)(?::([0-9]*))?$/
+/** Characters of userinfo. */
 const USER = /^[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$/
 
 /** Whether there is a control character, which no part of a reference may hold. */

@@ -1,4 +1,4 @@
-/** What the variables of connections hold, by path. */
+/** Descriptions of connection variables, by path. */
 const CONNECTION: Readonly<Record<string, string>> = {
   'conn.bytes_in': 'Bytes that came from the client on this connection.',
   'conn.bytes_out': 'Bytes that went to the client on this connection.',
@@ -75,7 +75,7 @@ const LOCATED = /^conn\.(?:(?:client|server)_ip\.)?geo\.(?:(registered_location|
 const OF_ADDRESS = /^conn\.(?:client|server)_ip\.(.+)$/
 const OF_CERTIFICATE = /^conn\.tls\.(?:client|server)\.(.+)$/
 
-/** What a variable of `conn` holds; undefined: there is none of this path. */
+/** Returns the description of a `conn` variable; undefined if there is none with this path. */
 export function meaningOfConnection(path: string): string | undefined {
   const own = CONNECTION[path]
   if (own !== undefined) return own
@@ -93,7 +93,7 @@ export function meaningOfConnection(path: string): string | undefined {
   return ofCertificate === undefined ? undefined : certificateMeaning(ofCertificate)
 }
 
-/** What a member of a certificate holds, such as `subject.common_name`; undefined: there is none. */
+/** Returns the description of a certificate member such as `subject.common_name`; undefined if there is none. */
 export function certificateMeaning(member: string): string | undefined {
   const own = CERTIFICATE[member]
   if (own !== undefined) return own

@@ -3,7 +3,7 @@ import { MESSAGES } from './messages.js'
 import { type FunctionMeaning, TEXT_FUNCTIONS } from './text-functions.js'
 import { VALUE_FUNCTIONS } from './value-functions.js'
 
-/** What the examples of functions are evaluated with, in words. */
+/** Describes the exchange with which the examples of functions are evaluated. */
 export const EXAMPLE_FLOW =
   'The examples are for `GET https://app.test/search?q=cats` with `x-tier: gold` and `cookie: session=abc`, answered with `content-type: text/plain` and `set-cookie: seen=1`.'
 
@@ -16,7 +16,7 @@ export function functionName(signature: string): string {
   return called.replace(LONG_NAMES, (_, type: string) => `${type.toLowerCase()}.`).replace(TYPE_PARAMETERS, '')
 }
 
-/** What a function gives; undefined: there is none of this signature. */
+/** Returns the description of a function; undefined if the signature is unknown. */
 export function functionMeaning(signature: string): FunctionMeaning | undefined {
   const name = functionName(signature)
   return TEXT_FUNCTIONS[name] ?? VALUE_FUNCTIONS[name]
@@ -27,7 +27,7 @@ export const functionMeanings: ReadonlyMap<string, FunctionMeaning> = new Map(
   Object.entries({ ...TEXT_FUNCTIONS, ...VALUE_FUNCTIONS })
 )
 
-/** What a variable holds that is not the result of an action; undefined: there is none of this path. */
+/** Returns the description of a variable other than action results; undefined if the path is unknown. */
 export function variableMeaning(path: string): string | undefined {
   return MESSAGES[path] ?? meaningOfConnection(path)
 }

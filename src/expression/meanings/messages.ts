@@ -1,4 +1,4 @@
-/** What the variables of requests, responses, endpoints and the rest hold, by path. */
+/** Descriptions of the variables of requests, responses, endpoints and others, by path. */
 export const MESSAGES: Readonly<Record<string, string>> = {
   'endpoint.addr': 'Host and port of the endpoint.',
   'endpoint.host': 'Host of the endpoint: the name of the edge that serves the traffic.',

@@ -1,10 +1,10 @@
-/** What a function gives, an expression that calls it, and the value of that expression as JSON. */
+/** Description of a function's result, an example expression, and the example's value as JSON. */
 export type FunctionMeaning = readonly [text: string, example: string, value: string]
 
 const digest = (name: string, of: string) =>
   `The ${name} digest of the UTF-8 form of ${of}, as hexadecimal digits or in the format that is named, hex or base64.`
 
-/** What functions of texts give. */
+/** Descriptions of text functions. */
 export const TEXT_FUNCTIONS: Readonly<Record<string, FunctionMeaning>> = {
   'b64.decode': [
     'The text whose UTF-8 form a text of Base64 (RFC 4648 section 4) stands for.',

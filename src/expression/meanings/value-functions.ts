@@ -2,7 +2,7 @@ import type { FunctionMeaning } from './text-functions.js'
 
 const local = (text: string) => `${text} In UTC, or in the zone that is named ("Europe/Berlin", "+02:00").`
 
-/** What functions of requests, numbers, times, lists, maps and addresses give. */
+/** Descriptions of the functions of requests, numbers, times, lists, maps and addresses. */
 export const VALUE_FUNCTIONS: Readonly<Record<string, FunctionMeaning>> = {
   bool: ['A text as a truth value.', "bool('true')", 'true'],
   bytes: ['The UTF-8 form of a text.', "size(bytes('é'))", '2'],

@@ -65,7 +65,7 @@ function objects(name: string, fields: Readonly<Record<string, string>>): Variab
     }))
 }
 
-/** Undefined: an inner object of which nothing was published. */
+/** Returns undefined for an inner object without published fields. */
 function objectOf(
   values: Readonly<Record<string, unknown>>,
   fields: Readonly<Record<string, string>>,

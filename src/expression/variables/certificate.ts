@@ -61,7 +61,7 @@ export const NAME_ATTRIBUTES: Readonly<Record<string, NameAttribute>> = {
   street_address: 'street'
 }
 
-/** What expressions see of a certificate (RFC 5280). */
+/** Data of a certificate for expressions (RFC 5280). */
 export interface Certificate {
   readonly pem: string
   /** Maps with the keys `id`, `critical`, `value`. */

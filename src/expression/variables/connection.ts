@@ -124,7 +124,7 @@ function places(root: string, place: (flow: Flow) => Place, geo: Geo, registered
   ]
 }
 
-/** Where a variable has its value from. */
+/** Returns the data source of a variable. */
 function from(geo: Geo, kind: keyof Geo['covers'], data: string): Pick<VariableDefinition, 'prepare' | 'missing'> {
   return geo.covers[kind] ? { prepare: () => geo.prepare() } : { missing: data }
 }

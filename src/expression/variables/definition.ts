@@ -2,15 +2,18 @@ import type { Flow, Phase } from '../../flow/flow.js'
 
 /** One documented variable: a line of the environment. */
 export interface VariableDefinition {
-  /** As it is written: `req.url.path`. */
+  /** Path as written: `req.url.path`. */
   readonly path: string
   /** CEL type: `string`, `int`, `map<string, list<string>>`, `timestamp`, … */
   readonly type: string
-  /** The value in the representation of the expression layer; undefined when it is absent. `EvaluationError` where there is no request or response. */
+  /** Returns the value in the representation of the expression layer; undefined if absent. `EvaluationError` without a request or response. */
   readonly read: (flow: Flow) => unknown
-  /** What `has()` answers, where a value can be read that is not set. */
+  /** Result of `has()` for variables with a readable value that is not set. */
   readonly present?: (flow: Flow) => boolean
-  /** Where it has a meaning; without it in every phase. */
+  /**
+   * Phases in which the variable is available.
+   * @default every phase
+   */
   readonly phases?: 'http' | 'response'
   /** May be absent: reading it is then an error of kind `absent`, and `has()` shows it. */
   readonly optional?: true
@@ -22,7 +25,7 @@ export interface VariableDefinition {
   readonly closed?: true
   /** The value of an int whose value is always a safe integer, for comparisons: undefined when it is absent. */
   readonly integer?: (flow: Flow) => number | undefined
-  /** What `timestamp()` makes of a text, where the instant costs less than its text. */
+  /** Returns the result of `timestamp()` directly, if cheaper than through the text. */
   readonly instant?: (flow: Flow) => Date
   /** The keys and values of a map, for what looks up none of them. */
   readonly walked?: (flow: Flow) => ReadonlyMap<unknown, unknown>

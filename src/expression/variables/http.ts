@@ -155,7 +155,7 @@ export const responseVariables: readonly VariableDefinition[] = responseLines.ma
   phases: 'response'
 }))
 
-/** What `retry_condition` of http-request sees of the attempts so far, in the representation of the expression layer. */
+/** State of the attempts for `retry_condition` of http-request, in the representation of the expression layer. */
 interface HttpAttempts {
   readonly count: bigint
   /** `req`, and `res` or `error`. */

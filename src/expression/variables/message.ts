@@ -30,7 +30,7 @@ class HeaderMap extends Map<unknown, readonly string[]> {
   }
 }
 
-/** What was derived from a source, and from which, so that a changed source is noticed. */
+/** A derived value with its source, to detect a changed source. */
 export interface Derived<S, T> {
   readonly source: S
   readonly value: T

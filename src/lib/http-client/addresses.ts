@@ -1,8 +1,8 @@
 import { type Address, CidrSet, parseAddress, parseCidr } from '../ip.js'
 
 /**
- * Networks that are not the public internet: the special-purpose registries of RFC 6890 for IPv4, and what lies outside of
- * them but belongs to the machine's surroundings. IPv4-mapped addresses are IPv4 addresses.
+ * Networks outside the public internet: the special-purpose registries of RFC 6890 for IPv4, and further networks of the machine's
+ * environment. IPv4-mapped addresses count as IPv4 addresses.
  */
 const NOT_PUBLIC_V4 = [
   '0.0.0.0/8',
@@ -20,18 +20,19 @@ const NOT_PUBLIC_V4 = [
   '203.0.113.0/24',
   '224.0.0.0/4',
   '240.0.0.0/4',
-  // The service address of a large cloud, which answers machines about themselves.
+  // Metadata service address of a large cloud.
   '168.63.129.16/32'
 ]
-/** The unicast space that is given out, and what in it is no destination: protocol assignments, documentation, 6to4. */
+/** Assigned unicast space. */
 const PUBLIC_V6 = ['2000::/3']
+/** Networks in it that are no destination: protocol assignments, documentation, 6to4. */
 const NOT_PUBLIC_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
-/** RFC 6052: the last 32 bits are the IPv4 address that is reached through a translator. */
+/** RFC 6052: the last 32 bits are the IPv4 address behind a translator. */
 const TRANSLATED = ['64:ff9b::/96']
 
-/** Addresses at which clouds answer machines about themselves, credentials among the answers, beside the link-local ones. */
+/** Addresses of cloud metadata services, which reveal credentials, in addition to the link-local ones. */
 const METADATA = ['168.63.129.16/32', '100.100.100.200/32', 'fd00:ec2::254/128', 'fd20:ce::254/128']
-/** RFC 3927, RFC 4291 2.5.6. */
+/** Link-local networks (RFC 3927, RFC 4291 2.5.6). */
 const LINK_LOCAL = ['169.254.0.0/16', 'fe80::/10']
 
 const notPublic = setOf([...NOT_PUBLIC_V4, ...NOT_PUBLIC_V6])
@@ -39,13 +40,13 @@ const publicV6 = setOf(PUBLIC_V6)
 const translated = setOf(TRANSLATED)
 const linkLocal = setOf([...LINK_LOCAL, ...METADATA])
 
-/** Is this the text of an address on the public internet? False for what is no address, and for one with a zone. */
+/** Returns whether the text is an address on the public internet; false for other texts and for an address with a zone. */
 export function isPublicAddress(text: string): boolean {
   const address = parseAddress(text)
   return address !== undefined && isPublic(address)
 }
 
-/** True for the text of a link-local address, with a zone or without, and of one at which a cloud answers machines about themselves. */
+/** Returns whether the text is a link-local address, with or without a zone, or the address of a cloud metadata service. */
 export function isLinkLocal(text: string): boolean {
   const zone = text.indexOf('%')
   const address = parseAddress(zone === -1 ? text : text.slice(0, zone))

@@ -1,6 +1,6 @@
 import { defineErrors, messageOf } from '../errors.js'
 
-/** Why there is no answer. */
+/** Error codes of outbound requests. */
 export const outboundErrors = defineErrors({
   URL_INVALID: {
     text: 'The URL is no absolute http or https URL.',
@@ -41,37 +41,37 @@ export const outboundErrors = defineErrors({
   }
 })
 
-/** Code of a request of our own that failed. */
+/** Code of a failed outbound request. */
 export type OutboundFailure = keyof typeof outboundErrors
 
-/** A request of our own. */
+/** An outbound request of the proxy itself. */
 export interface OutboundRequest {
   readonly method: string
   readonly url: string
-  /** Names and values by turns. Host and the framing fields are written here, unless Host is among them. */
+  /** Flat list of names and values. The client adds Host, unless present, and the framing fields. */
   readonly headers?: readonly string[]
   readonly body?: Uint8Array | undefined
-  /** Milliseconds from now in which the whole answer must be here. */
+  /** Timeout for the whole response (ms). */
   readonly deadline: number
   readonly maxResponseBytes: number
-  /** It does no harm twice, although its method does not say so: it may go over a connection that was used before. */
+  /** Safe to repeat, although its method does not imply it: may use an existing connection. */
   readonly repeatable?: boolean
   readonly signal?: AbortSignal
 }
 
-/** The whole answer. */
+/** The complete response. */
 export interface OutboundResponse {
   readonly ok: true
   readonly status: number
-  /** Names and values by turns, as they came. */
+  /** Flat list of names and values, as received. */
   readonly headers: readonly string[]
   readonly body: Uint8Array
-  /** That the connection led to. */
+  /** Remote address of the connection. */
   readonly address: string
   readonly timeMs: number
 }
 
-/** No answer, and why. */
+/** A failed request. */
 export interface OutboundError {
   readonly ok: false
   readonly code: OutboundFailure
@@ -80,13 +80,13 @@ export interface OutboundError {
   readonly timeMs: number
 }
 
-/** No answer for this reason, `timeMs` milliseconds after the request. */
+/** Creates the failure of a request after `timeMs` milliseconds. */
 export function outboundError(code: OutboundFailure, timeMs: number): OutboundError {
   return { ok: false, code, message: messageOf(outboundErrors[code]), timeMs }
 }
-/** The early end of a request: its deadline (milliseconds from now) or its signal. */
+/** Cancellation of a request by its deadline (milliseconds from now) or its signal. */
 export class OutboundCut {
-  /** Resolves when it happens; stays open else. */
+  /** Resolves on cancellation; otherwise stays pending. */
   readonly happened: Promise<'TIMEOUT' | 'ABORTED'>
   readonly #timer: NodeJS.Timeout
   readonly #signal: AbortSignal | undefined
@@ -105,7 +105,7 @@ export class OutboundCut {
     else signal?.addEventListener('abort', this.#abort)
   }
 
-  /** `run` takes the place of the one before. */
+  /** Sets the callback, replacing the previous one. */
   onCut(run: (why: 'TIMEOUT' | 'ABORTED') => void): void {
     this.#run = run
     if (this.#why !== undefined) run(this.#why)

@@ -17,7 +17,7 @@ import {
   outboundError
 } from './answer.js'
 
-/** What came of it; `stale`: the server had closed the idle connection that was taken up again. */
+/** Result of an attempt; `stale`: the server had closed the reused idle connection. */
 export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'stale'
 
 /** One request on one connection. `settle` is called once. */
@@ -70,7 +70,7 @@ export class OutboundAttempt {
       ready()
       return
     }
-    // Before what waits to be written.
+    // Runs before queued writes.
     socket.prependOnceListener('connect', connected)
     if (this.#secure) socket.once('secureConnect', ready)
   }
@@ -106,12 +106,12 @@ export class OutboundAttempt {
   }
 }
 
-/** Errors of the system say that there was no connection; all others of a secure one are TLS's. */
+/** System errors are connection failures; other errors of a secure connection are TLS failures. */
 function connectFailure(code: string, secure: boolean): OutboundFailure {
   return secure && !/^E(?!PROTO|RR_)[A-Z]+$/.test(code) ? 'TLS_FAILED' : 'CONNECT_FAILED'
 }
 
-/** Where the systems that Node runs on keep the authorities that they trust. */
+/** Locations of the system's trusted authorities. */
 const BUNDLES = [
   '/etc/ssl/certs/ca-certificates.crt',
   '/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem',
@@ -121,8 +121,8 @@ const BUNDLES = [
 ]
 
 /**
- * The certificate authorities that the system trusts, in PEM: the file that `SSL_CERT_FILE` names, else the system's
- * bundle, else those that come with Node. A named file that cannot be read is an error of the system.
+ * Returns the system's trusted certificate authorities in PEM: the file in `SSL_CERT_FILE`, or the system's bundle, or those of Node.
+ * Throws the system's error if the named file cannot be read.
  */
 export function systemRoots(named = process.env.SSL_CERT_FILE): readonly string[] {
   if (named !== undefined && named !== '') return [readFileSync(named, 'utf8')]
@@ -130,43 +130,50 @@ export function systemRoots(named = process.env.SSL_CERT_FILE): readonly string[
     try {
       return [readFileSync(bundle, 'utf8')]
     } catch {
-      // Another system: the next place.
+      // Another system: tries the next location.
     }
   }
   return rootCertificates
 }
 
-/** Makes requests of our own. Follows no redirect. Never rejects. */
+/** Sends outbound requests of the proxy itself. Does not follow redirects. Never rejects. */
 export interface Outbound {
   request(request: OutboundRequest): Promise<OutboundResponse | OutboundError>
-  /** Ends idle connections. */
+  /** Closes idle connections. */
   close(): void
 }
 
-/** What an HTTP client of our own may do. */
+/** Dependencies and limits of an outbound HTTP client. */
 export interface OutboundParts {
   readonly clock: Clock
-  /** May it reach addresses that are not public? */
+  /** Allows addresses that are not public. */
   readonly allowPrivate: boolean
-  /** All addresses of a name; the system's resolver when left out. Rejects or is empty when there is none. */
+  /**
+   * Returns all addresses of a name; rejects or returns none if there are none.
+   * @default the system's resolver
+   */
   readonly lookup?: (host: string) => Promise<readonly string[]>
-  /** Authorities in PEM; those of the system when left out. */
+  /**
+   * Authorities in PEM.
+   * @default those of the system
+   */
   readonly authorities?: readonly string[]
 }
 
-/** Connections of one destination; more requests wait for one, within their deadline. */
+/** Maximum connections per destination; further requests wait for one, within their deadline. */
 const MAX_SOCKETS = 256
+/** Maximum number of idle connections per destination. */
 const MAX_IDLE = 16
-/** Milliseconds that an unused connection stays; shorter than what servers commonly allow. */
+/** Lifetime of an idle connection, shorter than common server timeouts (ms). */
 const IDLE = 4_000
+/** Maximum size of a response head (bytes). */
 const MAX_HEADER_BYTES = 65_536
-/** RFC 9110 9.2.2. A request that must not be made twice gets a new connection, which cannot have been closed before. */
+/** Idempotent methods (RFC 9110 9.2.2). Other requests get a new connection, which the server cannot have closed. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 /**
- * A guarded client. The guard looks at addresses, not names: names are resolved here, only public addresses are handed on,
- * and the address of the connection is looked at again before a byte is written. What the resolver says a second time
- * is never asked.
+ * Creates a guarded client. It checks addresses, not names: it resolves names itself, passes on only public addresses, and checks the
+ * connection's address again before writing. Names are resolved only once.
  */
 export function createOutbound(parts: OutboundParts): Outbound {
   return new GuardedClient(parts)
@@ -194,7 +201,7 @@ class GuardedClient implements Outbound {
       for (let attempt = 1; ; attempt++) {
         const answer = await this.#attempt(request, url, addresses, cut)
         if (typeof answer !== 'string') return { ok: true, ...answer, timeMs: clock.monotonic() - begun }
-        // The server closed an idle connection while we took it up again.
+        // The server closed the idle connection during its reuse.
         if (answer !== 'stale') return failed(answer)
         if (attempt === 2 + MAX_IDLE) return failed('BROKEN')
       }
@@ -210,7 +217,7 @@ class GuardedClient implements Outbound {
     }
   }
 
-  /** The addresses that may be connected to, in the resolver's order. */
+  /** Returns the allowed addresses in the resolver's order. */
   async #addresses(host: string): Promise<readonly string[] | OutboundFailure> {
     const { allowPrivate, lookup = resolve } = this.#parts
     let found: readonly string[]
@@ -285,7 +292,7 @@ function parseUrl(text: string): URL | undefined {
   return web && url.username === '' && url.password === '' && url.hostname !== '' ? url : undefined
 }
 
-/** Without the brackets of an IPv6 literal. */
+/** Returns the host without the brackets of an IPv6 literal. */
 function hostOf(url: URL): string {
   return url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
 }
@@ -309,7 +316,7 @@ async function resolve(host: string): Promise<readonly string[]> {
   return (await systemLookup(host, { all: true })).map(({ address }) => address)
 }
 
-/** A resolver that knows these addresses and asks no server. */
+/** Returns a resolver with fixed addresses. */
 function answering(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIP(address) }))
   return (_host, { all: every }, done) => {

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.js'
 import { defineErrors } from '../errors.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
-/** The error of a redirect that is not followed. */
+/** Error of a rejected redirect. */
 export const redirectErrors = defineErrors({
   REDIRECT_REFUSED: {
     text: 'A redirect is not followed: too many of them, no usable place, or from https to http.',
@@ -10,7 +10,7 @@ export const redirectErrors = defineErrors({
   }
 })
 
-/** A redirect that is not followed: too many of them, no usable place, or from https to http. */
+/** A rejected redirect: too many, no usable location, or from https to http. */
 interface RedirectRefused {
   readonly ok: false
   readonly code: keyof typeof redirectErrors
@@ -18,7 +18,7 @@ interface RedirectRefused {
   readonly timeMs: number
 }
 
-/** The outcome, with the request that it belongs to. */
+/** The result, with its request. */
 export interface Followed<E> {
   readonly outcome: OutboundResponse | E | RedirectRefused
   readonly method: string
@@ -26,14 +26,14 @@ export interface Followed<E> {
 }
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
-/** Meant for the origin that they were written for. */
+/** Headers for the original origin only. */
 const OF_ORIGIN = new Set(['authorization', 'cookie', 'host', 'proxy-authorization'])
+/** Headers that describe a request's body. */
 const OF_CONTENT = new Set(['content-type', 'content-encoding', 'content-language', 'content-location'])
 
 /**
- * Makes a request and follows up to `most` redirects within its deadline, each as guarded as the first. With 0 the
- * redirect itself is the answer. As browsers do, 303 (and 301 and 302 after POST) become GET without a body; credentials
- * do not go to another origin.
+ * Sends a request and follows up to `most` redirects within its deadline, each with the same guard. With 0, returns the redirect. As in
+ * browsers, 303 (and 301 and 302 after POST) become GET without a body; credentials are not sent to another origin.
  */
 export async function follow<E extends { readonly ok: false } = OutboundError>(
   client: { request(request: OutboundRequest): Promise<OutboundResponse | E> },

@@ -6,7 +6,7 @@ import { type OutboundRequest, outboundError } from './answer.js'
 import { createOutbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
 
-/** A thread that makes requests of our own, as many at a time as it is given. */
+/** Thread that sends outbound requests concurrently. */
 function serve(): void {
   const port = parentPort
   if (port === null) return
@@ -21,7 +21,7 @@ function serve(): void {
     try {
       return { number, answer: await outbound.request({ ...request, signal: ending.signal }) }
     } catch {
-      // Only authorities that cannot be used make it throw, and without them there is no handshake.
+      // Only invalid authorities make it throw, and without them there is no handshake.
       return { number, answer: outboundError('TLS_FAILED', 0) }
     } finally {
       under.delete(number)

@@ -8,8 +8,8 @@ import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-
 type Answer = OutboundResponse | OutboundError
 
 /**
- * A guarded client in a thread of its own: handshakes, encryption and long bodies do not delay this thread. The thread begins
- * with the first request, and anew after it has died; what was under way then is `BROKEN`.
+ * A guarded client in a separate thread: handshakes, encryption and long bodies do not delay the calling thread. The thread starts with the
+ * first request, and again after a crash; pending requests then fail with `BROKEN`.
  */
 export class ThreadedOutbound implements Outbound {
   readonly #data: OutboundThreadData
@@ -19,7 +19,7 @@ export class ThreadedOutbound implements Outbound {
   #number = 0
   #closed = false
 
-  /** `looked` is called with each name that the thread has looked up. Must not throw. */
+  /** `looked` is called with each name lookup of the thread. Must not throw. */
   constructor(data: OutboundThreadData, looked: (lookup: Lookup) => void = () => undefined) {
     this.#data = data
     this.#looked = looked
@@ -34,7 +34,7 @@ export class ThreadedOutbound implements Outbound {
     try {
       return await new Promise<Answer>((resolve) => {
         this.#waiting.set(number, resolve)
-        // Nothing else may keep a process alive that only waits for this answer.
+        // A process that only waits for this response must stay alive.
         worker.ref()
         worker.postMessage({ number, request } satisfies OutboundOrder)
       })

@@ -1,15 +1,15 @@
 import type { Clock } from '../clock.js'
 
-/** What came of a look-up. `failed`: a server or the system could not say; `timed_out`: no server said anything in time. */
+/** Result of a lookup. `failed`: an error from a server or the system; `timed_out`: no response in time. */
 export type LookupResult = 'found' | 'not_found' | 'failed' | 'timed_out'
 
 /**
- * Who knew it. `local`: the file of hosts, or a name with a fixed meaning; `cache`: what is remembered; `stale`: addresses that have
- * expired, because no server answered; `server`: the DNS servers; `system`: the C library.
+ * Source of a result. `local`: the hosts file, or a name with a fixed meaning; `cache`: a cached response; `stale`: expired addresses,
+ * because no server responded; `server`: the DNS servers; `system`: the C library.
  */
 export type LookupSource = 'local' | 'cache' | 'stale' | 'server' | 'system'
 
-/** One look-up that has ended. */
+/** A completed lookup. */
 export interface Lookup {
   readonly name: string
   readonly result: LookupResult
@@ -17,20 +17,20 @@ export interface Lookup {
   readonly milliseconds: number
 }
 
-/** What a name stands for, and until when that holds (monotonic milliseconds). */
+/** Resolved values of a name with their expiry (monotonic milliseconds). */
 export interface Resolved<T = string> {
-  /** At least one, in no order. */
+  /** At least one, unordered. */
   readonly found: readonly T[]
   readonly expires: number
 }
 
-/** How long a name counts as failing after its last look-up, in milliseconds, and how many names are watched. */
+/** Time for which a name counts as failing after its last lookup (ms), and the maximum number of such names. */
 const FAILING = { life: 60_000, most: 10_000 }
 
-/** The names that were looked up last, within a minute, without getting an address. */
+/** Names whose last lookup, within a minute, found no address. */
 export class FailingNames {
   readonly #clock: Clock
-  /** In the order of their last look-ups. */
+  /** Ordered by their last lookups. */
   readonly #names = new Map<string, { readonly result: LookupResult; readonly at: number }>()
 
   constructor(clock: Clock) {
@@ -48,7 +48,7 @@ export class FailingNames {
     }
   }
 
-  /** How many names fail now, by the result of their last look-up. */
+  /** Number of failing names by the result of their last lookup. */
   counts(): Readonly<Record<Exclude<LookupResult, 'found'>, number>> {
     const counts = { found: 0, not_found: 0, failed: 0, timed_out: 0 }
     const now = this.#clock.monotonic()
@@ -61,13 +61,14 @@ export class FailingNames {
   }
 }
 
-/** Milliseconds between two questions that only find out whether servers answer. */
+/** Interval of queries that only check whether servers respond (ms). */
 const ASK_EVERY = 5_000
+/** Error codes of a missing response. */
 const UNANSWERED = new Set(['ETIMEOUT', 'ECONNREFUSED'])
 
 /**
- * Whether no DNS server answers at all. One name without an answer does not show that, because the servers of its domain may be the ones
- * that are silent; so a question follows that each server can answer.
+ * Detects that no DNS server responds at all. One unanswered name does not prove that, because the servers of its domain may be down;
+ * therefore a query follows that every server can answer.
  */
 export class ServerSilence {
   readonly #clock: Clock
@@ -76,19 +77,19 @@ export class ServerSilence {
   #asking = false
   #askedAt = Number.NEGATIVE_INFINITY
 
-  /** `ask`: asks such a question; resolves with the code of its failure. Must not reject. */
+  /** `ask`: sends such a query; resolves with the code of its failure. Must not reject. */
   constructor(clock: Clock, ask: () => Promise<string | undefined>) {
     this.#clock = clock
     this.#ask = ask
   }
 
-  /** A question for a name has ended, with this code when it failed. */
+  /** Reports the result of a name query, with its error code. */
   ended(code: string | undefined): void {
     if (code !== undefined && UNANSWERED.has(code)) this.#look()
     else if (code !== 'ECANCELLED') this.#silent = false
   }
 
-  /** Asked every second or so: while it holds, the servers are asked again. */
+  /** Polled about once per second: while true, the servers are queried again. */
   get holds(): boolean {
     if (this.#silent) this.#look()
     return this.#silent

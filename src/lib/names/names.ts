@@ -6,43 +6,40 @@ import type { Lookup, Resolved } from './lookups.js'
 import { OwnResolver, unresolved } from './own-resolver.js'
 import type { Service } from './services.js'
 
-/** How long addresses of the system's resolver hold, which says nothing of it. Milliseconds. */
+/** Cache time for addresses from the system's resolver, which reports no lifetime (ms). */
 const SYSTEM_LIFE = 30_000
 
-/** How names become addresses: plain data, so that a thread can have it too. */
+/** Settings of name resolution; plain data that can be sent to a thread. */
 export interface NamesOptions {
-  /** `own`: asks DNS servers itself, beside the thread pool. `system`: what the C library does, in the thread pool. */
+  /** `own`: queries DNS servers directly, outside the thread pool. `system`: uses the C library in the thread pool. */
   readonly resolver: 'own' | 'system'
-  /** DNS servers, `address` or `address:port`; none: those of the system. Of no meaning for `system`. */
+  /** DNS servers, `address` or `address:port`; empty for those of the system. Not used by `system`. */
   readonly servers: readonly string[]
 }
 
-/** Addresses of names. */
+/** Resolves names to addresses. */
 export interface Names {
   /**
-   * The addresses of a host, the best first, at least one. Rejects with an Error whose `code` is `ENOTFOUND` (there is no such name)
-   * or `EAI_AGAIN` (no server said so in time).
+   * Returns the addresses of a host, best first, at least one. Rejects with an Error whose `code` is `ENOTFOUND` (no such name) or
+   * `EAI_AGAIN` (no response in time).
    */
   lookup(host: string): Promise<readonly string[]>
-  /**
-   * All addresses of a host, each of them as good as the others, and until when they hold. Rejects as `lookup`: what has expired does
-   * not stand in.
-   */
+  /** Returns all addresses of a host, equally good, with their expiry. Rejects like `lookup`; expired addresses are not used. */
   resolve(host: string): Promise<Resolved>
   /**
-   * The servers of a service (RFC 2782), such as `_http._tcp.example.com`. Rejects with an Error whose `code` is `ENOTFOUND`,
-   * `ETIMEOUT` or another word of the DNS. Asks DNS servers whatever answers hosts.
+   * Returns the servers of a service (RFC 2782), such as `_http._tcp.example.com`. Rejects with an Error whose `code` is `ENOTFOUND`,
+   * `ETIMEOUT` or another DNS code. Always queries DNS servers.
    */
   services(name: string): Promise<Resolved<Service>>
-  /** The same for `connect` of `node:net` and `node:tls`. */
+  /** Lookup function for `connect` of `node:net` and `node:tls`. */
   readonly forSockets: LookupFunction
-  /** Does no DNS server answer at all? Not known of the system's resolver: false. Asked every second or so. */
+  /** Returns whether no DNS server responds at all; always false for the system's resolver. Polled about once per second. */
   silent(): boolean
-  /** Gives up what is asked. */
+  /** Cancels pending queries. */
   close(): void
 }
 
-/** The one place that decides who answers names. `looked` is called with each look-up that has ended, and must not throw. */
+/** Selects the resolver. `looked` is called with each completed lookup, and must not throw. */
 export function createNames(
   { resolver, servers }: NamesOptions,
   clock: Clock,
@@ -62,7 +59,7 @@ export function createNames(
   return namesOf(new OwnResolver({ servers, clock, looked }))
 }
 
-/** Completes a resolver with what sockets want. */
+/** Extends a resolver with the lookup function for sockets. */
 export function namesOf(resolver: Omit<Names, 'forSockets'>): Names {
   const lookup = (host: string) => resolver.lookup(host)
   return {

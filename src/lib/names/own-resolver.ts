@@ -10,32 +10,36 @@ import { askServices, type Service } from './services.js'
 import { parseHosts, parseSearchRules, type SearchRules, WatchedFile } from './system-files.js'
 
 interface OwnResolverParts {
-  /** `address` or `address:port`; none: those of the system's file. */
+  /** `address` or `address:port`; empty for those of the system's file. */
   readonly servers: readonly string[]
   readonly clock: Clock
-  /** Other files than those of the system. */
+  /** Alternative system files. */
   readonly files?: { readonly hosts: string; readonly resolver: string }
-  /** Called with each look-up that has ended, but for addresses and texts that are no names. Must not throw. */
+  /** Called with each completed lookup, except of addresses and invalid names. Must not throw. */
   readonly looked?: ((lookup: Lookup) => void) | undefined
-  /** Milliseconds of real time. */
+  /** In milliseconds of real time. */
   readonly patience?: Partial<typeof PATIENCE>
 }
 
-/** `deadline`: for a lookup. `stale`: before known addresses that have expired are used. `family`: for the second family of addresses. */
+/** Timeouts: `deadline` of a lookup, `stale` before known expired addresses are used, `family` for the second address family (ms). */
 const PATIENCE = { deadline: 5_000, stale: 1_800, family: 250 }
-/** Milliseconds before a question to a server is repeated (the second time twice as long), and how often it is asked. */
+/** Timeout of a query to a server, doubled for its repetition (ms), and the number of attempts. */
 const ASKING = { timeout: 1_500, tries: 2 }
+/** Paths of the system's files. */
 const FILES = { hosts: '/etc/hosts', resolver: '/etc/resolv.conf' }
 
 const SECOND = 1_000
-/** Longest time to live that is believed, and how long it is remembered that a name does not exist or that no server answered. */
+/** Maximum time to live, and the cache times for missing names and failures (ms). */
 const REMEMBERED = { found: 86_400 * SECOND, nothing: 5 * SECOND, failed: SECOND, local: 5 * SECOND }
-/** How long expired addresses may stand in while no server answers (RFC 8767). */
+/** Maximum age of expired addresses while no server responds (RFC 8767; ms). */
 const STALE = 3_600 * SECOND
+/** Maximum number of cached names. */
 const MOST_KNOWN = 10_000
+/** Maximum number of concurrent queries. */
 const MOST_ASKED = 2_000
+/** Error codes of a missing name. */
 const NOTHING = new Set(['ENOTFOUND', 'ENODATA'])
-/** RFC 6761 6.3. */
+/** Loopback addresses (RFC 6761 6.3). */
 const LOOPBACK = ['127.0.0.1', '::1']
 
 type Family = 4 | 6
@@ -44,17 +48,17 @@ type Answer =
   | { readonly is: 'nothing' }
   | { readonly is: 'failed'; readonly why: string }
 
-/** What is known of a name. Times are monotonic milliseconds. */
+/** Cache entry of a name. Times are monotonic milliseconds. */
 interface Known {
   readonly answer: Answer
   expires: number
-  /** Lookups so far: servers with several addresses share the connections. */
+  /** Number of lookups so far, for balancing among addresses. */
   turn: number
 }
 
 /**
- * Asks DNS servers beside the thread pool, so that a name without an answer holds up nothing but itself. Answers live as
- * long as they say; one question per name is out at a time, and all who want the name wait for that one.
+ * Queries DNS servers outside the thread pool, so that an unanswered name delays only itself. Responses are cached for their lifetime;
+ * concurrent lookups of a name share one query.
  */
 export class OwnResolver {
   readonly #clock: Clock
@@ -78,7 +82,7 @@ export class OwnResolver {
     this.#silence = new ServerSilence(clock, () => this.#root())
   }
 
-  /** As `Names.lookup`. */
+  /** See `Names.lookup`. */
   async lookup(host: string): Promise<readonly string[]> {
     if (isIP(host) !== 0) return [host]
     const name = nameOf(host)
@@ -108,12 +112,12 @@ export class OwnResolver {
       throw unresolved('EAI_AGAIN', host, 'no answer in time')
     }
     ended('found', 'stale')
-    // Those who come next do not wait again at once.
+    // Further lookups do not wait again immediately.
     old.expires = Math.max(old.expires, this.#clock.monotonic() + REMEMBERED.failed)
     return addressesOf(old, host)
   }
 
-  /** As `Names.resolve`. */
+  /** See `Names.resolve`. */
   async resolve(host: string): Promise<Resolved> {
     const now = this.#clock.monotonic()
     if (isIP(host) !== 0) return { found: [host], expires: Number.POSITIVE_INFINITY }
@@ -132,7 +136,7 @@ export class OwnResolver {
     return { found: found.answer.addresses, expires: found.expires }
   }
 
-  /** As `Names.services`. */
+  /** See `Names.services`. */
   async services(name: string): Promise<Resolved<Service>> {
     const begun = this.#clock.monotonic()
     const ended = (result: LookupResult) =>
@@ -148,17 +152,17 @@ export class OwnResolver {
     }
   }
 
-  /** Does no DNS server answer at all? */
+  /** Returns whether no DNS server responds at all. */
   silent(): boolean {
     return this.#silence.holds
   }
 
-  /** Gives up what is asked. */
+  /** Cancels pending queries. */
   close(): void {
     this.#resolver?.dns.cancel()
   }
 
-  /** Never rejects for what a server does; the promise is shared by all who want the name. */
+  /** Never rejects because of a server; the promise is shared by all lookups of the name. */
   async #ask(name: string): Promise<Known> {
     const under = this.#asked.get(name)
     if (under !== undefined) return await under
@@ -178,7 +182,7 @@ export class OwnResolver {
     const life = answer.is === 'found' ? Math.min(answer.ttl * SECOND, REMEMBERED.found) : REMEMBERED[answer.is]
     const known: Known = { answer, expires: this.#clock.monotonic() + life, turn: 0 }
     const before = this.#known.get(name)
-    // Old addresses may still help when a server fails.
+    // Old addresses may still help if a server fails.
     if (answer.is === 'failed' && before?.answer.is === 'found') return known
     this.#known.delete(name)
     this.#known.set(name, known)
@@ -191,7 +195,7 @@ export class OwnResolver {
     return known
   }
 
-  /** The name as it is and with the search domains, in the order of the rules; the first that exists. */
+  /** Tries the name as given and with the search domains, in the order of the rules; returns the first that exists. */
   async #completed(name: string): Promise<Answer> {
     const rules = this.#rules.read()
     const resolver = this.#current(rules)
@@ -199,13 +203,13 @@ export class OwnResolver {
     let last: Answer = { is: 'nothing' }
     for (const candidate of candidates(name, rules)) {
       last = await this.#both(resolver, candidate)
-      // What was not answered could exist: a name behind it must not take its place.
+      // A name without a response could exist: a later one must not take its place.
       if (last.is !== 'nothing' || this.#clock.monotonic() > ends) return last
     }
     return last
   }
 
-  /** IPv4 and IPv6 at once. A server that drops questions for one family costs a moment, not the lookup. */
+  /** Queries IPv4 and IPv6 concurrently. A server that drops queries for one family delays the lookup only briefly. */
   async #both(resolver: dns.Resolver, name: string): Promise<Answer> {
     const first: Family = hasPublicIpv6() ? 6 : 4
     const preferred = this.#family(resolver, name, first)
@@ -228,7 +232,7 @@ export class OwnResolver {
     return answer
   }
 
-  /** Asks for the servers of the root, which each server answers in some way. Resolves with the code of its failure. */
+  /** Queries the root's servers, to which every server responds. Resolves with the code of its failure. */
   async #root(): Promise<string | undefined> {
     try {
       await this.#current(this.#rules.read()).resolveNs('.')
@@ -238,7 +242,7 @@ export class OwnResolver {
     }
   }
 
-  /** Servers of the system's file are read anew when it changes. */
+  /** Uses the current servers of the system's file. */
   #current(rules: SearchRules): dns.Resolver {
     if (this.#resolver === undefined || (this.#resolver.rules !== rules && this.#servers.length === 0)) {
       const resolver = new dns.Resolver(ASKING)
@@ -271,7 +275,7 @@ function refusalOf(answer: Exclude<Answer, { is: 'found' }>, host: string): Erro
   return answer.is === 'nothing' ? unresolved('ENOTFOUND', host) : unresolved('EAI_AGAIN', host, answer.why)
 }
 
-/** Addresses of each family begin with another one each time; families stay in their order. */
+/** Rotates the addresses of each family; the order of families is fixed. */
 function addressesOf(known: Known, host: string): readonly string[] {
   const { answer } = known
   if (answer.is !== 'found') throw refusalOf(answer, host)
@@ -294,12 +298,12 @@ function candidates(name: string, { domains, dots }: SearchRules): readonly stri
   return name.split('.').length - 1 >= dots ? [name, ...completed] : [...completed, name]
 }
 
-/** Lower case, in the letters of the DNS (RFC 5891); a dot at the end says that it is complete. Undefined: no name. */
+/** Normalizes a name to lower case and DNS letters (RFC 5891); a trailing dot marks it as complete. Returns undefined for invalid names. */
 function nameOf(host: string): string | undefined {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the letters of ASCII
   const name = /^[\u0000-\u007f]*$/.test(host) ? host.toLowerCase() : domainToASCII(host)
   if (name.length > 254 || !/^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?$/.test(name)) return undefined
-  // A last label of digits would be an address in some short form, which is no name (RFC 3696 2).
+  // A last label of digits would be an address in a short form (RFC 3696 2).
   return /(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$/.test(name) ? undefined : name
 }
 
@@ -312,14 +316,14 @@ function isBelow(name: string, domain: string): boolean {
   return plain === domain || plain.endsWith(`.${domain}`)
 }
 
-/** IPv6 comes first where the machine has a way out for it (RFC 6724). */
+/** IPv6 is preferred if the machine has a public IPv6 address (RFC 6724). */
 function hasPublicIpv6(): boolean {
   return Object.values(networkInterfaces()).some((addresses = []) =>
     addresses.some(({ family, internal, address }) => family === 'IPv6' && !internal && !address.startsWith('fe80:'))
   )
 }
 
-/** Why a name has no address, in the form of the system's errors. */
+/** Creates the error for a name without an address, in the form of system errors. */
 export function unresolved(code: 'ENOTFOUND' | 'EAI_AGAIN', host: string, why = ''): NodeJS.ErrnoException {
   const text = code === 'ENOTFOUND' ? 'the name has no address' : 'the name could not be looked up'
   const error: NodeJS.ErrnoException = new Error(`${code}: ${text}${why === '' ? '' : ` (${why})`}: ${host}`)

@@ -6,18 +6,18 @@ import { parseAuthority } from '../host.js'
 
 /** A server of a service (RFC 2782). */
 export interface Service {
-  /** Lower-case, without the dot at the end. */
+  /** In lower case, without a trailing dot. */
   readonly host: string
   readonly port: number
-  /** The lowest is asked first. */
+  /** The lowest is tried first. */
   readonly priority: number
-  /** Share of the traffic among those of one priority. */
+  /** Share of the traffic within its priority. */
   readonly weight: number
 }
 
 interface Found {
   readonly services: readonly Service[]
-  /** Seconds. */
+  /** In seconds. */
   readonly ttl: number
 }
 
@@ -26,7 +26,7 @@ const TYPE = { SRV: 33, OPT: 41 }
 const IN = 1
 const PORT = 53
 const LARGEST = 65_535
-/** Largest answer over UDP: no fragments (RFC 9715). */
+/** Maximum size of a UDP response in bytes, to avoid fragments (RFC 9715). */
 const UDP_BYTES = 1232
 const RCODE: Readonly<Record<number, string>> = {
   1: 'EFORMERR',
@@ -37,9 +37,9 @@ const RCODE: Readonly<Record<number, string>> = {
 }
 
 /**
- * Asks DNS servers for the records SRV of a name, one after the other, and over TCP what does not fit into a datagram: node's
- * resolver does not say how long they hold. `servers`: `address` or `address:port`. Rejects with an Error with `code`: `ENOTFOUND`
- * when there is no such service, `ETIMEOUT` when no server answered, else what the last one said.
+ * Queries DNS servers for the SRV records of a name, one after the other, and over TCP if a datagram is too small; node's resolver does not
+ * return their lifetime. `servers`: `address` or `address:port`. Rejects with an Error with `code`: `ENOTFOUND` for a missing service,
+ * `ETIMEOUT` without a response, else the last server's code.
  */
 export async function askServices(
   servers: readonly string[],
@@ -60,7 +60,7 @@ export async function askServices(
         return servicesOf(truncated ? await overTcp(at, query, timeout) : short, plain)
       } catch (error) {
         last = error as Error
-        // There is no such service, and the others will say the same.
+        // The service does not exist, and other servers would respond alike.
         if (codeOf(error) === 'ENOTFOUND') throw error
       }
     }
@@ -93,12 +93,12 @@ function questionOf(id: number, name: string): Buffer {
   return Buffer.concat([header, ...labels, Buffer.of(0, 0, TYPE.SRV, 0, IN), edns])
 }
 
-/** Does the message answer the question? Its name comes back in the same letters. */
+/** Returns whether the message is the response to the query. Its name has the same case. */
 function answers(message: Buffer, query: Buffer): boolean {
   if (message.length < HEADER || message.readUInt16BE(0) !== query.readUInt16BE(0)) return false
   if ((message.readUInt8(2) & 0x80) === 0) return false
   const end = query.length - 11
-  // A server that cannot read the question may leave it out.
+  // A server that cannot read the query may omit it.
   if (message.readUInt16BE(4) === 0) return (message.readUInt8(3) & 0x0f) !== 0
   return message.subarray(HEADER, end).equals(query.subarray(HEADER, end))
 }
@@ -118,7 +118,7 @@ function overUdp({ host, port }: Place, query: Buffer, timeout: number): Promise
     socket.on('message', (message) => {
       if (answers(message, query)) end(() => resolve(message))
     })
-    // Connected: what others send does not arrive.
+    // A connected socket drops datagrams of others.
     socket.connect(port, host, () => socket.send(query))
   })
 }
@@ -154,7 +154,7 @@ function overTcp({ host, port }: Place, query: Buffer, timeout: number): Promise
   })
 }
 
-/** Throws an Error with `code`; for bytes that are no message, too. */
+/** Throws an Error with `code`, also for invalid messages. */
 function servicesOf(message: Buffer, name: string): Found {
   const rcode = message.readUInt8(3) & 0x0f
   if (rcode !== 0) throw failure(RCODE[rcode] ?? 'EBADRESP', name)
@@ -174,7 +174,7 @@ function servicesOf(message: Buffer, name: string): Found {
           number
         ]
         const host = nameAt(message, data + 6).text
-        // The root as target: the service is decidedly not there.
+        // The root as target: the service is explicitly unavailable.
         if (host !== '') services.push({ host, port, priority, weight })
       }
       at = data + message.readUInt16BE(end + 8)
@@ -187,7 +187,7 @@ function servicesOf(message: Buffer, name: string): Found {
   throw failure('ENOTFOUND', name)
 }
 
-/** Follows pointers (RFC 1035 4.1.4), each of them backwards. Throws a RangeError. */
+/** Follows pointers (RFC 1035 4.1.4), which must point backwards. Throws a RangeError. */
 function nameAt(message: Buffer, start: number): { readonly text: string; readonly end: number } {
   const labels: string[] = []
   let end: number | undefined

@@ -2,14 +2,14 @@ import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import type { Clock } from '../clock.js'
 
-/** Milliseconds between looks at a file. */
+/** Minimum time between checks of a file (ms). */
 const LOOK_EVERY = 1_000
-/** As the C library bounds it (resolv.conf(5)). */
+/** Limit of the C library (resolv.conf(5)). */
 const MOST_DOTS = 15
 
 /**
- * A small file of the system, read again when it has changed. It is read synchronously and looked at once a second at most: reads
- * beside the event loop wait in the queue of the thread pool, which names must not share with files.
+ * A small system file, read again after a change. Read synchronously and checked at most once per second: asynchronous reads wait in the
+ * thread pool's queue, which would delay lookups.
  */
 export class WatchedFile<T> {
   readonly #path: string
@@ -19,7 +19,7 @@ export class WatchedFile<T> {
   #mark = ''
   #looked = Number.NEGATIVE_INFINITY
 
-  /** A file that is missing is an empty one. */
+  /** A missing file counts as empty. */
   constructor(path: string, parse: (text: string) => T, clock: Clock) {
     this.#path = path
     this.#parse = parse
@@ -27,7 +27,7 @@ export class WatchedFile<T> {
     this.#value = parse('')
   }
 
-  /** The same object as long as the file stays as it is. A file that cannot be read stays what it was. */
+  /** Returns the same object until the file changes. If the file becomes unreadable, the last content remains. */
   read(): T {
     const now = this.#clock.monotonic()
     if (now - this.#looked < LOOK_EVERY) return this.#value
@@ -39,13 +39,13 @@ export class WatchedFile<T> {
       this.#value = this.#parse(found === undefined ? '' : readFileSync(this.#path, 'utf8'))
       this.#mark = mark
     } catch {
-      // Permission, or replaced this moment: the next look reads it.
+      // No permission, or just being replaced: the next check reads it.
     }
     return this.#value
   }
 }
 
-/** Lower-case names and their addresses of a file such as /etc/hosts (hosts(5)); a name on several lines has all of them. */
+/** Parses a file such as /etc/hosts (hosts(5)) to lower-case names with addresses; a name on several lines has all of them. */
 export function parseHosts(text: string): ReadonlyMap<string, readonly string[]> {
   const hosts = new Map<string, string[]>()
   for (const line of text.split('\n')) {
@@ -61,14 +61,14 @@ export function parseHosts(text: string): ReadonlyMap<string, readonly string[]>
   return hosts
 }
 
-/** How names that are not complete are completed. */
+/** Rules for completing relative names. */
 export interface SearchRules {
   readonly domains: readonly string[]
-  /** A name with at least so many dots is asked for as it is first, and completed after that. */
+  /** Names with at least this many dots are tried as given first, and completed afterwards. */
   readonly dots: number
 }
 
-/** The search domains of a file such as /etc/resolv.conf (resolv.conf(5)): the last `search` or `domain` counts. */
+/** Parses the search domains of a file such as /etc/resolv.conf (resolv.conf(5)): the last `search` or `domain` counts. */
 export function parseSearchRules(text: string): SearchRules {
   let domains: string[] = []
   let dots = 1

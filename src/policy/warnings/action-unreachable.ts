@@ -1,7 +1,7 @@
 import { policyWarnings } from './codes.js'
 import { alwaysEnds, type WarningKind } from './kind.js'
 
-/** Warns of what follows an action that always ends the phase; published examples do it, so it is no error. */
+/** Warns of actions after one that always ends the phase; not an error, because published examples have them. */
 export const actionUnreachable: WarningKind = {
   warning: policyWarnings.ACTION_UNREACHABLE,
   judge: (document) => (facts) => {

@@ -2,7 +2,7 @@ import { expressionErrors } from '../../expression/problems.js'
 import { defineErrors, type ErrorRow, messageOf } from '../../lib/errors.js'
 import { policyErrors } from '../problems.js'
 
-/** Codes of warnings: what a policy document may say, and what does other than its author may think. */
+/** Codes of warnings: valid policies whose effect may differ from the author's intent. */
 export const policyWarnings = defineErrors({
   RULE_FAILS_OPEN: {
     text: 'A rule that denies does not match when a value is absent, and lets the request pass.',
@@ -69,19 +69,19 @@ interface Said {
   readonly message: string
 }
 
-/** What a warning says without the text of its document, which messages show: a literal in it may be a secret. */
+/** Returns a warning's text without quotes from its document, since a literal may be a secret. */
 export function withoutText(warning: Said): string {
   return generalText(warning) ?? 'sluice check shows it in full'
 }
 
-/** A warning as the log has it. */
+/** Returns a warning's text for the log. */
 export function loggedWarning(warning: Said): string {
   const text = generalText(warning)
   return text === undefined ? 'a warning, which sluice check shows in full' : `a policy: ${text}`
 }
 
 function generalText({ code, message }: Said): string | undefined {
-  // Names of units are in the log of the units themselves, and without them it says nothing.
+  // Names of units are logged for the units anyway, and the warning needs them.
   if (code === policyWarnings.UNIT_MISSING.code) return message
   const row = ROWS.find((one) => one.code === code)
   return row === undefined ? undefined : messageOf(row)

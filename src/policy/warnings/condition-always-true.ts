@@ -2,15 +2,15 @@ import { policyWarnings } from './codes.js'
 import { type WarningKind, warnInside } from './kind.js'
 
 /**
- * Warns of conditions that are true for every request, such as `req.method != 'GET' || req.method != 'POST'`: the rule has
- * fewer conditions than its author may think.
+ * Warns of conditions that are true for every request, such as `req.method != 'GET' || req.method != 'POST'`: the rule has fewer effective
+ * conditions than its author may expect.
  */
 export const conditionAlwaysTrue: WarningKind = {
   warning: policyWarnings.CONDITION_ALWAYS_TRUE,
   judge: (document) => (facts) => {
     for (const expression of facts.expressions) {
       for (const condition of expression.conditions) {
-        // `true` is written by those who mean it.
+        // A literal `true` is intended.
         if (condition.source === 'true' || (condition.always ?? condition.isTrueIfThere) !== true) continue
         const either = condition.text === undefined && isEither(condition.source)
         const advice = either
@@ -24,7 +24,7 @@ export const conditionAlwaysTrue: WarningKind = {
   }
 }
 
-/** Returns whether `||` stands between two `!=`. */
+/** Returns whether `||` joins two `!=` comparisons. */
 function isEither(source: string): boolean {
   const first = source.indexOf('!=')
   const or = first === -1 ? -1 : source.indexOf('||', first)

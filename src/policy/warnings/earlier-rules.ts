@@ -2,9 +2,9 @@ import type { MaybeAbsent } from '../../expression/expression.js'
 import type { RuleNode } from '../document.js'
 import type { ActionFacts, RuleFacts } from './kind.js'
 
-/** The rules of a document that have been looked at, for the question which of them have run when a later one runs. */
+/** Rules of a document judged so far, to find those that have run whenever a later one runs. */
 export class EarlierRules {
-  /** By one of their expressions; those without any under the empty text. */
+  /** Rules by one of their expressions; rules without expressions under the empty string. */
   readonly #rules = new Map<string, RuleFacts[]>()
 
   add(facts: RuleFacts): void {
@@ -14,7 +14,7 @@ export class EarlierRules {
     else alike.push(facts)
   }
 
-  /** Those that ask for nothing that this rule does not ask for: they have run whenever it does. */
+  /** Returns rules whose conditions are all conditions of this rule: they have run whenever it does. */
   runBefore({ rule }: RuleFacts): readonly RuleFacts[] {
     const asked = new Set(sourcesOf(rule))
     const some = ['', ...asked].flatMap((source) => this.#rules.get(source) ?? [])
@@ -26,20 +26,20 @@ function sourcesOf({ expressions }: RuleNode): readonly string[] {
   return expressions.map(({ source }) => source.trim())
 }
 
-/** Keys of the values that an earlier rule has left when this one runs. */
+/** Keys of the values that an earlier rule has set when this one runs. */
 export function leftBy(earlier: RuleFacts, facts: RuleFacts): readonly string[] {
-  // Variables live as long as their phase; an answer may come of a phase that ended early.
+  // Variables live as long as their phase; a response may come from a phase that ended early.
   if (earlier.phase !== facts.phase && earlier.phase !== 'on_tcp_connect') return []
   const left = earlier.actions.flatMap(leftByAction)
   return earlier.phase === facts.phase ? left : left.filter((key) => !key.startsWith('vars.'))
 }
 
-/** Keys of the values that there are when the action has let the exchange go on. */
+/** Keys of the values that are set after the action let the exchange continue. */
 export function leftByAction({ action, config }: ActionFacts): readonly string[] {
   return action.leaves?.(config) ?? (action.results === undefined ? [] : [`actions.service.${action.results.name}`])
 }
 
-/** Of what a variable of the language is called every member is left with it; what is deeper is data. */
+/** For a variable of the language, all direct members are set with it; deeper members are data. */
 export function isLeft({ key }: MaybeAbsent, left: ReadonlySet<string>): boolean {
   if (left.has(key)) return true
   const names = key.split('.')

@@ -6,7 +6,7 @@ import { nodeAt } from '../tree.js'
 import { policyWarnings } from './codes.js'
 import type { ActionFacts, WarningKind } from './kind.js'
 
-/** Warns of `$2` in a replacement whose pattern has one group: an empty text takes its place. */
+/** Warns of `$2` in a replacement whose pattern has one group: it becomes an empty text. */
 export const groupMissing: WarningKind = {
   warning: policyWarnings.GROUP_MISSING,
   judge: (document) => (facts) => {
@@ -23,7 +23,7 @@ function warn(document: DocumentScope, { node }: ActionFacts, { from, to, at }: 
   document.report.warning([...node.path, 'config', ...at], policyWarnings.GROUP_MISSING, message, span)
 }
 
-/** `\1`, which is a reference elsewhere. */
+/** `\1`, the reference syntax of other programs. */
 function foreign(to: string): string | undefined {
   const found = foreignReference(fixedTextsOf(to).join(''))
   return found === undefined ? undefined : `"${found.written}" is no reference to a group here; write ${found.right}`
@@ -36,7 +36,7 @@ function withoutPattern(to: string): string | undefined {
     : `without a pattern in from, ${first} is no group and stays as it is written; give from, or write an expression in \${…}`
 }
 
-/** Nothing of a pattern that is made while traffic passes. */
+/** Patterns built at run time are not checked. */
 function withPattern(from: string, to: string): string | undefined {
   if (fixedTextsOf(from).join('') !== from) return undefined
   const missing = [...new Set(fixedTextsOf(to).flatMap((text) => missingGroups(from, text)))]

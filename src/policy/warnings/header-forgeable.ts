@@ -5,13 +5,13 @@ import { policyWarnings } from './codes.js'
 import { EarlierRules } from './earlier-rules.js'
 import type { ActionFacts, RuleFacts, WarningKind } from './kind.js'
 
-/** Variables whose values an upstream trusts because only this side can know them: results of actions, the client's certificate. */
+/** Variables that upstreams trust because only the proxy can know them: results of actions, the client's certificate. */
 const VOUCHED = /^(?:actions\.|conn\.tls\.client\.)/
 
 /**
- * Warns of request headers that say what an action found out, such as who the user is, and that a client could send too:
- * `add-headers` appends, and most upstreams read the first field. Another action must have removed the field before, in a
- * rule that runs whenever this one does.
+ * Warns of request headers that carry an action's result, such as the user's identity, and that a client could send too: `add-headers`
+ * appends, and most upstreams read the first field. Another action must have removed the field before, in a rule that runs whenever this
+ * one does.
  */
 export const headerForgeable: WarningKind = {
   warning: policyWarnings.HEADER_FORGEABLE,
@@ -24,14 +24,14 @@ export const headerForgeable: WarningKind = {
 class HeaderJudge {
   readonly #document: DocumentScope
   readonly #earlier = new EarlierRules()
-  /** Names of `vars` that hold something vouched for. */
+  /** Names of `vars` with a trusted value. */
   readonly #vouched = new Set<string>()
 
   constructor(document: DocumentScope) {
     this.#document = document
   }
 
-  /** Rules in the order of their runs. */
+  /** Rules arrive in execution order. */
   judge(facts: RuleFacts): void {
     if (facts.phase !== 'on_http_request') return
     const removed = new Set<string>()
@@ -54,7 +54,7 @@ class HeaderJudge {
     }
   }
 
-  /** Does a text in the value, at any depth, hold something vouched for? */
+  /** Returns whether a text in the value, at any depth, contains a trusted variable. */
   #isVouched(value: unknown): boolean {
     if (typeof value === 'object' && value !== null) return Object.values(value).some((part) => this.#isVouched(part))
     if (typeof value !== 'string' || !value.includes('${')) return false

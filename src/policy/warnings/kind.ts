@@ -7,36 +7,36 @@ import type { ActionNode, ExpressionNode, RuleNode } from '../document.js'
 import { formatPath } from '../problems.js'
 import { type DocumentScope, reportExpression } from '../scope.js'
 
-/** One kind of warning. It never keeps a document from being accepted. */
+/** One kind of warning. Warnings never prevent a document from being accepted. */
 export interface WarningKind {
-  /** The row of `policyWarnings` that it reports. */
+  /** Its row of `policyWarnings`. */
   readonly warning: Coded
-  /** Begins with a document; what is answered looks at each rule, in the order of their runs. */
+  /** Starts a document; the returned function judges each rule in execution order. */
   judge(document: DocumentScope): (facts: RuleFacts) => void
 }
 
-/** A rule of a document without errors, as those see it who judge what it means. */
+/** A rule of a document without errors, prepared for the warnings. */
 export interface RuleFacts {
   readonly phase: Phase
   readonly rule: RuleNode
-  /** What is absent in an expression fails the request: `strict_expressions` of the document. */
+  /** `strict_expressions` of the document: an absent value in an expression fails the request. */
   readonly strict: boolean
   readonly expressions: readonly ExpressionFacts[]
   readonly actions: readonly ActionFacts[]
 }
 
-/** An expression of a rule with what its text says. */
+/** An expression of a rule with facts about its text. */
 export interface ExpressionFacts {
   readonly node: ExpressionNode
   readonly absence: Absence | undefined
   readonly conditions: readonly Condition[]
 }
 
-/** An action of a rule with its config, which has been read. */
+/** An action of a rule with its parsed config. */
 export interface ActionFacts {
   readonly node: ActionNode
   readonly action: ReadyAction
-  /** What its schema describes. */
+  /** Value of the action's schema. */
   readonly config: object
 }
 
@@ -52,18 +52,18 @@ export function warnInside(
   reportExpression(document, { ok: false, problems: [warning] }, node, node.source)
 }
 
-/** What must be true for the rule to run; undefined when that is not known. What is always true is left out. */
+/** Returns the conditions for the rule to run, without those that are always true; undefined if unknown. */
 export function conditionsOf({ expressions }: RuleFacts): readonly Condition[] | undefined {
   if (expressions.some(({ conditions }) => conditions.length === 0)) return undefined
   return expressions.flatMap(({ conditions }) => conditions).filter(({ always }) => always !== true)
 }
 
-/** Returns true if the action keeps something out, so that a rule that does not match lets it in. */
+/** Returns whether the action denies something, so that a rule that does not match allows it. */
 export function denies({ action, config }: ActionFacts): boolean {
   return typeof action.denies === 'function' ? action.denies(config) : action.denies === true
 }
 
-/** Does the action end the phase whenever it runs? */
+/** Returns whether the action ends the phase whenever it runs. */
 export function alwaysEnds({ action, config }: ActionFacts): boolean {
   return action.terminates === 'always' || action.alwaysEnds?.(config) === true
 }
@@ -73,7 +73,7 @@ export function warnOfRule({ report }: DocumentScope, warning: Coded, rule: Rule
   report.warning(rule.path, warning, message, placeOf(rule))
 }
 
-/** A rule by its name, or by its place in the document where it has none, with the line where it begins. */
+/** Returns a rule's name, or its path if it has none, with the line where it begins. */
 export function ruleAt({ source }: DocumentScope, rule: RuleNode): string {
   const { name, path, span } = rule
   const { line } = source.place(span.start)

@@ -6,13 +6,12 @@ import { policyWarnings } from './codes.js'
 import { EarlierRules, isLeft, leftBy, leftByAction } from './earlier-rules.js'
 import type { ActionFacts, RuleFacts, WarningKind } from './kind.js'
 
-/** What tells every client from others, whatever it sends. */
+/** Distinguishes every client, regardless of what it sends. */
 const ADDRESS = 'conn.client_ip'
 
 /**
- * Warns of limits whose key is something that a client may leave out, such as a header: all clients without it share one bucket, and each
- * of them can use it up. No warning where the key has the address too, where the rule asks for the value, or where an action
- * before it has left the value.
+ * Warns of limits whose key is optional for clients, such as a header: all clients without it share one bucket, and each of them can
+ * exhaust it. No warning if the key includes the address, if the rule requires the value, or if an earlier action has set it.
  */
 export const limitKeyShared: WarningKind = {
   warning: policyWarnings.LIMIT_KEY_SHARED,
@@ -55,7 +54,7 @@ function warn(
   }
 }
 
-/** An expression that is true when the value is there. */
+/** Returns an expression that is true if the value is present. */
 function present({ missing }: MaybeAbsent): string {
   if (missing.startsWith('!(') && missing.endsWith(')')) return missing.slice(2, -1)
   return missing.startsWith('!') ? missing.slice(1) : missing.replace(/ (?:==|<=) (\d+)$/, ' > $1')

@@ -2,7 +2,7 @@ import { nodeAt } from '../tree.js'
 import { policyWarnings } from './codes.js'
 import type { ActionFacts, WarningKind } from './kind.js'
 
-/** Warns of two limits of one name: they share no bucket, though their metric and their fields of answers say the same name. */
+/** Warns of two limits with one name: they share no bucket, although their metrics and response fields have the same name. */
 export const limitNameRepeated: WarningKind = {
   warning: policyWarnings.LIMIT_NAME_REPEATED,
   judge(document) {

@@ -10,7 +10,7 @@ import { ruleNeverMatches } from './rule-never-matches.js'
 import { ruleShadowed } from './rule-shadowed.js'
 import { ruleUnreachable } from './rule-unreachable.js'
 
-/** What is looked for in every policy document that is accepted: one kind, one file. */
+/** All kinds of warnings about policy documents, one file per kind. */
 export const warningKinds: readonly WarningKind[] = [
   ruleFailsOpen,
   ruleNeverMatches,

@@ -6,10 +6,9 @@ import { EarlierRules, isLeft, leftBy } from './earlier-rules.js'
 import { type ActionFacts, denies, type RuleFacts, type WarningKind, warnInside } from './kind.js'
 
 /**
- * Warns of rules that let pass what they are there to refuse: an action that denies, and a comparison that is meant to be
- * true of a value that is absent, such as `req.headers['x-token'][0] != 's3cret'`. Without the value the rule does not match.
- *
- * No warning where the rule asks whether the value is there, or where an earlier action has left it whenever the rule runs.
+ * Warns of rules that allow what they should deny: a denying action with a comparison that should be true for an absent value, such as
+ * `req.headers['x-token'][0] != 's3cret'`. Without the value the rule does not match. No warning if the rule checks that the value is
+ * present, or if an earlier action has set it whenever the rule runs.
  */
 export const ruleFailsOpen: WarningKind = {
   warning: policyWarnings.RULE_FAILS_OPEN,

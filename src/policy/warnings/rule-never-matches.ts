@@ -4,16 +4,16 @@ import type { DocumentScope } from '../scope.js'
 import { policyWarnings } from './codes.js'
 import { type ExpressionFacts, type RuleFacts, type WarningKind, warnInside } from './kind.js'
 
-/** Conditions of one rule that are compared with each other. */
+/** Maximum number of a rule's conditions that are compared with each other. */
 const MOST = 200
 
-/** Warns of rules that match no request: a condition is always false, or two of them contradict each other. */
+/** Warns of rules that match no request: a condition is always false, or two conditions contradict each other. */
 export const ruleNeverMatches: WarningKind = {
   warning: policyWarnings.RULE_NEVER_MATCHES,
   judge: (document) => (facts) => warn(document, facts)
 }
 
-/** True when the text of the rule shows that it matches no request. */
+/** Returns whether the text of the rule shows that it matches no request. */
 export function neverMatches({ expressions }: RuleFacts): boolean {
   const all = expressions.flatMap(({ conditions }) => conditions)
   return all.some(({ always }) => always === false) || contradictionIn(all) !== undefined

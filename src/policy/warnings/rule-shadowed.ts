@@ -6,7 +6,7 @@ import { alwaysEnds, conditionsOf, type RuleFacts, ruleAt, type WarningKind, war
 import { neverMatches } from './rule-never-matches.js'
 import { endsForAll } from './rule-unreachable.js'
 
-/** Rules of one phase that later ones are compared with. */
+/** Maximum number of rules of a phase that later rules are compared with. */
 const MOST = 500
 
 interface Ending {
@@ -15,8 +15,8 @@ interface Ending {
 }
 
 /**
- * Warns of rules that an earlier one always comes before: it ends the phase, and each of its conditions, such as a literal
- * host or a prefix of the path, follows from one of theirs. What is between them must not change what they ask for.
+ * Warns of rules shadowed by an earlier one that ends the phase and whose conditions, such as a literal host or a path prefix, all follow
+ * from theirs. Rules in between must not change the values in the conditions.
  */
 export const ruleShadowed: WarningKind = {
   warning: policyWarnings.RULE_SHADOWED,
@@ -29,7 +29,7 @@ export const ruleShadowed: WarningKind = {
       phases.set(phase, endings)
       endings.changedBy(facts)
       const conditions = conditionsOf(facts)
-      // What comes behind a rule for every request has a warning of its own.
+      // Rules behind one that matches every request have a warning of their own.
       if (closed.has(phase) || conditions === undefined || neverMatches(facts)) return
       if (endsForAll(facts)) closed.add(phase)
       const shadow = endings.before(conditions)
@@ -44,7 +44,7 @@ export const ruleShadowed: WarningKind = {
   }
 }
 
-/** The rules that end one phase, found by what a later rule asks for, so that a long document is not compared each with each. */
+/** Rules that end one phase, indexed by condition, so that a long document is not compared pairwise. */
 class Endings {
   #count = 0
   readonly #found = new Map<string, Ending[]>()
@@ -61,7 +61,7 @@ class Endings {
     for (const { variables } of ending.conditions) for (const name of variables) this.#variables.add(name)
   }
 
-  /** The rule that matches whenever all of these are true; undefined: none is known. */
+  /** Returns a rule that matches whenever all conditions are true, or undefined if none is known. */
   before(conditions: readonly Condition[]): RuleFacts | undefined {
     for (const condition of conditions) {
       for (const key of wantedBy(condition)) {
@@ -72,7 +72,7 @@ class Endings {
     return undefined
   }
 
-  /** Forgets those that ask for something to which the rule gives another value, unless it ends the phase when it does. */
+  /** Drops rules whose conditions use a value that the given rule changes, unless it ends the phase when it does. */
   changedBy({ actions }: RuleFacts): void {
     if (this.#variables.size === 0 || actions.some(alwaysEnds)) return
     const changed = actions.flatMap(({ action, config }) => {
@@ -87,7 +87,7 @@ class Endings {
   }
 }
 
-/** Where a condition is looked for: by its source, and by the text that it compares, one of a few or one of many. */
+/** Returns the index keys of a condition: its source, or the text that it compares, one of a few or one of many. */
 function keysOf({ source, text, anyOf = [] }: Condition): readonly string[] {
   return text === undefined ? [`is ${source}`, ...anyOf.flatMap(keysOfText)] : keysOfText(text)
 }
@@ -97,14 +97,14 @@ function keysOfText({ of, among, set }: TextCondition): readonly string[] {
   return [...(set.patterns.length > 0 ? [`many ${of}`] : []), ...[...set.exact].map((one) => `one ${of} ${one}`)]
 }
 
-/** Where those are that may follow from a condition. */
+/** Returns the index keys of conditions that may follow from this one. */
 function wantedBy({ source, text }: Condition): readonly string[] {
   if (text === undefined) return [`is ${source}`]
   const [one] = text.among === 'some' ? text.set.exact : []
   return [...(one === undefined ? [] : [`one ${text.of} ${one}`]), `many ${text.of}`]
 }
 
-/** True when what meets all of `narrow` meets all of `wide`. */
+/** Returns whether every request that satisfies all of `narrow` satisfies all of `wide`. */
 function covers(wide: readonly Condition[], narrow: readonly Condition[]): boolean {
   return wide.every((one) => narrow.some((other) => other.source === one.source || followsFrom(one, other)))
 }

@@ -2,7 +2,7 @@ import type { Phase } from '../../flow/flow.js'
 import { policyWarnings } from './codes.js'
 import { alwaysEnds, conditionsOf, type RuleFacts, ruleAt, type WarningKind, warnOfRule } from './kind.js'
 
-/** Warns of the first rule behind one that ends its phase for every request. */
+/** Warns of the first rule after one that ends its phase for every request. */
 export const ruleUnreachable: WarningKind = {
   warning: policyWarnings.RULE_UNREACHABLE,
   judge(document) {
@@ -24,7 +24,7 @@ export const ruleUnreachable: WarningKind = {
   }
 }
 
-/** True when the rule runs for every request and ends the phase. */
+/** Returns whether the rule runs for every request and ends the phase. */
 export function endsForAll(facts: RuleFacts): boolean {
   return conditionsOf(facts)?.length === 0 && facts.actions.some(alwaysEnds)
 }

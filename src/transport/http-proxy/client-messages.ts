@@ -4,10 +4,10 @@ import type { Framing, RequestHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { announcesNoContent, isEngineField, writableFields } from '../fields.js'
 
-/** The parts of http-proxy's options that a request uses. */
+/** Options of http-proxy that a request uses. */
 interface RequestParts {
   readonly method: string
-  /** node:http asks it for a connection. */
+  /** node:http requests a connection from it. */
   readonly agent: { readonly protocol: string; addRequest(request: object): void }
   /** http-proxy lets it write the body. */
   readonly buffer: { pipe(sink: object): void }
@@ -16,8 +16,8 @@ interface RequestParts {
 const TARGET = { protocol: 'http:', host: 'upstream', port: 80 }
 
 /**
- * http-proxy never sees a client: what it reads of a request stands in its options, and these two façades, shared
- * by all requests, answer the questions it asks besides. `finished` keeps it from listening to the answer.
+ * http-proxy never accesses a client: it gets the request from its options, and these two shared façades provide the other properties.
+ * `finished` keeps it from listening to the response.
  */
 const REQUEST = {
   method: 'GET',
@@ -30,13 +30,13 @@ const REQUEST = {
 }
 const RESPONSE = { finished: true, headersSent: true }
 
-/** Begins a request and reports its errors; the answer is taken from the request itself. */
+/** Starts a request and reports its errors; the response is read from the request itself. */
 export type Requester = (parts: RequestParts, failed: (error: NodeJS.ErrnoException) => void) => void
 
 export function requester(): Requester {
   const proxy = httpProxy.createProxyServer({})
-  // Of its passes only `stream` sends; `deleteLength` breaks the framing of a chunked DELETE, the others touch
-  // time-outs and forwarding fields that are written elsewhere.
+  // Only the pass `stream` sends; `deleteLength` breaks the framing of a chunked DELETE, the others change timeouts and forwarding fields
+  // that are written elsewhere.
   const passes = proxy as unknown as { webPasses: { name: string }[] }
   passes.webPasses = passes.webPasses.filter((pass) => pass.name === 'stream')
   return (parts, failed) => {
@@ -59,7 +59,7 @@ export function requester(): Requester {
 
 const PATH = /^[\x21-\x7e]+$/
 
-/** Sets path, fields and framing of an upstream request. False: the target cannot stand in a request line. */
+/** Sets path, fields and framing of an upstream request. Returns false if the target is invalid in a request line. */
 export function writeRequestHead(
   request: ClientRequest,
   head: RequestHead,
@@ -69,13 +69,13 @@ export function writeRequestHead(
 ): boolean {
   if (!PATH.test(head.target)) return false
   request.path = head.target
-  // node:http has put it in upper case.
+  // node:http has converted it to upper case.
   request.method = head.method
   let list = head.headers
   try {
     setFields(request, list, framing)
   } catch {
-    // A name or value that cannot be written; the check of all fields is made only now, on the rare path.
+    // An invalid name or value; all fields are checked only in this rare case.
     for (const name of request.getHeaderNames()) request.removeHeader(name)
     list = writableFields(list)
     setFields(request, list, framing)
@@ -89,7 +89,7 @@ export function writeRequestHead(
   return true
 }
 
-/** Repeated names become one entry with several values, which node:http writes as several fields. */
+/** Combines repeated names into one entry with several values, which node:http writes as several fields. */
 function setFields(request: ClientRequest, list: HeaderList, framing: Framing): void {
   request.removeHeader('host')
   for (let i = 0; i < list.length; i += 2) {
@@ -101,10 +101,10 @@ function setFields(request: ClientRequest, list: HeaderList, framing: Framing): 
   }
 }
 
-/** What the head of an answer says about the bytes behind it. */
+/** Framing of the bytes after a response head. */
 interface ResponseFraming {
   readonly framing: Framing
-  /** How many follow. Undefined: chunks; Infinity: all until the end of the connection. */
+  /** Number of bytes. Undefined: chunks; Infinity: all until the connection is closed. */
   readonly follows: number | undefined
 }
 
@@ -114,8 +114,8 @@ const UNTIL_CLOSE: ResponseFraming = { framing: { kind: 'open' }, follows: Numbe
 const DIGITS = /^\d{1,15}$/
 
 /**
- * How an answer is framed (RFC 9112 6.3), but for HEAD; or undefined when no final answer has this head: a 1xx status,
- * several lengths, a length beside an encoding, an encoding other than `chunked`.
+ * Returns the framing of a response (RFC 9112 6.3), except to HEAD; undefined for an invalid final response: a 1xx status, several lengths,
+ * a length beside an encoding, an encoding other than `chunked`.
  */
 export function responseFraming(status: number, headers: HeaderList): ResponseFraming | undefined {
   let length: string | undefined

@@ -11,7 +11,7 @@ import { ignore, StreamPipe } from '../pipes.js'
 import { type Requester, requester, responseFraming, writeRequestHead } from './client-messages.js'
 import { MAX_RESPONSE_HEAD, UpstreamConnection, UpstreamPool } from './upstream-connection.js'
 
-/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+/** Wait for 100 Continue before the body is sent anyway (ms; RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
 
 interface Parts {
@@ -21,10 +21,7 @@ interface Parts {
   readonly request: Requester
 }
 
-/**
- * One request to an upstream. It is also the agent that node:http asks for a connection and the object that
- * http-proxy lets write the body.
- */
+/** One request to an upstream; also the agent from which node:http gets a connection, and the object that lets http-proxy write the body. */
 class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   place = -1
   readonly protocol = 'http:'
@@ -68,7 +65,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     )
   }
 
-  /** node:http asks for a connection, before there is a head. */
+  /** Called by node:http for a connection, before there is a head. */
   addRequest(request: object): void {
     this.#request = request as ClientRequest
     const { pool } = this.#parts
@@ -79,12 +76,12 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     }
   }
 
-  /** http-proxy hands over the request it made: head, listeners, and the body once there is a connection. */
+  /** Called by http-proxy with its request: head, listeners, and the body once connected. */
   pipe(sink: object): void {
     const request = sink as ClientRequest & { maxHeadersCount: number; maxHeaderSize: number }
     const body = this.#options.body
     const expects = awaitsContinue(body)
-    // Unlimited: node:http would drop fields beyond its limit in silence. The size of the block is bounded.
+    // Unlimited: node:http would silently drop fields beyond its limit. The size of the block is bounded.
     request.maxHeadersCount = 0
     request.maxHeaderSize = MAX_RESPONSE_HEAD
     const asks = asksUpgrade(this.#exchange, this.#options)
@@ -103,7 +100,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     this.#since = this.#parts.clock.monotonic()
   }
 
-  /** The answer's body was taken to its end, or broke. */
+  /** The response body was read to its end, or failed. */
   settled(complete: boolean): void {
     if (complete) this.#end()
     else this.#discard()
@@ -128,7 +125,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     } else if (this.#phase === 'answered') this.#checkBody(now, idleTimeout)
   }
 
-  /** A body is late only while it is awaited and nothing moves the other way; one that was not taken is given up after the same time. */
+  /** A body times out only while it is awaited and nothing moves the other way; an unread one is given up after the same time. */
   #checkBody(now: number, idleTimeout: number): void {
     const response = this.#response as IncomingMessage
     const connection = this.#connection as UpstreamConnection
@@ -142,7 +139,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     }
   }
 
-  /** The request body is late only while the upstream does not take what is there; the server transport times a slow client. */
+  /** The request body times out only while the upstream does not accept pending bytes; the server transport checks for a slow client. */
   #checkUpload(now: number, idleTimeout: number): void {
     const connection = this.#connection as UpstreamConnection
     const bytes = connection.bytesWritten
@@ -191,11 +188,11 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     this.#stopSending = send(this.#options.body, httpSink(this.#request as ClientRequest), undefined, (complete) => {
       this.#stopSending = ignore
       this.#since = this.#parts.clock.monotonic()
-      // The body broke, so the upstream must not see a complete request; the client's side knows why.
+      // The body failed, so the upstream must not see a complete request; the client's side knows the reason.
       if (!complete && this.#phase === 'waiting') this.#fail('client-gone', 'never', 'the request body broke')
       else if (!complete) this.#discard()
     })
-    // The head does not wait for a body that may be long in coming.
+    // The head does not wait for a slow body.
     if (this.#request?.writableEnded === false) sendHead(this.#request)
   }
 
@@ -233,7 +230,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
     this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
     if (bodiless) {
-      // Nothing will come: the connection must not wait for a reader of an empty body.
+      // The connection must not wait for a reader of an empty body.
       response.resume()
       response.once('end', () => this.#end())
     }
@@ -259,7 +256,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream, this.#options.idleTimeout) })
   }
 
-  /** The request failed in node:http: before a head this is the answer; after it the body has been notified. */
+  /** The request failed in node:http: before a head this is the response; afterwards the body has been notified. */
   #broken(error: NodeJS.ErrnoException): void {
     if (this.#phase === 'over') return
     const malformed = error.code?.startsWith('HPE_') === true
@@ -274,7 +271,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
       return
     }
     const reused = this.#connection?.reused === true
-    // node:http writes as soon as the request has its socket; what left after that is not known.
+    // node:http writes as soon as the request has its socket; how much was sent afterwards is unknown.
     const untouched = this.#connection === undefined || !this.#request?.socket
     const retry = malformed
       ? 'never'
@@ -299,19 +296,19 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     resolve?.(answer)
   }
 
-  /** Ends the upstream request; its connection is not used again. */
+  /** Aborts the upstream request; its connection is not reused. */
   #discard(): void {
     if (this.#phase === 'over') return
     this.#phase = 'over'
     this.#leave()
-    // A body that ends with its connection would look complete: node:http takes every end for a clean one.
+    // A body that ends with its connection would look complete: node:http treats every end as clean.
     if (this.#response?.complete === false)
       this.#response.destroy(new BodyBroken(this.#body?.failure ?? 'upstream-gone'))
     this.#request?.destroy()
     this.#connection?.destroy()
   }
 
-  /** No more is awaited. A connection whose messages are both complete belongs to the pool, or to its next request. */
+  /** Ends the exchange. A connection with two complete messages belongs to the pool, or to its next request. */
   #end(): void {
     if (this.#phase === 'over') return
     if (this.#response?.complete !== true || this.#request?.writableEnded !== true) {
@@ -331,7 +328,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
 
 const CHECK_PERIOD = 50
 
-/** HTTP/1.1 to upstreams, on http-proxy. */
+/** HTTP/1.1 client transport based on http-proxy. */
 export function httpProxyBack({ clock }: { clock: Clock }): ClientTransport {
   const pool = new UpstreamPool()
   const parts: Parts = { clock, pool, deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD), request: requester() }

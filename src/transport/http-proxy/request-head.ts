@@ -3,9 +3,9 @@ import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { MALFORMED, type MalformedMessage, type StartLine, TOKEN } from '../message-scanner.js'
 
-/** Facts of a head that the server transport needs before it makes an exchange. */
+/** Properties of a head that the server transport needs before it creates an exchange. */
 export interface HeadFacts {
-  /** A status when the head is refused: 400 or 417. */
+  /** Status of a rejected head: 400 or 417. */
   refused: number | undefined
   authority: string
   framing: Framing
@@ -18,10 +18,9 @@ const OPEN: Framing = { kind: 'open' }
 const DIGITS = /^\d{1,15}$/
 
 /**
- * Framing, Host and expectation of a request head (RFC 9112 3.2, 6.3; RFC 9110 10.1.1).
- *
- * Refused with 400: more than one Content-Length even when equal, Content-Length beside Transfer-Encoding, any
- * Transfer-Encoding but `chunked` or on HTTP/1.0, and not exactly one Host on HTTP/1.1.
+ * Reads framing, Host and expectation of a request head (RFC 9112 3.2, 6.3; RFC 9110 10.1.1). Rejects with 400: more than one
+ * Content-Length even if equal, Content-Length beside Transfer-Encoding, any Transfer-Encoding but `chunked` or on HTTP/1.0, and not
+ * exactly one Host on HTTP/1.1.
  */
 export function readHead(method: string, minor: number, headers: HeaderList): HeadFacts {
   const facts: HeadFacts = {
@@ -75,7 +74,7 @@ export function readHead(method: string, minor: number, headers: HeaderList): He
   if (connectionUpgrade && upgrade !== '' && minor === 1) {
     if (!hasToken(upgrade, 'websocket')) facts.upgrade = 'other'
     else if (method === 'GET') {
-      // Some clients say by a length of 0 that there is no content.
+      // Some clients send a length of 0 for no content.
       if (facts.framing.kind === 'length' && facts.framing.bytes === 0) facts.framing = NONE
       if (facts.framing.kind === 'none') facts.upgrade = 'websocket'
     }
@@ -97,11 +96,11 @@ const UNKNOWN_VERSION: MalformedMessage = { status: 505, why: 'client-malformed'
 
 const Step = { start: 0, startLf: 1, method: 2, target: 3, version: 4, cr: 5, lf: 6 } as const
 
-/** `method SP target SP HTTP/1.x` (RFC 9112 3); one empty line before it is forgiven (2.2). */
+/** `method SP target SP HTTP/1.x` (RFC 9112 3); accepts one empty line before it (2.2). */
 export class RequestLine implements StartLine {
   readonly #targetBytes: number
   #step: number = Step.start
-  /** Bytes of the element at hand. */
+  /** Bytes of the current element. */
   #length = 0
   #emptyLines = 0
 
@@ -160,8 +159,8 @@ export class RequestLine implements StartLine {
 }
 
 /**
- * Takes the socket's bytes from node:http: its listener becomes the returned function, which is fed what the scanner has passed.
- * Its reaction to a FIN, which would end a half-closed pipe, is removed too.
+ * Takes over the socket's bytes from node:http: returns its listener as a function for bytes that the scanner has passed. Also removes its
+ * reaction to a FIN, which would end a half-closed pipe.
  */
 export function parserOf(socket: Socket): (chunk: Buffer) => void {
   const feed = socket.listeners('data')[0] as (chunk: Buffer) => void

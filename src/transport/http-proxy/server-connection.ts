@@ -15,13 +15,12 @@ import { cut, ignore } from '../pipes.js'
 import { parserOf, RequestLine, readHead } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
 
-/** Bytes that may wait behind a running exchange before the socket is no longer read. */
+/** Maximum bytes pending behind a running exchange before reading pauses. */
 const HELD_LIMIT = 65_536
 
 /**
- * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
- * Bytes of a next request wait until the running exchange has been answered, so that nothing is answered out
- * of order and a flood of pipelined requests costs one exchange.
+ * One client connection: bytes pass the scanner to node:http's parser, one exchange at a time. Bytes of the next request wait until the
+ * running exchange has its response, so that responses stay in order and a flood of pipelined requests costs one exchange.
  */
 export class ClientConnection implements Served {
   place = -1
@@ -29,28 +28,28 @@ export class ClientConnection implements Served {
   readonly socket: Socket
   readonly scheme: 'http' | 'https'
   readonly clock: Clock
-  /** Why a joined pipe was cut from here. */
+  /** Reason why a joined pipe was cut by this side. */
   cutBy: Failure | undefined = undefined
   readonly host: ServingHost
   readonly #scanner: MessageScanner
   readonly #sieve = new TrailerSieve()
   readonly #http2: Http2Protocol
-  /** While the first bytes may be those of HTTP/2. */
+  /** Set while the first bytes may be those of HTTP/2. */
   #opening: PrefaceWatch | undefined
   readonly #feed: (chunk: Buffer) => void
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #exchange: HttpExchange | undefined = undefined
   #pipe: BytePipe | undefined = undefined
-  /** The next answer is the last one. */
+  /** The next response is the last one. */
   #last = false
-  /** The client has ended its direction and waits for answers to the requests that it sent. */
+  /** The client has closed its direction and waits for the remaining responses. */
   #halfClosed = false
-  /** What an idle connection is still read for, while its listener drains. Milliseconds. */
+  /** Time for which an idle connection is still read while its listener drains (ms). */
   #grace: number | undefined = undefined
   #answeredAny = false
-  /** The request that is still being read has had its answer. */
+  /** The request that is still being read already has its response. */
   #answered = false
-  /** What came behind the message that is being answered. */
+  /** Bytes after the message in progress. */
   readonly #held = new ByteQueue()
   #since: number
   #byteAt: number
@@ -60,7 +59,7 @@ export class ClientConnection implements Served {
   #discarded = 0
   readonly #writes = new WriteWatch()
 
-  /** `enter` hands the socket to node:http's server, which adds its listeners. `http2` takes over what begins as HTTP/2. */
+  /** `enter` passes the socket to node:http's server, which adds its listeners. `http2` takes over connections that begin as HTTP/2. */
   constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void, http2: Http2Protocol) {
     this.host = host
     this.#http2 = http2
@@ -79,7 +78,7 @@ export class ClientConnection implements Served {
     socket.on('error', ignore)
     const destroySoon = socket.destroySoon.bind(socket)
     socket.destroySoon = () => {
-      // Closing with unread bytes makes the kernel send RST, which can overtake the answer (RFC 9112 9.6).
+      // Closing with unread bytes makes the kernel send RST, which can overtake the response (RFC 9112 9.6).
       if (this.#scanner.state !== 'ended' || this.#held.length > 0) this.linger()
       else {
         this.#endsSoon()
@@ -96,7 +95,7 @@ export class ClientConnection implements Served {
     return this.#phase === 'pipe'
   }
 
-  /** A request head was read: makes the exchange and calls the handler. */
+  /** Handles a request head: creates the exchange and calls the handler. */
   begin(message: IncomingMessage, response: ServerResponse): void {
     const head = readHead(message.method as string, message.httpVersionMinor, message.rawHeaders)
     if (head.refused !== undefined) {
@@ -118,7 +117,7 @@ export class ClientConnection implements Served {
     }
   }
 
-  /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
+  /** Responds without an exchange, or instead of one, and closes. A request gets at most one response. */
   refuse(refusal: MalformedMessage): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
@@ -143,7 +142,7 @@ export class ClientConnection implements Served {
     else this.socket.destroy()
   }
 
-  /** The exchange has its complete answer. */
+  /** The exchange has its complete response. */
   answered(): void {
     const exchange = this.#exchange
     this.#exchange = undefined
@@ -158,7 +157,7 @@ export class ClientConnection implements Served {
     }
   }
 
-  /** FIN now; what the client still sends is thrown away until it ends too. */
+  /** Sends FIN and discards further data until the client closes, too. */
   linger(): void {
     if (this.#phase === 'closed' || this.#phase === 'lingering') return
     this.#phase = 'lingering'
@@ -168,12 +167,12 @@ export class ClientConnection implements Served {
     this.socket.resume()
   }
 
-  /** The client was asked to go on: its time begins anew. */
+  /** Restarts the client's timeout after 100 Continue. */
   touch(): void {
     this.#byteAt = this.clock.monotonic()
   }
 
-  /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
+  /** Returns whether the response about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(discardable: number): boolean {
     if (this.#halfClosed && this.#held.length === 0) return true
     return this.#last || (this.#scanner.state === 'body' && (this.#scanner.remaining ?? 0) > discardable)
@@ -185,7 +184,7 @@ export class ClientConnection implements Served {
     return { bytesIn: this.#messageBytes + piped, bytesOut: this.socket.bytesWritten - this.#outBefore }
   }
 
-  /** Leaves HTTP: returns the bytes that came behind the head. */
+  /** Leaves HTTP; returns the bytes after the head. */
   becomePipe(other: BytePipe): Buffer[] {
     this.#inBefore = this.socket.bytesRead - this.#held.length
     const held = this.#held.takePieces()
@@ -216,7 +215,7 @@ export class ClientConnection implements Served {
     return true
   }
 
-  /** RST, for a pipe that did not end after its FIN. */
+  /** Sends RST for a pipe that did not end after its FIN. */
   reset(): void {
     this.#pipe?.destroy('draining')
     cut(this.socket)
@@ -227,7 +226,7 @@ export class ClientConnection implements Served {
     if (this.#phase === 'lingering') this.#checkEnd(now)
     if (this.#phase !== 'http') return
     const state = this.#scanner.state
-    // A client that sends its request meanwhile is alive.
+    // A client that meanwhile sends its request is alive.
     const heardAt = state === 'body' ? this.#byteAt : 0
     if (this.#writes.stuck(this.socket, now, limits.streamIdle ?? limits.bodyIdle, heardAt)) {
       this.#abort('client-timeout')
@@ -248,7 +247,7 @@ export class ClientConnection implements Served {
   }
 
   #checkEnd(now: number): void {
-    // The time for the client's end begins when it has been given everything.
+    // The time for the client's close starts when all bytes have been sent.
     if (this.socket.writableLength > 0) this.#since = now
     if (this.#writes.stuck(this.socket, now, this.host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.socket.destroy()
@@ -258,7 +257,7 @@ export class ClientConnection implements Served {
     const { headTimeout, keepAlive } = this.host.limits
     if (this.#scanner.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
-      // Nothing was asked, so nothing is answered.
+      // Without a request there is no response.
       if (allowed > 0 && now - this.#since > allowed) {
         this.#last = true
         endIdle(this, 0)
@@ -274,7 +273,7 @@ export class ClientConnection implements Served {
     else this.#consume(chunk)
   }
 
-  /** True when HTTP/2 is spoken: the socket has another owner. What node:http has read is the beginning of a message that never comes. */
+  /** Returns whether the connection uses HTTP/2 and has another owner. node:http has then read the start of a message that never continues. */
   #leavesHttp1(opening: PrefaceWatch, chunk: Buffer): boolean {
     const version = opening.read(chunk, chunk.length)
     if (version !== 'open') this.#opening = undefined
@@ -319,7 +318,7 @@ export class ClientConnection implements Served {
     }
   }
 
-  /** The rest of a request that has been answered. True when there was too much of it. */
+  /** Discards the rest of a request with a response; returns whether it is too long. */
   #unwanted(bytes: number): boolean {
     const state = this.#scanner.state
     if (state === 'head') return false
@@ -338,7 +337,7 @@ export class ClientConnection implements Served {
     if (this.#held.length > HELD_LIMIT) this.socket.pause()
   }
 
-  /** The next message may begin. */
+  /** Starts the next message. */
   #next(): void {
     this.#scanner.next()
     this.#answered = false
@@ -359,7 +358,7 @@ export class ClientConnection implements Served {
   }
 
   #crashed(exchange: HttpExchange): void {
-    // One that has ended leaves nothing to answer; the connection may be serving the next.
+    // An ended exchange needs no response; the connection may be serving the next.
     if (this.#exchange !== exchange) return
     if (exchange.begun) this.#abort('internal')
     else {
@@ -375,7 +374,7 @@ export class ClientConnection implements Served {
     cut(this.socket)
   }
 
-  /** As on the engine `codec`: one whose requests are whole may wait for their answers. */
+  /** Like the engine `codec`, lets a connection whose requests are complete wait for its responses. */
   readonly #onEnd = (): void => {
     const exchange = this.#exchange
     if (this.#phase === 'lingering') this.socket.destroy()

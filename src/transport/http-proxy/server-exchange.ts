@@ -21,17 +21,17 @@ import { answerFraming, drop, failureOf, send, sendHead } from '../outgoing.js'
 import { cut, ignore } from '../pipes.js'
 import type { HeadFacts } from './request-head.js'
 
-/** How an answer is framed. */
+/** Framing of a response. */
 interface AnswerShape {
-  /** HEAD, 204, 304: the head alone. */
+  /** HEAD, 204, 304: no body. */
   readonly bodiless: boolean
-  /** What content-length says, if it is written. */
+  /** Value of content-length, if present. */
   readonly length: number | undefined
   readonly chunked: boolean
   readonly close: boolean
 }
 
-/** `list` without the fields of the engine, with those that `shape` asks for. */
+/** Replaces the fields of the engine in `list` by those for `shape`. */
 function answerFields(list: HeaderList, shape: AnswerShape): string[] {
   const fields: string[] = []
   for (let i = 0; i < list.length; i += 2) {
@@ -45,20 +45,20 @@ function answerFields(list: HeaderList, shape: AnswerShape): string[] {
   return fields
 }
 
-/** Settles the head of `response`. False: no final answer has this status. */
+/** Sets the head of `response`. Returns false for a status that is not final. */
 function writeHead(response: ServerResponse, head: ResponseHead, fields: string[]): boolean {
   if (!Number.isInteger(head.status) || head.status < 200 || head.status > 999) return false
   const reason = writableReason(head.reason) ?? STATUS_CODES[head.status] ?? ''
   try {
     response.writeHead(head.status, reason, fields)
   } catch {
-    // A name or value that cannot be written; nothing was. The check of all fields is made only now, on the rare path.
+    // An invalid name or value; nothing was written. All fields are checked only in this rare case.
     response.writeHead(head.status, reason, writableFields(fields) as string[])
   }
   return true
 }
 
-/** A 1xx head as text; `extra` is a finished field line. */
+/** Formats a 1xx head; `extra` is a complete field line. */
 function interimHead(head: ResponseHead, extra = ''): string {
   let text = `HTTP/1.1 ${head.status} ${writableReason(head.reason) ?? STATUS_CODES[head.status] ?? ''}\r\n${extra}`
   const fields = writableFields(head.headers)
@@ -68,31 +68,31 @@ function interimHead(head: ResponseHead, extra = ''): string {
   return `${text}\r\n`
 }
 
-/** What of an early-answered request is read and thrown away before the connection is given up instead. */
+/** Maximum bytes of an early-answered request to read and discard (bytes); beyond this the connection is closed. */
 export const DISCARD_LIMIT = 65_536
 
-/** The connection that an exchange came on, as far as the exchange uses it. */
+/** The connection of an exchange, reduced to what the exchange uses. */
 interface ExchangeConnection {
   readonly facts: SocketFacts
   readonly scheme: 'http' | 'https'
   readonly socket: Socket
   readonly clock: Clock
-  /** Why the connection was cut; undefined: it was not. */
+  /** Reason why the connection was cut; undefined otherwise. */
   readonly cutBy: Failure | undefined
-  /** Something happened: the idle time begins anew. */
+  /** Restarts the idle timeout. */
   touch(): void
-  /** Gives pipes their places and limits. */
+  /** Limits of pipes. */
   readonly host: PipeHost
   becomePipe(other: BytePipe): Buffer[]
   linger(): void
-  /** The response has ended. */
+  /** Called after the end of the response. */
   answered(): void
-  /** Must the response that is about to begin be the last? `discardable`: bytes of the request that may still be dropped. */
+  /** Returns whether the response about to begin must be the last. `discardable`: bytes of the request that may still be discarded. */
   endsAfterAnswer(discardable: number): boolean
   counts(): { bytesIn: number; bytesOut: number }
 }
 
-/** One request on a node:http connection, with its answer. */
+/** One request on a node:http connection, with its response. */
 export class HttpExchange implements Exchange, BodyOwner {
   readonly connection: ConnectionFacts
   readonly request: RequestHead & { readonly body: MessageBody }
@@ -116,10 +116,10 @@ export class HttpExchange implements Exchange, BodyOwner {
     this.connection = client.facts
     this.#client = client
     this.#response = response
-    // An expectation needs a body that it can hold back (RFC 9110 10.1.1).
+    // An expectation needs a body that can be delayed (RFC 9110 10.1.1).
     const bodiless = head.framing.kind === 'none' || (head.framing.kind === 'length' && head.framing.bytes === 0)
     this.#expectsContinue = head.expectsContinue && !bodiless
-    // node:http would close the connection behind an answer without a 100, even where no body is due.
+    // node:http would close the connection after a response without a 100, even if no body is due.
     if (head.expectsContinue && bodiless)
       (response as unknown as { _expect_continue: boolean })._expect_continue = false
     this.upgrade = head.upgrade
@@ -137,22 +137,22 @@ export class HttpExchange implements Exchange, BodyOwner {
     response.on('finish', () => this.#complete())
   }
 
-  /** Bytes of the answer have left or are about to. */
+  /** True once bytes of the response are being sent. */
   get begun(): boolean {
     return this.#firstByteAt !== 0
   }
 
-  /** The whole answer has been handed to the socket. */
+  /** True once the whole response has been written to the socket. */
   get written(): boolean {
     return this.#response.writableEnded
   }
 
-  /** The answer has begun, and is a stream of events. */
+  /** True once the response has begun as an event stream. */
   get streamsEvents(): boolean {
     return this.#answerFields !== undefined && isOfType(this.#answerFields, 'text/event-stream')
   }
 
-  /** The client is expected to send its body now. */
+  /** True if the client should send its body now. */
   get bodyDue(): boolean {
     return !this.#expectsContinue || this.#continued
   }
@@ -166,16 +166,16 @@ export class HttpExchange implements Exchange, BodyOwner {
   }
 
   settled(): void {
-    // The connection itself knows where the message ends.
+    // The connection itself finds the end of the message.
   }
 
   abandoned(): void {
-    // What is not read is counted and discarded by the connection, after the answer.
+    // The connection counts and discards unread bytes after the response.
   }
 
   inform(head: ResponseHead): void {
     if (this.#sent !== undefined || this.#ended || this.request.version === '1.0') return
-    // A client that does not read needs no news of progress, which would wait in memory.
+    // A client that does not read gets no interim responses, which would accumulate in memory.
     if (head.status < 102 || head.status > 199 || this.#client.socket.writableNeedDrain) return
     this.#client.socket.write(interimHead(head), 'latin1')
   }
@@ -225,7 +225,7 @@ export class HttpExchange implements Exchange, BodyOwner {
     else this.#client.linger()
   }
 
-  /** Ends the exchange before a complete answer; what happens to the socket is the caller's business. */
+  /** Ends the exchange before a complete response; the caller handles the socket. */
   fail(why: Failure): void {
     if (this.#ended) return
     this.#ended = true
@@ -262,7 +262,7 @@ export class HttpExchange implements Exchange, BodyOwner {
     if (!response.writableEnded) this.#flushHead()
   }
 
-  /** The head does not wait for a body that may be long in coming; what is there already goes with it. */
+  /** Sends the head without waiting for a slow body; available bytes are sent with it. */
   #flushHead(): void {
     const { socket } = this.#client
     socket.cork()

@@ -12,7 +12,7 @@ import { Http2Protocol } from '../http2/connection.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
 import { ClientConnection } from './server-connection.js'
 
-/** What the connections of one listener share: node:http's server without an address, which only parses. */
+/** State shared by the connections of one listener: node:http's server without an address, used only for parsing. */
 class HttpProtocol implements Protocol {
   readonly #host: ServingHost
   readonly #http2: Http2Protocol
@@ -40,7 +40,7 @@ class HttpProtocol implements Protocol {
 
   #parser({ headerBytes, targetBytes }: ListenLimits): HttpServer {
     const http = createHttpServer({
-      // The scanner holds the real limits; the parser must never be the first to find one.
+      // The scanner enforces the real limits; the parser must never reach its own first.
       maxHeaderSize: headerBytes + targetBytes + 4096,
       requireHostHeader: false,
       keepAliveTimeout: 0,
@@ -63,7 +63,7 @@ class HttpProtocol implements Protocol {
   }
 }
 
-/** node:http leaves a CONNECT to its listener without a response object; the answer ends the connection. */
+/** node:http passes a CONNECT to its listener without a response object; the response closes the connection. */
 function responseFor(message: IncomingMessage, socket: Socket): ServerResponse {
   const response = new ServerResponse(message)
   response.shouldKeepAlive = false
@@ -76,7 +76,7 @@ function responseFor(message: IncomingMessage, socket: Socket): ServerResponse {
   return response
 }
 
-/** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS, or begin with it where there is none. */
+/** HTTP/1.x server transport on node:http; HTTP/2 for clients that select it over TLS, or begin with it on plain connections. */
 export function nodeServerTransport({ clock }: { clock: Clock }): SocketTransport {
   return {
     listen: (at, options, handler) => ClientListener.open(clock, at, options, handler, protocols),

@@ -21,7 +21,7 @@ const STATUS_END = 12
 const MAX_REASON = 4096
 const [CR, LF, SP] = [0x0d, 0x0a, 0x20]
 
-/** `HTTP/1.x SP status [SP reason]` (RFC 9112 4); the parser behind it takes RTSP, ICE and HTTP/2.0 for the same. */
+/** Reads `HTTP/1.x SP status [SP reason]` (RFC 9112 4); the parser behind it accepts RTSP, ICE and HTTP/2.0, too. */
 class StatusLine implements StartLine {
   #length = 0
   #reason = false
@@ -58,13 +58,14 @@ function holds(byte: number, at: number): boolean {
   return byte >= (at === VERSION_END + 1 ? 0x31 : 0x30) && byte <= 0x39
 }
 
-/** The block of an answer may be large; node:http's parser has the same limit. */
+/** Maximum size of a response head (bytes), the same as in node:http's parser. */
 export const MAX_RESPONSE_HEAD = 262_144
+/** Limits of a response head for the reader. */
 const LIMITS = { headerBytes: MAX_RESPONSE_HEAD, headers: Number.POSITIVE_INFINITY }
 
 /**
- * One connection to an upstream, from its opening to its end: bytes go through a scanner to node:http's parser, which
- * forgives more than an answer may be and does not show where a message ends.
+ * One upstream connection from start to end: bytes pass a scanner to node:http's parser, which tolerates invalid responses and does not
+ * show where a message ends.
  */
 export class UpstreamConnection {
   readonly stream: Duplex
@@ -73,10 +74,10 @@ export class UpstreamConnection {
   readonly #reusable: boolean
   readonly #scanner = new MessageScanner(LIMITS, new StatusLine())
   readonly #sieve = new TrailerSieve()
-  /** node:http's parser; there while a request is out. */
+  /** node:http's parser during a request. */
   #feed: ((chunk: Buffer) => void) | undefined = undefined
   #broken: ((why: Failure) => void) | undefined = undefined
-  /** What came before the parser stood ready. */
+  /** Bytes received before the parser was ready. */
   #early: Buffer[] | undefined = undefined
   #state: 'busy' | 'idle' | 'released' | 'gone' = 'busy'
   #poisoned = false
@@ -93,19 +94,19 @@ export class UpstreamConnection {
     this.#key = key
     this.#reusable = reusable
     this.#lenient = lenient === true ? new LenientAnswer() : undefined
-    // These stay for the life of the connection: an unsolicited answer, or an end, must be noticed while idle.
+    // These stay for the life of the connection: an unsolicited response, or an end, must be noticed while idle.
     this.stream.on('data', this.#onData)
     this.stream.on('end', this.#onGone)
     this.stream.on('close', this.#onGone)
     this.stream.on('free', this.#onFree)
   }
 
-  /** Bytes that came from the upstream. */
+  /** Bytes received from the upstream. */
   get bytesRead(): number {
     return this.#read
   }
 
-  /** Bytes that the kernel, or the carrier of the stream, has taken; only their change means something. */
+  /** Bytes accepted by the kernel, or the carrier of the stream; only changes are meaningful. */
   get bytesWritten(): number {
     const { stream } = this
     const waiting = stream.writableLength + lostBytesOf(stream)
@@ -123,12 +124,12 @@ export class UpstreamConnection {
     )
   }
 
-  /** It broke before the peer had read any of what was written. */
+  /** True if the connection failed before the peer had read any written bytes. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
   }
 
-  /** Why it was not read, when `unreached`. */
+  /** Reason of `unreached`. */
   get refusal(): NonNullable<BytePipe['refusal']> {
     return this.#pipe.refusal ?? TURNED_AWAY
   }
@@ -138,7 +139,7 @@ export class UpstreamConnection {
     this.reused = true
   }
 
-  /** Gives the connection to `request`; `broken` is called when the bytes that come are no answer, or a part of one before a reset. */
+  /** Assigns the connection to `request`; calls `broken` if the received bytes are not a response, or a partial one before a reset. */
   carry(request: ClientRequest, broken: (why: Failure) => void): void {
     this.#broken = broken
     this.#lenient?.begin(request.method)
@@ -147,8 +148,8 @@ export class UpstreamConnection {
   }
 
   /**
-   * Called inside the parser's report of a head: how many bytes follow it. Undefined: chunks; Infinity: all until the end
-   * of the connection. `interim`: another head.
+   * Called while the parser reports a head: number of bytes after it. Undefined: chunks; Infinity: all until the connection is closed.
+   * `interim`: another head.
    */
   expect(follows: number | undefined | 'interim'): void {
     if (follows === 'interim') this.#scanner.next()
@@ -171,7 +172,7 @@ export class UpstreamConnection {
     this.stream.destroy()
   }
 
-  /** node:http has put its parser on the stream: its listener becomes a function that is fed what the scanner passed. */
+  /** node:http has attached its parser: its listener becomes a function for bytes that the scanner has passed. */
   readonly #onParser = (): void => {
     const { stream } = this
     const feed = stream.listeners('data').at(-1) as (chunk: Buffer) => void
@@ -195,7 +196,7 @@ export class UpstreamConnection {
   #consume(chunk: Buffer, feed: (chunk: Buffer) => void): void {
     let at = 0
     while (at < chunk.length) {
-      // What follows a switch of protocols belongs to who took the stream.
+      // Bytes after a switch of protocols belong to the stream's new owner.
       if (this.#state === 'released') this.stream.unshift(chunk.subarray(at))
       if (this.#state !== 'busy' || this.stream.destroyed) return
       if (this.#scanner.state === 'ended') {
@@ -208,7 +209,7 @@ export class UpstreamConnection {
     }
   }
 
-  /** Gives the parser the next part of the answer; returns its end, or `from` when the bytes are no answer. */
+  /** Passes the next part of the response to the parser; returns its end, or `from` for an invalid response. */
   #scan(chunk: Buffer, from: number, feed: (chunk: Buffer) => void): number {
     const scanner = this.#scanner
     const { trailing } = scanner
@@ -224,13 +225,13 @@ export class UpstreamConnection {
     return end
   }
 
-  /** Bytes without a request, or beyond the end of the answer, could be taken for the next answer. */
+  /** Bytes without a request, or beyond the end of the response, could be read as the next response. */
   #surplus(): void {
     this.#poisoned = true
     if (this.#feed === undefined) this.destroy()
   }
 
-  /** node:http is done with the connection. */
+  /** node:http has released the connection. */
   readonly #onFree = (): void => {
     const ended = this.#scanner.state === 'ended'
     this.#feed = undefined
@@ -243,18 +244,18 @@ export class UpstreamConnection {
   readonly #onGone = (): void => {
     if (this.#state === 'idle') this.destroy()
     else this.#poisoned = true
-    // node:http takes every end for a clean one.
+    // node:http treats every end as clean.
     if (this.#scanner.state === 'body' && lostBytesOf(this.stream) > 0) this.#broken?.('upstream-gone')
   }
 }
 
-/** Idle upstream connections by dialer key; the last one used is the first to be used again. */
+/** Idle upstream connections by dialer key; the most recently used is reused first. */
 export class UpstreamPool {
   readonly #idle = new Map<string, UpstreamConnection[]>()
   #retained: UpstreamKeys | undefined = undefined
   #closed = false
 
-  /** An idle connection that still stands, or undefined. */
+  /** Returns an open idle connection, or undefined. */
   take(key: string): UpstreamConnection | undefined {
     const idle = this.#idle.get(key)
     if (idle === undefined) return undefined
@@ -266,13 +267,13 @@ export class UpstreamPool {
         connection = idle.pop()
       }
     }
-    // Keys of tunnels come and go without a change of the configuration.
+    // Keys of tunnels change without a change of the configuration.
     if (idle.length === 0) this.#idle.delete(key)
     found?.take()
     return found
   }
 
-  /** False: the connection is not to be reused. */
+  /** Returns false if the connection cannot be reused. */
   keep(key: string, connection: UpstreamConnection): boolean {
     if (this.#closed || this.#retained?.has(sharedKey(key)) === false) return false
     const idle = this.#idle.get(key)
@@ -295,7 +296,7 @@ export class UpstreamPool {
     }
   }
 
-  /** Ends idle connections of one key. */
+  /** Closes idle connections of one key. */
   end(key: string): void {
     for (const connection of [...(this.#idle.get(key) ?? [])]) connection.destroy()
   }

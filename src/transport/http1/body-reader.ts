@@ -2,17 +2,18 @@ import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import type { HeadReader } from './head-reader.js'
 import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './serialise.js'
 
-/** Takes the bytes of a body as they are found. `chunk` belongs to the reader of the wire. */
+/** Receives body bytes as they are found. `chunk` belongs to the reader of the wire. */
 export interface BodyBytes {
   data(chunk: Buffer, from: number, to: number): void
 }
 
-/** How the end of a body is known (RFC 9112 6.3). */
+/** Framing that determines the end of a body (RFC 9112 6.3). */
 export type BodyEnd = 'length' | 'chunked' | 'close'
 
 const MAX_CHUNK_LINE = 256
-/** 2^48 bytes in one chunk; more cannot be meant honestly and would leave the safe integers. */
+/** Maximum digits of a chunk size, for 2^48 bytes; larger sizes would exceed the safe integers. */
 const MAX_CHUNK_DIGITS = 12
+/** Bytes of a chunk line that are decoded at a time. */
 const PIECE = 4096
 const [QUOTE, BACKSLASH, EQUALS] = [0x22, 0x5c, 0x3d]
 
@@ -24,7 +25,7 @@ const Step = {
   dataCr: 4,
   dataLf: 5,
   trailers: 6,
-  /** From here on: inside the extensions of a chunk. */
+  /** Steps from here on: inside the extensions of a chunk. */
   name: 7,
   nameRest: 8,
   value: 9,
@@ -43,15 +44,15 @@ export class BodyReader {
   #length = 0
   done = true
   refusal: MalformedMessage | undefined = undefined
-  /** Fields behind a chunked body, unfiltered; empty when there were none. */
+  /** Unfiltered fields after a chunked body; empty without any. */
   fields: readonly string[] = []
 
-  /** `trailers` reads the trailer section; between two heads it has nothing else to do. */
+  /** `trailers` reads the trailer section; it is otherwise idle between two heads. */
   constructor(trailers: HeadReader) {
     this.#trailers = trailers
   }
 
-  /** Bytes that are still to come; undefined when only the message itself will say. */
+  /** Remaining bytes; undefined if only the message itself determines them. */
   get left(): number | undefined {
     if (this.done) return 0
     return this.#end === 'length' ? this.#left : undefined
@@ -61,7 +62,7 @@ export class BodyReader {
     return !this.done && this.#end === 'close'
   }
 
-  /** A body begins. `length` counts only for `'length'`. */
+  /** Starts a body. `length` applies to `'length'` only. */
   begin(end: BodyEnd, length: number): void {
     this.#end = end
     this.#left = length
@@ -71,7 +72,7 @@ export class BodyReader {
     this.fields = NO_FIELDS
   }
 
-  /** Reads on; gives the index behind the last byte that belongs to the body. Then `done` or `refusal` may be set. */
+  /** Reads on; returns the index after the last byte of the body. `done` or `refusal` may then be set. */
   read(chunk: Buffer, from: number, to: number, out: BodyBytes): number {
     if (this.#end === 'chunked') return this.#chunked(chunk, from, to, out)
     const end = this.#end === 'close' ? to : Math.min(to, from + this.#left)
@@ -135,7 +136,7 @@ export class BodyReader {
     }
   }
 
-  /** `;name`, `;name=token` or `;name="quoted"`, without white space, which no sender may write (RFC 9112 7.1.1). */
+  /** `;name`, `;name=token` or `;name="quoted"`, without white space, which senders must not write (RFC 9112 7.1.1). */
   #extension(byte: number): void {
     const step = this.#step
     let next = -1

@@ -7,37 +7,37 @@ import { BodyBroken } from '../message-body.js'
 import { copy, ignore } from '../pipes.js'
 import { textOf, type Wire } from './wire.js'
 
-/** The connection on which a body arrives. */
+/** The connection that receives a body. */
 export interface BodySource {
-  /** The bytes are wanted for the first time. */
+  /** The bytes are requested for the first time. */
   bodyWanted(): void
   pauseBody(): void
   resumeBody(): void
-  /** What is left will not be read. */
+  /** The rest of the body will not be read. */
   bodyAbandoned(): void
 }
 
-/** Where a body goes. Bytes come as latin1 text when they are few: text joins head and body to one write. */
+/** Destination of a body. Few bytes arrive as latin1 text, which joins head and body in one write. */
 export interface BodySink {
   text(data: string): void
-  /** `bytes` are valid only during the call, unless `wire` is undefined; then they are the sink's. */
+  /** `bytes` are valid only during the call, unless `wire` is undefined: then the sink owns them. */
   chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void
-  /** Nothing more comes in this turn. */
+  /** No more bytes follow in this turn. */
   flush(): void
   end(trailers: HeaderList): void
   broke(why: Failure): void
 }
 
-/** Up to this many bytes travel as text. */
+/** Maximum number of bytes passed as text. */
 export const SMALL = 4096
-/** Bytes that may wait for a reader before the connection is no longer read. */
+/** Maximum bytes pending for a reader before the connection pauses reading. */
 const HELD_LIMIT = 65_536
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
 const NO_FIELDS: HeaderList = []
 const NOTHING = Buffer.alloc(0)
 
-/** The body of a message that the codec receives, on either side. It is no stream until it is claimed. */
+/** Body of a message received by the codec, on either side. Becomes a stream only if claimed. */
 export class CodecBody implements Body {
   #framing: Framing
   #source: BodySource | undefined
@@ -49,13 +49,13 @@ export class CodecBody implements Body {
   #broken = false
   #bytes = 0
   #watcher: ((chunk: Uint8Array) => void) | undefined = undefined
-  /** Why it broke; the owner may set it before it does. */
+  /** Reason of a failure; the owner may set it before the failure. */
   failure: Failure
-  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  /** The sender waits for 100 Continue (RFC 9110 10.1.1). */
   awaitsContinue = false
   trailerRules: TrailerRules | undefined = undefined
 
-  /** `source` undefined: there are no bytes, and the body is complete. */
+  /** `source` is undefined for a complete body without bytes. */
   constructor(framing: Framing, source: BodySource | undefined, failure: Failure) {
     this.#framing = framing
     this.#source = source
@@ -67,7 +67,7 @@ export class CodecBody implements Body {
     return this.#transforms === undefined || this.#framing.kind === 'none' ? this.#framing : OPEN
   }
 
-  /** A complete body turned out to be empty, which is the same as none. */
+  /** Treats a complete empty body as no body. */
   becomeNone(): void {
     this.#framing = NONE
     this.#source = undefined
@@ -91,7 +91,7 @@ export class CodecBody implements Body {
     return this.#fields !== undefined
   }
 
-  /** All bytes have arrived and have not been asked for. */
+  /** All bytes have arrived and none were requested. */
   get untaken(): boolean {
     return this.complete && this.#source !== undefined
   }
@@ -118,7 +118,7 @@ export class CodecBody implements Body {
     this.#sink?.flush()
   }
 
-  /** The last byte has arrived. The source is still notified when the body is taken, if it was not yet. */
+  /** The last byte has arrived. The source is still notified when the body is first read. */
   finish(fields: HeaderList): void {
     this.#fields = fields
     if (this.wanted) this.#source = undefined
@@ -127,7 +127,7 @@ export class CodecBody implements Body {
     sink?.end(this.trailers ?? NO_FIELDS)
   }
 
-  /** The message ended early. */
+  /** The message ended prematurely. */
   fail(why: Failure): void {
     if (this.complete || this.#broken) return
     this.failure = why
@@ -143,7 +143,7 @@ export class CodecBody implements Body {
     this.#transforms.push(transform)
   }
 
-  /** Hands over what is here and then what comes. `flush` is the caller's for what is here. */
+  /** Sends available and further bytes to a sink. The caller flushes the available ones. */
   sendTo(sink: BodySink): void {
     this.#state = 'taken'
     this.#want()
@@ -166,7 +166,7 @@ export class CodecBody implements Body {
     if (!this.complete) this.#source?.resumeBody()
   }
 
-  /** The consumer stops; the rest is not wanted. */
+  /** The consumer stops; the rest is not needed. */
   stop(): void {
     this.#sink = undefined
     this.#abandon()
@@ -243,8 +243,8 @@ export class CodecBody implements Body {
 }
 
 /**
- * Bytes that wait for a consumer of the body. A first small piece stays text, because it leaves in one write with its
- * head; further ones are joined, so that a body in chunks of one byte takes no more memory than its bytes.
+ * Bytes waiting for a consumer of the body. A first small piece stays text, because it is sent in one write with its head; further ones are
+ * joined, so that a body in one-byte chunks takes no more memory than its bytes.
  */
 class Held {
   #text: string | undefined = undefined
@@ -265,7 +265,7 @@ class Held {
     for (const piece of this.#more?.takePieces() ?? []) sink.chunk(piece, 0, piece.length, undefined)
   }
 
-  /** Everything in one piece, which stays here. */
+  /** Returns all bytes as one piece, without removing them. */
   whole(): Buffer {
     const first = Buffer.from(this.#text ?? '', 'latin1')
     const more = this.#more?.takeAll() ?? NOTHING
@@ -277,17 +277,17 @@ class Held {
   }
 }
 
-/** Keeps bytes that are valid only now. */
+/** Stores bytes that are valid only now. */
 export function holdPiece(queue: ByteQueue, chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
-  // The queue copies what is small.
+  // The queue copies small pieces.
   const copied = wire === undefined || to - from < SMALL
   queue.push(copied ? chunk.subarray(from, to) : wire.keep(chunk, from, to))
 }
 
-/** A body as a stream; reading it is the back-pressure. */
+/** A body as a stream; reading it applies back-pressure. */
 class ClaimedBody extends Readable implements BodySink {
   readonly #body: CodecBody
-  /** What came before it was asked for: joined here, because a Readable keeps a Buffer for each piece. */
+  /** Bytes received before they were requested, joined because a Readable keeps a Buffer for each piece. */
   readonly #waiting = new ByteQueue()
   #wanted = false
   #over = false
@@ -338,7 +338,7 @@ class ClaimedBody extends Readable implements BodySink {
     this.destroy(new BodyBroken(why))
   }
 
-  /** One piece each time that it is asked for; the end behind the last one. */
+  /** Passes one piece per request; the end after the last one. */
   #give(): void {
     while (this.#wanted) {
       const piece = this.#waiting.shift()
@@ -352,7 +352,7 @@ class ClaimedBody extends Readable implements BodySink {
   }
 }
 
-/** `first` through new transforms; a break anywhere destroys all of them. */
+/** Pipes `first` through new transforms; an error anywhere destroys all of them. */
 function chained(first: Readable, transforms: readonly (() => Duplex)[], why: () => Failure): Readable {
   const all: Readable[] = [first]
   let over = false

@@ -16,33 +16,33 @@ import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
 import { countsBelow, READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
 
-/** What of an early-answered request is read and thrown away before the connection is given up instead. */
+/** Maximum bytes of an early-answered request to read and discard; beyond this the connection is closed. */
 const DISCARD_LIMIT = 65_536
-/** Bytes that may wait behind a running exchange before the socket is no longer read. */
+/** Maximum bytes pending behind a running exchange before reading pauses. */
 const HELD_LIMIT = 65_536
-/** How much of a chunk is read as text at once: a head mostly fits, a body behind it is not copied for nothing. */
+/** Bytes of a chunk read as text at once: a head mostly fits, and little of a following body is copied. */
 const PIECE = 4096
 
 const NO_FIELDS: HeaderList = []
 const NONE: Framing = { kind: 'none' }
 
-/** What the connections of one listener share. */
+/** State shared by the connections of one listener. */
 export interface Shared {
   readonly names: FieldNames
   readonly serialiser: Serialiser
   readonly shared: Buffer
 }
 
-/** One client connection: bytes in, one exchange at a time, bytes out. Requests behind the running one wait. */
+/** One client connection: bytes in, one exchange at a time, bytes out. Further requests wait. */
 export class ClientConnection implements Served, WireOwner, BodySource {
   readonly facts: ConnectionFacts
   readonly wire: Wire
   readonly writer: MessageWriter
   readonly clock: Clock
   place = -1
-  /** Why a joined pipe was cut from here. */
+  /** Reason why a joined pipe was cut by this side. */
   cutBy: Failure | undefined = undefined
-  /** The answer at hand said that it is the last. */
+  /** The current response announces that it is the last. */
   closing = false
   readonly serialiser: Serialiser
   readonly host: ServingHost
@@ -52,20 +52,20 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #reading: 'head' | 'body' | 'ended' = 'head'
   #exchange: CodecExchange | undefined = undefined
-  /** Asks for a WebSocket and has a chunked body: handed over as such if that is empty, else as an ordinary request. */
+  /** A WebSocket request with a chunked body: passed as such if the body is empty, else as an ordinary request. */
   #asking: CodecExchange | undefined = undefined
   #body: CodecBody | undefined = undefined
   #duplex: WireDuplex | undefined = undefined
   #pipe: BytePipe | undefined = undefined
-  /** The next answer is the last one. */
+  /** The next response is the last one. */
   #last = false
-  /** The client has ended its direction and waits for answers to the requests that it sent. */
+  /** The client has closed its direction and waits for the remaining responses. */
   #halfClosed = false
-  /** What an idle connection is still read for, while its listener drains. Milliseconds. */
+  /** Time for which an idle connection is still read while its listener drains (ms). */
   #grace: number | undefined = undefined
   #answeredAny = false
   #consuming = false
-  /** What came behind the message that is being answered. */
+  /** Bytes after the message in progress. */
   #held: ByteQueue | undefined = undefined
   #since: number
   #byteAt: number
@@ -78,7 +78,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.clock = host.clock
     this.serialiser = serialiser
     this.wire = new Wire(socket, shared, this)
-    // A socket that the wire has replaced counts no more; one below TLS counts what has been encrypted.
+    // A socket replaced by the wire no longer counts; one below TLS counts encrypted bytes.
     facts.counts = facts.counts === socket ? this.wire : countsBelow(facts.counts, this.wire)
     this.facts = facts
     this.#scheme = this.facts.tls === undefined ? 'http' : 'https'
@@ -113,8 +113,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   }
 
   /**
-   * A client that ends its direction behind whole requests may wait for their answers. Any other looks like one that is gone, and work for it
-   * stops.
+   * A client that closes its direction after complete requests may wait for their responses. Any other has probably disconnected, and work
+   * for it stops.
    */
   wireEnded(): void {
     if (this.#phase === 'http') {
@@ -143,7 +143,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.#exchange?.written(why)
   }
 
-  /** The exchange has its complete answer, since `now`. */
+  /** The exchange has had its complete response since `now`. */
   answered(now: number): void {
     this.#exchange = undefined
     this.#answeredAny = true
@@ -154,7 +154,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     else if (!this.#consuming) this.#next()
   }
 
-  /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
+  /** Responds without an exchange, or instead of one, and closes. A request gets at most one response. */
   refuse(refusal: MalformedMessage): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
@@ -174,7 +174,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.linger()
   }
 
-  /** FIN now; what the client still sends is thrown away until it ends too. */
+  /** Sends FIN and discards further data until the client closes, too. */
   linger(): void {
     if (this.#phase === 'closed' || this.#phase === 'lingering') return
     this.#phase = 'lingering'
@@ -184,12 +184,12 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.wire.resume()
   }
 
-  /** The client was asked to go on: its time begins anew. */
+  /** Restarts the client's timeout after 100 Continue. */
   touch(): void {
     this.#byteAt = this.clock.monotonic()
   }
 
-  /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
+  /** Returns whether the response about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(): boolean {
     if (this.#halfClosed && this.#held === undefined && !this.#consuming) return true
     return this.#last || (this.#reading === 'body' && (this.#bodies.left ?? 0) > DISCARD_LIMIT)
@@ -211,7 +211,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.resumeBody()
   }
 
-  /** Leaves HTTP: the wire as a stream, and the bytes that came behind the head. */
+  /** Leaves HTTP; returns the wire as a stream, and the bytes after the head. */
   becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] } {
     this.#messageBytes += this.#held?.length ?? 0
     const first = this.#held?.takePieces() ?? []
@@ -223,10 +223,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     return { duplex: this.#duplex, first }
   }
 
-  /**
-   * Nothing of the connection is its own any more: its first bytes begin another protocol. The monotonic time at which the first one came;
-   * undefined when it has already been refused.
-   */
+  /** Gives the connection up to another protocol. Returns the monotonic time of its first byte; undefined if already rejected. */
   handOver(): number | undefined {
     if (this.#phase !== 'http') return undefined
     this.#phase = 'closed'
@@ -252,7 +249,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     return true
   }
 
-  /** RST, for a pipe that did not end after its FIN. */
+  /** Sends RST for a pipe that did not end after its FIN. */
   reset(): void {
     this.#pipe?.destroy('draining')
     this.wire.cut()
@@ -280,7 +277,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   }
 
   #checkEnd(now: number): void {
-    // The time for the client's end begins when it has been given everything.
+    // The time for the client's close starts when all bytes have been sent.
     if (this.wire.waiting > 0) this.#since = now
     if (this.#stuck(now, this.host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.wire.destroy()
@@ -290,7 +287,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     const { headTimeout, keepAlive } = this.host.limits
     if (this.#head.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
-      // Nothing was asked, so nothing is answered.
+      // Without a request there is no response.
       if (allowed > 0 && now - this.#since > allowed) {
         this.#last = true
         endIdle(this, 0)
@@ -298,13 +295,13 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
   }
 
-  /** True when bytes have waited for the client longer than `allowed` without any of them being taken; one that sends its request meanwhile is alive. */
+  /** Returns whether the client has accepted no pending bytes for longer than `allowed`; one that meanwhile sends its request is alive. */
   #stuck(now: number, allowed: number): boolean {
     const bytes = { bytesWritten: this.facts.bytesOut, writableLength: this.wire.waiting }
     return this.#writes.stuck(bytes, now, allowed, this.#reading === 'body' ? this.#byteAt : 0)
   }
 
-  /** Reads messages from `chunk` until one has to wait. What is re-entered from below only notes; the loop goes on here. */
+  /** Reads messages from `chunk` until one has to wait. Re-entrant calls only set flags; this loop continues. */
   #consume(chunk: Buffer, length: number): void {
     let at = 0
     this.#consuming = true
@@ -375,7 +372,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (this.#discarded > DISCARD_LIMIT) this.linger()
   }
 
-  /** A head is complete: makes the exchange and calls the handler. */
+  /** Handles a complete head: creates the exchange and calls the handler. */
   #begin(head: HeadReader): void {
     const refusal = refusalOf(head)
     if (refusal !== undefined) {
@@ -389,7 +386,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     const body = new CodecBody(framing, none ? undefined : this, 'client-gone')
     this.#body = body
     this.#expectBody(framing)
-    // An expectation needs a body that it can hold back (RFC 9110 10.1.1).
+    // An expectation needs a body that can be delayed (RFC 9110 10.1.1).
     const expects = this.#reading === 'body' && head.minor === 1 && head.expectation !== ''
     body.awaitsContinue = expects
     if (!none && this.#reading === 'ended') body.finish(NO_FIELDS)
@@ -433,9 +430,9 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     }
   }
 
-  /** The handler failed: 500, as the contract says. */
+  /** The handler failed: 500, as in the contract. */
   #crashed(exchange: CodecExchange): void {
-    // One that has ended leaves nothing to answer; the connection may be serving the next.
+    // An ended exchange needs no response; the connection may be serving the next.
     if (this.#exchange !== exchange) return
     if (exchange.begun) this.#abort('internal')
     else {
@@ -450,7 +447,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (this.#held.length > HELD_LIMIT) this.wire.pause()
   }
 
-  /** The next message may begin; reads what waited. */
+  /** Starts the next message; reads pending bytes. */
   #next(): void {
     this.#nextMessage()
     this.wire.resume()
@@ -472,7 +469,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.#body = undefined
   }
 
-  /** The last answer is out. Closing with unread bytes makes the kernel send RST, which can overtake it (RFC 9112 9.6). */
+  /** The last response is sent. Closing with unread bytes makes the kernel send RST, which can overtake it (RFC 9112 9.6). */
   #finish(): void {
     if (this.#reading === 'ended' && this.#held === undefined && !this.#consuming) this.#endSoon()
     else this.linger()

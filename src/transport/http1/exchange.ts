@@ -24,50 +24,50 @@ import type { Wire, WireDuplex } from './wire.js'
 
 const OPEN: Framing = { kind: 'open' }
 
-/** Called for the end of an exchange without a closure per exchange. */
+/** Notified of the end of an exchange without a closure per exchange. */
 export interface ExchangeWatcher {
   aborted(why: Failure): void
 }
 
-/** What the connection read of a request. */
+/** A request as read from the connection. */
 interface ReadRequest extends RequestHead {
   readonly body: CodecBody
 }
 
-/** The connection that an exchange came on, as far as the exchange uses it. */
+/** The connection of an exchange, reduced to what the exchange uses. */
 interface ExchangeConnection {
   readonly facts: ConnectionFacts
-  /** Bytes of the exchange that runs. */
+  /** Bytes of the current exchange. */
   readonly bytesIn: number
   readonly bytesOut: number
-  /** Does the connection end after the response? */
+  /** Whether the connection closes after the response. */
   closing: boolean
   readonly wire: Wire
   readonly writer: MessageWriter
   readonly serialiser: Serialiser
   readonly clock: Clock
-  /** Why the connection was cut; undefined: it was not. */
+  /** Reason why the connection was cut; undefined otherwise. */
   readonly cutBy: Failure | undefined
-  /** Something happened: the idle time begins anew. */
+  /** Restarts the idle timeout. */
   touch(): void
-  /** Gives pipes their places and limits. */
+  /** Limits of pipes. */
   readonly host: PipeHost
   becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] }
   linger(): void
-  /** Must the response that is about to begin be the last? */
+  /** Returns whether the response about to begin must be the last. */
   endsAfterAnswer(): boolean
   /** The response has ended, at `now` of the monotonic clock. */
   answered(now: number): void
 }
 
-/** One request on a codec connection, with its answer. */
+/** One request on a codec connection, with its response. */
 export class CodecExchange implements Exchange {
   readonly connection: ConnectionFacts
   readonly request: ReadRequest
-  /** Only changed before the exchange is handed over. */
+  /** Changes only before the exchange is passed to the handler. */
   upgrade: 'websocket' | 'other' | undefined
   readonly signal = new AbortList()
-  /** The forwarding of the same engine that works for this exchange. */
+  /** The same engine's forwarding of this exchange. */
   watcher: ExchangeWatcher | undefined = undefined
   readonly #client: ExchangeConnection
   readonly #keepAlive: boolean
@@ -77,11 +77,11 @@ export class CodecExchange implements Exchange {
   #failure: Failure | undefined = undefined
   #firstByteAt = 0
   #endedAt = 0
-  /** The answer is being begun; one that ends meanwhile ends at the same moment. */
+  /** Set while the response is being started; one that ends meanwhile ends at the same moment. */
   #answering = false
   #responded = false
   #answerFields: HeaderList | undefined = undefined
-  /** Known once an answer has ended. */
+  /** Set once the response has ended. */
   #outcome: Sent | undefined = undefined
   #sent: Promise<Sent> | undefined = undefined
   #report: ((sent: Sent) => void) | undefined = undefined
@@ -101,22 +101,22 @@ export class CodecExchange implements Exchange {
     this.#keepAlive = keepAlive
   }
 
-  /** Bytes of the answer have left or are about to. */
+  /** True once bytes of the response are being sent. */
   get begun(): boolean {
     return this.#firstByteAt !== 0
   }
 
-  /** The answer has begun, and is a stream of events. */
+  /** True once the response has begun as an event stream. */
   get streamsEvents(): boolean {
     return this.#answerFields !== undefined && isOfType(this.#answerFields, 'text/event-stream')
   }
 
-  /** The client is expected to send its body now. */
+  /** True if the client should send its body now. */
   get bodyDue(): boolean {
     return !this.#expects
   }
 
-  /** The body is wanted for the first time: who waits is asked to go on. */
+  /** The body is read for the first time: sends 100 Continue if the client waits. */
   wanted(): void {
     if (!this.#expects || this.#responded || this.#ended) return
     this.#expects = false
@@ -133,7 +133,7 @@ export class CodecExchange implements Exchange {
 
   inform(head: ResponseHead): void {
     if (this.#responded || this.#ended || this.request.version === '1.0') return
-    // A client that does not read needs no news of progress, which would wait in memory.
+    // A client that does not read gets no interim responses, which would accumulate in memory.
     if (head.status < 102 || head.status > 199 || this.#client.wire.congested) return
     this.#client.writer.send(this.#client.serialiser.interim(head))
   }
@@ -182,7 +182,7 @@ export class CodecExchange implements Exchange {
     else this.#client.linger()
   }
 
-  /** Ends the exchange before a complete answer; what happens to the socket is the caller's business. */
+  /** Ends the exchange before a complete response; the caller handles the socket. */
   fail(why: Failure): void {
     if (this.#ended) return
     this.#ended = true
@@ -194,7 +194,7 @@ export class CodecExchange implements Exchange {
     this.#finish()
   }
 
-  /** The writer is done with the answer; `why`: its body broke. */
+  /** The writer has finished the response; `why`: failure of its body. */
   written(why: Failure | undefined): void {
     if (why === undefined) this.complete()
     else if (!this.#ended) {
@@ -238,12 +238,12 @@ export class CodecExchange implements Exchange {
   #finish(): void {
     this.#endedAt = this.#answering ? this.#firstByteAt : this.#client.clock.monotonic()
     if (!this.#responded) return
-    // The next request may begin at once, and count anew.
+    // The next request may begin immediately, and restart the counts.
     this.#outcome = this.#account()
     this.#report?.(this.#outcome)
   }
 
-  /** What went over the wire, now or once the answer has ended. */
+  /** Returns what was sent, immediately or once the response has ended. */
   #reported(): Sent | Promise<Sent> {
     if (this.#outcome !== undefined) return this.#outcome
     if (this.#ended) return this.#account()
@@ -277,15 +277,15 @@ export function refusalOf(head: HeadReader): MalformedMessage | undefined {
   return undefined
 }
 
-/** How the body of a request that is not refused ends. A CONNECT has none. */
+/** Returns the framing of an accepted request's body. A CONNECT has none. */
 export function requestFraming(head: HeadReader): Framing {
   if (head.lengths + head.encodings === 0 || head.method === 'CONNECT') return NONE
   return head.encodings > 0 ? OPEN : { kind: 'length', bytes: head.length }
 }
 
 /**
- * What the head asks to turn into a byte pipe once the request is complete (RFC 9110 7.8). A WebSocket has no content, which some clients
- * say by a length of 0 or by chunks.
+ * Returns the requested upgrade to a byte pipe after the complete request (RFC 9110 7.8). A WebSocket has no content, which some clients
+ * express by a length of 0 or by chunks.
  */
 export function upgradeOf(head: HeadReader, framing: Framing): 'websocket' | 'other' | undefined {
   if (head.upgrade === '' || !head.connectionUpgrade || head.minor !== 1) return undefined
@@ -296,7 +296,7 @@ export function upgradeOf(head: HeadReader, framing: Framing): 'websocket' | 'ot
   return mayBeEmpty && head.expectation === '' ? 'websocket' : undefined
 }
 
-/** May another request follow on the connection? */
+/** Returns whether another request may follow on the connection. */
 export function keepsAlive(head: HeadReader): boolean {
   return head.minor === 1 && !head.close && head.method !== 'CONNECT'
 }

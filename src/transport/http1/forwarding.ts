@@ -12,10 +12,10 @@ import { DateLine, FieldNames, Serialiser } from './serialise.js'
 import { UpstreamConnection, type UpstreamHost, UpstreamPool, type UpstreamUser } from './upstream-connection.js'
 import { READ_BYTES } from './wire.js'
 
-/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+/** Wait for 100 Continue before the body is sent anyway (ms; RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
 
-/** A connection whose answers are rewritten to the strict grammar before they are read. */
+/** A connection whose responses are rewritten to the strict grammar before they are read. */
 class LenientConnection extends UpstreamConnection {
   readonly #answer = new LenientAnswer()
 
@@ -30,7 +30,7 @@ class LenientConnection extends UpstreamConnection {
   }
 }
 
-/** One request to an upstream and its answer. */
+/** One request to an upstream and its response. */
 class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   place = -1
   readonly #host: UpstreamHost
@@ -39,7 +39,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   readonly #options: ForwardOptions
   readonly #onAnswer: (answer: Answer) => void
   #connection: UpstreamConnection | undefined = undefined
-  /** Its head has been read, and the rest of what came with it has not. */
+  /** Set after its head has been read, while the rest of the chunk has not. */
   #answer: Answer | undefined = undefined
   #body: CodecBody | undefined = undefined
   #phase: 'dialling' | 'continuing' | 'waiting' | 'answered' | 'over' = 'dialling'
@@ -118,7 +118,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     const connection = this.#connection as UpstreamConnection
     this.#phase = 'answered'
     this.#body = body
-    // Makes the next deadline check begin the time of the body.
+    // Makes the next deadline check start the body's timeout.
     this.#moved = -1
     this.#answer = { kind: 'response', head, body, reusedConnection: connection.reused }
   }
@@ -142,13 +142,13 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     this.#answer = undefined
     if (answer === undefined) return
     if (this.#started) this.#onAnswer(answer)
-    // A pipe in this process may bring it while the request is being written.
+    // A pipe in this process may deliver it while the request is being written.
     else queueMicrotask(() => this.#onAnswer(answer))
   }
 
   sent(why: Failure | undefined): void {
     this.#sent = true
-    // The upstream must not see a complete request; the client's side knows why.
+    // The upstream must not see a complete request; the client's side knows the reason.
     if (why !== undefined) this.#fail(why, 'never', 'the request body broke')
   }
 
@@ -182,7 +182,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     }
   }
 
-  /** The request body is late only while the upstream does not take what is there; the server transport times a slow client. */
+  /** The request body times out only while the upstream does not accept pending bytes; the server transport checks for a slow client. */
   #checkUpload(now: number, idleTimeout: number): void {
     const connection = this.#connection as UpstreamConnection
     const taken = this.#written(connection)
@@ -194,7 +194,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     }
   }
 
-  /** A body is late only while it is awaited and nothing moves the other way; one that was not taken is given up after the same time. */
+  /** A body times out only while it is awaited and nothing moves the other way; an unread one is given up after the same time. */
   #checkBody(now: number, idleTimeout: number): void {
     const connection = this.#connection as UpstreamConnection
     const moved = connection.bytesRead + this.#written(connection)
@@ -257,7 +257,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     this.#connection?.writer.start(head, body, end, framing.kind === 'length' ? framing.bytes : 0)
   }
 
-  /** Bytes that the kernel, or the carrier of the pipe, has taken; only their change means something. */
+  /** Bytes accepted by the kernel, or the carrier of the pipe; only changes are meaningful. */
   #written(connection: UpstreamConnection): number {
     return connection.writer.carried - connection.wire.waiting
   }
@@ -267,9 +267,9 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
     const answered = this.#phase === 'answered'
     if (this.#body !== undefined && !this.#body.complete) this.#body.failure = failure
     this.#leave()
-    // A complete answer may be on its way to the client still; its connection serves others then.
+    // A complete response may still be on its way to the client; its connection then serves other exchanges.
     if (!answered || this.#body?.complete !== true || this.#body.untaken) this.#connection?.destroy()
-    // The exchange may be ending just now, or its connection being read.
+    // The exchange may just be ending, or its connection being read.
     if (!answered) queueMicrotask(() => this.#onAnswer({ kind: 'failed', failure, retry, detail }))
   }
 
@@ -281,10 +281,10 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
 }
 
 const CHECK_PERIOD = 50
-/** Idle connections that are kept for one upstream. */
+/** Maximum idle connections per upstream. */
 const MOST_IDLE = 1024
 
-/** HTTP/1.1 to upstreams, on raw sockets; keeps up to `mostIdle` idle connections for each. */
+/** HTTP/1.1 client transport on raw sockets; keeps up to `mostIdle` idle connections per upstream. */
 export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostIdle?: number }): ClientTransport {
   const pool = new UpstreamPool(clock, mostIdle)
   const names = new FieldNames()

@@ -13,19 +13,22 @@ const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
 const OTHER_VERSION: MalformedMessage = { status: 505, why: 'client-malformed' }
 
-/** Methods that every peer of this engine can read; others would be read by some as the end of a connection. */
+/** Maximum length of a method, which every peer of this engine can read; some read longer ones as the end of a connection. */
 const LONGEST_METHOD = 32
+/** Prefix of the version in request and status lines. */
 const VERSION = 'HTTP/1.'
 /** `TARGET`, and bytes that some clients do not percent-encode. */
 const RAW_TARGET = Uint8Array.from(TARGET).fill(1, 0x80)
-/** Absolute form with at most one `@`, and authority form (RFC 9112 3.2.2, 3.2.3). */
+/** Absolute form with at most one `@` (RFC 9112 3.2.2). */
 const ABSOLUTE = /^[A-Za-z]+:\/\/(?:[\w\-.~!$&'()*+,;=:%]*@)?[\w\-.~!$&'()*+,;=:%[\]]+(?:[/?].*)?$/
+/** Authority form (RFC 9112 3.2.3). */
 const AUTHORITY = /^(?:[\w\-.~%]+|\[[\dA-Fa-f:.]+\]):\d+$/
-/** Length of an element from which its further pieces are gathered, and pieces that are gathered before the whole is looked at. */
+/** Length of an element from which further pieces are collected (characters). */
 const LONG_ELEMENT = 1_024
+/** Pieces of a long element that are collected before it is examined. */
 const GATHERED = 256
 
-/** Where the reader stands between two pieces of a head. */
+/** State of the reader between two pieces of a head. */
 const Step = {
   start: 0,
   startLf: 1,
@@ -51,9 +54,9 @@ export class HeadReader {
   readonly #names: FieldNames
   readonly #request: boolean
   #step: number = Step.start
-  /** Begin of the element that was cut by the end of a piece. */
+  /** Start of the element that was cut by the end of a piece. */
   #rest = ''
-  /** Length of the part of `#rest` that has been read; the pieces behind it are gathered. */
+  /** Length of the part of `#rest` that has been read; later pieces are collected. */
   #seen = 0
   #gathered = 0
   #hash = 0
@@ -62,7 +65,7 @@ export class HeadReader {
   #emptyLine = false
   #name = ''
   #kind = 0
-  /** After `read` gave -1 when there was nothing wrong: undefined. */
+  /** Set if `read` returned -1 because of an invalid head. */
   refusal: MalformedMessage | undefined = undefined
 
   method = ''
@@ -70,14 +73,14 @@ export class HeadReader {
   minor = 1
   status = 0
   reason = ''
-  /** Names and values by turns. A new list for each message. */
+  /** Flat list of names and values. A new list per message. */
   list: string[] = []
   hosts = 0
   authority = ''
   lengths = 0
   length = 0
   encodings = 0
-  /** A length or an encoding that cannot be. */
+  /** Set for an invalid length or encoding. */
   badFraming = false
   close = false
   connectionUpgrade = false
@@ -95,7 +98,7 @@ export class HeadReader {
     return this.#step === Step.start && this.#rest === ''
   }
 
-  /** Forgets the message at hand; the next one begins. */
+  /** Discards the current message and starts the next one. */
   next(): void {
     this.#begin(Step.start)
     this.list = []
@@ -104,7 +107,7 @@ export class HeadReader {
     this.badFraming = this.close = this.connectionUpgrade = false
   }
 
-  /** A trailer section begins: only its fields are read, into a list of their own. */
+  /** Starts a trailer section: only its fields are read, into a separate list. */
   trailers(): void {
     this.#begin(Step.fieldStart)
     this.list = []
@@ -120,8 +123,8 @@ export class HeadReader {
   }
 
   /**
-   * Reads on. Gives the number of characters of `piece` up to the end of the head, or -1: the head goes on in the next
-   * piece, or it is refused and `refusal` says how.
+   * Reads on. Returns the number of characters of `piece` up to the end of the head, or -1 if the head continues in the next piece, or is
+   * rejected with `refusal`.
    */
   read(piece: string): number {
     const kept = this.#rest.length
@@ -135,8 +138,8 @@ export class HeadReader {
   }
 
   /**
-   * Puts a piece behind a long element that it does not end; false: the element has to be read. Reading begins with one text of all
-   * that is kept, which would cost a copy of the element for each byte of a peer that sends single bytes.
+   * Collects a piece of a long element that it does not end; returns false if the element has to be read. Reading joins all stored text,
+   * which would copy the element for each byte of a peer that sends single bytes.
    */
   #gather(piece: string): boolean {
     if (++this.#gathered > GATHERED) return false
@@ -156,7 +159,7 @@ export class HeadReader {
     return -1
   }
 
-  /** Keeps the element that began at `from` until there is more. */
+  /** Stores the element that began at `from` until more arrives. */
   #cut(text: string, step: number, from: number): -1 {
     this.#step = step
     this.#rest = from < text.length ? text.slice(from) : ''
@@ -174,7 +177,7 @@ export class HeadReader {
     return this.#request ? this.#requestLine(text, at, resumed) : this.#statusLine(text, at)
   }
 
-  /** One empty line before a request is forgiven (RFC 9112 2.2). Gives where the line begins. */
+  /** Accepts one empty line before a request (RFC 9112 2.2). Returns the start of the line. */
   #emptyLineBefore(text: string): number {
     let at = 0
     if (text.length === 0) return -1
@@ -281,13 +284,10 @@ export class HeadReader {
     return this.#readFields(text, at + 2, at + 2)
   }
 
-  /**
-   * Fields up to and with the empty line. `from`: first character that was not looked at; `counted`: first that is not in
-   * `#block` yet.
-   */
+  /** Reads fields including the empty line. `from`: first unread character; `counted`: first one that is not in `#block` yet. */
   #readFields(text: string, from: number, counted: number): number {
     const end = text.length
-    /** Where the block is too large. */
+    /** Position at which the block becomes too large. */
     const limit = counted + this.#limits.headerBytes - this.#block
     let at = from
     let begin = 0
@@ -310,7 +310,7 @@ export class HeadReader {
         let code = text.charCodeAt(at)
         while (TOKEN[code] === 1) {
           hash = (Math.imul(hash, 31) + code) | 0
-          // Behind the end there is NaN, which is in no table.
+          // Beyond the end the code is NaN, which is in no table.
           code = text.charCodeAt(++at)
         }
         if (at >= end) {
@@ -343,7 +343,7 @@ export class HeadReader {
     return this.#cut(text, step, step === Step.name || step === Step.value ? begin : end)
   }
 
-  /** A tab behind a length or an encoding is optional white space to some readers and a part of the value to others. */
+  /** A tab after a length or an encoding is optional white space to some readers and a part of the value to others. */
   #tabbed(): void {
     if (this.#kind === FIELD.contentLength || this.#kind === FIELD.transferEncoding) this.badFraming = true
   }
@@ -378,7 +378,7 @@ export class HeadReader {
   }
 }
 
-/** The forms of RFC 9112 3.2, as far as two readers could not disagree on where the target ends. */
+/** Returns whether a target has one of the forms of RFC 9112 3.2 whose end is unambiguous. */
 function isTarget(method: string, target: string): boolean {
   if (method === 'CONNECT') return AUTHORITY.test(target)
   if (target.charCodeAt(0) === 0x2f || target === '*') return true

@@ -1,9 +1,9 @@
 import { HT, SP } from './serialise.js'
 
-/** Characters of the longest length that is read. */
+/** Maximum digits of a length. */
 const MOST_DIGITS = 15
 
-/** The text from `from` to `to`; the usual method is one string for all requests. */
+/** Returns the text from `from` to `to`; the usual method is one string for all requests. */
 export function methodOf(text: string, from: number, to: number): string {
   if (
     to - from === 3 &&
@@ -15,7 +15,7 @@ export function methodOf(text: string, from: number, to: number): string {
   return text.slice(from, to)
 }
 
-/** Without optional white space around the value (RFC 9110 5.5). */
+/** Removes optional white space around the value (RFC 9110 5.5). */
 export function trimmed(text: string, from: number, to: number): string {
   let begin = from
   let end = to
@@ -28,18 +28,18 @@ function isBlank(code: number): boolean {
   return code === SP || code === HT
 }
 
-/** The value of a digit that is known to be there. */
+/** Returns the value of a digit that is known to be present. */
 export function digitAt(text: string, at: number): number {
   return text.charCodeAt(at) - 0x30
 }
 
-/** Is this 1 to 15 digits? */
+/** Returns whether the value has 1 to 15 digits. */
 export function isLength(value: string): boolean {
   for (let i = 0; i < value.length; i++) if (!isDigit(value.charCodeAt(i))) return false
   return value.length > 0 && value.length <= MOST_DIGITS
 }
 
-/** Is this the code of a digit? */
+/** Returns whether this is the code of a digit. */
 export function isDigit(code: number): boolean {
   return code >= 0x30 && code <= 0x39
 }

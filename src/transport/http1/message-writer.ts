@@ -7,14 +7,14 @@ import { type BodySink, CodecBody, SMALL } from './body.js'
 import type { Serialiser } from './serialise.js'
 import { textOf, type Wire } from './wire.js'
 
-/** Feeds a sink from a stream: one that policies made, or a body of another engine. */
+/** Feeds a sink from a stream: of a policy, or a body of another engine. */
 export class StreamGiver {
   readonly #stream: Readable
   readonly #body: Body | undefined
   readonly #sink: BodySink
   #why: Failure = 'upstream-gone'
 
-  /** `body`: whose trailers end the message, when `stream` was claimed from it. */
+  /** `body`: source of `stream`, if claimed, whose trailers end the message. */
   constructor(stream: Readable, body: Body | undefined, sink: BodySink) {
     this.#stream = stream
     this.#body = body
@@ -67,35 +67,32 @@ export class StreamGiver {
     stream.removeListener('end', this.#onEnd)
     stream.removeListener('close', this.#onBreak)
     stream.removeListener('error', this.#onError)
-    // An error without a listener would end the process; the report is made once.
+    // An error without a listener would crash the process; it is reported once.
     stream.on('error', ignore)
   }
 }
 
 const NO_FIELDS: HeaderList = []
 
-/** How the end of the body that is written will be known. */
+/** Framing that determines the end of the written body. */
 export type WrittenEnd = 'none' | 'length' | 'chunked' | 'close'
 
 interface WriterOwner {
-  /** The message has left to its last byte, or (`why`) its body broke and it was not ended. */
+  /** The message has been sent completely, or its body failed (`why`) and it was not ended. */
   written(why: Failure | undefined): void
 }
 
-/** What gives bytes and can be held back. */
+/** A source of bytes that can be paused. */
 interface Giver {
   pause(): void
   resume(): void
   stop(): void
 }
 
-/** Text that is gathered before it is written; node sends up to 16 KiB of text without an allocation. */
+/** Text collected before it is written (characters); node sends up to 16 KiB of text without an allocation. */
 const TEXT_LIMIT = 8192
 
-/**
- * Writes messages to a wire, one after another: head, body and end in as few writes as possible, and no faster than the
- * other side takes them.
- */
+/** Writes messages to a wire, one after another: head, body and end in as few writes as possible, with back-pressure. */
 export class MessageWriter implements BodySink {
   readonly #wire: Wire
   readonly #owner: WriterOwner
@@ -115,20 +112,20 @@ export class MessageWriter implements BodySink {
     this.#serialiser = serialiser
   }
 
-  /** The whole message has been given to the wire, and a part of it waits there. */
+  /** True while the wire still holds a part of the complete message. */
   get leaving(): boolean {
     return this.#state === 'leaving'
   }
 
-  /** Text outside a body: an interim answer, a head whose body comes later. */
+  /** Writes text outside a body: an interim response, or a head whose body follows later. */
   send(text: string): void {
     this.carried += text.length
     this.#wire.write(text)
   }
 
   /**
-   * Writes a message. `head` is finished text, or '' when it was sent; `length` counts only for `'length'`. `trailers`
-   * come in place of those that arrive with the body.
+   * Writes a message. `head` is complete text, or '' if already sent; `length` applies to `'length'` only. `trailers` replace those that
+   * arrive with the body.
    */
   start(head: string, body: Outgoing, end: WrittenEnd, length: number, trailers?: () => HeaderList): void {
     this.#state = 'writing'
@@ -151,7 +148,7 @@ export class MessageWriter implements BodySink {
     }
   }
 
-  /** Stops in the middle of a message; the giver is let go. */
+  /** Stops within a message and releases its source. */
   abort(): void {
     const giver = this.#giver
     this.#giver = undefined
@@ -160,7 +157,7 @@ export class MessageWriter implements BodySink {
     giver?.stop()
   }
 
-  /** The wire takes bytes again. */
+  /** The wire accepts bytes again. */
   drained(): void {
     if (this.#state === 'writing') this.#giver?.resume()
   }
@@ -228,7 +225,7 @@ export class MessageWriter implements BodySink {
     this.#owner.written(undefined)
   }
 
-  /** False: the bytes do not belong to the message. More than was announced would be taken for the next one. */
+  /** Returns false if the bytes are not part of the message. More than announced would be read as the next one. */
   #takes(size: number): boolean {
     if (this.#state !== 'writing') return false
     if (this.#end !== 'length') return true

@@ -17,6 +17,7 @@ export const VALUE = new Uint8Array(256).fill(1, 0x20).fill(0, 0x7f, 0x80)
 VALUE[0x09] = 1
 /** Visible ASCII. */
 export const TARGET = new Uint8Array(256).fill(1, 0x21, 0x7f)
+/** Values of hexadecimal digits; -1 for other characters. */
 export const HEX = new Int8Array(256).fill(-1)
 for (let i = 0; i < 16; i++) {
   HEX[i.toString(16).charCodeAt(0)] = i
@@ -30,26 +31,26 @@ export const HT = 0x09
 export const COLON = 0x3a
 export const SEMICOLON = 0x3b
 
-/** True when every character of `text` is in `table`; characters beyond latin1 are in none. */
+/** Returns whether every character of `text` is in `table`; characters beyond latin1 are in none. */
 function consistsOf(table: Uint8Array, text: string): boolean {
   for (let i = 0; i < text.length; i++) if (table[text.charCodeAt(i)] !== 1) return false
   return true
 }
 
-/** True when `list`, a comma-separated field value, holds `token` (lower-case) in any case. */
+/** Returns whether the comma-separated `list` contains `token` (lower case) in any case. */
 export function hasToken(list: string, token: string): boolean {
   if (list.length === token.length) return list.toLowerCase() === token
   if (list.length < token.length || !list.includes(',')) return list.trim().toLowerCase() === token
   return list.split(',').some((part) => part.trim().toLowerCase() === token)
 }
 
-/** Ends the last line of a head or of trailers, and the whole of them. */
+/** End of the last line of a head or of trailers, and of the whole section. */
 const END = '\r\n\r\n'
 
-/** What the engine itself does with a field. */
+/** Treatment of a header field by the engine itself. */
 export const FIELD = {
   plain: 0,
-  /** No name at all: cannot be written. */
+  /** Not a valid name: cannot be written. */
   invalid: 1,
   host: 2,
   contentLength: 3,
@@ -64,15 +65,15 @@ export const FIELD = {
 
 type FieldKind = (typeof FIELD)[keyof typeof FIELD]
 
-/** What a name comes to where it is written. */
+/** Cached result for a field name. */
 interface WrittenName {
   readonly kind: FieldKind
-  /** What stands before the value, with the end of the line before. */
+  /** Text before the value, including the end of the previous line. */
   readonly begin: string
-  /** A value that came lately, with its whole line: most fields have the same one in message after message. */
+  /** A recent value with its whole line: most fields repeat their value in many messages. */
   value: string
   line: string
-  /** Values since then that were others. */
+  /** Number of other values since then. */
   others: number
 }
 
@@ -88,32 +89,30 @@ const KINDS: ReadonlyMap<string, FieldKind> = new Map<string, FieldKind>([
   ['date', FIELD.date]
 ])
 
-/** Longest value whose line is kept, and how many others pass by before another one is. */
+/** Maximum length of a cached value. */
 const LONGEST_KEPT = 128
+/** Number of other values before a new one is cached. */
 const OTHERS = 16
-/** Names whose values are kept nowhere. */
+/** Names whose values are never cached. */
 const SECRET: ReadonlySet<string> = new Set(['authorization', 'proxy-authorization', 'cookie', 'set-cookie'])
 
 const SLOTS = 1024
-/** Slots that are looked at for one name. */
+/** Number of slots examined per name. */
 const PROBES = 3
-/** Length of the longest name that gets a slot. */
+/** Maximum length of a name with a slot. */
 const LONGEST = 64
 
-/**
- * Field names that were seen, so that the usual ones are one string each for the life of the process: its hash is known,
- * it compares by identity, and nothing is allocated to read it.
- */
+/** Interned field names: each common one is one string for the life of the process, with a known hash, comparison by identity and no allocation. */
 export class FieldNames {
   readonly #slots: (string | undefined)[] = new Array<string | undefined>(SLOTS).fill(undefined)
   readonly #kindOfSlot = new Uint8Array(SLOTS)
   readonly #written = new PeerNames<WrittenName>()
-  /** Kind of the name that `intern` gave last. */
+  /** Kind of the name returned last by `intern`. */
   kind: FieldKind = FIELD.plain
 
   /**
-   * The name in `text` from `from` to `to`, which consists of token characters; `hash` is any hash of it. Sets `kind`. A
-   * name keeps its slot for ever, so that made-up names cannot push the usual ones out.
+   * Returns the name in `text` from `from` to `to`, which consists of token characters; `hash` is any hash of it. Sets `kind`. A name keeps
+   * its slot forever, so that made-up names cannot evict common ones.
    */
   intern(text: string, from: number, to: number, hash: number): string {
     let slot = hash & (SLOTS - 1)
@@ -144,12 +143,12 @@ export class FieldNames {
     return own
   }
 
-  /** Any name, also one that was not read from the wire; its kind is `invalid` for what is no token. */
+  /** Returns the entry of any name; its kind is `invalid` if it is not a token. */
   of(name: string): WrittenName {
     const known = this.#written.get(name)
     if (known !== undefined) return known
     const kind = name.length > 0 && consistsOf(TOKEN, name) ? kindOf(name) : FIELD.invalid
-    // Joined texts keep their parts: the name must be no slice of a head.
+    // Joined texts retain their parts: the name must not be a slice of a head.
     const begin = `\r\n${name.length > LONGEST ? name : ownText(name)}: `
     const others = SECRET.has(name.toLowerCase()) ? Number.NEGATIVE_INFINITY : OTHERS
     const written = { kind, begin, value: '', line: begin, others }
@@ -158,12 +157,12 @@ export class FieldNames {
   }
 }
 
-/** The line of a field with the end of the line before it; empty for a value that cannot be written. */
+/** Returns a field's line, starting with the end of the previous one; empty for an invalid value. */
 function lineOf(written: WrittenName, value: string): string {
   if (!consistsOf(VALUE, value)) return ''
   const line = written.begin + value
   if (++written.others > OTHERS && value.length <= LONGEST_KEPT) {
-    // In one piece, and no part of the message that it came in.
+    // A flat copy, not a slice of its message.
     written.line = ownText(line)
     written.value = ownText(value)
     written.others = 0
@@ -175,15 +174,15 @@ function kindOf(name: string): FieldKind {
   return KINDS.get(name.toLowerCase()) ?? FIELD.plain
 }
 
-/** How an answer is framed. */
+/** Framing of a response. */
 interface AnswerShape {
-  /** What content-length says, if it is written. */
+  /** Value of content-length, if present. */
   readonly length: number | undefined
   readonly chunked: boolean
   readonly close: boolean
 }
 
-/** The date field line with the end of the line before it, made once a second. */
+/** The date field's line, starting with the end of the previous one; created once a second. */
 export class DateLine {
   readonly #clock: Clock
   #second = -1
@@ -204,11 +203,11 @@ export class DateLine {
   }
 }
 
-/** Writes heads as latin1 text. A field that cannot be written (RFC 9110 5.1, 5.5) is left out; the engine's own are its own. */
+/** Writes heads as latin1 text. Omits invalid fields (RFC 9110 5.1, 5.5) and writes the engine's fields itself. */
 export class Serialiser {
   readonly #names: FieldNames
   readonly #date: DateLine
-  /** Found in the list that `#fields` wrote last. */
+  /** Result of the last list written by `#fields`. */
   #host = false
   #dated = false
 
@@ -217,7 +216,7 @@ export class Serialiser {
     this.#date = date
   }
 
-  /** A final answer (RFC 9112 4). A missing Date is added, as RFC 9110 6.6.1 asks. */
+  /** Writes a final response (RFC 9112 4). Adds a missing Date, as in RFC 9110 6.6.1. */
   answer(head: ResponseHead, shape: AnswerShape): string {
     let text = statusLine(head) + this.#fields(head.headers, shape.chunked)
     if (shape.length !== undefined) text += `\r\nContent-Length: ${shape.length}`
@@ -226,12 +225,12 @@ export class Serialiser {
     return text + (shape.close ? '\r\nConnection: close\r\n\r\n' : END)
   }
 
-  /** A 1xx answer; `extra` is a field with the end of the line before it. */
+  /** Writes a 1xx response; `extra` is a field that starts with the end of the previous line. */
   interim(head: ResponseHead, extra = ''): string {
     return statusLine(head) + extra + this.#fields(head.headers, false) + END
   }
 
-  /** A request (RFC 9112 3), or undefined when method or target cannot stand in a request line. */
+  /** Writes a request (RFC 9112 3), or returns undefined if method or target is invalid in a request line. */
   request(head: RequestHead, framing: Framing, upgrade: boolean, expects: boolean): string | undefined {
     const { method, target } = head
     if (method === '' || target === '' || !consistsOf(TOKEN, method) || !consistsOf(TARGET, target)) return undefined
@@ -246,12 +245,12 @@ export class Serialiser {
     return text + (expects ? '\r\nExpect: 100-continue\r\n\r\n' : END)
   }
 
-  /** The last chunk with trailer fields, which must have been filtered. */
+  /** Writes the last chunk with filtered trailer fields. */
   lastChunk(list: HeaderList): string {
     return `0${this.#fields(list, false)}${END}`
   }
 
-  /** Each field with the end of the line before it. */
+  /** Writes each field, starting with the end of the previous line. */
   #fields(list: HeaderList, chunked: boolean): string {
     let text = ''
     let host = false
@@ -284,7 +283,7 @@ export class Serialiser {
   }
 }
 
-/** The answer of the engine itself to what became no exchange. */
+/** Writes the engine's own response without an exchange. */
 export function bareAnswer({ status, why }: MalformedMessage): string {
   const code = FAILURES[why].code
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nsluice-error-code: ${code}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`

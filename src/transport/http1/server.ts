@@ -24,7 +24,7 @@ function protocols(host: ServingHost): { http1: Protocol; h2: Protocol } {
   return { http1: new CodecProtocol(host, h2), h2 }
 }
 
-/** What the connections of one listener share. */
+/** State shared by the connections of one listener. */
 class CodecProtocol implements Protocol {
   readonly names = new FieldNames()
   readonly serialiser: Serialiser
@@ -142,7 +142,7 @@ export class PipeTransport implements ServerTransport {
   }
 }
 
-/** Of a socket this engine uses what `SocketLike` has, unless it is one. */
+/** The engine uses only the members of `SocketLike` of a socket, unless it is a real one. */
 function asSocket(pipe: SocketLike): Socket {
   return pipe as unknown as Socket
 }

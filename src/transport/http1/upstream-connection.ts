@@ -22,7 +22,7 @@ const OPEN: Framing = { kind: 'open' }
 /** Keys of the pool from which on those without a connection are forgotten. */
 const KEYS = 256
 
-/** Who waits for the answer on a connection. */
+/** User of a connection that waits for a response. */
 export interface UpstreamUser {
   /** The method that was asked; an answer to HEAD has no bytes. */
   readonly method: string
@@ -30,7 +30,7 @@ export interface UpstreamUser {
   /** A final head; its body follows. */
   answered(head: ResponseHead, body: CodecBody): void
   switched(head: ResponseHead): void
-  /** What came together with the end of a head, or with a part of one, has been read. */
+  /** The bytes that arrived with a head, or with a part of one, have been read. */
   headTaken(): void
   /** The request has been written to its end, or its body broke. */
   sent(why: Failure | undefined): void
@@ -39,7 +39,7 @@ export interface UpstreamUser {
   checkDeadlines(now: number): void
 }
 
-/** What all connections of a client transport share. */
+/** State shared by all connections of a client transport. */
 export interface UpstreamHost {
   readonly names: FieldNames
   readonly serialiser: Serialiser
@@ -311,7 +311,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
   }
 }
 
-/** How an answer is framed (RFC 9112 6.3), or undefined when its head contradicts itself. */
+/** Returns the framing of a response (RFC 9112 6.3), or undefined if its head is contradictory. */
 function framingOf(head: HeadReader): Framing | undefined {
   if (head.badFraming || head.lengths + head.encodings > 1) return undefined
   if (head.encodings > 0 && head.minor === 0) return undefined

@@ -5,11 +5,11 @@ import type { ByteCounts } from '../connection-facts.js'
 import { cut, ignore } from '../pipes.js'
 import { withOwnReads } from './own-reads.js'
 
-/** Who reads a wire. */
+/** Reader of a wire. */
 export interface WireOwner {
   /** Bytes came: `chunk` from 0 to `length`, valid only during the call (see `Wire.keep`). */
   received(chunk: Buffer, length: number): void
-  /** What was written has left; called when `Wire.congested` was true. */
+  /** The written bytes have been sent; called if `Wire.congested` was true. */
   drained(): void
   /** The other side ended its direction. */
   wireEnded(): void
@@ -136,17 +136,17 @@ export class Wire implements ByteCounts {
     return lostBytesOf(this.stream) > 0
   }
 
-  /** Of these, what has not been given to the socket either. */
+  /** Pending bytes that have not been passed to the socket. */
   get unsent(): number {
     return this.#text.length
   }
 
-  /** Of a stream that counts, as sockets do. */
+  /** Bytes read from a stream that counts them, as sockets do. */
   get bytesRead(): number {
     return (this.stream as Socket).bytesRead
   }
 
-  /** Of such a stream. */
+  /** Bytes written to a stream that counts them. */
   get bytesWritten(): number {
     return (this.stream as Socket).bytesWritten + this.#text.length
   }
@@ -256,7 +256,7 @@ export class Wire implements ByteCounts {
     cut(this.stream)
   }
 
-  /** Where the next read goes. */
+  /** Returns the buffer for the next read. */
   #next(): Buffer {
     if (!this.#bulk) {
       this.#own = undefined
@@ -267,7 +267,10 @@ export class Wire implements ByteCounts {
   }
 }
 
-/** What the socket below the TLS of a wire counts; what waits at the wire is sent before, because its size is known when it is encrypted. */
+/**
+ * Byte counts of the socket below the TLS of a wire; bytes pending at the wire are sent first, because their size is known only after
+ * encryption.
+ */
 export function countsBelow(socket: ByteCounts, wire: Wire): ByteCounts {
   return {
     get bytesRead() {

@@ -7,7 +7,7 @@ import type { Wire } from '../http1/wire.js'
 import { trailerFields } from './heads.js'
 import type { Http2Stream } from './stream.js'
 
-/** What gives bytes and can be held back. */
+/** A source of bytes that can be paused. */
 interface Giver {
   pause(): void
   resume(): void

@@ -17,21 +17,25 @@ export const STREAMS = 100
  * that slow ones never take the window of the others.
  */
 const WINDOW = (2 * STREAMS + 2) * STREAM_WINDOW
+/** Maximum size of a header list (bytes). */
 const LIST_BYTES = 262_144
+/** Maximum number of fields in a header list. */
 const LIST_FIELDS = 2048
 /** A connection without a stream is given up after this time. Milliseconds. */
 const IDLE_TIME = 30_000
 /** Servers of gRPC take no more than one PING in five minutes from a client that sends nothing. */
 const SILENCE = 310_000
-/** How long a peer may take to answer a PING, to acknowledge our SETTINGS, and to close after GOAWAY. */
+/** Timeout for a PING response (ms). */
 const PONG_TIME = 10_000
+/** Timeout for the acknowledgment of our SETTINGS (ms). */
 const SETTLE = 30_000
+/** Time for the peer to close after GOAWAY (ms). */
 const LINGER = 500
 
 /** Its server ended it without a word of why. */
 const ENDED = { failure: 'upstream-gone', message: 'the connection ended' } as const
 
-/** What a connection is part of. */
+/** Owner of a connection. */
 export interface ClientHost {
   readonly shared: Buffer
   readonly deadlineTimer: DeadlineTimer
@@ -56,7 +60,7 @@ export interface ClientUser extends StreamUser {
 export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner {
   place = -1
   readonly wire: Wire
-  /** Of the pipe: 'https' where it is TLS. */
+  /** Scheme of the pipe: 'https' over TLS. */
   readonly scheme: 'http' | 'https'
   readonly #host: ClientHost
   readonly #owner: ClientOwner

@@ -26,7 +26,7 @@ import { StreamDuplex } from './stream-duplex.js'
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
-/** How long a body is still sent that does not move, once the answer is whole. */
+/** Time for a stalled request body after the complete response (ms). */
 const UPLOAD_REST = 1000
 
 /** One request on a stream of an upstream's connection, and its answer. */
@@ -241,7 +241,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#stream?.consumed(held)
   }
 
-  /** What is left is not wanted: other than on HTTP/1.1, the connection loses nothing by saying so. */
+  /** The rest is not needed: other than on HTTP/1.1, the connection stays usable. */
   bodyAbandoned(): void {
     this.#abandoned = true
     if (this.#phase === 'over') return

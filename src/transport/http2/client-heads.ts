@@ -8,13 +8,16 @@ import type { HpackEncoder } from './hpack-encoder.js'
 const COLON = 0x3a
 /** Statuses of classes above 5, which no specification defines, pass as they came (RFC 9110 15). */
 const STATUS = /^[1-9]\d\d$/
+/** Value of a content-length. */
 const DIGITS = /^\d{1,15}$/
+/** A token (RFC 9110 5.6.2). */
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+/** Visible ASCII. */
 const AUTHORITY = /^[\x21-\x7e]*$/
 /** Fields of the opening handshake of HTTP/1.1 that an extended CONNECT does without (RFC 8441 5). */
 const HANDSHAKE: ReadonlySet<string> = new Set(['sec-websocket-key', 'upgrade', 'connection'])
 
-/** How the request of an exchange is to be written; see `writeRequest`. */
+/** Form in which a request is written; see `writeRequest`. */
 export interface RequestForm {
   /** 'https' where the connection is TLS (RFC 9113 8.3.1). */
   readonly scheme: 'http' | 'https'

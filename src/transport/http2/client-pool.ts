@@ -4,7 +4,7 @@ import { AbortList } from '../deadlines.js'
 import { ignore } from '../pipes.js'
 import { ClientConnection, type ClientHost, type ClientOwner, STREAMS } from './client-connection.js'
 
-/** Who waits for a connection. */
+/** An exchange that waits for a connection. */
 export interface Waiter {
   readonly client: ConnectionFacts
   /** Milliseconds; 0: for ever. */
@@ -90,7 +90,7 @@ class KeyPool implements ClientOwner {
     this.#check()
   }
 
-  /** As many connections are opened as those that wait would fill. */
+  /** Opens as many connections as the waiting exchanges would fill. */
   #open(waiter: Waiter): void {
     if (this.#opening.size * this.#each >= this.#waiting.size) return
     const signal = new AbortList()

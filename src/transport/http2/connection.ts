@@ -19,13 +19,13 @@ import { SETTING } from './settings.js'
 import type { Http2Stream, StreamEnd } from './stream.js'
 
 const STREAMS = 128
-/** How long a client may take to answer the first GOAWAY, and to end its direction behind the last one. */
+/** Time for a client to answer the first GOAWAY (ms). */
 const LINGER = 500
 /** A session without streams for so long keeps only what it must. */
 const QUIET = 5_000
 /** A session from which nothing came for so long is sent a PING; one that does not answer for so long again is ended. */
 const SILENCE = 60_000
-/** How long a client may take to acknowledge our SETTINGS (RFC 9113 6.5.3). */
+/** Time for a client to acknowledge our SETTINGS (RFC 9113 6.5.3) (ms). */
 const SETTLE = 30_000
 /** Fields beyond the limit that are still read, so that the client gets 431 and no reset. */
 const SPARE_FIELDS = 128
@@ -356,7 +356,7 @@ function sessionLimits(limits: ListenLimits): SessionLimits {
   }
 }
 
-/** What was seen of a connection that began as HTTP/2. */
+/** Observed properties of a connection that began as HTTP/2. */
 interface Opened {
   readonly facts: SocketFacts
   readonly since: number

@@ -26,7 +26,7 @@ import { StreamDuplex } from './stream-duplex.js'
 
 const COLON = 0x3a
 
-/** What an exchange needs of its connection. */
+/** Services of the connection for an exchange. */
 export interface ExchangeHost {
   readonly facts: ConnectionFacts
   readonly clock: Clock
@@ -64,7 +64,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   #pipe: BytePipe | undefined = undefined
   #bytesIn: number
   #bytesOut = 0
-  /** What had been taken of the answer and had come of the request when either last moved. */
+  /** Sum of consumed response bytes and received request bytes at the last progress. */
   #moved = -1
   #movedAt = 0
   #sent: Promise<Sent> | undefined = undefined
@@ -174,7 +174,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#stream.consumed(held)
   }
 
-  /** What is not read stays until the stream ends, after the answer. */
+  /** Unread bytes stay until the stream ends, after the response. */
   bodyAbandoned(): void {
     this.#abandoned = true
     this.resumeBody()

@@ -1,7 +1,7 @@
 const SECOND = 1000
 /** Resets that a client may send within a second. */
 const RESETS = 100
-/** Of so many streams at most half may be reset. */
+/** Number of streams of which at most half may be reset. */
 const STREAM_BLOCK = 200
 /** PING and SETTINGS frames within a second; each costs an answer. Some clients measure the way with a PING per round trip. */
 const CONTROLS = 1000

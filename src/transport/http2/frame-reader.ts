@@ -1,6 +1,6 @@
 import { CODE, ConnectionError, FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, PRIORITY_BYTES, readUint31 } from './frames.js'
 
-/** Who gets the frames that were read. Its methods may throw a `ConnectionError`. */
+/** Receives the frames. Its methods may throw a `ConnectionError`. */
 export interface FrameTaker {
   /** A whole frame other than DATA: its payload is `bytes` from `from` to `to`, valid only during the call. An object would be one for each frame. */
   frame(type: number, flags: number, stream: number, bytes: Buffer, from: number, to: number): void
@@ -12,7 +12,7 @@ export interface FrameTaker {
   dataEnds(): void
 }
 
-/** What the next byte is. */
+/** Meaning of the next byte. */
 const Step = { preface: 0, head: 1, payload: 2, padLength: 3, content: 4, padding: 5 } as const
 
 /**
@@ -23,7 +23,7 @@ export class FrameReader {
   readonly #taker: FrameTaker
   readonly #preface: Buffer
   #step: number
-  /** What came of the preface or of a frame's head. */
+  /** Bytes received of the preface or of a frame's head. */
   #got = 0
   /** A head that came in pieces. */
   #head: Buffer | undefined = undefined
@@ -33,7 +33,7 @@ export class FrameReader {
   /** Payload of a frame that came in pieces, and how much of it has. */
   #payload: Buffer | undefined = undefined
   #length = 0
-  /** Of DATA: content and padding that are still to come. */
+  /** For DATA: remaining content and padding. */
   #content = 0
   #padding = 0
   #stopped = false
@@ -198,7 +198,7 @@ export class HeaderBlocks {
   #bytes = 0
   /** The stream whose block goes on in CONTINUATION; 0: none. */
   open = 0
-  /** Of the block at hand: its stream, whether it ends the stream, and whether its priority names itself (RFC 7540 5.3.1). */
+  /** Current header block: its stream, whether it ends the stream, and whether its priority names itself (RFC 7540 5.3.1). */
   stream = 0
   ended = false
   selfDependent = false

@@ -5,7 +5,7 @@ import type { Http2Stream } from './stream.js'
 
 /** Memory that small frames are written into, before it is cut into what is sent. */
 const BLOCK = 65_536
-/** What is left of a block is given to the next connection when it is more than this. */
+/** Minimum rest of a block that is reused by the next connection (bytes). */
 const REST = 2048
 /** Blocks with room that may lie ready. */
 const SPARES = 16
@@ -24,7 +24,7 @@ class Output {
   readonly #stream: Duplex
   readonly #parts: Buffer[] = []
   #block: Block | undefined = undefined
-  /** Where the bytes of the block begin that are not among the parts yet. */
+  /** Start of the block's bytes that are not among the parts yet. */
   #from = 0
   #scheduled = false
   readonly #before: () => void
@@ -50,12 +50,12 @@ class Output {
     return this.#block.bytes
   }
 
-  /** Where to write in what `room` gave. */
+  /** Write position in the block returned by `room`. */
   get at(): number {
     return (this.#block as Block).at
   }
 
-  /** What was written in `room` ends here. */
+  /** Sets the end of the bytes written in `room`. */
   set at(at: number) {
     ;(this.#block as Block).at = at
   }
@@ -72,7 +72,7 @@ class Output {
     this.#parts.push(bytes)
   }
 
-  /** What is gathered leaves at the end of this turn. */
+  /** Sends the collected frames at the end of this turn. */
   schedule(): void {
     if (this.#scheduled) return
     this.#scheduled = true

@@ -38,7 +38,7 @@ export const FRAME_HEAD = 9
 export const FRAME_LIMIT = 16_384
 /** The largest stream id, and the largest window (RFC 9113 5.1.1, 6.9.1). */
 export const LARGEST = 2 ** 31 - 1
-/** What a client sends first (RFC 9113 3.4). */
+/** Connection preface of a client (RFC 9113 3.4). */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1')
 /** Bytes that a priority takes at the beginning of HEADERS, and the payload of PRIORITY (RFC 9113 6.2, 6.3). */
 export const PRIORITY_BYTES = 5

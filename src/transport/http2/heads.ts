@@ -21,7 +21,7 @@ export interface Http2Head {
   readonly upgrade: 'websocket' | undefined
   /** Sent on in place of the one that an extended CONNECT does without (RFC 8441 5). */
   readonly websocketKey: string
-  /** What the fields would take as HTTP/1.1 text. */
+  /** Size of the fields as HTTP/1.1 text (bytes). */
   readonly bytes: number
 }
 
@@ -33,6 +33,7 @@ const UNKNOWN_PROTOCOL: MalformedMessage = { status: 501, why: 'client-malformed
 const UNMET: MalformedMessage = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
 const FIELD_EXTRA = 4
+/** ASCII code of the colon. */
 const COLON = 0x3a
 
 /** Characters of an authority without userinfo (RFC 3986 3.2). */

@@ -11,9 +11,11 @@ import {
 } from './hpack-tables.js'
 
 const COLON = 0x3a
-/** What a byte may be part of: names in lower case (RFC 9113 8.2.1), and values. */
+/** Class of bytes allowed in names, which are in lower case (RFC 9113 8.2.1). */
 const IN_NAME = 1
+/** Class of bytes allowed in values. */
 const IN_VALUE = 2
+/** Classes of each byte. */
 const CLASS = new Uint8Array(256)
 for (let byte = 0; byte < 256; byte++) {
   const upper = byte >= 0x41 && byte <= 0x5a
@@ -22,7 +24,7 @@ for (let byte = 0; byte < 256; byte++) {
 
 /** Fields that a table can hold. */
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
-/** Where Huffman texts are decoded; all connections share it. */
+/** Buffer for decoding Huffman texts, shared by all connections. */
 let scratch = Buffer.allocUnsafeSlow(4096)
 
 /**

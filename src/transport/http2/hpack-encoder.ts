@@ -11,16 +11,19 @@ import {
 
 /** Names that one connection remembers values of, values of one name, and the longest value. */
 const NAMES = 128
+/** Maximum number of cached values per name. */
 const VALUES = 4
+/** Maximum length of a cached value. */
 const LONGEST = 256
+/** Maximum number of entries in the dynamic table. */
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
 /** Values that no table may hold, because an attacker could learn them from sizes (RFC 7541 7.1.3). */
 const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
 
-/** Where blocks are encoded; all connections share it, because a block is sent as soon as it is whole. */
+/** Buffer for encoding blocks, shared by all connections, because a block is sent as soon as it is complete. */
 let scratch = Buffer.allocUnsafeSlow(4096)
 
-/** What is known of a name: its static index, and which values were sent lately. */
+/** State of a name: its static index, and the recently sent values. */
 interface Name {
   readonly index: number
   readonly secret: boolean

@@ -24,6 +24,7 @@ export const MAY_END = new Uint8Array(256)
 
 /** Bits of the code of each byte, and the code itself. */
 export const CODE_SIZES = new Uint8Array(256)
+/** Huffman code of each byte. */
 export const CODES = new Uint32Array(256)
 
 /** The tree: `children[2 * node + bit]` is a node, or a symbol as `-1 - symbol`. */
@@ -94,7 +95,7 @@ export interface TableField {
   readonly valueSound: boolean
 }
 
-/** What a field takes in a table, and in a list that is counted, besides its bytes (RFC 7541 4.1, RFC 9113 6.5.2). */
+/** Overhead of a field in a table and in a counted list (bytes; RFC 7541 4.1, RFC 9113 6.5.2). */
 export const FIELD_OVERHEAD = 32
 /** The initial SETTINGS_HEADER_TABLE_SIZE, and the largest table that either side keeps here. */
 export const TABLE_SIZE = 4096

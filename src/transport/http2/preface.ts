@@ -10,7 +10,7 @@ const DECISIVE = 4
 export class PrefaceWatch {
   #matched = 0
 
-  /** What has been read before the chunk at hand, while all of it belongs to the preface. */
+  /** Bytes read before the current chunk, as long as all belong to the preface. */
   get before(): Buffer {
     return PREFACE.subarray(0, this.#matched)
   }

@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/clock.js'
 /** Freed bytes that are announced at the latest: a sender far away must not wait for half of a large window. */
 const CREDIT = 65_536
 
-/** How much the other side may still send, and when it should hear that it may send more (RFC 9113 5.2, 6.9). Bytes. */
+/** Flow-control window for the peer: the bytes that it may send, and when to announce more (RFC 9113 5.2, 6.9). */
 export class ReceiveWindow {
   #size: number
   #left: number
@@ -19,13 +19,13 @@ export class ReceiveWindow {
     return this.#size
   }
 
-  /** So many bytes came; false: more than were allowed. */
+  /** Counts received bytes; returns false if they exceed the window. */
   receive(bytes: number): boolean {
     this.#left -= bytes
     return this.#left >= 0
   }
 
-  /** So many bytes wait no longer. Answers the increment to announce now; 0: it is too little to be worth a frame. */
+  /** Releases consumed bytes. Returns the increment to announce now, or 0 if too small for a frame. */
   free(bytes: number): number {
     this.#freed += bytes
     return this.#freed < Math.min(CREDIT, this.#size / 2) ? 0 : this.grow(0)
@@ -82,7 +82,7 @@ const ROUND_TRIPS = 2
 /** Growth of the windows of one connection. Each grows to a few times the bandwidth-delay product, which its reader bounds as its sender does. */
 export class WindowGrowth {
   readonly #budget: WindowBudget
-  /** What the streams of the connection may take, so that those which are not read leave room in its own window. */
+  /** Limit of the bytes of all streams, so that unread streams leave room in the connection's window. */
   #left: number
   readonly #startedAt: number
   /** Milliseconds from our SETTINGS to their acknowledgement; 0: it has not come. */

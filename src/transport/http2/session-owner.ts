@@ -15,7 +15,7 @@ export interface SessionLimits {
   readonly windows?: WindowBudget | undefined
 }
 
-/** What is made of a session. */
+/** Owner of a session. */
 export interface SessionOwner {
   /** The peer opens a stream with `block`, which is valid only during the call. It is used or reset at once. */
   begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void

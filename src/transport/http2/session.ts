@@ -21,7 +21,7 @@ import type { SessionLimits, SessionOwner } from './session-owner.js'
 import { FIRST_WINDOW, PeerSettings } from './settings.js'
 import { ClosedStreams, DROPS, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
 
-/** How much content of one stream may arrive before it is consumed, until its window grows, and of all streams of a connection. */
+/** Receive window of one stream (bytes). */
 export const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 16 * 1024 * 1024
 /** A peer that reads so little of what it asks for is not read either. */
@@ -91,7 +91,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     return Math.min(this.#lastPeer, this.#lastServed)
   }
 
-  /** What the peer has said of itself. */
+  /** Settings announced by the peer. */
   get peer(): PeerSettings {
     return this.#peer
   }

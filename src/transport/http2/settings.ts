@@ -22,9 +22,10 @@ export const SETTING = {
 
 /** Bytes of one setting. */
 const SETTING_BYTES = 6
+/** Maximum frame size (bytes; RFC 9113 6.5.2). */
 const LARGEST_FRAME = 2 ** 24 - 1
 
-/** What the peer has announced about itself. */
+/** Settings announced by the peer. */
 export class PeerSettings {
   tableSize = 4096
   /** Infinity: the peer announced no limit. */

@@ -8,7 +8,7 @@ import type { Http2Stream } from './stream.js'
 /** A stream as a stream of Node, for joining pipes. Destroyed before both of its ends, it is reset. */
 export class StreamDuplex extends Duplex {
   readonly #stream: Http2Stream
-  /** What came before it was asked for, joined, because a Readable keeps a Buffer for each piece. */
+  /** Bytes received before they were requested, joined because a Readable keeps a Buffer for each piece. */
   readonly #waiting = new ByteQueue()
   #wanted = false
   #ended = false

@@ -11,10 +11,10 @@ const HIGH = 65_536
 /** It may go on when so many wait. */
 const LOW = 16_384
 
-/** What ended a stream before both of its directions: a reset of the peer, what the peer did wrong, this side, the connection. */
+/** Cause of a premature end of a stream: a reset by the peer, a peer's mistake, this side, the connection. */
 export type StreamEnd = 'peer' | 'malformed' | 'here' | 'lost'
 
-/** Who uses a stream. */
+/** User of a stream. */
 export interface StreamUser {
   /** Bytes came: `bytes` from `from` to `to`, valid only during the call (see `Wire.keep`). `consumed` says when they wait no longer. */
   data(bytes: Buffer, from: number, to: number, wire: Wire): void
@@ -24,7 +24,7 @@ export interface StreamUser {
   ended(): void
   /** The last frame of our direction was handed over. */
   finished(): void
-  /** What waited has left; called when `congested` was true. */
+  /** Pending bytes have been sent; called if `congested` was true. */
   drained(): void
   /** Neither direction goes on, and not both have ended well. Called once. */
   closed(end: StreamEnd, code: number): void
@@ -43,7 +43,7 @@ export const DROPS: StreamUser = {
   closed: () => undefined
 }
 
-/** What a stream needs of its session. */
+/** Services of the session for a stream. */
 export interface StreamHost {
   readonly encoder: HpackEncoder
   readonly wire: Wire
@@ -57,7 +57,7 @@ export interface StreamHost {
   sendWindow(id: number, increment: number): void
   /** Sends a PING whose answer means nothing. */
   ping(): void
-  /** So many bytes of the connection's window wait no longer. */
+  /** Releases consumed bytes of the connection's window. */
   freed(bytes: number): void
   /** The stream is closed. `code` undefined: both directions ended. */
   gone(stream: Http2Stream, end: StreamEnd | undefined): void
@@ -69,7 +69,7 @@ export class Http2Stream {
   readonly #host: StreamHost
   readonly #windowSize: number
   user: StreamUser
-  /** How much may be sent; negative after a smaller SETTINGS_INITIAL_WINDOW_SIZE. */
+  /** Remaining send window; negative after a smaller SETTINGS_INITIAL_WINDOW_SIZE. */
   window: number
   /** The session has it among those that can send. */
   listed = false
@@ -81,16 +81,16 @@ export class Http2Stream {
   #receive: ReceiveWindow | undefined = undefined
   /** Bytes by which it has grown. */
   #grown = 0
-  /** Of those that came since then, so many were read. */
+  /** Bytes of those received since then that were read. */
   #paceSince = -1
   #pace = 0
   /** Bytes that came and have not been consumed. */
   #unconsumed = 0
   #came = 0
   #expected = -1
-  /** What is to be sent next, as it came. */
+  /** Next bytes to send, as received. */
   #first: Buffer | undefined = undefined
-  /** What waits behind it, joined: the peer chooses how small the pieces are, and how long they wait. */
+  /** Bytes to send after `#first`, joined, because the peer chooses how small the pieces are and how long they wait. */
   #more: ByteQueue | undefined = undefined
   #waitingBytes = 0
   #ending = false
@@ -349,7 +349,7 @@ export class Http2Stream {
   }
 }
 
-/** How a stream ended, as far as it matters for what comes on it afterwards (RFC 9113 5.1). */
+/** End of a stream, as far as it affects later frames (RFC 9113 5.1). */
 export type Ending = 'reset-here' | 'reset-there' | 'ended'
 
 /** Streams that are remembered of each kind. */
@@ -382,7 +382,7 @@ export class ClosedStreams {
     ring.next = (ring.next + 1) % ring.ids.length
   }
 
-  /** How the stream ended; undefined: it was never open, or that is too long ago. */
+  /** Returns the end of a stream; undefined if it was never open or is no longer remembered. */
   ending(id: number): Ending | undefined {
     return KINDS.find((kind) => this.#rings.get(kind)?.ids.includes(id))
   }

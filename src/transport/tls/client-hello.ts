@@ -13,16 +13,24 @@ import { readAhead } from '../pipes.js'
 
 /** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */
 const MAX_BYTES = 16_384
+/** Length of a record header (bytes). */
 const RECORD_HEADER = 5
+/** Length of a handshake message header (bytes). */
 const MESSAGE_HEADER = 4
+/** Content type of handshake records. */
 const HANDSHAKE = 22
+/** Message type of a ClientHello. */
 const CLIENT_HELLO = 1
+/** Type of the server_name extension. */
 const SERVER_NAME = 0
+/** Type of the ALPN extension. */
 const ALPN = 16
+/** Name type of a host name. */
 const HOST_NAME = 0
+/** Characters of a server name. */
 const NAME = /^[\w\-.:]+$/
 
-/** What was made of the bytes so far. */
+/** Result of reading the bytes so far. */
 export type HelloRead = ClientHello | 'more' | 'malformed'
 
 /**
@@ -134,7 +142,7 @@ class Reader {
     return this.broken ? 0 : this.#bytes.readUIntBE(at, size)
   }
 
-  /** What follows a length of `size` bytes. */
+  /** Returns the bytes after a length of `size` bytes. */
   vector(size: 1 | 2): Reader {
     const length = this.number(size)
     const at = this.#at

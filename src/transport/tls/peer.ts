@@ -10,7 +10,7 @@ export interface Pin {
   readonly sha256: string
 }
 
-/** What an upstream must show in its handshake. */
+/** Requirements for an upstream's certificate. */
 export interface PeerRules {
   /** Host name or address that must stand in its certificate. */
   readonly name: string
@@ -32,6 +32,7 @@ export interface PeerRefusal {
 
 /** Longest part of a certificate that goes into a log, and most names of it. */
 const LONGEST = 200
+/** Maximum number of a certificate's names in a log line. */
 const MOST_NAMES = 5
 
 /** Codes of OpenSSL for a chain that leads to no authority that is trusted. */

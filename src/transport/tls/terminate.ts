@@ -15,10 +15,10 @@ import { ignore, readAhead, resetBelow } from '../pipes.js'
 import { HelloReader } from './client-hello.js'
 import { clientRefusal, revocationRefusal } from './client-refusal.js'
 
-/** What a handshake settled, as the facts of a connection hold it. */
+/** Result of a handshake, in the form of a connection's facts. */
 type TlsFacts = NonNullable<ConnectionFacts['tls']>
 
-/** What a handshake came to. */
+/** Result of terminating TLS. */
 export type Terminated =
   | { readonly kind: 'secure'; readonly secure: TLSSocket; readonly tls: TlsFacts }
   | { readonly kind: 'failed'; readonly why: HandshakeFailure; readonly detail: HandshakeDetail }
@@ -28,7 +28,7 @@ interface TerminateOptions<Table = TlsTable> {
   readonly local: ConnectionFacts['local']
 }
 
-/** What became of the connection of a listener: its handshake, or that TLS does not end here. */
+/** Result for a listener's connection: its handshake, or TLS passthrough. */
 export type TerminatedOrPassed =
   | Terminated
   /** The socket is as it was: all bytes that were read are put back. */
@@ -45,6 +45,7 @@ interface ServerSide {
 
 /** A fatal alert in a record of its own: unrecognized_name (RFC 6066 3). */
 const UNKNOWN_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112])
+/** OpenSSL's error for a missing client certificate. */
 const MISSING = 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE'
 
 /**
@@ -61,7 +62,7 @@ export function terminateTls(
   return terminateOrPass(socket, options, done as (result: TerminatedOrPassed) => void)
 }
 
-/** As `terminateTls` for a listener, whose table may also say that the TLS of a name does not end here. */
+/** Like `terminateTls`, for a listener whose table can also pass TLS through for a name. */
 export function terminateOrPass(
   socket: Socket,
   options: TerminateOptions<ListenerTlsTable>,
@@ -216,14 +217,14 @@ function shownBy(secure: TLSSocket): readonly X509Certificate[] {
   return shown
 }
 
-/** What a TLS context of a server is made of. */
+/** Options of a server's TLS context. */
 export interface ServerContextOptions {
   /** PEM: the certificate with the intermediate ones behind it, and its key; or several, each with a key of another type. */
   readonly cert: string | string[]
   readonly key: string | string[]
   /** PEM of the authorities that may vouch for client certificates. */
   readonly ca?: string | readonly string[]
-  /** As in the entry that this context is for. */
+  /** Client certificate setting of the context's entry. */
   readonly clientCertificates?: TlsEntry['clientCertificates']
   /** Tells apart what the authorities have revoked; given, no session is resumed: only the leaf of a chain is kept in one. */
   readonly revocations?: string

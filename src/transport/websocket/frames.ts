@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 
-/** What frames of a client mean. */
+/** Receives the content of a client's frames. */
 export interface FrameSink {
   /** Bytes of a binary message, in order; the memory is the sink's. */
   data(bytes: Buffer): void

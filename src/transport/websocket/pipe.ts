@@ -3,11 +3,13 @@ import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ignore } from '../pipes.js'
 import { binaryHead, closeFrame, FrameReader, pong } from './frames.js'
 
-/** Of a goodbye (RFC 6455 7.4.1). */
+/** Close code for a normal end (RFC 6455 7.4.1). */
 const NORMAL = 1000
+/** Close code of an endpoint that goes away. */
 const GOING_AWAY = 1001
+/** Close code for an unexpected condition. */
 const UPSTREAM_BROKE = 1011
-/** How long a client may take to answer a goodbye, and an upstream to take its last bytes. Milliseconds. */
+/** Time for a client to answer a close frame, and for an upstream to receive its last bytes (ms). */
 const GRACE = 5_000
 /** Bytes. */
 const SMALL = 4_096
@@ -151,7 +153,7 @@ class WebSocketBytes extends Duplex {
     this.push(null)
   }
 
-  /** What the upstream still says is read and thrown away, so that it can take its end. */
+  /** Reads and discards further data of the upstream, so that it can process the end. */
   #endUpstream(): void {
     if (this.#done) return
     this.#done = true
