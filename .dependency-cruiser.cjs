@@ -69,7 +69,7 @@ const PACKAGES = {
 /** Packages of capabilities; one that is missing may import none. */
 const CAPABILITY_PACKAGES = {
   events: ['aws4fetch'],
-  import: ['yaml'],
+  import: ['yaml', 'smol-toml'],
   'policy-tests': ['typebox'],
   'site-file': ['yaml'],
   transfer: ['yaml'],

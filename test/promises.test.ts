@@ -3,9 +3,9 @@ import { basename, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import t from 'tap'
+import { createProgram } from '../src/cli/program.js'
 import type { Feature } from '../src/features/contract.js'
 import { actions, features, inOrder, modules } from '../src/features/registry.js'
-import { createProgram } from '../src/cli/program.js'
 
 const SOURCES = fileURLToPath(new URL('../src', import.meta.url))
 const LISTS: ReadonlySet<string> = new Set(['registry.js', 'program.js'])

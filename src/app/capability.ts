@@ -1,9 +1,9 @@
-import { bindRoutes, type BoundGroup, type RouteGroup } from '../api/define-route.js'
+import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
 import type { ControlPlane } from '../control/control-plane.js'
+import type { ErrorTable } from '../lib/errors.js'
 import type { Options } from '../options/options.js'
 import type { Foundation } from './foundation.js'
 import type { OpenPolicyServices } from './server-services.js'
-import type { ErrorTable } from '../lib/errors.js'
 
 /** Names something that a stage of the kernel opens and a capability uses. */
 export interface PartKey<T> {

@@ -1,4 +1,5 @@
 import { apiErrors } from '../api/errors.js'
+import { capabilityErrors } from '../capabilities/registry.js'
 import { controlErrors } from '../control/errors.js'
 import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
@@ -24,11 +25,21 @@ import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
 import { Metrics } from '../telemetry/metrics.js'
-import { observeAgents, observeDeliveries, observeHealth, observeLog, observeNames, observeRestrictions, observeSpans, observeStore, observeUpstreamNames, observeUpstreams } from '../telemetry/observed-metrics.js'
+import {
+  observeAgents,
+  observeDeliveries,
+  observeHealth,
+  observeLog,
+  observeNames,
+  observeRestrictions,
+  observeSpans,
+  observeStore,
+  observeUpstreamNames,
+  observeUpstreams
+} from '../telemetry/observed-metrics.js'
+import type { ErrorGroupTitle } from './capability.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
-import { capabilityErrors } from '../capabilities/registry.js'
-import type { ErrorGroupTitle } from './capability.js'
 
 /** Error codes that occur in the same place. Codes are unique within a group. */
 export interface ErrorGroup {

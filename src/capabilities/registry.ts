@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
 import type { Capability, CapabilityErrors } from '../app/capability.js'
-import { limitsCommand } from './limits/command.js'
 import type { DocumentKind } from '../cli/documents.js'
 import { certificatesCommand, domainsCommand } from './certificates/command.js'
 import { tryCommand } from './explain/command.js'
 import { revertCommand } from './guard/command.js'
-import { importNginxCommand } from './import/command.js'
+import { importFormatCommands } from './import/command.js'
+import { limitsCommand } from './limits/command.js'
 import { testCommand } from './policy-tests/command.js'
 import { logCommand, replayCommand } from './recorder/command.js'
 import { shadowCommand } from './shadow/command.js'
@@ -25,7 +25,7 @@ interface Entry {
   /** Return commands with their flags, by the part of `sluice --help`. A command imports its work when it runs. */
   readonly commands?: Readonly<Partial<Record<HelpPart, () => readonly Command[]>>>
   /** Subcommands of commands of other capabilities, by the name of the command. */
-  readonly subcommands?: Readonly<Record<string, () => Command>>
+  readonly subcommands?: Readonly<Record<string, () => readonly Command[]>>
   /** Loads kinds of documents for `sluice check` and `sluice schema`, by their name. */
   readonly documents?: Readonly<Record<string, () => Promise<DocumentKind>>>
 }
@@ -73,7 +73,7 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
   },
   import: {
     errors: async () => ({ Commands: [(await import('./import/errors.js')).importErrors] }),
-    subcommands: { import: importNginxCommand }
+    subcommands: { import: importFormatCommands }
   }
 }
 
@@ -98,8 +98,7 @@ export function capabilityCommands(part: HelpPart): readonly Command[] {
   const commands = entries.flatMap(({ commands }) => commands?.[part]?.() ?? [])
   for (const command of commands) {
     for (const { subcommands } of entries) {
-      const subcommand = subcommands?.[command.name()]
-      if (subcommand !== undefined) command.addCommand(subcommand())
+      for (const subcommand of subcommands?.[command.name()]?.() ?? []) command.addCommand(subcommand)
     }
   }
   return commands

@@ -1,9 +1,9 @@
 import { commandErrors } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
+import { printable } from '../lib/printable.js'
 import { systemReason } from '../lib/system-errors.js'
 import { readLocalKey } from './local-key.js'
-import { printable } from '../lib/printable.js'
 import { ExitCode } from './process.js'
 
 const DEADLINE = 30_000

@@ -2,15 +2,15 @@ import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { offline, policyServices } from '../app/services.js'
+import { documentKinds } from '../capabilities/registry.js'
 import { actions } from '../features/registry.js'
 import { SourceText } from '../lib/positions.js'
 import { fileReason } from '../lib/system-errors.js'
 import { compilePolicy } from '../policy/compile.js'
 import { judgePaths, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
-import { documentKinds } from '../capabilities/registry.js'
 import type { Checked } from './documents.js'
+import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
 
 export interface CheckOptions {
   readonly json: boolean

@@ -1,8 +1,8 @@
 import { Argument, Command } from 'commander'
-import type { OptionFlag } from '../options/load.js'
-import { ExitCode } from './process.js'
 import { documentKinds } from '../capabilities/registry.js'
+import type { OptionFlag } from '../options/load.js'
 import { keepRunning } from './flags.js'
+import { ExitCode } from './process.js'
 
 const START_EXAMPLES = `
 Examples:

@@ -4,9 +4,9 @@ import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
 import { checkCommand, doctorCommand, schemaCommand, startCommand } from './commands.js'
 import { failureText } from './failure.js'
-import { hashPasswordCommand } from './hash-password-command.js'
-import { endWithOutput, ExitCode, goOnWithoutErrors, guardTerminal } from './process.js'
 import { keepsRunning } from './flags.js'
+import { hashPasswordCommand } from './hash-password-command.js'
+import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
 
 const EXAMPLES = `
 Examples:

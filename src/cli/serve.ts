@@ -1,11 +1,12 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { type Running, start, type Started } from '../app/app.js'
+import { type Running, type Started, start } from '../app/app.js'
 import { serverCapabilities } from '../capabilities/registry.js'
 import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
 import { Predecessor } from '../capabilities/take-over/predecessor.js'
 import { rehearsed } from '../capabilities/take-over/rehearsal.js'
 import { Successor } from '../capabilities/take-over/successor.js'
+import { wantedThreads } from '../capabilities/workers/wanted-threads.js'
 import { clockFrom, systemClock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
@@ -22,7 +23,6 @@ import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.j
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
-import { wantedThreads } from '../capabilities/workers/wanted-threads.js'
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a site when no upstream, options file or site file is named. */

@@ -166,7 +166,12 @@ t.test('what a user did wrong is told in one line each, without a stack', async 
       new RegExp(`^api\\.listen: ${address} is in use .*--api, SLUICE_API_LISTEN`)
     ],
     [[...FREE, ...memory], { SLUICE_API_KEY: 'short' }, 1, /^SLUICE_API_KEY must have 16 to 256/],
-    [[...FREE, '--data', 'file/x'], {}, 1, /^data: .*file\/x: a part of the path is a file and no folder \(ENOTDIR\); correct the path$/],
+    [
+      [...FREE, '--data', 'file/x'],
+      {},
+      1,
+      /^data: .*file\/x: a part of the path is a file and no folder \(ENOTDIR\); correct the path$/
+    ],
     [
       [...FREE, ...memory, '--upstream', 'http://127.0.0.1:1', '--policy', 'none.yaml'],
       {},

@@ -1,8 +1,8 @@
 import { defineCapability } from '../../app/capability.js'
 import { DeadLetterLists } from './dead-letters.js'
+import { eventFileErrors } from './destinations/local.js'
 import { EVENTS } from './open-events.js'
 import { eventRoutes } from './routes.js'
-import { eventFileErrors } from './destinations/local.js'
 
 /** Shows events that their destinations refused, and sends test events. */
 export const events = defineCapability({

@@ -1,17 +1,22 @@
 import { Command } from 'commander'
 import type { ImportFlags } from './command-flags.js'
+import { FORMATS } from './readers.js'
 
 const EXAMPLES = `
 Examples:
   sluice import nginx /etc/nginx/nginx.conf -o site.yaml
+  sluice import caddy Caddyfile -o site.yaml
+  sluice import haproxy haproxy.cfg -o site.yaml
+  sluice import traefik traefik.yml dynamic.toml compose.yaml -o site.yaml
+  sluice import ngrok ngrok.yml -o site.yaml
   sluice import nginx conf.d/shop.conf --report json > report.json
   sluice import nginx nginx.conf -o site.yaml --prove --old http://127.0.0.1:8080
   sluice import nginx nginx.conf --prove --old http://127.0.0.1:8080 --requests access.log
 
 Writes a site file with its policies, and says of each statement of the source what became of it: "exact", "close" with the
 difference, or "not here" with the reason and what to do instead. Each "close" and "not here" is also a comment at its place.
-Files that are included are read; \${NAME} is a variable of the environment where there is one. Without -o the site file goes
-to standard output and the report to standard error.
+Files that are included are read. Variables of the environment are filled in where they are set, or stay variables of the site
+file. Without -o the site file goes to standard output and the report to standard error.
 
 --prove starts Sluice with the new file on free ports, sends the same requests to it and to the old server, and compares
 status, header fields and body. The requests follow from the source: each host and location, the edges of prefixes and
@@ -24,10 +29,14 @@ the old server must be started with these in place of its own, and the compariso
 Exit code 0: all is exact or close; 1: something is not here, or a statement called exact differs in the proof; 2: the files
 cannot be read, or the command line is wrong.`
 
-/** `sluice import nginx`: makes a site file of the configuration of another server. */
-export function importNginxCommand(): Command {
-  return new Command('nginx')
-    .description('make a site file of files of nginx, with a verdict for each statement and a proof')
+/** Returns the commands `sluice import nginx` and those of the other formats: each makes a site file of configuration files. */
+export function importFormatCommands(): readonly Command[] {
+  return Object.entries(FORMATS).map(([format, { title }]) => formatCommand(format, title))
+}
+
+function formatCommand(format: string, title: string): Command {
+  return new Command(format)
+    .description(`make a site file of files of ${title}, with a verdict for each statement and a proof`)
     .argument('<file...>', 'its configuration files')
     .option('-o, --output <file>', 'the site file to write (default: standard output)')
     .option('--overwrite', 'replace the output file if it exists')
@@ -41,6 +50,6 @@ export function importNginxCommand(): Command {
     .addHelpText('after', EXAMPLES)
     .action(async (files: readonly string[], flags: ImportFlags) => {
       const { importSite } = await import('./command-run.js')
-      process.exitCode = await importSite('nginx', files, flags)
+      process.exitCode = await importSite(format, files, flags)
     })
 }

@@ -46,6 +46,8 @@ export interface ImportedConfig {
   /** In the order of the source. */
   readonly hosts: readonly ImportedHost[]
   readonly upstreams: readonly ImportedUpstream[]
+  /** Connections that are forwarded without HTTP. */
+  readonly tcp?: readonly ImportedTcpEdge[]
   /** In the order of the source. */
   readonly statements: readonly Statement[]
 }
@@ -56,6 +58,13 @@ export interface ImportedListener extends SourceNode {
   readonly port: number
   readonly tls: boolean
   readonly proxyProtocol: boolean
+}
+
+/** A port whose connections go to an upstream. */
+export interface ImportedTcpEdge extends SourceNode {
+  readonly port: number
+  /** Name of an `ImportedUpstream` with `tcp:` servers; not set: connections are refused. */
+  readonly upstream?: string
 }
 
 /** A virtual host: names that share routes. */
@@ -183,6 +192,13 @@ export type RouteAction = { readonly when?: string; readonly at: SourcePosition 
   /** Networks; a rule with no match allows. */
   | { readonly kind: 'addresses'; readonly allow: readonly string[]; readonly deny: readonly string[] }
   | { readonly kind: 'compress'; readonly algorithms: readonly string[] }
+  /** An action in the terms of traffic policies. */
+  | {
+      readonly kind: 'native'
+      readonly phase: 'request' | 'response'
+      readonly type: string
+      readonly config: Readonly<Record<string, unknown>>
+    }
   /** Of a host: each policy of the host that reads `vars.name` sets it to the value of a CEL expression first. */
   | { readonly kind: 'variable'; readonly name: string; readonly cel: string }
 )

@@ -21,7 +21,8 @@ export interface Policy {
 /** Most fields of one action of headers. */
 const MAX_HEADERS = 10
 
-export const isResponseAction = ({ kind }: RouteAction) => kind === 'response-header'
+export const isResponseAction = (action: RouteAction) =>
+  action.kind === 'response-header' || (action.kind === 'native' && action.phase === 'response')
 
 /** Ends the policy with an answer if its condition is true. */
 export const isAnswer = ({ kind }: RouteAction) => kind === 'respond' || kind === 'close' || kind === 'redirect'
@@ -52,14 +53,18 @@ export function requestRules(actions: readonly RouteAction[], expressions: reado
 export function responseRules(actions: readonly RouteAction[], expressions: readonly string[] = []): PolicyRule[] {
   const rules: { conditions: readonly string[]; actions: PolicyAction[] }[] = []
   for (const action of actions) {
-    if (action.kind !== 'response-header') continue
+    if (!isResponseAction(action)) continue
     const conditions = [
       ...(action.when === undefined ? [] : [action.when]),
-      ...(action.statuses === undefined ? [] : [`res.status_code in [${action.statuses.join(', ')}]`])
+      ...(action.kind !== 'response-header' || action.statuses === undefined
+        ? []
+        : [`res.status_code in [${action.statuses.join(', ')}]`])
     ]
     const converted: PolicyAction[] = []
-    if (action.mode === 'set') converted.push({ type: 'remove-headers', config: { headers: [action.name] } })
-    if (action.value !== '')
+    if (action.kind === 'native') converted.push({ type: action.type, config: action.config })
+    if (action.kind === 'response-header' && action.mode === 'set')
+      converted.push({ type: 'remove-headers', config: { headers: [action.name] } })
+    if (action.kind === 'response-header' && action.value !== '')
       converted.push({ type: 'add-headers', config: { headers: { [action.name]: action.value } } })
     const last = rules.at(-1)
     if (last !== undefined && last.conditions.join() === conditions.join()) last.actions.push(...converted)
@@ -133,6 +138,8 @@ function requestAction(action: RouteAction): PolicyAction[] {
         }
       ]
     }
+    case 'native':
+      return action.phase === 'request' ? [{ type: action.type, config: action.config }] : []
     case 'variable':
       return [{ type: 'set-vars', config: { vars: [{ [action.name]: `\${${action.cel}}` }] } }]
     case 'response-header':

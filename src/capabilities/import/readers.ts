@@ -7,5 +7,9 @@ interface Format {
 
 /** Languages that `sluice import` reads, by the word behind `import`. */
 export const FORMATS: Readonly<Record<string, Format>> = {
-  nginx: { title: 'nginx', load: async () => (await import('./nginx/read.js')).readNginx }
+  nginx: { title: 'nginx', load: async () => (await import('./nginx/read.js')).readNginx },
+  caddy: { title: 'Caddy', load: async () => (await import('./caddy/read.js')).readCaddy },
+  haproxy: { title: 'HAProxy', load: async () => (await import('./haproxy/read.js')).readHaproxy },
+  traefik: { title: 'Traefik', load: async () => (await import('./traefik/read.js')).readTraefik },
+  ngrok: { title: 'the ngrok agent', load: async () => (await import('./ngrok/read.js')).readNgrok }
 }

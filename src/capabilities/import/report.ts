@@ -29,6 +29,11 @@ export class Ledger {
     this.#statements.push({ at, text, within, verdict: undefined })
   }
 
+  /** Is there a statement at this place? */
+  has(at: SourcePosition): boolean {
+    return this.#byPosition.has(keyOf(at))
+  }
+
   judge(at: SourcePosition, verdict: Verdict): void {
     const entry = this.#statements[this.#byPosition.get(keyOf(at)) ?? -1]
     if (entry === undefined) throw new Error(`no statement at ${keyOf(at)}`)

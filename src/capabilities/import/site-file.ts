@@ -81,6 +81,7 @@ class SiteWriter {
           }),
       ...(Object.keys(this.#authorities).length === 0 ? {} : { certificate_authorities: this.#authorities }),
       sites: this.#sites,
+      ...this.#tcp(),
       ...(Object.keys(this.#backends).length === 0 ? {} : { backends: this.#backends })
     }
     const statements = this.#ledger.statements(() => ({ kind: 'exact' }))
@@ -173,6 +174,19 @@ class SiteWriter {
     }
   }
 
+  /** TCP edges; not in a trial, whose ports are others. */
+  #tcp(): Fields {
+    const edges: Record<string, unknown> = {}
+    for (const { port, upstream: wanted, at } of this.#trial === undefined ? (this.#config.tcp ?? []) : []) {
+      const upstream = this.#config.upstreams.find(({ name }) => name === wanted)
+      if (upstream === undefined) continue
+      const key = `0.0.0.0:${port}`
+      this.#places.set(keyOf(at), ['tcp', key])
+      edges[key] = this.#backendName(upstream.name, backendFields(upstream, undefined))
+    }
+    return Object.keys(edges).length === 0 ? {} : { tcp: edges }
+  }
+
   #freeHost(wanted: string): string {
     for (let number = 1; ; number++) {
       const name = number === 1 ? wanted : wanted.replace(/^[^.]+/, (label) => `${label}-${number}`)
@@ -196,7 +210,7 @@ class SiteWriter {
     const [server, ...others] = upstream.servers
     const fields = backendFields(upstream, timeouts)
     const isDeclared = this.#config.statements.some(
-      ({ at: position, text }) => keyOf(position) === keyOf(upstream.at) && text.startsWith('upstream')
+      ({ at: position, text }) => keyOf(position) === keyOf(upstream.at) && /^(?:upstream|backend|listen) /.test(text)
     )
     const isPlain = Object.keys(fields).length === 1 && others.length === 0 && server?.weight === undefined
     if (isPlain && !isDeclared && this.#uses.get(upstream.name) === 1) return { backend: server?.url }

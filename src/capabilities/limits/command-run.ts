@@ -1,4 +1,11 @@
-import { type AccessFlags, accessFor, type ApiAccess, type ApiAnswer, askApi, printApiError } from '../../cli/api-client.js'
+import {
+  type AccessFlags,
+  type ApiAccess,
+  type ApiAnswer,
+  accessFor,
+  askApi,
+  printApiError
+} from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'

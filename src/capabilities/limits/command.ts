@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import type { BucketFlags, LimitFlags } from './command-run.js'
 import { API_URL } from '../../cli/flags.js'
+import type { BucketFlags, LimitFlags } from './command-run.js'
 
 const LIMIT_EXAMPLES = `
 Examples:

@@ -1,9 +1,9 @@
 import { defineCapability } from '../../app/capability.js'
+import { exchangeFileErrors } from './exchange-file.js'
 import { Exchanges } from './exchanges.js'
+import { recorderErrors } from './recorder-settings.js'
 import { exchangeRoutes } from './routes.js'
 import { EXCHANGE_SOURCE } from './running-recorder.js'
-import { exchangeFileErrors } from './exchange-file.js'
-import { recorderErrors } from './recorder-settings.js'
 
 /** Lists recorded exchanges, and repeats them. */
 export const recorder = defineCapability({

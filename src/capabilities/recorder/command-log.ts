@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { type AccessFlags, accessFor, type ApiAccess, askApi, printApiError, sendTo } from '../../cli/api-client.js'
+import { type AccessFlags, type ApiAccess, accessFor, askApi, printApiError, sendTo } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'

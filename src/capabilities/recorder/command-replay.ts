@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { type AccessFlags, accessFor, type ApiAccess, askApi, printApiError } from '../../cli/api-client.js'
+import { type AccessFlags, type ApiAccess, accessFor, askApi, printApiError } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
 import type { Json } from '../../lib/json.js'

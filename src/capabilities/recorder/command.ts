@@ -1,7 +1,7 @@
 import { Command } from 'commander'
+import { API_URL, collect } from '../../cli/flags.js'
 import type { LogFlags } from './command-log.js'
 import type { ReplayFlags } from './command-replay.js'
-import { API_URL, collect } from '../../cli/flags.js'
 
 const LOG_EXAMPLES = `
 Examples:

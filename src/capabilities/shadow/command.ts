@@ -1,6 +1,6 @@
 import { Command } from 'commander'
-import type { ShadowFlags } from './command-run.js'
 import { API_URL } from '../../cli/flags.js'
+import type { ShadowFlags } from './command-run.js'
 
 const SHADOW_EXAMPLES = `
 Examples:

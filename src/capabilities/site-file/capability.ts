@@ -1,7 +1,7 @@
 import { defineCapability } from '../../app/capability.js'
-import { siteRoutes } from './routes.js'
 import { siteErrors } from './declared/site-codes.js'
 import { applyErrors } from './declared/site-errors.js'
+import { siteRoutes } from './routes.js'
 
 /** Declares sites by a file. */
 export const siteFile = defineCapability({

@@ -7,6 +7,7 @@ import { stringify } from 'yaml'
 import { commandErrors } from '../../app/errors.js'
 import { type ApiAccess, apiAccess, askApi, sendTo, unusable } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
+import { explained, openPlace, type StoreFlags, sealerOf, storePlace } from '../../cli/store-place.js'
 import { Records } from '../../control/records.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { makeFolder, replaceFile } from '../../lib/files.js'
@@ -14,7 +15,6 @@ import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { Store } from '../../store/store.js'
 import type { Adoption, LeftOut, NeededSecret } from './declared/adoption-form.js'
-import { explained, openPlace, sealerOf, type StoreFlags, storePlace } from '../../cli/store-place.js'
 
 export interface AdoptFlags extends StoreFlags {
   readonly api: string

@@ -1,7 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { commandErrors } from '../../app/errors.js'
-import { type ApiAccess, apiAccess, type ApiAnswer, askApi, isExposed, unusable } from '../../cli/api-client.js'
+import { type ApiAccess, type ApiAnswer, apiAccess, askApi, isExposed, unusable } from '../../cli/api-client.js'
+import { confirmed } from '../../cli/confirm.js'
 import { failureText } from '../../cli/failure.js'
 import { ExitCode } from '../../cli/process.js'
 import { printProblems } from '../../cli/report.js'
@@ -19,7 +20,6 @@ import { newVersionKey, readSiteFile } from './declared/site-file.js'
 import { uncheckedPolicies } from './declared/site-input.js'
 import type { BundledFile, RemovedRecord, SiteBundle } from './declared/site-request.js'
 import { shownPath } from './reading.js'
-import { confirmed } from '../../cli/confirm.js'
 
 /** Common options of the commands on the site file of a running process. */
 interface SiteFlags {

@@ -1,9 +1,9 @@
 import { Command } from 'commander'
-import type { AdoptFlags } from './command-adopt.js'
-import type { ApplyFlags } from './command-run.js'
 import { API_URL } from '../../cli/flags.js'
 import { withGuard } from '../guard/command.js'
+import type { AdoptFlags } from './command-adopt.js'
 import type { DiffFlags } from './command-diff.js'
+import type { ApplyFlags } from './command-run.js'
 
 const PLAN_EXAMPLES = `
 Examples:

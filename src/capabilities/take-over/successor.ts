@@ -1,6 +1,7 @@
 import { closeSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer, Socket } from 'node:net'
 import type { Admissions, Host } from '../../app/foundation.js'
+import type { CheckFile } from '../../cli/documents.js'
 import { formatFinding, styleFor } from '../../cli/report.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
@@ -12,7 +13,6 @@ import type { FromHolder, HandedTunnels } from '../workers/sockets/handed-tunnel
 import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
 import type { Rehearsed } from './rehearsal.js'
 import { LIMIT_FORMS } from './succession.js'
-import type { CheckFile } from '../../cli/documents.js'
 
 /** Maximum response time of the predecessor, which then counts as hung (ms). */
 const ANSWER = 20_000

@@ -3,9 +3,9 @@ import { defineCapability } from '../../app/capability.js'
 import { IN_MEMORY } from '../../options/values.js'
 import { resources } from '../../resources/registry.js'
 import { Backups } from './backups.js'
+import { transferErrors } from './document.js'
 import { Exports } from './exports.js'
 import { transferRoutes } from './routes.js'
-import { transferErrors } from './document.js'
 
 /** Makes backups of the store, and documents of the account as it was. */
 export const transfer = defineCapability({

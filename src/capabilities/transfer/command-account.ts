@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { stringify } from 'yaml'
 import { policyCheck } from '../../app/policy-check.js'
 import { offline, policyServices } from '../../app/services.js'
+import type { StorePlace } from '../../cli/store-place.js'
 import { Records } from '../../control/records.js'
 import { actions } from '../../features/registry.js'
 import { systemClock } from '../../lib/clock.js'
@@ -15,7 +16,6 @@ import { readTree } from '../../policy/yaml-tree.js'
 import { resources } from '../../resources/registry.js'
 import { policyTesting } from '../policy-tests/stored-tests.js'
 import type { AccountDocument, ImportOptions, TransferProblem } from './document.js'
-import type { StorePlace } from '../../cli/store-place.js'
 
 /** Characters of records that are read together: a tree of all of them takes fifty times the memory of their text. */
 const PIECE = 1_000_000

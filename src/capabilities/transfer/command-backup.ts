@@ -3,6 +3,7 @@ import { readdir, readFile, rename } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, resolve, sep } from 'node:path'
 import { commandErrors } from '../../app/errors.js'
 import { ExitCode } from '../../cli/process.js'
+import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 import { sealKeyErrors } from '../../control/seal-key.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { fileErrors, makeFolder, readPrivateFile, replaceFile, writtenFile } from '../../lib/files.js'
@@ -10,9 +11,15 @@ import { parseSealKey } from '../../lib/seal.js'
 import { COPY_FILE } from '../../options/catalogue.js'
 import { setCopyAside } from '../../store/copy/copy-file.js'
 import { storeErrors } from '../../store/errors.js'
-import { type BackupFacts, type BackupFile, backUpSqlite, checkBackup, restoreSqlite, whileUnused } from '../../store/sqlite-backup.js'
+import {
+  type BackupFacts,
+  type BackupFile,
+  backUpSqlite,
+  checkBackup,
+  restoreSqlite,
+  whileUnused
+} from '../../store/sqlite-backup.js'
 import { realFile } from '../../store/sqlite-file.js'
-import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 const SEAL_KEY = 'seal.key'
 /** Files of a data folder, beside its database, that cannot be recreated. */

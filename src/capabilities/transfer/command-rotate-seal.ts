@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { commandErrors } from '../../app/errors.js'
 import { ExitCode } from '../../cli/process.js'
+import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 import { type Heartbeat, Heartbeats } from '../../control/cluster/membership.js'
 import { sealKeyErrors } from '../../control/seal-key.js'
 import { systemClock } from '../../lib/clock.js'
 import { CodedError } from '../../lib/errors.js'
 import type { Store } from '../../store/store.js'
 import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from './reseal.js'
-import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
 
 /** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
 const SILENT = 8_000

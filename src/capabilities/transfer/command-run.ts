@@ -4,7 +4,9 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
 import { commandErrors } from '../../app/errors.js'
+import { confirmed } from '../../cli/confirm.js'
 import { ExitCode } from '../../cli/process.js'
+import { explained, openPlace, type StoreFlags, type StorePlace, sealerOf, storePlace } from '../../cli/store-place.js'
 import { MOST_CHANGES, recordedChange, revisionNote } from '../../control/revision-note.js'
 import { systemClock } from '../../lib/clock.js'
 import { atMost } from '../../lib/concurrency.js'
@@ -17,11 +19,17 @@ import { resources } from '../../resources/registry.js'
 import { backUpSqlite } from '../../store/sqlite-backup.js'
 import type { Store } from '../../store/store.js'
 import { type AccountText, accountText, type Located, readAccountText, transferOptions } from './command-account.js'
-import { type AccountDocument, type ImportOptions, ImportRefused, newPassphraseKey, openPassphraseKey, readAccountDocument, transferErrors } from './document.js'
+import {
+  type AccountDocument,
+  type ImportOptions,
+  ImportRefused,
+  newPassphraseKey,
+  openPassphraseKey,
+  readAccountDocument,
+  transferErrors
+} from './document.js'
 import { exportAccount } from './export.js'
-import { importAccount, type ImportDifference, type RecordDifference } from './import.js'
-import { confirmed } from '../../cli/confirm.js'
-import { explained, openPlace, sealerOf, type StoreFlags, type StorePlace, storePlace } from '../../cli/store-place.js'
+import { type ImportDifference, importAccount, type RecordDifference } from './import.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']

@@ -44,6 +44,7 @@ Examples:
   sluice import account.yaml
   sluice import account.yaml --prune --yes --data /var/lib/sluice
   sluice import nginx /etc/nginx/nginx.conf -o site.yaml
+  sluice import caddy|haproxy|traefik|ngrok FILE -o site.yaml
   SLUICE_PASSPHRASE=… sluice import account.yaml --yes --store postgres://sluice@db/sluice
 
 Shows the changes and asks for confirmation; without a terminal, give --yes. Either everything is imported or nothing.

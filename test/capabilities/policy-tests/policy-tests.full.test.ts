@@ -70,7 +70,10 @@ t.test('what passes passes; coverage and mutants show what no case looks at', as
   const folder = t.testdir({ 'shop.yaml': POLICY, 'shop.test.yaml': tests })
   const passed = await sluice(folder, 'test', '.', '--coverage', '--junit', 'report.xml')
   t.equal(passed.code, 0, passed.out + passed.err)
-  t.match(passed.out, /ok shop\.test\.yaml: 6 of 6 cases\n +covered: 5 of 5 rules, 5 of 5 actions, \d+ of \d+ branches of conditions/)
+  t.match(
+    passed.out,
+    /ok shop\.test\.yaml: 6 of 6 cases\n +covered: 5 of 5 rules, 5 of 5 actions, \d+ of \d+ branches of conditions/
+  )
   t.match(
     await readFile(join(folder, 'report.xml'), 'utf8'),
     /<testsuite name="shop\.test\.yaml" tests="6" failures="0"/

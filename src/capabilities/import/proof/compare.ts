@@ -22,6 +22,8 @@ const OWN_REQUEST_FIELDS = new Set(
   `${PROOF_FIELD} connection via x-request-id forwarded x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port
   transfer-encoding content-length keep-alive traceparent`.split(/\s+/)
 )
+/** Fields of a page that a server makes for a status. */
+const PAGE_FIELDS = new Set(['content-type', 'x-content-type-options'])
 /** A page that nginx makes for a status. */
 const OWN_PAGE = /^<html>\r?\n<head><title>\d{3} /
 
@@ -37,10 +39,11 @@ export function compareAnswers(
   const differences: Difference[] = []
   const names = new Set([...Object.keys(old.fields), ...Object.keys(now.fields)])
   const hasOwnPage = OWN_PAGE.test(old.body.toString('latin1'))
+  // Each server has its own page for an error, and nginx gives an empty body a type.
+  const isPage =
+    (hasOwnPage || old.status >= 300) && (now.fields['sluice-error-code'] !== undefined || now.body.length === 0)
   for (const name of names) {
-    // The page of nginx has a type, and an empty body has none.
-    if (OWN_FIELDS.has(name) || (name === 'content-type' && (hasOwnPage || old.status >= 300) && now.body.length === 0))
-      continue
+    if (OWN_FIELDS.has(name) || (isPage && PAGE_FIELDS.has(name))) continue
     const [before, after] = [
       normal(name, old.fields[name], request, ports),
       normal(name, now.fields[name], request, ports)
