@@ -78,6 +78,7 @@ export function readCount(
   throw new ApiError(error, `${name} must be a whole number from ${least} to ${most}.`, { field: name })
 }
 
+/** Returns the error `QUERY_INVALID` for a parameter of the query. */
 export function invalidParameter(name: string, reason: string): ApiError {
   return new ApiError(controlErrors.QUERY_INVALID, `${name} ${reason}.`, { field: name })
 }

@@ -3,6 +3,7 @@ import { type Logger, pino } from 'pino'
 import { LineOutput } from '../lib/line-output.js'
 import { printable, printableJson } from '../lib/printable.js'
 
+/** Log of the process and the output that it shares. */
 export interface ProcessLog {
   readonly logger: Logger
   /** Output of its lines, and of all other output of the process to standard output. */

@@ -94,6 +94,7 @@ function excerpt(line: string, { line: number, column, length, severity }: Probl
   ]
 }
 
+/** Returns the text in a color, or as it is where the output has no colors. */
 export function paint(text: string, color: keyof typeof COLORS, style: ReportStyle): string {
   return style.colors ? `${COLORS[color]}${text}${RESET}` : text
 }

@@ -7,6 +7,7 @@ export const RATES = {
   'client-error-rate': 'clientErrors'
 } as const
 
+/** Name of a rate that a guard can limit. */
 export type RateName = keyof typeof RATES
 
 /** Limit of a rate. */

@@ -76,5 +76,7 @@ export const POLICY_LANGUAGE = titledObject('PolicyLanguage', {
 })
 
 export type PolicyCheckView = ValueOf<typeof POLICY_CHECK>
+/** Result of `POST /policies/test`. */
 export type PolicyTestView = ValueOf<typeof POLICY_TEST>
+/** Answer of `GET /policies/language`. */
 export type PolicyLanguageView = ValueOf<typeof POLICY_LANGUAGE>

@@ -34,6 +34,7 @@ type Key = { readonly key: string }
 /** Computes the updated record. */
 type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
 
+/** Parts that the operations on records need. */
 export interface RecordOperationsParts extends Pick<ControlParts, 'edits' | 'answers' | 'agents'> {
   readonly store: StoreReader
   readonly writer: Pick<Writer, 'write'>

@@ -11,6 +11,8 @@ const FOREIGN = [
   /^(SIG[A-Z0-9]+|TCP[46]|X25519MLKEM768|CNAME|CAA|API|CEL|OIDC|CERTIFICATE|TAG_RESOLVE_FAILED|UNEXPECTED_TOKEN|RESOURCE_EXHAUSTION)$/,
   // A status of the health protocol of gRPC.
   /^SERVING$/,
+  // Words of the files of other servers that `sluice import` reads.
+  /^(METH_GET|LOCALHOST|SERVERID|DENY)$/,
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/,
   // What node and OpenSSL say of certificates, and the alerts of TLS.

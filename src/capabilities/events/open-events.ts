@@ -14,6 +14,7 @@ import { Events } from './events.js'
 /** The events of this process, for the API. */
 export const EVENTS = partKey<Events>('events')
 
+/** The open event service and its folders. */
 export interface OpenEvents {
   readonly events: Events
   readonly folders: EventFolders

@@ -133,12 +133,15 @@ export const EXPLANATION_LIST = titledObject('ExplanationList', {
 /** The text of a policy that serves. */
 export const EXPLAINED_POLICY = titledObject('ExplainedPolicy', { ...POLICY, text })
 
+/** Explanation of one request. */
 export type Explanation = ValueOf<typeof EXPLANATION>
 export type ExplainedPolicy = ValueOf<typeof EXPLAINED_POLICY>
 export type ExplainedStep = ValueOf<typeof STEP>
 export type ExplainedPhase = ValueOf<typeof PHASE>
 export type ExplainedRule = ValueOf<typeof RULE>
+/** One action that ran. */
 export type ExplainedAction = ValueOf<typeof ACTION>
+/** One expression with the values of its parts. */
 export type ExplainedExpression = ValueOf<typeof EXPRESSION>
 export type ExplainedPart = ValueOf<typeof PART>
 /** An explained step under construction. */

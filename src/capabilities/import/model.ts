@@ -20,8 +20,11 @@ export type Verdict =
   /** `reason`: why it is not converted; `instead`: what to do about it. */
   | { readonly kind: 'not-here'; readonly reason: string; readonly instead: string }
 
+/** Verdict for a statement that Sluice follows exactly. */
 export const EXACT: Verdict = { kind: 'exact' }
+/** Returns the verdict for a statement that Sluice follows with a difference. */
 export const close = (difference: string): Verdict => ({ kind: 'close', difference })
+/** Returns the verdict for a statement that is not converted: the reason, and the alternative. */
 export const notHere = (reason: string, instead: string): Verdict => ({ kind: 'not-here', reason, instead })
 
 /** A node of the model: where it comes from, and its verdict. */
@@ -52,6 +55,7 @@ export interface ImportedConfig {
   readonly statements: readonly Statement[]
 }
 
+/** Address and port on which the source listens. */
 export interface ImportedListener extends SourceNode {
   /** Address without brackets; `0.0.0.0` and `::` stand for every address. */
   readonly address: string
@@ -84,6 +88,7 @@ export interface ImportedHost extends SourceNode {
   readonly routes: readonly ImportedRoute[]
 }
 
+/** Port under which a host is served. */
 export interface HostPort {
   readonly port: number
   readonly tls: boolean
@@ -108,6 +113,7 @@ export type RouteTest =
   /** A CEL expression on the request. */
   | { readonly kind: 'expression'; readonly cel: string }
 
+/** Route of a host: tests of the request, actions and a target. */
 export interface ImportedRoute extends SourceNode {
   /** Short text for people, such as `location ~ \.php$`. */
   readonly label: string
@@ -130,6 +136,7 @@ export interface ImportedTimeouts {
   readonly idle?: number
 }
 
+/** Target of a route: an upstream, files, or an answer. */
 export type RouteTarget =
   /** `upstream`: the name of an `ImportedUpstream`. */
   { readonly kind: 'upstream'; readonly upstream: string } | { readonly kind: 'files'; readonly files: FileTarget }
@@ -203,6 +210,7 @@ export type RouteAction = { readonly when?: string; readonly at: SourcePosition 
   | { readonly kind: 'variable'; readonly name: string; readonly cel: string }
 )
 
+/** Named group of servers. */
 export interface ImportedUpstream extends SourceNode {
   readonly name: string
   readonly servers: readonly UpstreamServer[]
@@ -214,6 +222,7 @@ export interface ImportedUpstream extends SourceNode {
   readonly tls?: { readonly caFile?: string; readonly serverName?: string; readonly insecure?: boolean }
 }
 
+/** One server of an upstream. */
 export interface UpstreamServer {
   readonly url: string
   readonly weight?: number

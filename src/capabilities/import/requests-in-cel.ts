@@ -30,6 +30,7 @@ export function conditionOf(tests: readonly RouteTest[]): string | undefined {
   return cel === 'true' ? undefined : cel
 }
 
+/** Returns the CEL expression that is true where `cel` is false. */
 export const noneOf = (cel: string) => (cel === 'true' ? 'false' : negated(cel))
 
 const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '127.0.0.0/8', 'fd00::/8', '::1/128']
@@ -55,4 +56,5 @@ export function hostIs(name: string): string {
     : `req.url.host == ${celText(name.toLowerCase())}`
 }
 
+/** Escapes the characters that have a meaning in RE2. */
 export const escapeRegex = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')

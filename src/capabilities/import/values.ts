@@ -1,9 +1,11 @@
+/** Members of a YAML or TOML table. */
 export type Fields = Readonly<Record<string, unknown>>
 
 /** A map; empty for another value. */
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}
 
+/** Returns a scalar as text; undefined for anything else. */
 export function textOf(value: unknown): string | undefined {
   return typeof value === 'string'
     ? value
@@ -12,6 +14,7 @@ export function textOf(value: unknown): string | undefined {
       : undefined
 }
 
+/** Returns a number that is written as a number or as text; undefined for anything else. */
 export function numberOf(value: unknown): number | undefined {
   const text = textOf(value)
   return text !== undefined && /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : undefined

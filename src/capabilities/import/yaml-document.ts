@@ -11,6 +11,7 @@ export interface PlacedDocument {
   positionOf(path: readonly (string | number)[]): SourcePosition
 }
 
+/** Returns the error `IMPORT_SYNTAX` at a place of a file. */
 export function documentError(problem: string, file: string, line: number, column: number): CodedError {
   return new CodedError(importErrors.IMPORT_SYNTAX, `${file}:${line}:${column}: ${problem}`)
 }

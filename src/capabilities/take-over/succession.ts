@@ -65,6 +65,7 @@ interface StateParts {
   readonly agents: Pick<Agents, 'handed' | 'handsTo'>
 }
 
+/** Returns the state that the successor process takes over. */
 export function stateOf({ clock, limiter, ticketKeys, tunnels, agents, threaded }: StateParts): HandedState {
   return {
     clockOrigin: clockOrigin(clock),

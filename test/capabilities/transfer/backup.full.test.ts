@@ -44,7 +44,7 @@ t.test('nothing is replaced without a word', async (t) => {
   await rm(join(data, 'seal.key'))
   const other = await sealerIn(data)
   const refused = await sluice(t, cwd, ['restore', 'b.db'])
-  t.match(refused, { code: 1, err: /sluice\.db, .*seal\.key would be replaced; --overwrite does that/ })
+  t.match(refused, { code: 1, err: /sluice\.db, .*seal\.key already there; --overwrite replaces them/ })
   t.equal((await keysOn(data))[0]?.keyId, other.keyId)
   await withStore(t, join(data, 'sluice.db'), async () => {
     const locked = await sluice(t, cwd, ['restore', 'b.db', '--overwrite'])

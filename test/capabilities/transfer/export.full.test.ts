@@ -33,7 +33,7 @@ t.test('an account moves with its secrets from a file to PostgreSQL and back, by
   const missing = await sluice(t, cwd, ['import', first, '--yes', '--data', back])
   t.same(
     [missing.code, missing.err],
-    [1, 'nothing was imported: there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE']
+    [1, 'nothing was imported: no terminal to ask for the passphrase: set SLUICE_PASSPHRASE']
   )
   const wrong = await sluice(t, cwd, ['import', first, '--yes', '--data', back], { SLUICE_PASSPHRASE: 'not the one' })
   t.same(
@@ -49,7 +49,7 @@ t.test('an account moves with its secrets from a file to PostgreSQL and back, by
   const plain = await run(['export', '--data', data])
   t.equal(await run(['export', '--store', url, '--data', join(cwd, 'pg')]), plain)
   t.equal(await run(['export', '--data', back]), plain)
-  t.match(plain, /^# A whole Sluice account.*\n# Write-only values are left out; `withheld` names them, in 7 records/)
+  t.match(plain, /^# A whole Sluice account.*\n# Secrets are left out; `withheld` names them, in 7 records/)
   t.notMatch(await readFile(first, 'utf8'), PASSPHRASE)
 })
 

@@ -174,7 +174,7 @@ export function readRequestHeader({ args, at }: CaddyDirective): Converted {
   }
 }
 
-/** `basic_auth [hash] [realm] { user hash }`. Without a hash that Sluice knows nobody may pass. */
+/** `basic_auth [hash] [realm] { user hash }`. Without a hash that Sluice knows, every request is denied. */
 export function readBasicAuth({ args, block = [], at }: CaddyDirective): Converted {
   const realm = args[1] ?? 'restricted'
   const credentials = block.map(({ name, args: [passwordHash = ''] }) => ({ username: name, passwordHash }))

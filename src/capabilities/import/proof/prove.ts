@@ -28,6 +28,7 @@ interface MatrixRow {
   unexplained: number
 }
 
+/** The two servers that a proof compares. */
 export interface ProofServers {
   readonly old: URL
   readonly now: URL
@@ -259,6 +260,7 @@ export function formatProof(result: ProofResult): string[] {
   ]
 }
 
+/** Returns the result of a proof as JSON for programs. */
 export function proofJson(result: ProofResult): object {
   return {
     requests: result.requests,
