@@ -86,20 +86,6 @@ export function revisionIn(id: string): number {
   return Number(id)
 }
 
-/** A revision; undefined if missing. `zero`: allow 0, the empty account. */
-export function revision(description: string, zero: boolean): Parameter<number | undefined> {
-  return {
-    description,
-    schema: { type: 'integer', minimum: zero ? 0 : 1 },
-    read(query, name) {
-      const value = query.get(name)
-      if (value === undefined || (zero && value === '0') || REVISION.test(value))
-        return value === undefined ? undefined : Number(value)
-      throw invalidParameter(name, 'must be a revision')
-    }
-  }
-}
-
 /** Parameters of a page of a list. */
 export const PAGE = {
   limit: wholeNumber({ ...LIMIT, description: 'Most entries of the page.' }),

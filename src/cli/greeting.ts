@@ -73,7 +73,7 @@ export function announce(
 }
 
 /** The lines of a terminal that follow a start. */
-export function greeting(
+function greeting(
   started: Started,
   { upstream, policy, site_file: site, api: { dashboard } }: LoadedOptions['options'],
   { demo, agentsTaken = false, keyFile }: Omit<Announcement, 'log'>

@@ -14,7 +14,7 @@ const PLAIN =
 const TIMED = /^(max-age|s-maxage|stale-while-revalidate|stale-if-error)=(\w+)$/
 
 /** Pattern for files that no other pattern matches. */
-export const DEFAULT_PATTERN = 'default'
+const DEFAULT_PATTERN = 'default'
 
 /** Maximum number of wildcards in a pattern, so that no path makes matching slow. */
 const MOST_WILDCARDS = 4

@@ -25,7 +25,7 @@ const LETTER = {
 }
 
 /** An event that its destination refused for good. */
-export const DEAD_LETTER = titledObject('DeadLetter', LETTER)
+const DEAD_LETTER = titledObject('DeadLetter', LETTER)
 
 /** A dead letter with its event. */
 export const DEAD_LETTER_WITH_EVENT = titledObject('DeadLetterWithEvent', {

@@ -136,7 +136,7 @@ export const EXPLAINED_POLICY = titledObject('ExplainedPolicy', { ...POLICY, tex
 /** Explanation of one request. */
 export type Explanation = ValueOf<typeof EXPLANATION>
 export type ExplainedPolicy = ValueOf<typeof EXPLAINED_POLICY>
-export type ExplainedStep = ValueOf<typeof STEP>
+type ExplainedStep = ValueOf<typeof STEP>
 export type ExplainedPhase = ValueOf<typeof PHASE>
 export type ExplainedRule = ValueOf<typeof RULE>
 /** One action that ran. */

@@ -103,7 +103,7 @@ const REFUSED_KEY = object({
 })
 
 /** A limit in a list. */
-export const LIMIT_SUMMARY = titledObject('LimitSummary', LIMIT)
+const LIMIT_SUMMARY = titledObject('LimitSummary', LIMIT)
 /** A limit with the series of its last minutes. */
 export const LIMIT_VIEW = titledObject('Limit', {
   ...LIMIT,

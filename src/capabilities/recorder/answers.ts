@@ -50,7 +50,7 @@ const BODY = orNull({
 const END = object({ ip: text, port: integer })
 
 /** One line about an exchange. */
-export const EXCHANGE_SUMMARY = titledObject('ExchangeSummary', SUMMARY)
+const EXCHANGE_SUMMARY = titledObject('ExchangeSummary', SUMMARY)
 
 /** All that is recorded of an exchange and may be shown. */
 export const EXCHANGE = {

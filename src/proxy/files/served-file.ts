@@ -7,7 +7,7 @@ import { type FileFacts, type Folder, isSame } from './folder.js'
 import type { OpenFiles } from './open-files.js'
 
 /** Maximum size of files kept in memory (bytes). */
-export const SMALL_FILE = 64 * 1024
+const SMALL_FILE = 64 * 1024
 /** Content codings by file suffix. */
 const CODINGS: Readonly<Record<FileCoding, string>> = { zst: 'zstd', br: 'br', gz: 'gzip' }
 

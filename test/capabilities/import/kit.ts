@@ -55,7 +55,7 @@ export async function importWith(
 }
 
 /** Errors of `sluice check` on a site file. */
-export async function errorsOf(t: { testdir(files: Record<string, string>): string }, site: string): Promise<string[]> {
+async function errorsOf(t: { testdir(files: Record<string, string>): string }, site: string): Promise<string[]> {
   const folder = t.testdir({ 'site.yaml': site })
   const { findings } = await checkFile(join(folder, 'site.yaml'), {})
   return findings.flatMap(({ problems }) =>

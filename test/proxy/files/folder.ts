@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 
 /** Every file of a test was modified then. */
-export const MODIFIED = new Date('2026-03-04T05:06:07Z')
+const MODIFIED = new Date('2026-03-04T05:06:07Z')
 export const LAST_MODIFIED = 'Wed, 04 Mar 2026 05:06:07 GMT'
 
 /** A folder with these files by their paths, which goes with the test. A text that begins with `->` is the target of a link. */

@@ -10,7 +10,7 @@ export interface Converted {
   readonly verdict: Verdict
 }
 
-export const UNKNOWN_PLACEHOLDER = notHere(
+const UNKNOWN_PLACEHOLDER = notHere(
   'it has a placeholder without a counterpart, or a variable of the environment that is not set',
   'write the action with an expression'
 )

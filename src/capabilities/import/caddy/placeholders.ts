@@ -1,4 +1,4 @@
-import { celText, embedded, literal } from '../cel.js'
+import { embedded, literal } from '../cel.js'
 import type { Template } from '../model.js'
 import { cookieValue, queryParameter, requestField } from '../requests-in-cel.js'
 
@@ -60,12 +60,6 @@ export function toTemplate(text: string): Template | undefined {
   return partsOf(text)
     ?.map(({ text: part, cel }) => (cel === undefined ? literal(part ?? '') : embedded(cel)))
     .join('')
-}
-
-/** A text with placeholders as CEL of a text; undefined if one has no counterpart. */
-export function toCel(text: string): string | undefined {
-  const parts = partsOf(text)?.map(({ text: part, cel }) => cel ?? celText(part ?? ''))
-  return parts === undefined ? undefined : parts.length === 0 ? "''" : parts.join(' + ')
 }
 
 export const hasPlaceholder = (text: string) => text.search(PLACEHOLDER) !== -1

@@ -7,7 +7,7 @@ import { type EndpointDialer, endpointDialer } from './dialer.js'
 import type { Tunnel, TunnelCarrier } from './tunnel.js'
 
 /** Protocols of endpoints. `tls`: the agent, or its target, terminates TLS. */
-export const ENDPOINT_PROTOS = ['http', 'https', 'tcp', 'tls'] as const
+const ENDPOINT_PROTOS = ['http', 'https', 'tcp', 'tls'] as const
 
 /** Protocol of an endpoint that an agent asks for. */
 export type EndpointProto = (typeof ENDPOINT_PROTOS)[number]
