@@ -80,7 +80,7 @@ t.test('a socket without a place is refused with what to write', async (t) => {
   const [one, other] = [heldSocket(t), heldSocket(t)]
   const child = serviceOf(t, cwd, [one.fd, other.fd], { LISTEN_FDNAMES: 'listen:web' })
   await t.rejects(listening(child), {
-    message: /a socket "web", which is none of listen, api\.listen; correct FileDescriptorName=/
+    message: /a socket named "web"; expected listen, api\.listen: correct FileDescriptorName=/
   })
 })
 

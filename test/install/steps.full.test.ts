@@ -65,9 +65,12 @@ t.test('the steps of docs/install.md install a service that starts and answers',
   await writeFile(join(bin, 'sudo'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 })
   await writeFile(join(bin, 'systemctl'), `#!/bin/sh\necho "$*" >>${asked}\n`, { mode: 0o755 })
   const path = `${join(root, 'usr', 'local', 'bin')}:${bin}:${process.env.PATH}`
-  const steps = (await stepsBelow('As a service of systemd')).replace(PLACES, `${root}/$1`)
+  const steps = (await stepsBelow('With systemd')).replace(PLACES, `${root}/$1`)
   const [install = '', request = ''] = [steps.replace(/^curl .*$/m, ''), /^curl .*$/m.exec(steps)?.[0]]
-  const installed = await run('bash', ['-euo', 'pipefail', '-c', install], { cwd: clone, env: { PATH: path } })
+  const installed = await run('bash', ['--norc', '-euo', 'pipefail', '-c', install], {
+    cwd: clone,
+    env: { PATH: path }
+  })
   t.match(installed.stdout, /sites\.yaml: ok|1 file/, 'the example site is checked by the program in the path')
   t.same((await readFile(asked, 'utf8')).trim().split('\n'), [
     'daemon-reload',

@@ -330,7 +330,7 @@ t.test('answers have the documented keys', async (t) => {
     bot_user: 'id uri created_at name active',
     event_subscription: `${described} sources destinations`,
     https_edge: `${described} hostports mutual_tls tls_termination on_http hsts path_form routes`,
-    https_edge_route: `${described} owner_id edge_id match_type match ${modules} circuit_breaker compression request_headers response_headers webhook_verification oauth saml oidc websocket_tcp_converter user_agent_filter cors grpc_web policy_tests policy`,
+    https_edge_route: `${described} owner_id edge_id match_type match ${modules} error_pages circuit_breaker compression request_headers response_headers webhook_verification oauth saml oidc websocket_tcp_converter user_agent_filter cors grpc_web policy_tests policy`,
     vault: `${described} updated_at name usable_by created_by last_updated_by`,
     api_key: `${described} token owner_id`,
     event_destination: `${described} format target delivery`,

@@ -49,7 +49,7 @@ async function rotate(store: Store, change: KeyChange): Promise<void> {
     kinds: await store.kinds(),
     clock: systemClock,
     left: ({ kind, id }, code) => console.error(`${kind} ${id} is skipped: its secrets cannot be decrypted (${code})`),
-    progress: (count) => console.log(`${count} sealed anew`)
+    progress: (count) => console.log(`${count} encrypted again`)
   })
   await change.finish()
   console.log(`${done} ${done === 1 ? 'value' : 'values'} encrypted again; the key is now ${change.next.keyId}`)

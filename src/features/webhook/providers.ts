@@ -202,7 +202,7 @@ export interface Provider {
   readonly signed?: Challenge
   /** Maximum size of its deliveries if above limits.buffered_body; counted in the budget of all bodies. */
   readonly largestBody?: number
-  /** Status for an invalid signature. @default 403 */
+  /** Status for an invalid signature, whose response is empty then. @default 403, with the body of an error */
   readonly refusal?: number
   /** Signs with its own private key. */
   readonly withoutSecret?: boolean

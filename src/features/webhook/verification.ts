@@ -179,10 +179,13 @@ export class Verification {
 }
 
 /** Returns the verdict of a failure. An unavailable secret is not the sender's fault, and the sender will retry. */
-function verdictOf(failure: Failure, { refusal = webhookErrors.WEBHOOK_UNVERIFIED.status }: Provider): Verdict {
+function verdictOf(failure: Failure, { refusal }: Provider): Verdict {
   if (failure === 'SECRET_UNUSABLE') return refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
   if (failure === 'CERTIFICATE_UNAVAILABLE') return refuse(webhookErrors.WEBHOOK_CERTIFICATE_UNAVAILABLE)
-  return refuse({ ...webhookErrors.WEBHOOK_UNVERIFIED, status: refusal })
+  if (refusal === undefined) return refuse(webhookErrors.WEBHOOK_UNVERIFIED)
+  // A sender that tests the rejection of wrong signatures expects an empty response.
+  const { code } = webhookErrors.WEBHOOK_UNVERIFIED
+  return { kind: 'respond', status: refusal, headers: [], code, body: new Uint8Array() }
 }
 
 /** Returns the published results of an outcome. */

@@ -90,7 +90,7 @@ t.test('the service manager of the process that ran is notified by the new one',
   await until(async () => (await heard(`${pid} WATCHDOG=1`)).length > before + 1)
   asking.child.kill('SIGTERM')
   t.equal((await asking.ended()).code, 0)
-  t.equal((await heard(`${pid} STOPPING=1 STATUS=waits for what is under way`)).length, 1)
+  t.equal((await heard(`${pid} STOPPING=1 STATUS=draining open connections`)).length, 1)
 })
 
 t.test('a request that cannot be met is answered, and stands in the way of no other one', async (t) => {
@@ -143,7 +143,7 @@ t.test(
     old.child.kill('SIGSTOP')
     const asking = stand.start('--take-over')
     await asking.told('no answer for 5 s')
-    await asking.told(`process ${old.child.pid} has not answered for 15 s: killing it`)
+    await asking.told(`process ${old.child.pid} has not responded for 15 s; killing it`)
     await asking.told('starting normally')
     await asking.logged('listening')
     t.equal(await statusOf(stand.ports.traffic, '/'), 200)
@@ -182,7 +182,7 @@ t.test(
     await old.logged('listening')
     const { asking } = await stand.takeOver()
     old.child.kill('SIGSTOP')
-    await asking.told(`process ${old.child.pid} has not answered for 20 s: killing it`)
+    await asking.told(`process ${old.child.pid} has not responded for 20 s; killing it`)
     await until(() => stand.apiAnswers())
     t.equal(await statusOf(stand.ports.traffic, '/'), 200)
     asking.child.kill('SIGTERM')

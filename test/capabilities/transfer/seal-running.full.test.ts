@@ -22,7 +22,7 @@ t.test('a process with an old key writes nothing', async (t) => {
   running.child.kill('SIGSTOP')
   const rotated = await sluice(t, cwd, words, rotating)
   running.child.kill('SIGCONT')
-  t.match(rotated, { code: 0, out: /1 value sealed anew/ }, rotated.err)
+  t.match(rotated, { code: 0, out: /1 value encrypted again/ }, rotated.err)
   const late = await ask('/vault_secrets', { method: 'POST', body: { ...body, name: 'second' } })
   t.match(late, { status: 503, json: { error_code: 'ERR_SLUICE_SEAL_KEY_CHANGED' } })
   t.equal((await ask('/vaults', { method: 'POST', body: { name: 'w' } })).status, 503)

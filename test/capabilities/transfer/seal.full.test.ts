@@ -13,7 +13,7 @@ t.test('the key changes, every secret opens with the new one, and the old one is
   await withStore(t, join(data, 'sluice.db'), (store) => manySecrets(store, old, 2500))
   const { code, out, err } = await sluice(t, cwd, ['seal', 'rotate', '--data', data])
   t.equal(code, 0, err)
-  t.match(out, /^1000 sealed anew\n2000 sealed anew\n2500 values sealed anew; the key is now [0-9a-f]{16}$/)
+  t.match(out, /^1000 encrypted again\n2000 encrypted again\n2500 values encrypted again; the key is now [0-9a-f]{16}$/)
   const keys = await keysOn(data)
   t.equal(keys.length, 1)
   t.not(keys[0]?.keyId, old.keyId)
@@ -32,9 +32,9 @@ t.test('kill -9 at any moment leaves secrets that open with the keys on disk, an
   const count = 4000
   await withStore(t, join(data, 'sluice.db'), (store) => manySecrets(store, first, count))
   const moments = [
-    (process: SluiceProcess) => printed(process, '1000 sealed anew'),
-    (process: SluiceProcess) => printed(process, '3000 sealed anew'),
-    (process: SluiceProcess) => printed(process, '4000 sealed anew')
+    (process: SluiceProcess) => printed(process, '1000 encrypted again'),
+    (process: SluiceProcess) => printed(process, '3000 encrypted again'),
+    (process: SluiceProcess) => printed(process, '4000 encrypted again')
   ]
   for (const moment of moments) {
     const rotating = new SluiceProcess(t, ['seal', 'rotate', '--data', data], { cwd })
@@ -62,7 +62,7 @@ t.test('a change that died between the commit and the end goes on', async (t) =>
   await withStore(t, join(data, 'sluice.db'), (store) => manySecrets(store, next, 10))
   const { code, out } = await sluice(t, cwd, ['seal', 'rotate', '--data', data])
   t.equal(code, 0)
-  t.match(out, /resuming an interrupted key rotation.*\n0 values sealed anew/)
+  t.match(out, /resuming an interrupted key rotation.*\n0 values encrypted again/)
   t.match(await keysOn(data), [{ keyId: next.keyId }])
 })
 
@@ -87,7 +87,7 @@ t.test('keys of the environment, on PostgreSQL', async (t) => {
   )
   const { code, out, err } = await sluice(t, cwd, words, { SLUICE_SEAL_KEY: old, SLUICE_SEAL_KEY_NEW: next })
   t.equal(code, 0, err)
-  t.match(out, /20 values sealed anew/)
+  t.match(out, /20 values encrypted again/)
   for (const text of [out, err, wrong.err, same.err]) for (const key of [old, next]) t.notMatch(text, key)
   await withStore(t, url, (store) => allOpen(t, store, [new Sealer(parseSealKey(next))], 20))
   t.same(await readdir(cwd), [], 'no key was written')
