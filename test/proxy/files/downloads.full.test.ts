@@ -124,10 +124,11 @@ for (const engine of engines) {
   }
 }
 
-t.test('over HTTP/2 the stream alone breaks', async (t) => {
+// The other engine takes HTTP/2 over TLS alone.
+const skip = process.env.TEST_ENGINE === 'http-proxy' && 'needs HTTP/2 in clear text'
+t.test('over HTTP/2 the stream alone breaks', { skip }, async (t) => {
   const folder = await folderOf(t, { 'big.bin': Buffer.alloc(16 * MIB, 1), 'a.txt': 'a' })
-  // The other engine takes HTTP/2 over TLS alone.
-  const sluice = await startSluice(t, { engine: 'codec', options: { FILES: folder } })
+  const sluice = await startSluice(t, { options: { FILES: folder } })
   const session = connectH2(`http://127.0.0.1:${sluice.port}`)
   t.teardown(() => session.destroy())
   const stream = session.request({ ':authority': 'a.test', ':path': '/big.bin' })
