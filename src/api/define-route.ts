@@ -88,8 +88,12 @@ export interface RouteGroup<S> {
 }
 
 /** A group with its service. */
-export interface BoundGroup extends RouteGroup<never> {
-  handle(index: number, request: FastifyRequest, reply: FastifyReply): Promise<unknown>
+export interface BoundGroup extends Omit<RouteGroup<never>, 'routes'> {
+  readonly routes: readonly BoundRoute[]
+}
+
+interface BoundRoute extends Omit<DefinedRoute<never>, 'handle'> {
+  handle(request: FastifyRequest, reply: FastifyReply): Promise<unknown>
 }
 
 /** Defines a route: its handler, its description and the check of its right follow from the definition. */
@@ -133,24 +137,20 @@ export function defineStream<const P extends string, S, Q extends Parameters = R
     open(asked: Asked<P, Q>, service: S): EventStream
   }
 ): DefinedRoute<S> {
+  const { open, ...rest } = definition
   const shape: Shape<string> & object = { type: 'string' } as never
-  const defined = defineRoute<P, S, Q, typeof shape>({
-    ...definition,
+  return defineRoute<P, S, Q, typeof shape, () => EventStream>({
+    ...rest,
     method: 'GET',
     answer: shape,
     media: EVENT_STREAM_TYPE,
-    run: () => ''
-  })
-  return {
-    ...defined,
-    async handle(request, reply, service) {
-      const asked = read(request, definition)
-      if (definition.right !== undefined) mustHave(asked.call.principal, definition.right)
+    run: (asked, service) => () => open(asked, service),
+    send(reply, opening, _asked, request) {
       reply.header('cache-control', 'no-store').type(EVENT_STREAM_TYPE)
       // A response without a body would never end the stream.
-      return reply.send(request.method === 'HEAD' ? undefined : definition.open(asked, service))
+      return reply.send(request.method === 'HEAD' ? undefined : opening())
     }
-  }
+  })
 }
 
 /** Reads the query, the path and the body of a request. Throws an ApiError. */
@@ -197,20 +197,17 @@ function describe<P extends string, Q extends Parameters, A, S, R>(
 
 /** Binds a group to the service of its routes. */
 export function bindRoutes<S>(group: RouteGroup<S>, service: S): BoundGroup {
-  return {
-    ...group,
-    async handle(index, request, reply) {
-      const found = group.routes[index]
-      if (found === undefined) throw new RangeError(`the group ${group.tag} has no route ${index}`)
-      return await found.handle(request, reply, service)
-    }
-  }
+  const routes = group.routes.map((one) => ({
+    ...one,
+    handle: (request: FastifyRequest, reply: FastifyReply) => one.handle(request, reply, service)
+  }))
+  return { ...group, routes }
 }
 
 /** Adds the routes of a group to the listener. `serving` adds the running revision to a response. */
 export function addGroup(router: Router, group: BoundGroup, serving: (reply: FastifyReply) => FastifyReply): void {
-  for (const [index, { method, path, config }] of group.routes.entries())
-    route(router, method, path, config, (request, reply) => group.handle(index, request, serving(reply)))
+  for (const { method, path, config, handle } of group.routes)
+    route(router, method, path, config, (request, reply) => handle(request, serving(reply)))
 }
 
 /** Components of the API's description. */
