@@ -17,7 +17,7 @@ import { Recorder } from './proof/recorder.js'
 import { deriveRequests, type ProofRequest, readRequests } from './proof/requests.js'
 import { writeSiteFile } from './site-file.js'
 
-/** What a proof has shown. */
+/** Result of a proof. */
 export interface Proof {
   readonly failed: boolean
   readonly lines: readonly string[]

@@ -1,4 +1,5 @@
-import { defineErrors } from '../../lib/errors.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
+import { positionText, type SourcePosition } from './model.js'
 
 /** Codes of files that `sluice import` cannot read. */
 export const importErrors = defineErrors({
@@ -15,3 +16,8 @@ export const importErrors = defineErrors({
     help: 'Correct what the message names; without --prove the site file is written all the same.'
   }
 })
+
+/** Returns the error `IMPORT_SYNTAX` for a problem at a position of a file. */
+export function syntaxError(problem: string, at: SourcePosition): CodedError {
+  return new CodedError(importErrors.IMPORT_SYNTAX, `${positionText(at)}: ${problem}`)
+}

@@ -12,7 +12,10 @@ export interface SourcePosition {
   readonly column: number
 }
 
-/** How faithfully the site file does what one statement of the source does. */
+/** Returns a position as messages write it, such as `nginx.conf:3:5`. */
+export const positionText = ({ file, line, column }: SourcePosition) => `${file}:${line}:${column}`
+
+/** Result of the conversion of one statement. */
 export type Verdict =
   | { readonly kind: 'exact' }
   /** `difference`: what differs, as a sentence without a full stop. */
@@ -41,7 +44,7 @@ export interface Statement extends SourceNode {
   readonly within: readonly SourcePosition[]
 }
 
-/** What a reader makes of a configuration. */
+/** Configuration that a reader returns. */
 export interface ImportedConfig {
   /** Name of the source language, as the command line has it. */
   readonly format: string
@@ -80,7 +83,7 @@ export interface ImportedHost extends SourceNode {
   /** Authorities of client certificates. */
   readonly clientCertificates?: { readonly caFile: string; readonly required: boolean }
   readonly minTlsVersion?: string
-  /** What clients without TLS get where there are listeners with and without it. @default 'redirect' if all ports have TLS */
+  /** Response to clients without TLS if there are listeners with and without it. @default 'redirect' if all ports have TLS */
   readonly plainHttp?: 'redirect' | 'serve'
   /** Actions before a route is chosen. */
   readonly actions: readonly RouteAction[]
@@ -99,7 +102,7 @@ interface ImportedCertificate extends SourceNode {
   readonly keyFile: string
 }
 
-/** What must be true of a request. Paths are compared in the decoded normal form. */
+/** Test of a request. Paths are compared in the decoded normal form. */
 export type RouteTest =
   | { readonly kind: 'path-exact'; readonly path: string }
   /**
@@ -206,7 +209,7 @@ export type RouteAction = { readonly when?: string; readonly at: SourcePosition 
       readonly type: string
       readonly config: Readonly<Record<string, unknown>>
     }
-  /** Of a host: each policy of the host that reads `vars.name` sets it to the value of a CEL expression first. */
+  /** Sets `vars.name` to the value of a CEL expression, first in each policy of the host that reads it. */
   | { readonly kind: 'variable'; readonly name: string; readonly cel: string }
 )
 

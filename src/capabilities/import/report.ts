@@ -1,4 +1,4 @@
-import type { SourcePosition, Statement, Verdict } from './model.js'
+import { positionText, type SourcePosition, type Statement, type Verdict } from './model.js'
 
 /** Number of statements by verdict. */
 export interface VerdictCounts {
@@ -25,23 +25,23 @@ export class Ledger {
 
   /** Adds a statement that no one has judged yet. `within`: the blocks around it, the innermost first. */
   add(at: SourcePosition, text: string, within: readonly SourcePosition[] = []): void {
-    this.#byPosition.set(keyOf(at), this.#statements.length)
+    this.#byPosition.set(positionText(at), this.#statements.length)
     this.#statements.push({ at, text, within, verdict: undefined })
   }
 
   /** Is there a statement at this place? */
   has(at: SourcePosition): boolean {
-    return this.#byPosition.has(keyOf(at))
+    return this.#byPosition.has(positionText(at))
   }
 
   judge(at: SourcePosition, verdict: Verdict): void {
-    const entry = this.#statements[this.#byPosition.get(keyOf(at)) ?? -1]
-    if (entry === undefined) throw new Error(`no statement at ${keyOf(at)}`)
+    const entry = this.#statements[this.#byPosition.get(positionText(at)) ?? -1]
+    if (entry === undefined) throw new Error(`no statement at ${positionText(at)}`)
     entry.verdict = entry.verdict === undefined ? verdict : worse(entry.verdict, verdict)
   }
 
   verdictAt(at: SourcePosition): Verdict | undefined {
-    return this.#statements[this.#byPosition.get(keyOf(at)) ?? -1]?.verdict
+    return this.#statements[this.#byPosition.get(positionText(at)) ?? -1]?.verdict
   }
 
   /** All statements; `usual` gives the verdict of those that no part of the reader has judged. */
@@ -49,8 +49,6 @@ export class Ledger {
     return this.#statements.map(({ verdict, ...rest }) => ({ ...rest, verdict: verdict ?? usual(rest.text) }))
   }
 }
-
-const keyOf = ({ file, line, column }: SourcePosition) => `${file}:${line}:${column}`
 
 function worse(one: Verdict, other: Verdict): Verdict {
   if (SEVERITY[one.kind] !== SEVERITY[other.kind]) return SEVERITY[one.kind] > SEVERITY[other.kind] ? one : other

@@ -58,3 +58,7 @@ export function hostIs(name: string): string {
 
 /** Escapes the characters that have a meaning in RE2. */
 export const escapeRegex = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
+
+/** Returns the tests of a CEL expression; undefined without one. */
+export const expressionTest = (cel: string | undefined): readonly RouteTest[] | undefined =>
+  cel === undefined ? undefined : [{ kind: 'expression', cel }]

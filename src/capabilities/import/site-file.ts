@@ -1,15 +1,15 @@
 import { Document, isMap, isPair, isScalar, type Node, visit } from 'yaml'
-import type {
-  FileTarget,
-  HostPort,
-  ImportedConfig,
-  ImportedHost,
-  ImportedListener,
-  ImportedRoute,
-  ImportedTimeouts,
-  ImportedUpstream,
-  SourcePosition,
-  Statement
+import {
+  type FileTarget,
+  type HostPort,
+  type ImportedConfig,
+  type ImportedHost,
+  type ImportedListener,
+  type ImportedRoute,
+  type ImportedTimeouts,
+  type ImportedUpstream,
+  positionText,
+  type Statement
 } from './model.js'
 import { Ledger, verdictText, verdictWord } from './report.js'
 import { planSite } from './site-plan.js'
@@ -106,7 +106,9 @@ class SiteWriter {
     for (const { at, within, text, verdict } of statements) {
       if (verdict.kind === 'exact') continue
       const place =
-        [at, ...within].map((position) => this.#places.get(keyOf(position))).find((path) => path !== undefined) ?? []
+        [at, ...within]
+          .map((position) => this.#places.get(positionText(position)))
+          .find((path) => path !== undefined) ?? []
       const key = JSON.stringify(place)
       const lines = wrapped(`${at.file}:${at.line} ${verdictWord(verdict)}: ${text} ${verdictText(verdict)}`)
       comments.set(key, [...(comments.get(key) ?? []), ...lines])
@@ -119,12 +121,12 @@ class SiteWriter {
     const [first, ...further] = keys
     if (first === undefined) return
     const path = ['sites', first]
-    this.#places.set(keyOf(host.at), path)
+    this.#places.set(positionText(host.at), path)
     const plan = planSite(host, (wanted) => this.#freeHost(wanted))
     for (const { at, verdict } of plan.verdicts) this.#ledger.judge(at, verdict)
     const routes: Record<string, unknown> = {}
     for (const { path: match, route, policy, compresses } of plan.routes) {
-      this.#places.set(keyOf(route.at), [...path, 'routes', match])
+      this.#places.set(positionText(route.at), [...path, 'routes', match])
       const fields = {
         ...this.#target(route),
         ...(policy === undefined ? {} : { policy }),
@@ -147,7 +149,7 @@ class SiteWriter {
       : alone !== undefined && !('policy' in alone && plan.policy !== undefined)
         ? alone
         : { routes }
-    if (!('routes' in target) && only !== undefined) this.#places.set(keyOf(only.route.at), path)
+    if (!('routes' in target) && only !== undefined) this.#places.set(positionText(only.route.at), path)
     const { clientCertificates, minTlsVersion, plainHttp, certificate } = host
     const hasTls = this.#config.listeners.some(({ tls }) => tls)
     const site: Fields = {
@@ -164,7 +166,7 @@ class SiteWriter {
     }
     this.#sites[first] = shortest(site)
     for (const { host: name, route, policy, compresses } of plan.internal) {
-      this.#places.set(keyOf(route.at), ['sites', name])
+      this.#places.set(positionText(route.at), ['sites', name])
       const fields = {
         ...this.#target(route),
         ...(policy === undefined ? {} : { policy }),
@@ -181,7 +183,7 @@ class SiteWriter {
       const upstream = this.#config.upstreams.find(({ name }) => name === wanted)
       if (upstream === undefined) continue
       const key = `0.0.0.0:${port}`
-      this.#places.set(keyOf(at), ['tcp', key])
+      this.#places.set(positionText(at), ['tcp', key])
       edges[key] = this.#backendName(upstream.name, backendFields(upstream, undefined))
     }
     return Object.keys(edges).length === 0 ? {} : { tcp: edges }
@@ -206,16 +208,17 @@ class SiteWriter {
     if (target === undefined) return {}
     if (target.kind === 'files') return filesFields(target.files)
     const upstream = this.#config.upstreams.find(({ name }) => name === target.upstream)
-    if (upstream === undefined) throw new Error(`no upstream "${target.upstream}" for the route at ${keyOf(at)}`)
+    if (upstream === undefined) throw new Error(`no upstream "${target.upstream}" for the route at ${positionText(at)}`)
     const [server, ...others] = upstream.servers
     const fields = backendFields(upstream, timeouts)
     const isDeclared = this.#config.statements.some(
-      ({ at: position, text }) => keyOf(position) === keyOf(upstream.at) && /^(?:upstream|backend|listen) /.test(text)
+      ({ at: position, text }) =>
+        positionText(position) === positionText(upstream.at) && /^(?:upstream|backend|listen) /.test(text)
     )
     const isPlain = Object.keys(fields).length === 1 && others.length === 0 && server?.weight === undefined
     if (isPlain && !isDeclared && this.#uses.get(upstream.name) === 1) return { backend: server?.url }
     const name = this.#backendName(upstream.name, fields)
-    this.#places.set(keyOf(upstream.at), this.#places.get(keyOf(upstream.at)) ?? ['backends', name])
+    this.#places.set(positionText(upstream.at), this.#places.get(positionText(upstream.at)) ?? ['backends', name])
     return { backend: name }
   }
 
@@ -238,8 +241,6 @@ function withoutClashes(listeners: readonly ImportedListener[]): ImportedListene
     return !listeners.some((other) => other.port === port && wider.includes(other.address))
   })
 }
-
-const keyOf = ({ file, line, column }: SourcePosition) => `${file}:${line}:${column}`
 
 /** A site or route that says nothing but its backend needs no map. */
 function shortest(fields: Fields): unknown {

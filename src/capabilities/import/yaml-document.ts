@@ -1,6 +1,5 @@
 import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import { CodedError } from '../../lib/errors.js'
-import { importErrors } from './errors.js'
+import { syntaxError } from './errors.js'
 import type { SourcePosition } from './model.js'
 import { type Fields, fieldsOf } from './values.js'
 
@@ -11,11 +10,6 @@ export interface PlacedDocument {
   positionOf(path: readonly (string | number)[]): SourcePosition
 }
 
-/** Returns the error `IMPORT_SYNTAX` at a place of a file. */
-export function documentError(problem: string, file: string, line: number, column: number): CodedError {
-  return new CodedError(importErrors.IMPORT_SYNTAX, `${file}:${line}:${column}: ${problem}`)
-}
-
 /** Reads YAML. Throws IMPORT_SYNTAX. */
 export function readYaml(text: string, file: string): PlacedDocument {
   const lines = new LineCounter()
@@ -24,7 +18,7 @@ export function readYaml(text: string, file: string): PlacedDocument {
   if (error !== undefined) {
     const { line, col } = lines.linePos(error.pos[0])
     const problem = (error.message.split('\n')[0] as string).replace(/ at line.*$/, '')
-    throw documentError(problem, file, Math.max(1, line), Math.max(1, col))
+    throw syntaxError(problem, { file, line: Math.max(1, line), column: Math.max(1, col) })
   }
   const places = new Map<string, number>()
   const visit = (node: unknown, path: readonly string[]): void => {
@@ -56,6 +50,6 @@ function toData(document: ReturnType<typeof parseDocument>, file: string): unkno
     return document.toJS({ maxAliasCount: 1000 })
   } catch (error) {
     if (!(error instanceof ReferenceError)) throw error
-    throw documentError(error.message, file, 1, 1)
+    throw syntaxError(error.message, { file, line: 1, column: 1 })
   }
 }

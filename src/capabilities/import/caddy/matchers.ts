@@ -1,6 +1,16 @@
 import { celText, toRe2 } from '../cel.js'
 import type { RouteTest } from '../model.js'
-import { allOf, anyOf, clientIn, conditionOf, escapeRegex, hostIs, noneOf, queryParameter } from '../requests-in-cel.js'
+import {
+  allOf,
+  anyOf,
+  clientIn,
+  conditionOf,
+  escapeRegex,
+  expressionTest,
+  hostIs,
+  noneOf,
+  queryParameter
+} from '../requests-in-cel.js'
 import type { CaddyDirective } from './syntax.js'
 
 /** The directives of a named matcher, or a path. */
@@ -41,9 +51,6 @@ function setTests(directives: readonly CaddyDirective[], context: MatcherContext
   return tests
 }
 
-const expression = (cel: string | undefined): readonly RouteTest[] | undefined =>
-  cel === undefined ? undefined : [{ kind: 'expression', cel }]
-
 function oneTest({ name, args, block }: CaddyDirective, context: MatcherContext): readonly RouteTest[] | undefined {
   if (args.some((arg) => arg.includes('{$'))) return undefined
   switch (name) {
@@ -60,31 +67,31 @@ function oneTest({ name, args, block }: CaddyDirective, context: MatcherContext)
     case 'host':
       return args.some((host) => /[{}]|.\*/.test(host)) || args.length === 0
         ? undefined
-        : expression(anyOf(args.map(hostIs)))
+        : expressionTest(anyOf(args.map(hostIs)))
     case 'remote_ip':
     case 'client_ip':
-      return expression(clientIn(args.filter((arg) => arg !== 'forwarded')))
+      return expressionTest(clientIn(args.filter((arg) => arg !== 'forwarded')))
     case 'header':
-      return expression(headerCel(args))
+      return expressionTest(headerCel(args))
     case 'header_regexp': {
       const [field = '', pattern = ''] = args.slice(-2)
       const converted = toRe2(pattern)
       return converted === undefined
         ? undefined
-        : expression(`getReqHeader(${celText(field.toLowerCase())}).exists(v, v.matches(${celText(converted)}))`)
+        : expressionTest(`getReqHeader(${celText(field.toLowerCase())}).exists(v, v.matches(${celText(converted)}))`)
     }
     case 'query':
-      return expression(anyOfPairs(args))
+      return expressionTest(anyOfPairs(args))
     case 'protocol':
       return args.every((arg) => arg === 'http' || arg === 'https') && args.length > 0
-        ? expression(anyOf(args.map((arg) => `req.url.scheme == ${celText(arg)}`)))
+        ? expressionTest(anyOf(args.map((arg) => `req.url.scheme == ${celText(arg)}`)))
         : undefined
     case 'not': {
       const inner =
         block === undefined ? [{ name: args[0] ?? '', args: args.slice(1), block: undefined, at: EMPTY }] : block
       const tests = setTests(inner, context)
       if (tests === undefined) return undefined
-      return expression(noneOf(conditionOf(tests) ?? 'true'))
+      return expressionTest(noneOf(conditionOf(tests) ?? 'true'))
     }
     default:
       return undefined
@@ -125,7 +132,7 @@ function pathTests(paths: readonly string[], context: MatcherContext): readonly 
   const tests = paths.map((path) => pathTest(path, context))
   const [only, ...others] = tests
   if (others.length === 0 && only !== undefined) return [only]
-  return expression(anyOf(tests.map((test) => allOf([conditionOf([test]) ?? 'true']))))
+  return expressionTest(anyOf(tests.map((test) => allOf([conditionOf([test]) ?? 'true']))))
 }
 
 function pathTest(written: string, { prefix, ignoreCase }: MatcherContext): RouteTest {

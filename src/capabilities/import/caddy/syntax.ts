@@ -1,5 +1,4 @@
-import { CodedError } from '../../../lib/errors.js'
-import { importErrors } from '../errors.js'
+import { syntaxError } from '../errors.js'
 import type { SourcePosition } from '../model.js'
 
 /** A directive of a Caddyfile, with its block if it has one. */
@@ -27,10 +26,6 @@ interface Token {
 }
 
 const MAX_DEPTH = 64
-
-function syntaxError(problem: string, { file, line, column }: SourcePosition): CodedError {
-  return new CodedError(importErrors.IMPORT_SYNTAX, `${file}:${line}:${column}: ${problem}`)
-}
 
 /** Splits a Caddyfile into tokens as Caddy does (caddyconfig/caddyfile/lexer.go). Throws IMPORT_SYNTAX. */
 function tokenize(text: string, file: string): Token[] {

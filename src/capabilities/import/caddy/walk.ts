@@ -31,7 +31,7 @@ import { type CaddyDirective, caddyText } from './syntax.js'
 /** Most routes of a site; real files have less than a hundred. */
 const MAX_ROUTES = 2000
 
-/** What has been read on the way to a directive. */
+/** Settings read on the way to a directive. */
 interface Context {
   readonly tests: readonly RouteTest[]
   readonly actions: readonly RouteAction[]

@@ -21,7 +21,7 @@ interface Term {
   readonly definitions: readonly (readonly string[])[]
 }
 
-/** What stands behind `if` or `unless`. */
+/** Condition after `if` or `unless`. */
 export interface Condition {
   /** True if all terms of one of the groups are; negated by `unless`. */
   readonly groups: readonly (readonly Term[])[]

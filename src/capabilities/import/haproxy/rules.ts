@@ -10,7 +10,7 @@ export interface User {
   readonly password?: string
 }
 
-/** What rules of a section refer to. */
+/** Names that the rules of a section refer to. */
 export interface RuleContext {
   readonly acls: Acls
   readonly users: ReadonlyMap<string, readonly User[]>

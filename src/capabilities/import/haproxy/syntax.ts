@@ -1,5 +1,4 @@
-import { CodedError } from '../../../lib/errors.js'
-import { importErrors } from '../errors.js'
+import { syntaxError } from '../errors.js'
 import type { SourcePosition } from '../model.js'
 
 /** A line of a section, split into its words. */
@@ -35,10 +34,6 @@ const SECTIONS = [
   'fcgi-app',
   'crt-store'
 ]
-
-function syntaxError(problem: string, { file, line, column }: SourcePosition): CodedError {
-  return new CodedError(importErrors.IMPORT_SYNTAX, `${file}:${line}:${column}: ${problem}`)
-}
 
 /** Words of a line as HAProxy splits it (configuration manual, section 2.2). `${NAME}` stays as it is. */
 function wordsOf(text: string, at: SourcePosition): string[] {

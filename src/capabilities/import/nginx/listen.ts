@@ -1,7 +1,7 @@
 import { close, EXACT, notHere, type SourcePosition } from '../model.js'
 import type { Level } from './level.js'
 
-/** Where a server block listens. */
+/** Address and port of a server block. */
 export interface Endpoint {
   readonly address: string
   readonly port: number

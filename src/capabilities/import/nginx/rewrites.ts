@@ -52,7 +52,7 @@ export function readReturn(
   return { action: { kind: 'respond', status: Number(code), body, contentType: type, at }, verdict }
 }
 
-/** What `rewrite` does: an action, and whether the new path chooses a location again. */
+/** Effect of `rewrite`: an action, and whether the new path chooses a location again. */
 export interface Rewrite extends Converted {
   readonly searchesAgain?: boolean
   /** Text of the new path up to its first variable. */

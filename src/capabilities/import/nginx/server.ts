@@ -101,7 +101,7 @@ export class ServerReader {
     return this.#limitedByLocation ? [] : bodyLimit(level)
   }
 
-  /** What a server with a folder serves where it has no location for the path. */
+  /** Files that a server with a folder serves for paths without a location. */
   #withoutLocation(entries: readonly LocationEntry[], level: Level, variables: Variables): ImportedRoute | undefined {
     const root = level.one('root')
     if (

@@ -1,5 +1,4 @@
-import { CodedError } from '../../../lib/errors.js'
-import { importErrors } from '../errors.js'
+import { syntaxError } from '../errors.js'
 import type { SourcePosition } from '../model.js'
 
 /** A directive of nginx with its arguments, unescaped, and with its block if it has one. */
@@ -134,10 +133,6 @@ class Tokenizer {
     this.#advance()
     return ESCAPES[escaped] ?? `\\${escaped}`
   }
-}
-
-function syntaxError(problem: string, { file, line, column }: SourcePosition): CodedError {
-  return new CodedError(importErrors.IMPORT_SYNTAX, `${file}:${line}:${column}: ${problem}`)
 }
 
 /** Reads the text of one file; `include` is left as it is. Throws IMPORT_SYNTAX. */

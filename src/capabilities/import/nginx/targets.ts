@@ -13,7 +13,7 @@ import { templateWithGroups, UNKNOWN_VARIABLE, urlPattern } from './rewrites.js'
 import type { Directive } from './syntax.js'
 import type { Variables } from './variables.js'
 
-/** What is read once for all servers. */
+/** Data that is read once for all servers. */
 export interface Reading {
   readonly variables: Variables
   /** `limit_req_zone` by name. */
@@ -113,7 +113,7 @@ const OTHER_PROTOCOLS = [
   'dav_methods'
 ]
 
-/** What a location hands requests to. */
+/** Target of a location. */
 export function readTarget(level: Level, variables: Variables, reading: Reading, place: Place): ReadTarget {
   const other = level.directives.find(({ name }) => OTHER_PROTOCOLS.includes(name))
   // It must not become what another location does, such as static files that show the source of programs.

@@ -2,7 +2,7 @@ import { compileRegex } from '../../../lib/regex.js'
 
 /** Most texts of one pattern. */
 const MAX_SAMPLES = 6
-/** What stands for any characters. */
+/** Text that stands for any characters. */
 const FILLER = 'probe'
 
 /** Texts that a pattern of RE2 matches, found by reading it; only those that really match. */

@@ -1,6 +1,7 @@
 import { parse as parseToml, TomlError } from 'smol-toml'
+import { syntaxError } from '../errors.js'
 import { type Fields, fieldsOf } from '../values.js'
-import { documentError, type PlacedDocument, readYaml } from '../yaml-document.js'
+import { type PlacedDocument, readYaml } from '../yaml-document.js'
 
 /** Reads YAML or, for a file `.toml`, TOML. Throws IMPORT_SYNTAX. */
 export function readDocument(text: string, file: string): PlacedDocument {
@@ -13,12 +14,8 @@ function readToml(text: string, file: string): PlacedDocument {
     data = fieldsOf(parseToml(text, { integersAsBigInt: 'asNeeded' }))
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    throw documentError(
-      (error.message.split('\n')[0] as string).replace(/^Invalid TOML document: /, ''),
-      file,
-      error.line,
-      error.column
-    )
+    const problem = (error.message.split('\n')[0] as string).replace(/^Invalid TOML document: /, '')
+    throw syntaxError(problem, { file, line: error.line, column: error.column })
   }
   const lines = text.split('\n').map((line) => line.trim())
   return {

@@ -1,6 +1,6 @@
 import { celText, toRe2 } from '../cel.js'
 import type { RouteTest } from '../model.js'
-import { anyOf, clientIn, conditionOf, hostIs, noneOf, queryParameter } from '../requests-in-cel.js'
+import { anyOf, clientIn, conditionOf, expressionTest, hostIs, noneOf, queryParameter } from '../requests-in-cel.js'
 
 /** A rule of a router as a tree. */
 export type Rule =
@@ -100,22 +100,20 @@ export function matcherTests({
   readonly name: string
   readonly args: readonly string[]
 }): readonly RouteTest[] | undefined {
-  const expression = (cel: string | undefined): readonly RouteTest[] | undefined =>
-    cel === undefined ? undefined : [{ kind: 'expression', cel }]
   const of = (test: (value: string) => RouteTest): readonly RouteTest[] | undefined => {
     const tests = args.map(test)
     if (tests.length < 2) return tests.length === 0 ? undefined : tests
-    return expression(anyOf(tests.map((one) => conditionOf([one]) ?? 'true')))
+    return expressionTest(anyOf(tests.map((one) => conditionOf([one]) ?? 'true')))
   }
   const [first = '', second = ''] = args
   switch (name) {
     case 'Host':
-      return args.length === 0 ? undefined : expression(anyOf(args.map(hostIs)))
+      return args.length === 0 ? undefined : expressionTest(anyOf(args.map(hostIs)))
     case 'HostRegexp': {
       const pattern = toRe2(first)
       return pattern === undefined || /\{\w+:/.test(first)
         ? undefined
-        : expression(`req.url.host.matches(${celText(`(?i)${pattern}`)})`)
+        : expressionTest(`req.url.host.matches(${celText(`(?i)${pattern}`)})`)
     }
     case 'Path':
       return args.some((path) => path.includes('{'))
@@ -134,23 +132,23 @@ export function matcherTests({
     case 'Header':
     case 'Headers':
       return args.length === 2
-        ? expression(`getReqHeader(${celText(first.toLowerCase())}).exists(v, v == ${celText(second)})`)
+        ? expressionTest(`getReqHeader(${celText(first.toLowerCase())}).exists(v, v == ${celText(second)})`)
         : undefined
     case 'HeaderRegexp':
     case 'HeadersRegexp': {
       const pattern = toRe2(second)
       return pattern === undefined
         ? undefined
-        : expression(`getReqHeader(${celText(first.toLowerCase())}).exists(v, v.matches(${celText(pattern)}))`)
+        : expressionTest(`getReqHeader(${celText(first.toLowerCase())}).exists(v, v.matches(${celText(pattern)}))`)
     }
     case 'Query': {
       const [key = '', value = second] = args.length === 1 ? first.split(/=(.*)/s) : args
       return args.length === 1 && !first.includes('=')
-        ? expression(`hasQueryParam(${celText(first)})`)
-        : expression(`${queryParameter(key)} == ${celText(value)}`)
+        ? expressionTest(`hasQueryParam(${celText(first)})`)
+        : expressionTest(`${queryParameter(key)} == ${celText(value)}`)
     }
     case 'ClientIP':
-      return expression(clientIn(args))
+      return expressionTest(clientIn(args))
     default:
       return undefined
   }
