@@ -1,6 +1,7 @@
 import { EvaluationError, type Expressions, type Template } from '../expression/expression.js'
 import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
+import { escapeHtml } from '../lib/printable.js'
 import { pageAsPolicy, refusalOfStatuses } from '../policy/error-page.js'
 import { defineField } from '../schema/field.js'
 import { map } from '../schema/fields.js'
@@ -20,14 +21,6 @@ const MAX_PAGE = 1_048_576
 interface Page {
   readonly type: string
   readonly template: Template
-}
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;'
 }
 
 const described = map<string>({
@@ -101,16 +94,12 @@ function compilePage(source: string, expressions: Expressions): Page {
 function render({ type, template }: Page, flow: Flow): Uint8Array | undefined {
   try {
     const isHtml = type.startsWith('text/html')
-    const body = Buffer.from(isHtml ? template.text(flow, escaped) : template.text(flow), 'utf8')
+    const body = Buffer.from(isHtml ? template.text(flow, escapeHtml) : template.text(flow), 'utf8')
     return body.length > MAX_PAGE ? undefined : body
   } catch (error) {
     if (error instanceof EvaluationError) return undefined
     throw error
   }
-}
-
-function escaped(value: string): string {
-  return value.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
 }
 
 export const errorPages = defineFeature({

@@ -260,3 +260,9 @@ function withoutDotSegments(path: string): string {
   }
   return `/${kept.join('/')}`
 }
+
+/** Returns a request target without its query. */
+export function withoutQuery(target: string): string {
+  const mark = target.indexOf('?')
+  return mark === -1 ? target : target.slice(0, mark)
+}

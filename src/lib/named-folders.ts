@@ -23,7 +23,8 @@ export function liesWithin(folder: string, path: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep)
 }
 
-function realOrNamed(path: string): string {
+/** Returns a path with its links resolved, or as it is named where that fails. */
+export function realOrNamed(path: string): string {
   try {
     return realpathSync(path)
   } catch {

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 
 /*
- * What browsers keep for us: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP 800-38D) with random
+ * Text that browsers keep for this process: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP 800-38D) with random
  * nonces, so that one key may seal 2^32 texts.
  */
 const NONCE_BYTES = 12

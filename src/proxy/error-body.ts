@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Exchange } from '../flow/exchange.js'
 import type { Flow, FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
+import { escapeHtml } from '../lib/printable.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 
 /** Maximum length of an Accept field; longer ones get text. */
@@ -37,8 +38,8 @@ const RENDER: Readonly<Record<Form, (facts: ErrorFacts) => string>> = {
     `${status} ${title}\ncode: ${code}\n${requestId === undefined ? '' : `request: ${requestId}\n`}`,
   html: ({ status, title, code, requestId }) =>
     '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width">\n' +
-    `<title>${status} ${escaped(title)}</title>\n<h1>${status} ${escaped(title)}</h1>\n` +
-    `<p>Code: ${escaped(code)}</p>\n${requestId === undefined ? '' : `<p>Request: ${escaped(requestId)}</p>\n`}</html>\n`,
+    `<title>${status} ${escapeHtml(title)}</title>\n<h1>${status} ${escapeHtml(title)}</h1>\n` +
+    `<p>Code: ${escapeHtml(code)}</p>\n${requestId === undefined ? '' : `<p>Request: ${escapeHtml(requestId)}</p>\n`}</html>\n`,
   json: ({ status, title, code, requestId }) =>
     `${JSON.stringify({ status, title, code, ...(requestId === undefined ? {} : { request_id: requestId }) })}\n`
 }
@@ -116,16 +117,4 @@ export function preferredForm(request: HeaderList): Form {
   let best: [Form, number] = ['text', any]
   for (const one of candidates) if (one[1] > best[1]) best = one
   return best[0]
-}
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;'
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
 }

@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { defineField, type Field } from '../schema/field.js'
-import { computed, constant, described, nullable, text } from '../schema/fields.js'
+import { defineField } from '../schema/field.js'
+import { allowedPath, computed, constant, described, nullable, text } from '../schema/fields.js'
 import { type Chosen, object, oneOf, type RuleView } from '../schema/objects.js'
 import { secret } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
@@ -77,27 +77,16 @@ const targets = {
     },
     { description: 'A POST for each event; those of traffic as lists. Signed with HMAC-SHA256 when there is a secret.' }
   ),
-  file: object({ path: eventFile() }, { description: 'A line for each event, appended to a file of the server.' }),
+  file: object(
+    {
+      path: allowedPath(
+        'Absolute path, in a folder that the operator names for files of events (option events.folders).',
+        (path, { checkFile }) => checkFile?.(path)
+      )
+    },
+    { description: 'A line for each event, appended to a file of the server.' }
+  ),
   stdout: object({ supported: constant(true, 'Always true.') }, { description: 'A line for each event.' })
-}
-
-function eventFile(): Field<string> {
-  const path = text({
-    description: 'Absolute path, in a folder that the operator names for files of events (option events.folders).',
-    bytes: 4096,
-    form: 'absolute_path',
-    required: true
-  })
-  return defineField<string>({
-    ...path,
-    read(value, at, way, reading) {
-      const read = path.read(value, at, way, reading)
-      const refusal = read === undefined ? undefined : reading.checkFile?.(read)
-      if (refusal === undefined) return read
-      reading.report({ field: at, code: 'FIELD_INVALID', message: refusal })
-      return undefined
-    }
-  })
 }
 
 /** The only supported format, case-insensitive and returned as written. */

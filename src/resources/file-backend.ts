@@ -1,33 +1,13 @@
 import { orderPatterns, readCacheControl } from '../lib/cache-control.js'
 import type { FileCoding, FileUpstream } from '../runtime/answering-upstreams.js'
 import { upstreamKey } from '../runtime/plan.js'
-import { defineField, type Field } from '../schema/field.js'
-import { described, flag, map, text, texts } from '../schema/fields.js'
+import { allowedPath, described, flag, map, text, texts } from '../schema/fields.js'
 import * as values from '../schema/values.js'
 import { defineResource } from './resource.js'
 import { planned } from './units.js'
 
 /** Default index file. */
 const INDEX = ['index.html']
-
-function servedFolder(): Field<string> {
-  const path = text({
-    description: 'Absolute path of the folder, in one that the operator names (option file_folders).',
-    bytes: 4096,
-    form: 'absolute_path',
-    required: true
-  })
-  return defineField<string>({
-    ...path,
-    read(value, at, way, reading) {
-      const read = path.read(value, at, way, reading)
-      const refusal = read === undefined ? undefined : reading.checkFolder?.(read)
-      if (refusal === undefined) return read
-      reading.report({ field: at, code: 'FIELD_INVALID', message: refusal })
-      return undefined
-    }
-  })
-}
 
 /** Backend that serves files of a local folder. */
 export const fileBackend = defineResource({
@@ -39,7 +19,10 @@ export const fileBackend = defineResource({
   events: 'backend',
   fields: {
     ...described,
-    folder: servedFolder(),
+    folder: allowedPath(
+      'Absolute path of the folder, in one that the operator names (option file_folders).',
+      (path, { checkFolder }) => checkFolder?.(path)
+    ),
     index: texts({
       description: 'Files that stand for a folder, the first one that exists; without any: index.html.',
       item: 'Name of a file.',

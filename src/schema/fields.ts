@@ -28,6 +28,24 @@ export interface FieldOptions {
   readonly within?: readonly string[]
 }
 
+/** Absolute path that the process must allow: `refusal` returns why it does not. */
+export function allowedPath(
+  description: string,
+  refusal: (path: string, reading: Reading) => string | undefined
+): Field<string> {
+  const path = text({ description, bytes: 4096, form: 'absolute_path', required: true })
+  return defineField<string>({
+    ...path,
+    read(value, at, way, reading) {
+      const read = path.read(value, at, way, reading)
+      const message = read === undefined ? undefined : refusal(read, reading)
+      if (message === undefined) return read
+      reading.report({ field: at, code: 'FIELD_INVALID', message })
+      return undefined
+    }
+  })
+}
+
 /** The schema, or null. */
 export function nullable(schema: TSchema): TSchema {
   return Type.Union([schema, Type.Null()])

@@ -1,5 +1,6 @@
 import { type ConnectionFacts, type RequestHead, type Sent, sniOf } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
+import { withoutQuery } from '../flow/target.js'
 import { toMicroseconds } from '../lib/units.js'
 import { redact, shownQuery } from './redaction.js'
 import type { UpstreamTries } from './upstream-tries.js'
@@ -100,7 +101,7 @@ export class AccessLog {
       client: flow?.clientAddress ?? connection.peer.address,
       method: request.method,
       host: request.authority,
-      path: target?.path ?? pathOnly(request.target),
+      path: target?.path ?? withoutQuery(request.target),
       query: shownQuery(flow),
       status: record.status,
       code: record.code,
@@ -139,11 +140,6 @@ function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
   if (tries === undefined || last === undefined) return undefined
   const { backend, server } = last
   return { backend, server, try_count: tries.count, tries: tries.shown }
-}
-
-function pathOnly(target: string): string {
-  const mark = target.indexOf('?')
-  return mark === -1 ? target : target.slice(0, mark)
 }
 
 /** Data of one line about a connection. */

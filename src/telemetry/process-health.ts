@@ -99,6 +99,12 @@ export interface LoopDelays {
   readonly max: number
 }
 
+/** Returns delays in milliseconds with three decimals, as the API shows them. */
+export function delaysInMilliseconds({ p50, p99, max }: LoopDelays): LoopDelays {
+  const rounded = (seconds: number) => Math.round(seconds * 1_000 * 1_000) / 1_000
+  return { p50: rounded(p50), p99: rounded(p99), max: rounded(max) }
+}
+
 /** Delay of timers over the last complete window of 15 s and the current one; reading changes nothing. */
 export class LoopDelay {
   readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: RESOLUTION })

@@ -1,7 +1,7 @@
 import type { Flow, FlowRequest } from '../../flow/flow.js'
 import type { HeaderFields, HeaderList } from '../../flow/headers.js'
 import { isSecure } from '../../flow/reserved-paths.js'
-import type { RequestTarget } from '../../flow/target.js'
+import { type RequestTarget, withoutQuery } from '../../flow/target.js'
 import type { FlowTrace, TriedUpstream } from '../../flow/trace.js'
 import type { Clock } from '../../lib/clock.js'
 import { parseAuthority } from '../../lib/host.js'
@@ -322,7 +322,7 @@ class SampledTrace implements FlowTrace {
       scheme: admitted === undefined ? request.scheme : isSecure(admitted) ? 'https' : 'http',
       host: authority?.host ?? '',
       port: authority?.port,
-      path: target?.path ?? pathOf(request.target),
+      path: target?.path ?? withoutQuery(request.target),
       query: target?.query,
       ownPath: flow?.reservedPath !== undefined,
       version: request.version,
@@ -367,11 +367,6 @@ class SampledTrace implements FlowTrace {
 }
 
 const NONE: TracedExchange['events'] = []
-
-function pathOf(target: string): string {
-  const mark = target.indexOf('?')
-  return mark === -1 ? target : target.slice(0, mark)
-}
 
 function templateOf(path: string, match: 'exact' | 'prefix' | undefined): string {
   if (match !== 'prefix') return path

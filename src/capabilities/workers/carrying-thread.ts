@@ -3,6 +3,7 @@ import type { Worker } from 'node:worker_threads'
 import type { WorkerState } from '../../control/calls.js'
 import { timestampText } from '../../lib/json.js'
 import type { Drained } from '../../proxy/ports.js'
+import { delaysInMilliseconds } from '../../telemetry/process-health.js'
 import type { CountingThread } from '../../telemetry/relayed-traffic.js'
 import type { ServingThread } from './sockets/dealer.js'
 import type { ToServing } from './sockets/protocol.js'
@@ -10,7 +11,6 @@ import { type TunnelDirectory, TunnelOutlet } from './sockets/tunnel-outlet.js'
 import type { ThreadState, ToTrafficThread } from './thread-protocol.js'
 
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
-const MILLISECONDS = 1_000
 
 /** One thread that carries traffic, as the one of the control plane sees it. */
 export class CarryingThread implements ServingThread, CountingThread {
@@ -45,17 +45,13 @@ export class CarryingThread implements ServingThread, CountingThread {
   /** `connections`: that it has now. */
   shown(connections: number): WorkerState {
     const { state } = this
-    const delay = (seconds: number) => Math.round(seconds * MILLISECONDS * 1_000) / 1_000
     return {
       worker: this.number,
       state: this.failing ? 'failing' : this.serves ? 'serving' : 'starting',
       startedAt: timestampText(this.#startedAt),
       connections,
       requests: this.requests,
-      loopDelay:
-        state === undefined
-          ? null
-          : { p50: delay(state.loop.p50), p99: delay(state.loop.p99), max: delay(state.loop.max) },
+      loopDelay: state === undefined ? null : delaysInMilliseconds(state.loop),
       memory:
         state === undefined ? null : { heapUsed: state.heapUsed, heapLimit: state.heapLimit, external: state.external }
     }

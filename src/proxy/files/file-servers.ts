@@ -1,10 +1,10 @@
-import { realpathSync } from 'node:fs'
 import { LRUCache } from 'lru-cache'
 import type { Failure, RequestHead } from '../../flow/exchange.js'
+import { withoutQuery } from '../../flow/target.js'
 import type { Clock } from '../../lib/clock.js'
 import type { DescriptorShares } from '../../lib/descriptor-shares.js'
 import { codeOf } from '../../lib/errors.js'
-import { refusalOfFolder } from '../../lib/named-folders.js'
+import { realOrNamed, refusalOfFolder } from '../../lib/named-folders.js'
 import type { FileUpstream } from '../../runtime/answering-upstreams.js'
 import { type Answer, DialError, type Dialer, type ForwardOptions } from '../../transport/contract.js'
 import { readFileFields } from './conditions.js'
@@ -160,7 +160,7 @@ class FileServer {
   /** Returns the response from memory; undefined if the file must be checked. */
   #atOnce({ method, target, headers }: RequestHead): Answer | undefined {
     if (method !== 'GET' && method !== 'HEAD') return responseOf(otherMethod(method))
-    const known = this.#parts.known.get(this.#keyOf(pathPart(target)))
+    const known = this.#parts.known.get(this.#keyOf(withoutQuery(target)))
     if (known === undefined || !this.#isFresh(known.at)) return undefined
     const { accepted, conditions } = readFileFields(headers)
     const answer = conditions === undefined ? known.file.whole(accepted) : undefined
@@ -170,7 +170,7 @@ class FileServer {
   async #answer({ method, target, headers }: RequestHead): Promise<Answer> {
     const { accepted, conditions = {} } = readFileFields(headers)
     for (let look = 0; look < LOOKS; look++) {
-      const found = await this.#find(pathPart(target), look > 0)
+      const found = await this.#find(withoutQuery(target), look > 0)
       let answer: FileAnswer = 'changed'
       if (found?.kind === 'file') answer = await found.file.answer(method, accepted, conditions, this.#parts.files)
       else if (found !== undefined) answer = await this.#without(found, target)
@@ -253,18 +253,12 @@ class FileServer {
   }
 }
 
-/** Returns a request target without its query. */
-function pathPart(target: string): string {
-  const mark = target.indexOf('?')
-  return mark === -1 ? target : target.slice(0, mark)
-}
-
 /**
  * Returns the relative target with a slash after its path: it is correct even if a policy removed part of the path, and cannot lead to
  * another host.
  */
 function withSlash(target: string): string {
-  const path = pathPart(target)
+  const path = withoutQuery(target)
   return `./${path.slice(path.lastIndexOf('/') + 1)}/${target.slice(path.length)}`
 }
 
@@ -284,12 +278,4 @@ function failed(failure: Failure, detail: string): Answer {
 function failureOf(error: unknown): Answer {
   if (error instanceof DialError) return failed(error.failure, error.message)
   return failed('dial-refused', `files cannot be read: ${codeOf(error) ?? String(error)}`)
-}
-
-function realOrNamed(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path
-  }
 }
