@@ -1,6 +1,6 @@
 import { runProgram } from './cli/program.js'
 
-/** What a command left open does not keep the process: everything it had to finish is finished. Milliseconds. */
+/** Time that open handles may keep the process after its command has finished (ms). */
 const LINGER = 1_000
 
 // No await: what is shipped is a script, which cannot wait at its top.

@@ -7,10 +7,10 @@ import t from 'tap'
  * is far above what is left.
  */
 const ALLOWED = {
-  clause: 17,
+  clause: 0,
   absent: 1,
   shared: 15,
-  twice: 302,
+  twice: 299,
   plural: 54
 } as const
 

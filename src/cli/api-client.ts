@@ -55,7 +55,7 @@ export function openAccess({ api, insecureHttp }: AccessFlags, environment: Node
     : access
 }
 
-/** As `openAccess`; if it fails, prints the reason with a hint at the help of `command` and returns the exit code. */
+/** Opens the access as `openAccess` does; on failure prints the reason, with a hint at the help of `command`, and returns the exit code. */
 export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
   const access = openAccess(flags, process.env)
   if (typeof access !== 'string') return access

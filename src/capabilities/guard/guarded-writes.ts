@@ -43,9 +43,9 @@ interface GuardedWritesParts {
   readonly catalogue: Catalogue
   readonly clock: Clock
   readonly log: StoreLog
-  /** Undefined if the process carries no traffic; guards are then rejected. */
+  /** Counters of traffic. Without traffic in this process it is undefined, and guards are rejected. */
   readonly traffic: CountedTraffic | undefined
-  /** Undefined if the process compares no decisions; that condition is then rejected. */
+  /** Comparison of decisions. Without one it is undefined, and `changed-decisions` is rejected. */
   readonly changedDecisions: ChangedDecisions | undefined
 }
 

@@ -41,7 +41,7 @@ export class Store {
 }
 
 /**
- * Who is signed in; undefined: not known yet; null: signed out.
+ * The user who is signed in; undefined until it is known, null after signing out.
  * @typedef {'any' | 'own' | 'none'} Extent
  * @typedef {{ principal: { id: string, role: string, subject: string }, rights: Record<string, any>, expires_at: string | null }} Session
  * @type {Store<Session | null | undefined>}

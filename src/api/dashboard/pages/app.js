@@ -5,14 +5,14 @@ import { updateLights } from './lights.js'
 import { pages } from './pages.js'
 import { CallMade, Empty, Field, html, Page, Problem, render, useEffect, useRef, useState, useStore } from './ui.js'
 
-/** How often a page that is looked at says so, which keeps the session. Milliseconds. */
+/** Interval at which a visible page renews its session (ms). */
 const STAYS = 300_000
-/** How often the lights in the title are looked at, also in the background. Milliseconds. */
+/** Interval at which the lights in the title are updated, also in a background tab (ms). */
 const LIGHTS = 30_000
 /** A tab that was in the background for longer looks no more, so that its session can end. Milliseconds. */
 const LONGEST_UNSEEN = 3_600_000
 
-/** What stands behind `#/`: the page, what follows its name, and the query. */
+/** Parts of the address behind `#/`: the page, what follows its name, and the query. */
 function placeOf() {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2)
   const [id = '', ...rest] = path.split('/').map(decodeURIComponent)

@@ -80,7 +80,7 @@ function bytesOf(body) {
 }
 
 /**
- * What of a command is not all that was sent; undefined: it is.
+ * Parts of a request that its command lacks; undefined if the command is complete.
  * @param {any} exchange
  * @returns {string | undefined}
  */
@@ -107,7 +107,7 @@ export function linesOfHeaders(headers) {
 }
 
 /**
- * What is different between two texts of fields, as the API takes it: null takes a field away. Throws an Error for a line that is
+ * Differences between two texts of fields, in the form of the API: null takes a field away. Throws an Error for a line that is
  * none, and for a value that is still redacted where others of its name have changed.
  * @param {string} before
  * @param {string} after

@@ -1,4 +1,4 @@
-/** How one request was decided, as a tree beside the text of the policy with the deciding rule marked in it. */
+/** Decision about one request, as a tree beside the text of the policy with the deciding rule marked in it. */
 
 import { MarkedPolicy } from './policy-text.js'
 import { Badge, html, toneOf, useEffect, useMemo, useState, When } from './ui.js'
@@ -152,7 +152,7 @@ function decisionWord({ outcome, status, code }) {
 }
 
 /**
- * Who decided, in a sentence.
+ * The module, rule or action that decided, in a sentence.
  * @param {any} decision
  */
 export function decisionSentence({ outcome, by }) {

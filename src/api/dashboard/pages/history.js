@@ -74,7 +74,7 @@ function changesText({ created, updated, deleted }) {
 }
 
 /**
- * What became of the guard of a write.
+ * Result of the guard of a write.
  * @param {{ guard: any }} props
  */
 export function GuardState({ guard }) {

@@ -12,7 +12,7 @@ const SOON = 21
  * @typedef {{ name: string, tone: 'good' | 'warn' | 'bad', text: string, alarm: string, place: string }} Light
  */
 
-/** Undefined until they are known. @type {Store<readonly Light[] | undefined>} */
+/** Lights of the process; undefined until the first answer of the API. @type {Store<readonly Light[] | undefined>} */
 export const lights = new Store(/** @type {readonly Light[] | undefined} */ (undefined))
 
 /** Looks again at what the lights show. Leaves them as they are where the process does not answer. */

@@ -1,4 +1,4 @@
-/** What the page of traffic keeps of exchanges: few, the newest first, and shown in batches, whatever traffic does. */
+/** Requests that the page of traffic keeps: a bounded number, newest first, shown in batches. */
 
 /** Rows that are kept. */
 export const MOST_ROWS = 200
@@ -16,14 +16,14 @@ class LiveExchanges {
     this.filter = filter
     /** The newest first. @type {readonly any[]} */
     this.rows = []
-    /** What has come and is not among the rows, the newest last. @type {any[]} */
+    /** Received requests that are not in the rows yet, newest last. @type {any[]} */
     this.pending = []
     /** Exchanges since the page was paused; undefined: it is not. @type {number | undefined} */
     this.missed = undefined
     /** Exchanges that the API left out because of the rate, and those that came faster than they were read. */
     this.sampled = 0
     this.dropped = 0
-    /** What a reader of the screen learns next. */
+    /** Next announcement for a screen reader. */
     this.spoken = { count: 0, refused: 0, text: '', at: 0 }
     /** @type {() => void} */
     this.changed = () => {}
@@ -100,7 +100,7 @@ class LiveExchanges {
     this.settle()
   }
 
-  /** What has come since this was last asked, in a few words; at most once in a while, so that it does not flood. */
+  /** Summary of the requests since the last call, in a few words; limited in frequency. */
   speak() {
     const { spoken } = this
     const now = Date.now()
@@ -132,7 +132,7 @@ export function exchangesOf(filter) {
 }
 
 /**
- * What the page still knows of an exchange that the process has forgotten.
+ * Data that the page has of a request that the process no longer keeps.
  * @param {string} id
  */
 export function keptExchange(id) {

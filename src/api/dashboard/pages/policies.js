@@ -25,7 +25,7 @@ import {
 
 /** @type {readonly any[]} */
 const NO_PROBLEMS = []
-/** How long an edit rests before it is checked. Milliseconds. */
+/** Time without edits before the text is checked (ms). */
 const REST = 300
 const EXAMPLE = `on_http_request:
   - name: five a minute
@@ -167,7 +167,7 @@ function Workbench({ place, reload }) {
 }
 
 /**
- * What is wrong with a text, asked for when it has rested.
+ * Problems of a text, requested after a time without edits.
  * @param {string} text
  * @param {'http' | 'tcp'} layer
  */

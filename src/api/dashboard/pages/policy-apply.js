@@ -136,7 +136,7 @@ async function newestRevision() {
 }
 
 /**
- * What becomes of a write, and the way back.
+ * Result of a write, and how to revert it.
  * @param {{ id: number, reload: () => Promise<void> }} props
  */
 function Written({ id, reload }) {

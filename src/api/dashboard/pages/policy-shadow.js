@@ -39,7 +39,7 @@ export function PolicyShadow({ edit: { place, text, live } }) {
 
 /** @param {{ id: string }} props */
 function Matrix({ id }) {
-  /** What was known last of one that was ended here: the API has forgotten it. */
+  /** Last result of a shadow that was ended here; the API no longer has it. */
   const last = useRef(/** @type {any} */ (undefined))
   const [ended, setEnded] = useState(false)
   const load = async () => {

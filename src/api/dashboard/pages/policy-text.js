@@ -36,7 +36,7 @@ function linesOf(text, { line, column }) {
 }
 
 /**
- * Where a text has a rule with this name; undefined: nowhere, or in several places.
+ * Place of the rule with this name; undefined if there is none, or several.
  * @param {string} text
  * @param {string | undefined} name
  * @returns {Place | undefined}
@@ -52,7 +52,7 @@ function placeOfName(text, name) {
 }
 
 /**
- * How many lines further the bracket at `start` of the first line is closed.
+ * Number of lines to the one that closes the bracket at `start` of the first line.
  * @param {readonly string[]} lines
  * @param {number} start
  */

@@ -129,7 +129,7 @@ function Backend({ backend }) {
 }
 
 /**
- * What went through in the last minute; a link to it where there is one.
+ * Number of requests in the last minute, with a link to them if there is one.
  * @param {{ rates: any, place?: string, what?: string }} props
  */
 function Rates({ rates: { requests, failed, refused }, place, what = 'requests' }) {

@@ -1,8 +1,8 @@
-/** What exchanges are looked for by: in the address of the page, as a form, and one by one. */
+/** Filters of recorded requests: in the address of the page, as a form, and one by one. */
 
 import { Field, go, html } from './ui.js'
 
-/** What exchanges are looked for by; the words of `sluice log`. */
+/** Criteria of the filter, with the words of `sluice log`. */
 const CRITERIA = [
   { name: 'status', hint: '429, 4xx, 400-499' },
   { name: 'client', hint: 'address or network' },
@@ -94,7 +94,7 @@ export function Filters({ filter, problem, form }) {
   </form>`
 }
 
-/** What the API says of a criterion; its place in an expression is shown below it. @param {{ problem: any, source: string }} props */
+/** Problem that the API reports for a criterion; its place in an expression is shown below it. @param {{ problem: any, source: string }} props */
 function WrongFilter({ problem, source }) {
   const [, line, column] = /line (\d+), column (\d+)/.exec(problem.message) ?? []
   const text = line === undefined ? undefined : source.split('\n')[Number(line) - 1]
@@ -104,7 +104,7 @@ function WrongFilter({ problem, source }) {
   </div>`
 }
 
-/** What is filtered by, each with a way to leave it out. @param {{ filter: Filter }} props */
+/** Active criteria, each with a button that removes it. @param {{ filter: Filter }} props */
 export function Chips({ filter }) {
   if (filter.length === 0) return null
   return html`<ul class="chips" aria-label="Filtered by">

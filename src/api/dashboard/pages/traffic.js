@@ -286,7 +286,7 @@ function NothingYet({ filter, recorder }) {
   <//>`
 }
 
-/** Where clients reach this process; undefined: nothing listens. */
+/** Address at which clients reach this process; undefined without a listener. */
 async function listenerAddress() {
   const { endpoints } = await call('GET', '/endpoints?limit=100')
   const http = endpoints.filter((/** @type {any} */ one) => /^https?$/.test(one.proto) && one.port !== 0)

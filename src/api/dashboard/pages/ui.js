@@ -1,4 +1,4 @@
-/** What pages are made of: small components and the hooks that load what they show. */
+/** Small components of all pages, and the hooks that load their data. */
 
 import htm from 'htm'
 import { h } from 'preact'
@@ -8,7 +8,7 @@ import { ApiProblem, call, calls, curlOf, follow, Store, session } from './api.j
 export { render } from 'preact'
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState }
 
-/** What the titles of all pages begin with, so that a tab in the background shows it; empty: all is well. */
+/** Beginning of the titles of all pages, which a background tab shows; empty without a problem. */
 export const alarm = new Store('')
 
 /** Templates that read as HTML. */
@@ -112,7 +112,7 @@ export async function everyOf(path, member) {
 }
 
 /**
- * What a list shows: an error, that it loads, its table, and a button for more of it.
+ * Content of a list: an error, a note while it loads, its table, and a button for more rows.
  * @param {{ list: ReturnType<typeof useList>, children?: any }} props
  */
 export function Listed({ list, children }) {
@@ -239,7 +239,7 @@ export function Table({ label, columns, rows, id, place, tone, empty }) {
 }
 
 /**
- * What stands where nothing is yet: what would be here, and the command that makes the first one.
+ * Placeholder of an empty list: its purpose, and the command that creates the first entry.
  * @param {{ title: string, children?: any, command?: string }} props
  */
 export function Empty({ title, children, command }) {

@@ -19,8 +19,8 @@ export interface SendFailure {
   /** Milliseconds that the receiver asks to wait. */
   readonly retryAfter?: number | undefined
   /**
-   * Cause of the failure. `event`: the receiver rejects the content of these events; `unclear`: the events or the receiver.
-   * Undefined if every other event would have failed, too.
+   * Cause of the failure. `event`: the receiver rejects the content of these events; `unclear`: the events or the receiver;
+   * undefined: every other event would have failed, too.
    */
   readonly fault?: 'event' | 'unclear'
   /** Number of events at the beginning of the batch that were delivered. @default 0 */
