@@ -238,7 +238,7 @@ module.exports = {
       comment: 'A new folder of src needs a line in HOUSE and in PACKAGES.',
       severity: 'error',
       from: {
-        path: '^src/[^/]+/(?!registry\\.ts$)',
+        path: '^src/[^/]+/(?!(?:registry|options)\\.ts$)',
         pathNot: within([...Object.keys(HOUSE), 'cli', `capabilities/(?:${Object.keys(CAPABILITIES).join('|')})`])
       },
       to: {}

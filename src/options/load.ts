@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { isAlias, isMap, isScalar, LineCounter, type Node, type Pair, parseDocument } from 'yaml'
-import { otelEnvironment } from '../capabilities/traces/environment.js'
+import { foreignEnvironments } from '../capabilities/options.js'
 import { formatAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
 import { fileReason } from '../lib/system-errors.js'
@@ -205,7 +205,7 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
     problems.push(...content.problems)
     for (const option of content.options) take(option, dirname(file))
   }
-  for (const option of otelOf(input.environment, entries, problems)) take(option, input.folder)
+  for (const option of foreignOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
   // Policy authors are not necessarily allowed to read files of this machine.
@@ -249,19 +249,21 @@ function* environmentOf(
   }
 }
 
-/** OpenTelemetry variables set the options of the same meaning; variables of Sluice override them. */
-function* otelOf(
+/** Variables of other programs set the options of the same meaning; variables of Sluice override them. */
+function* foreignOf(
   environment: LoadInput['environment'],
   entries: readonly OptionEntry[],
   problems: OptionProblem[]
 ): Iterable<WrittenOption> {
-  const otel = otelEnvironment(environment)
-  for (const { severity, variable, option, message } of otel.problems)
-    problems.push({ severity, option, message, origin: { kind: 'environment', variable } })
-  for (const { variable, option, text } of otel.options) {
-    const entry = entries.find(({ path }) => path === option)
-    if (entry === undefined) throw new RangeError(`${variable} sets ${option}, which is no option`)
-    yield { entry, written: text, origin: { kind: 'environment', variable } }
+  for (const read of foreignEnvironments) {
+    const foreign = read(environment)
+    for (const { severity, variable, option, message } of foreign.problems)
+      problems.push({ severity, option, message, origin: { kind: 'environment', variable } })
+    for (const { variable, option, text } of foreign.options) {
+      const entry = entries.find(({ path }) => path === option)
+      if (entry === undefined) throw new RangeError(`${variable} sets ${option}, which is no option`)
+      yield { entry, written: text, origin: { kind: 'environment', variable } }
+    }
   }
 }
 

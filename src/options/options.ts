@@ -1,13 +1,12 @@
 import Type from 'typebox'
-import { recorder } from '../capabilities/recorder/options.js'
-import { otlp, traces } from '../capabilities/traces/options.js'
+import { optionGroups } from '../capabilities/options.js'
 import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
-import { choice, duration, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
+import { choice, duration, integer, object, optional, type Parsed, size } from '../schema/values.js'
 import { accessLog } from './access-log.js'
+import { withGroups } from './group.js'
 import { identity, limits, login, timeouts } from './limits.js'
 import * as option from './values.js'
-import { worker, workers } from './worker.js'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -17,369 +16,308 @@ const DAY = 24 * HOUR
 
 /** Schema of all options, for file, environment and flags. Environment variable: `limits.headers` is `SLUICE_LIMITS_HEADERS`. */
 export const optionsSchema = Type.Object(
-  {
-    listen: option.addressOrOff({
-      description: 'Address that accepts traffic. off: only the addresses of listeners.',
-      default: '127.0.0.1:8080'
-    }),
-    listeners: option.listeners({
-      description:
-        'Additional listeners: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +
-        'or ports for http (8080, :8080, localhost:3000). A port without a host listens on every IPv4 address. Reloaded without a restart. The default of `listen` is not opened if one of them uses its port, or if the site file names listeners.',
-      default: []
-    }),
-    path_form: choice(['strict', 'lenient', 'exact'], {
-      description:
-        'How request paths are normalized, unless a listener or edge says otherwise. strict: repeated slashes are merged; encoded ' +
-        'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: normalized by RFC 3986 only. exact: routes and policies see the lenient form, the upstream gets path and query byte for byte.',
-      default: 'strict'
-    }),
-    edges_on_http: choice(['serve', 'redirect', 'refuse'], {
-      description:
-        'Response to plain HTTP requests for the hosts of HTTPS sites and edges, unless an edge says otherwise. serve: the same as ' +
-        'over HTTPS. redirect: 308 to https, if there is a TLS listener and a certificate for the name. refuse: 403.',
-      default: 'serve'
-    }),
-    hsts: object(
-      {
-        max_age: duration({
-          description:
-            'max-age of Strict-Transport-Security in responses over TLS (RFC 6797): how long browsers use only HTTPS. Applies unless ' +
-            'an edge says otherwise. 0s: no header is added.',
-          default: '0s',
-          min: 0,
-          max: 10 * 8_760 * HOUR
-        }),
-        include_subdomains: option.switched({
-          description: 'Include all subdomains (includeSubDomains).',
-          default: 'off'
-        }),
-        preload: option.switched({
-          description:
-            'Allow browsers to preload the host (preload). Needs include_subdomains and a max_age of a year (8760h) or more.',
-          default: 'off'
-        })
-      },
-      { description: 'HSTS: makes browsers use only HTTPS.' }
-    ),
-    tcp_host: optional(
-      option.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
-    ),
-    tcp_proxy_protocol: option.switched({
-      description: 'Expect a PROXY protocol header from trusted proxies in front of TCP edges.',
-      default: 'off'
-    }),
-    upstream: optional(
-      option.upstream({
+  withGroups(
+    {
+      listen: option.addressOrOff({
+        description: 'Address that accepts traffic. off: only the addresses of listeners.',
+        default: '127.0.0.1:8080'
+      }),
+      listeners: option.listeners({
         description:
-          'Default upstream for hosts that no site, edge or agent serves: http:// or https://, a host, a port, and a path that is prepended to that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
-      })
-    ),
-    files: optional(
-      option.file({
+          'Additional listeners: maps of listen, tls, public_port, proxy_protocol and path_form, URLs such as https://0.0.0.0:8443?public_port=443, ' +
+          'or ports for http (8080, :8080, localhost:3000). A port without a host listens on every IPv4 address. Reloaded without a restart. The default of `listen` is not opened if one of them uses its port, or if the site file names listeners.',
+        default: []
+      }),
+      path_form: choice(['strict', 'lenient', 'exact'], {
         description:
-          'Folder whose files are sent to hosts that no edge claims, in place of an upstream. `index.html` stands for a folder.'
-      })
-    ),
-    file_folders: option.directories({
-      description:
-        'Folders that backends of kind file and applied site files may serve, with all below them. The site file of the start may serve any. An empty list allows none.',
-      default: []
-    }),
-    upstream_ca: optional(
-      option.file({
-        description: 'PEM file of CA certificates to verify an https upstream, instead of the public CAs.'
-      })
-    ),
-    upstream_link_local: option.switched({
-      description:
-        'Allow link-local upstream addresses (169.254.0.0/16, fe80::/10) and those of cloud metadata services, which give ' +
-        'credentials away.',
-      default: 'off'
-    }),
-    site_file: optional(
-      option.file({
-        description: 'Site file: sites, backends, certificates, policies and listeners. Reloaded without a restart.'
-      })
-    ),
-    policy: optional(
-      option.file({
-        description: 'Traffic policy file for the default `upstream`. Reloaded without a restart.'
-      })
-    ),
-    policy_tests: optional(
-      option.file({
+          'How request paths are normalized, unless a listener or edge says otherwise. strict: repeated slashes are merged; encoded ' +
+          'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: normalized by RFC 3986 only. exact: routes and policies see the lenient form, the upstream gets path and query byte for byte.',
+        default: 'strict'
+      }),
+      edges_on_http: choice(['serve', 'redirect', 'refuse'], {
         description:
-          'Tests of `policy`, as `sluice test` reads them. A policy whose tests fail is not applied. Reloaded without a restart.'
-      })
-    ),
-    api: object(
-      {
-        listen: option.address({
-          description: 'Address of the management API, the dashboard, /healthz, /readyz and /metrics.',
-          default: '127.0.0.1:4040'
-        }),
-        public_url: optional(
-          option.origin({
+          'Response to plain HTTP requests for the hosts of HTTPS sites and edges, unless an edge says otherwise. serve: the same as ' +
+          'over HTTPS. redirect: 308 to https, if there is a TLS listener and a certificate for the name. refuse: 403.',
+        default: 'serve'
+      }),
+      hsts: object(
+        {
+          max_age: duration({
             description:
-              'Public URL of the API, if it differs from the listen address; its host is accepted in Host and Origin.'
+              'max-age of Strict-Transport-Security in responses over TLS (RFC 6797): how long browsers use only HTTPS. Applies unless ' +
+              'an edge says otherwise. 0s: no header is added.',
+            default: '0s',
+            min: 0,
+            max: 10 * 8_760 * HOUR
+          }),
+          include_subdomains: option.switched({
+            description: 'Include all subdomains (includeSubDomains).',
+            default: 'off'
+          }),
+          preload: option.switched({
+            description:
+              'Allow browsers to preload the host (preload). Needs include_subdomains and a max_age of a year (8760h) or more.',
+            default: 'off'
           })
-        ),
-        allowed_hosts: option.hosts({
-          description: 'Further host names that the API accepts in Host and Origin (protection against DNS rebinding).',
-          default: []
-        }),
-        rate_limit: option.rate({
-          description: 'Maximum requests of one key owner in a sliding window; beyond: 429. off: no limit.',
-          default: 'off'
-        }),
-        cors_origins: option.origins({
-          description: 'Origins of web pages that may call the API with a key (CORS).',
-          default: []
-        }),
-        dashboard: option.switched({
-          description: 'Serve the dashboard at /. Users sign in with an API key.',
-          default: 'on'
-        }),
-        session_idle: duration({
-          description: 'Idle timeout of a dashboard session.',
-          default: '30m',
-          min: MINUTE,
-          max: DAY
-        }),
-        session_longest: duration({
-          description: 'Maximum duration of a dashboard session.',
-          default: '12h',
-          min: MINUTE,
-          max: 30 * DAY
+        },
+        { description: 'HSTS: makes browsers use only HTTPS.' }
+      ),
+      tcp_host: optional(
+        option.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
+      ),
+      tcp_proxy_protocol: option.switched({
+        description: 'Expect a PROXY protocol header from trusted proxies in front of TCP edges.',
+        default: 'off'
+      }),
+      upstream: optional(
+        option.upstream({
+          description:
+            'Default upstream for hosts that no site, edge or agent serves: http:// or https://, a host, a port, and a path that is prepended to that of each request; or http://unix:/run/app.sock:/path. Without it: 404.'
         })
-      },
-      { description: 'The management listener.' }
-    ),
-    store: optional(
-      option.store({
-        description: 'Database of the API: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
-      })
-    ),
-    cache: option.switched({
-      description:
-        'Keep an encrypted copy of the configuration in `data`, used by a start while the store is unreachable.',
-      default: 'on'
-    }),
-    zone: option.host({
-      description: 'Domain of this service: reserved domains below it need no CNAME record.',
-      default: 'sluice.localhost'
-    }),
-    regions: option.names({ description: 'Regions that records may name.', default: ['global'] }),
-    agents: optional(
-      option.address({
+      ),
+      files: optional(
+        option.file({
+          description:
+            'Folder whose files are sent to hosts that no edge claims, in place of an upstream. `index.html` stands for a folder.'
+        })
+      ),
+      file_folders: option.directories({
         description:
-          'Address to which tunnel agents connect (TLS); may be that of a TLS listener. Without it, agents cannot connect.'
-      })
-    ),
-    agents_certificate: optional(
-      option.file({
+          'Folders that backends of kind file and applied site files may serve, with all below them. The site file of the start may serve any. An empty list allows none.',
+        default: []
+      }),
+      upstream_ca: optional(
+        option.file({
+          description: 'PEM file of CA certificates to verify an https upstream, instead of the public CAs.'
+        })
+      ),
+      upstream_link_local: option.switched({
         description:
-          'PEM file of the certificate presented to agents, leaf first; reloaded when it changes; default: one from a private CA that Sluice creates.'
-      })
-    ),
-    agents_key: optional(option.file({ description: 'PEM file of the private key for `agents_certificate`.' })),
-    agents_tcp_ports: optional(
-      option.ports({
-        description: 'Ports that agents may open for TCP endpoints, such as 20000-20999; default: any free port.'
-      })
-    ),
-    acme: object(
-      {
-        agree_terms: option.switched({
-          description: 'You agree to the terms of service of the CA. Without that, no certificate is requested.',
-          default: 'off'
-        }),
-        directory: text({
-          description: "Directory URL of the ACME CA (RFC 8555); default: Let's Encrypt.",
-          default: 'https://acme-v02.api.letsencrypt.org/directory'
-        }),
-        email: optional(text({ description: 'Contact address for the CA.' })),
-        ca: optional(
-          option.file({
-            description: 'PEM file of CA certificates to verify the ACME server, instead of the public CAs.'
-          })
-        ),
-        eab_kid: optional(
-          text({ description: 'Key identifier for external account binding, if the CA requires it (RFC 8555 7.3.4).' })
-        ),
-        eab_key: optional(
-          option.file({ description: 'File with the HMAC key for external account binding, base64url.' })
-        ),
-        orders: integer({
-          description: 'Maximum certificate orders in three hours; others wait.',
-          default: 300,
-          min: 1,
-          max: 1_000_000
+          'Allow link-local upstream addresses (169.254.0.0/16, fe80::/10) and those of cloud metadata services, which give ' +
+          'credentials away.',
+        default: 'off'
+      }),
+      site_file: optional(
+        option.file({
+          description: 'Site file: sites, backends, certificates, policies and listeners. Reloaded without a restart.'
         })
-      },
-      { description: 'Automatic certificates (ACME).' }
-    ),
-    dns: object(
-      {
-        listen: optional(
-          option.address({
+      ),
+      policy: optional(
+        option.file({
+          description: 'Traffic policy file for the default `upstream`. Reloaded without a restart.'
+        })
+      ),
+      policy_tests: optional(
+        option.file({
+          description:
+            'Tests of `policy`, as `sluice test` reads them. A policy whose tests fail is not applied. Reloaded without a restart.'
+        })
+      ),
+      api: object(
+        {
+          listen: option.address({
+            description: 'Address of the management API, the dashboard, /healthz, /readyz and /metrics.',
+            default: '127.0.0.1:4040'
+          }),
+          public_url: optional(
+            option.origin({
+              description:
+                'Public URL of the API, if it differs from the listen address; its host is accepted in Host and Origin.'
+            })
+          ),
+          allowed_hosts: option.hosts({
             description:
-              'Address of the built-in DNS server (UDP and TCP) for acme.<zone> and the domains of agent ingresses; default: none.'
+              'Further host names that the API accepts in Host and Origin (protection against DNS rebinding).',
+            default: []
+          }),
+          rate_limit: option.rate({
+            description: 'Maximum requests of one key owner in a sliding window; beyond: 429. off: no limit.',
+            default: 'off'
+          }),
+          cors_origins: option.origins({
+            description: 'Origins of web pages that may call the API with a key (CORS).',
+            default: []
+          }),
+          dashboard: option.switched({
+            description: 'Serve the dashboard at /. Users sign in with an API key.',
+            default: 'on'
+          }),
+          session_idle: duration({
+            description: 'Idle timeout of a dashboard session.',
+            default: '30m',
+            min: MINUTE,
+            max: DAY
+          }),
+          session_longest: duration({
+            description: 'Maximum duration of a dashboard session.',
+            default: '12h',
+            min: MINUTE,
+            max: 30 * DAY
           })
-        ),
-        addresses: option.hosts({
-          description: 'Public IP addresses of this service, returned by the built-in DNS server.',
-          default: []
-        }),
-        resolver: choice(['own', 'system'], {
-          description:
-            'How host names are resolved. own: /etc/hosts, then DNS queries with the search domains of /etc/resolv.conf. system: the ' +
-            'C library (mDNS, NSS); slow lookups then delay other lookups, file access and compression.',
-          default: 'own'
-        }),
-        servers: option.nameServers({
-          description:
-            'DNS servers for `resolver: own`, such as 9.9.9.9 or 127.0.0.1:5353; default: those of /etc/resolv.conf.',
-          default: []
+        },
+        { description: 'The management listener.' }
+      ),
+      store: optional(
+        option.store({
+          description: 'Database of the API: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
         })
-      },
-      { description: 'DNS resolver, and the built-in DNS server for certificate challenges.' }
-    ),
-    require_reserved: option.switched({
-      description: 'Require that hosts of HTTPS edges are reserved domains.',
-      default: 'off'
-    }),
-    data: option.directory({
-      description: 'Data folder (database, API keys, sealing key). ":memory:" stores nothing on disk.',
-      default: './data'
-    }),
-    trusted_proxies: option.networks({
-      description:
-        'Networks of proxies in front of Sluice. X-Forwarded-* and Forwarded headers are accepted only from these.',
-      default: []
-    }),
-    limits,
-    timeouts,
-    ...accessLog,
-    log: object(
-      {
-        level: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
-          description: 'Minimum level of messages in the log.',
-          default: 'info'
-        }),
-        buffer: size({
-          description:
-            'Memory for log lines that a slow reader or a full disk has not taken; further lines are dropped and counted.',
-          default: '4MiB',
-          min: MIB,
-          max: GIB
-        })
-      },
-      { description: 'The log on standard output.' }
-    ),
-    recorder,
-    otlp,
-    traces,
-    rate_limit_headers: choice(['none', 'draft'], {
-      description: '"draft" adds RateLimit and RateLimit-Policy (IETF draft 10) to answers of rate-limited routes.',
-      default: 'none'
-    }),
-    limiter: object(
-      {
-        budget: size({
-          description: 'Maximum memory for rate-limit buckets; reserved at the start, used as buckets appear.',
-          default: '1GiB',
-          min: MIB,
-          max: 4 * GIB
-        }),
-        scope: choice(['server', 'cluster'], {
-          description:
-            'Default scope of rate limits. server: each process counts by itself. cluster: all processes on one PostgreSQL store ' +
-            'count together.',
-          default: 'server'
-        }),
-        top_keys: option.switched({
-          description:
-            'Keep the most rejected keys of rate limits in memory for five minutes, in clear text. off: for keys that are personal ' +
-            'data; GET /limits/{id}/top is then refused.',
-          default: 'on'
-        }),
-        checkpoint: option.interval({
-          description:
-            'How often rate-limit counters are saved to `data`. They survive a restart; a killed process loses at most this interval. ' +
-            'off: counters are not saved.',
-          default: '5s',
-          min: 250,
-          max: HOUR
-        })
-      },
-      { description: 'Rate limiter.' }
-    ),
-    geoip: object(
-      {
-        database: optional(
-          option.file({
-            description: 'Country database (.mmdb) for conn.client_ip.geo; default: the bundled one.'
-          })
-        )
-      },
-      { description: 'IP geolocation.' }
-    ),
-    outbound: object(
-      {
-        allow_private: option.switched({
-          description:
-            'Allow requests made by policies and modules to private, loopback and other non-public addresses.',
-          default: 'off'
-        }),
-        ca: optional(
-          option.file({
-            description: 'PEM file of CA certificates to verify servers of these requests, instead of the public CAs.'
-          })
-        )
-      },
-      { description: 'Requests made by policies and modules.' }
-    ),
-    login,
-    events: object(
-      {
-        folders: optional(
-          option.directories({
+      ),
+      cache: option.switched({
+        description:
+          'Keep an encrypted copy of the configuration in `data`, used by a start while the store is unreachable.',
+        default: 'on'
+      }),
+      zone: option.host({
+        description: 'Domain of this service: reserved domains below it need no CNAME record.',
+        default: 'sluice.localhost'
+      }),
+      regions: option.names({ description: 'Regions that records may name.', default: ['global'] }),
+      dns: object(
+        {
+          listen: optional(
+            option.address({
+              description:
+                'Address of the built-in DNS server (UDP and TCP) for acme.<zone> and the domains of agent ingresses; default: none.'
+            })
+          ),
+          addresses: option.hosts({
+            description: 'Public IP addresses of this service, returned by the built-in DNS server.',
+            default: []
+          }),
+          resolver: choice(['own', 'system'], {
             description:
-              'Folders in which event destinations may write files; default: events in `data`. An empty list allows none.'
-          })
-        )
-      },
-      { description: 'Event files.' }
-    ),
-    jwt: object(
-      {
-        key_folders: optional(
-          option.directories({
+              'How host names are resolved. own: /etc/hosts, then DNS queries with the search domains of /etc/resolv.conf. system: the ' +
+              'C library (mDNS, NSS); slow lookups then delay other lookups, file access and compression.',
+            default: 'own'
+          }),
+          servers: option.nameServers({
             description:
-              'Folders that jwt-validation may read key files from (`files`), and basic-auth its `file`; default: that of the options file. An empty list ' +
-              'allows none.'
+              'DNS servers for `resolver: own`, such as 9.9.9.9 or 127.0.0.1:5353; default: those of /etc/resolv.conf.',
+            default: []
           })
-        )
-      },
-      { description: 'Key and password files.' }
-    ),
-    history: integer({
-      description: 'Number of configuration revisions to keep in the history.',
-      default: 10_000,
-      min: 1,
-      max: 10_000_000
-    }),
-    ...identity,
-    engine: choice(['codec', 'http-proxy'], {
-      description: 'HTTP/1.1 engine: "codec" (own parser on raw sockets) or "http-proxy" (parser of Node.js).',
-      default: 'codec'
-    }),
-    workers,
-    worker,
-    metrics: option.switched({ description: 'Serve Prometheus metrics at GET /metrics of the API.', default: 'on' })
-  },
+        },
+        { description: 'DNS resolver, and the built-in DNS server for certificate challenges.' }
+      ),
+      require_reserved: option.switched({
+        description: 'Require that hosts of HTTPS edges are reserved domains.',
+        default: 'off'
+      }),
+      data: option.directory({
+        description: 'Data folder (database, API keys, sealing key). ":memory:" stores nothing on disk.',
+        default: './data'
+      }),
+      trusted_proxies: option.networks({
+        description:
+          'Networks of proxies in front of Sluice. X-Forwarded-* and Forwarded headers are accepted only from these.',
+        default: []
+      }),
+      limits,
+      timeouts,
+      ...accessLog,
+      log: object(
+        {
+          level: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
+            description: 'Minimum level of messages in the log.',
+            default: 'info'
+          }),
+          buffer: size({
+            description:
+              'Memory for log lines that a slow reader or a full disk has not taken; further lines are dropped and counted.',
+            default: '4MiB',
+            min: MIB,
+            max: GIB
+          })
+        },
+        { description: 'The log on standard output.' }
+      ),
+      rate_limit_headers: choice(['none', 'draft'], {
+        description: '"draft" adds RateLimit and RateLimit-Policy (IETF draft 10) to answers of rate-limited routes.',
+        default: 'none'
+      }),
+      limiter: object(
+        {
+          budget: size({
+            description: 'Maximum memory for rate-limit buckets; reserved at the start, used as buckets appear.',
+            default: '1GiB',
+            min: MIB,
+            max: 4 * GIB
+          }),
+          scope: choice(['server', 'cluster'], {
+            description:
+              'Default scope of rate limits. server: each process counts by itself. cluster: all processes on one PostgreSQL store ' +
+              'count together.',
+            default: 'server'
+          }),
+          top_keys: option.switched({
+            description:
+              'Keep the most rejected keys of rate limits in memory for five minutes, in clear text. off: for keys that are personal ' +
+              'data; GET /limits/{id}/top is then refused.',
+            default: 'on'
+          }),
+          checkpoint: option.interval({
+            description:
+              'How often rate-limit counters are saved to `data`. They survive a restart; a killed process loses at most this interval. ' +
+              'off: counters are not saved.',
+            default: '5s',
+            min: 250,
+            max: HOUR
+          })
+        },
+        { description: 'Rate limiter.' }
+      ),
+      geoip: object(
+        {
+          database: optional(
+            option.file({
+              description: 'Country database (.mmdb) for conn.client_ip.geo; default: the bundled one.'
+            })
+          )
+        },
+        { description: 'IP geolocation.' }
+      ),
+      outbound: object(
+        {
+          allow_private: option.switched({
+            description:
+              'Allow requests made by policies and modules to private, loopback and other non-public addresses.',
+            default: 'off'
+          }),
+          ca: optional(
+            option.file({
+              description: 'PEM file of CA certificates to verify servers of these requests, instead of the public CAs.'
+            })
+          )
+        },
+        { description: 'Requests made by policies and modules.' }
+      ),
+      login,
+      jwt: object(
+        {
+          key_folders: optional(
+            option.directories({
+              description:
+                'Folders that jwt-validation may read key files from (`files`), and basic-auth its `file`; default: that of the options file. An empty list ' +
+                'allows none.'
+            })
+          )
+        },
+        { description: 'Key and password files.' }
+      ),
+      history: integer({
+        description: 'Number of configuration revisions to keep in the history.',
+        default: 10_000,
+        min: 1,
+        max: 10_000_000
+      }),
+      ...identity,
+      engine: choice(['codec', 'http-proxy'], {
+        description: 'HTTP/1.1 engine: "codec" (own parser on raw sockets) or "http-proxy" (parser of Node.js).',
+        default: 'codec'
+      }),
+      metrics: option.switched({ description: 'Serve Prometheus metrics at GET /metrics of the API.', default: 'on' })
+    },
+    optionGroups
+  ),
   {
     additionalProperties: false,
     $schema: 'https://json-schema.org/draft/2020-12/schema',

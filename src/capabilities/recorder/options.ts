@@ -1,3 +1,4 @@
+import type { OptionGroup } from '../../options/group.js'
 import * as option from '../../options/values.js'
 import { object, optional, size, text } from '../../schema/values.js'
 
@@ -5,7 +6,7 @@ const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 
 /** Options of the recorder. */
-export const recorder = object(
+const recorder = object(
   {
     where: optional(
       text({
@@ -48,3 +49,6 @@ export const recorder = object(
     description: 'Recorder of requests, for inspection and replay. Reloaded without a restart.'
   }
 )
+
+/** Options of the recorder. */
+export const recorderOptions = { after: 'log', options: { recorder } } satisfies OptionGroup

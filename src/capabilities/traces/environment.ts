@@ -1,26 +1,5 @@
 import { didYouMean } from '../../lib/suggest.js'
-
-/** An option as a variable of OpenTelemetry sets it. */
-interface OtelOption {
-  readonly variable: string
-  /** Path of the option. */
-  readonly option: string
-  readonly text: string
-}
-
-/** An unsupported variable of OpenTelemetry; `message` gives the reason. */
-interface OtelProblem {
-  readonly severity: 'error' | 'warning'
-  readonly variable: string
-  readonly option: string
-  readonly message: string
-}
-
-/** Options from OpenTelemetry's environment variables. */
-export interface OtelEnvironment {
-  readonly options: readonly OtelOption[]
-  readonly problems: readonly OtelProblem[]
-}
+import type { ForeignOptions } from '../../options/group.js'
 
 interface Reading {
   readonly set?: readonly (readonly [option: string, text: string])[]
@@ -127,9 +106,9 @@ const NOT_READ =
  * Converts the `OTEL_*` variables into options; an empty variable counts as not set. An unsupported value is a problem;
  * other OpenTelemetry variables, such as those of its SDKs, are ignored.
  */
-export function otelEnvironment(environment: Readonly<Record<string, string | undefined>>): OtelEnvironment {
-  const options: OtelOption[] = []
-  const problems: OtelProblem[] = []
+export function otelEnvironment(environment: Readonly<Record<string, string | undefined>>): ForeignOptions {
+  const options: ForeignOptions['options'][number][] = []
+  const problems: ForeignOptions['problems'][number][] = []
   for (const [variable, read] of Object.entries(VARIABLES)) {
     const text = environment[variable]?.trim()
     if (text === undefined || text === '') continue

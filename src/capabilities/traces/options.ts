@@ -1,3 +1,4 @@
+import type { OptionGroup } from '../../options/group.js'
 import * as option from '../../options/values.js'
 import { choice, duration, fraction, object, optional, size, text } from '../../schema/values.js'
 
@@ -5,7 +6,7 @@ const SECOND = 1_000
 const MIB = 1024 * 1024
 
 /** `otlp`: target of traces and metrics, and the resource. */
-export const otlp = object(
+const otlp = object(
   {
     enabled: option.switched({
       description: 'Send traces and metrics as set below. off: nothing is traced or sent (OTEL_SDK_DISABLED=true).',
@@ -95,7 +96,7 @@ export const otlp = object(
 )
 
 /** `traces`: sampling, and propagation of trace contexts. */
-export const traces = object(
+const traces = object(
   {
     sampler: choice(
       [
@@ -138,3 +139,6 @@ export const traces = object(
   },
   { description: 'Traces of requests. They need a receiver in otlp.' }
 )
+
+/** Options of traces, and of their export. */
+export const traceOptions = { after: 'log', options: { otlp, traces } } satisfies OptionGroup

@@ -1,12 +1,13 @@
-import { duration, object, optional, size } from '../schema/values.js'
-import { workers as threads } from './values.js'
+import type { OptionGroup } from '../../options/group.js'
+import { workers as threads } from '../../options/values.js'
+import { duration, object, optional, size } from '../../schema/values.js'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 const HOUR = 3_600_000
 
 /** Option for the number of worker threads that serve traffic. */
-export const workers = threads({
+const workers = threads({
   description:
     'Number of worker threads for traffic (Node 24 and newer). 0: no workers, the main thread handles traffic. auto: one for each CPU that ' +
     'the process may use (CPU quota included). Rate limits are exact across workers.',
@@ -14,7 +15,7 @@ export const workers = threads({
 })
 
 /** Options of each worker thread. */
-export const worker = object(
+const worker = object(
   {
     silence: duration({
       description:
@@ -36,3 +37,6 @@ export const worker = object(
   },
   { description: 'Worker threads.' }
 )
+
+/** Options of worker threads. */
+export const workerOptions = { after: 'engine', options: { workers, worker } } satisfies OptionGroup
