@@ -3,12 +3,13 @@ import type { Call, WriteMode } from '../control/calls.js'
 import { type ACCOUNT_RIGHTS, type Extent, mustHave } from '../control/rights.js'
 import { isObject } from '../lib/json.js'
 import type { Shape, ValueOf } from '../schema/answer.js'
-import { callOf, queryOf, writeMode } from './calls.js'
+import { fieldErrors } from '../schema/errors.js'
+import { addressOf, callOf, queryOf, writeMode } from './calls.js'
+import { ApiError } from './errors.js'
 import { EVENT_STREAM_TYPE, type EventStream } from './event-stream.js'
-import { answer, binary, operation, type Paths, parametersOf, plain } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, plain, withText } from './openapi-parts.js'
 import type { Parameters, ParameterValues } from './parameters.js'
 import { type Method, pathOf, type RouteConfig, type Router, route } from './routes.js'
-import { mustSayNothing } from './service-routes.js'
 
 /** Names in braces in a path. */
 type Placeholders<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
@@ -21,7 +22,10 @@ export interface Asked<P extends string = string, Q extends Parameters = Paramet
   readonly query: ParameterValues<Q>
   /** Parsed but unchecked body; the service validates it. */
   readonly body: unknown
+  /** Throws a TypeError for a route without a caller. */
   readonly call: Call
+  /** Address of the client. */
+  readonly address: string | undefined
   /** Options of a route with `write`. */
   readonly mode: WriteMode
 }
@@ -36,9 +40,15 @@ interface Definition<P extends string, Q extends Parameters, A, S, R = ValueOf<A
   readonly right?: keyof typeof ACCOUNT_RIGHTS
   /** The records on which a member may do it, in place of `right`; the service checks it. */
   readonly member?: Extent
+  /** `open`: without a key; `unversioned`: without a version header. @default both are needed */
+  readonly access?: 'open' | 'unversioned'
+  /** IP restriction of the route, in place of that of the API. */
+  readonly entrance?: 'dashboard'
   /** Checks rights before anything of the request is read. Throws a ControlError. */
   permit?(call: Call, service: S): void
   readonly query?: Q
+  /** True if other parameters of the query are ignored, because probes and scrapers add some. @default they are refused */
+  readonly lenient?: true
   /** A write takes `dry_run`, `force`, `If-Match` and `guard`. */
   readonly write?: true
   /** `command`: no body, or an empty object. @default no body */
@@ -54,6 +64,10 @@ interface Definition<P extends string, Q extends Parameters, A, S, R = ValueOf<A
   /** Type of a response that is no JSON object of the API. */
   readonly media?: string
   readonly example?: ValueOf<A>
+  /** Response of another status that is no error, sent by `send`. */
+  readonly otherwise?: { readonly status: 503; readonly answers: string; readonly answer: object }
+  /** True if a client that accepts text gets lines of text, sent by `send`. */
+  readonly asText?: true
   run(asked: Asked<P, Q>, service: S): Promise<R> | R
   /** Sends the result. @default the result as JSON, with the running revision; with 201 also its location */
   send?(reply: FastifyReply, result: R, asked: Asked<P, Q>, request: FastifyRequest): unknown
@@ -73,9 +87,9 @@ export interface DefinedRoute<S> {
   readonly config: RouteConfig
   /** Parameters of the query by their names among the components of the description. */
   readonly parameters: Readonly<Record<string, object>>
-  /** Shapes of the body and of the response. */
+  /** Shapes of the body and of the responses. */
   readonly shapes: readonly unknown[]
-  describe(tag: string): object
+  describe(group: Pick<RouteGroup<never>, 'tag' | 'revision'>): object
   handle(request: FastifyRequest, reply: FastifyReply, service: S): Promise<unknown>
 }
 
@@ -84,6 +98,8 @@ export interface RouteGroup<S> {
   readonly tag: string
   /** @default none: the tag is that of a resource */
   readonly description?: string
+  /** False if responses do not have the running revision. @default true */
+  readonly revision?: false
   readonly routes: readonly DefinedRoute<S>[]
 }
 
@@ -104,8 +120,10 @@ export function defineRoute<
   A = Shape<undefined>,
   R = ValueOf<A>
 >(definition: Definition<P, Q, A, S, R> & Sent<R, A>): DefinedRoute<S> {
-  const { body, media, method, path, query = {}, status = 200 } = definition
+  const { access, body, entrance, media, method, path, query = {}, status = 200 } = definition
   const config: RouteConfig = {
+    ...(access === undefined ? {} : { [access]: true }),
+    ...(entrance === undefined ? {} : { entrance }),
     ...(body === undefined ? {} : { body: body === 'command' || body.optional === true ? 'optional' : 'json' }),
     ...(body === undefined || body === 'command' || body.limit === undefined ? {} : { limit: body.limit }),
     ...(media === EVENT_STREAM_TYPE ? { stream: true } : {})
@@ -115,8 +133,8 @@ export function defineRoute<
     path,
     config,
     parameters: Object.fromEntries(components(query)),
-    shapes: [typeof body === 'object' ? body.schema : undefined, definition.answer],
-    describe: (tag) => describe(tag, definition),
+    shapes: [typeof body === 'object' ? body.schema : undefined, definition.answer, definition.otherwise?.answer],
+    describe: (group) => describe(group, definition),
     async handle(request, reply, service) {
       definition.permit?.(callOf(request), service)
       const asked = read(request, definition)
@@ -156,15 +174,39 @@ export function defineStream<const P extends string, S, Q extends Parameters = R
 /** Reads the query, the path and the body of a request. Throws an ApiError. */
 function read<P extends string, Q extends Parameters>(
   request: FastifyRequest,
-  { query = {} as Q, write, body }: Pick<Definition<P, Q, unknown, never>, 'query' | 'write' | 'body'>
+  {
+    query = {} as Q,
+    lenient,
+    write,
+    body
+  }: Pick<Definition<P, Q, unknown, never>, 'query' | 'lenient' | 'write' | 'body'>
 ): Asked<P, Q> {
-  const call = callOf(request)
   const mode = write === true ? writeMode(request) : {}
-  const given: ReadonlyMap<string, string> = write === true ? new Map() : queryOf(request, Object.keys(query))
+  const unread = write === true || lenient === true
+  const given: ReadonlyMap<string, string> = unread ? new Map() : queryOf(request, Object.keys(query))
   const values = Object.entries(query).map(([name, parameter]) => [name, parameter.read(given, name)])
   const params = pathOf(request)
   if (body === 'command') mustSayNothing(request.body, Object.values(params).at(-1) ?? '')
-  return { params, query: Object.fromEntries(values), body: request.body, call, mode } as Asked<P, Q>
+  return {
+    params,
+    query: Object.fromEntries(values) as ParameterValues<Q>,
+    body: request.body,
+    address: addressOf(request),
+    mode,
+    get call() {
+      return callOf(request)
+    }
+  } as Asked<P, Q>
+}
+
+/** Refuses the body of a command; existing clients send an empty object, or the id once more. */
+function mustSayNothing(body: unknown, id: string): void {
+  if (body === undefined || body === null) return
+  const fields = typeof body === 'object' ? Object.entries(body) : [['', body]]
+  const other = fields.find(([name, value]) => name !== 'id' || value !== id)
+  if (other === undefined) return
+  const field = String(other[0]).slice(0, 64)
+  throw new ApiError(fieldErrors.FIELD_UNKNOWN, 'The body of a command has no fields.', { field })
 }
 
 function components(query: Parameters): (readonly [string, object])[] {
@@ -174,24 +216,31 @@ function components(query: Parameters): (readonly [string, object])[] {
 }
 
 function describe<P extends string, Q extends Parameters, A, S, R>(
-  tag: string,
+  { tag, revision }: Pick<RouteGroup<never>, 'tag' | 'revision'>,
   { id, summary, right, member, query = {} as Q, write, body, status = 200, ...rest }: Definition<P, Q, A, S, R>
 ): object {
-  const { answers, answer: shape, media, example, etag, method } = rest
+  const { access, answers, answer: shape, asText, media, example, etag, method, otherwise } = rest
   const match = method === 'POST' ? [] : ['if_match']
   const written = write === true ? [...match, 'force', 'dry_run'] : []
-  const about =
-    (shape as { readonly format?: string } | undefined)?.format === 'binary'
-      ? binary(answers, String(media))
-      : media === undefined
-        ? answer(answers, shape as object | undefined, etag === true ? ['etag'] : [], example)
-        : plain(answers, shape as object, media.replace(/;.*/, ''))
+  const shown = (text: string, schema: object | undefined) => {
+    if ((schema as { readonly format?: string } | undefined)?.format === 'binary') return binary(text, String(media))
+    if (media !== undefined) return plain(text, schema, media.replace(/^([^;]+); charset=[^;]+$/, '$1'))
+    if (revision === false) return plain(text, schema)
+    return answer(text, schema, etag === true ? ['etag'] : [], example)
+  }
+  const about = shown(answers, shape as object | undefined)
+  // The body of an open route brings the key.
+  const bare = access === 'open' && body !== undefined ? undefined : access
   return operation(id, tag, summary, {
     ...(right === undefined ? {} : { right }),
     ...(member === undefined ? {} : { member }),
+    ...(bare === undefined ? {} : { bare }),
     parameters: [...components(query).map(([component]) => component), ...written],
     ...(typeof body === 'object' ? { body: body.schema } : {}),
-    responses: { [status]: about }
+    responses: {
+      [status]: asText === true ? withText(about) : about,
+      ...(otherwise === undefined ? {} : { [otherwise.status]: shown(otherwise.answers, otherwise.answer) })
+    }
   })
 }
 
@@ -206,8 +255,9 @@ export function bindRoutes<S>(group: RouteGroup<S>, service: S): BoundGroup {
 
 /** Adds the routes of a group to the listener. `serving` adds the running revision to a response. */
 export function addGroup(router: Router, group: BoundGroup, serving: (reply: FastifyReply) => FastifyReply): void {
+  const begin = group.revision === false ? (reply: FastifyReply) => reply : serving
   for (const { method, path, config, handle } of group.routes)
-    route(router, method, path, config, (request, reply) => handle(request, serving(reply)))
+    route(router, method, path, config, (request, reply) => handle(request, begin(reply)))
 }
 
 /** Components of the API's description. */
@@ -221,10 +271,11 @@ export interface Components {
  * Describes the routes of a group, and adds each schema with a title as a component. Returns the tag if it is new. Throws a RangeError for two
  * different parameters of one name.
  */
-export function describeGroup({ tag, description, routes }: RouteGroup<never>, into: Components): readonly object[] {
+export function describeGroup(group: RouteGroup<never>, into: Components): readonly object[] {
+  const { tag, description, routes } = group
   for (const { method, path, parameters, shapes, describe: described } of routes) {
     const item = into.paths[path] ?? { ...parametersOf(path) }
-    into.paths[path] = { ...item, [method.toLowerCase()]: described(tag) } as Paths[string]
+    into.paths[path] = { ...item, [method.toLowerCase()]: described(group) } as Paths[string]
     for (const [name, parameter] of Object.entries(parameters)) {
       const known = into.parameters[name]
       if (known !== undefined && JSON.stringify(known) !== JSON.stringify(parameter))

@@ -64,6 +64,15 @@ export function addDocsPages(router: Router): void {
   }
 }
 
+/** Adds the description of the API; it reveals nothing about the account, and tools fetch it without a key. */
+export function addDescription(router: Router, document: () => object): void {
+  let text: string | undefined
+  route(router, 'GET', '/openapi.json', { open: true }, async (_request, reply) => {
+    text ??= JSON.stringify(document())
+    return reply.type('application/json; charset=utf-8').header('cache-control', 'no-cache').send(text)
+  })
+}
+
 /** Redirects the root of the listener to the documentation if there is no dashboard. */
 export function redirectToDocs(router: Router): void {
   route(router, 'GET', '/', { open: true, entrance: 'dashboard' }, async (request, reply) => {

@@ -1,6 +1,6 @@
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
-import { ref, text } from '../schema/answer.js'
+import { ref, type Shape, text, type ValueOf } from '../schema/answer.js'
 
 /** Common parts of the descriptions of all operations. */
 export type Operations = Record<string, object>
@@ -65,8 +65,13 @@ export function binary(description: string, type: string): object {
 }
 
 /** Describes a response without a revision. */
-export function plain(description: string, schema: object, type = 'application/json'): object {
-  return { description, content: { [type]: { schema } } }
+export function plain(description: string, schema?: object, type = 'application/json'): object {
+  return schema === undefined ? { description } : { description, content: { [type]: { schema } } }
+}
+
+/** Describes a response that is also available as lines of text. */
+export function withText(described: object & { readonly content?: object }): object {
+  return { ...described, content: { ...described.content, 'text/plain': { schema: text } } }
 }
 
 /** The parameters of a path, for its path item. */
@@ -87,24 +92,6 @@ const HEADERS = {
 } as const
 
 export const PARAMETERS = {
-  minutes: {
-    name: 'minutes',
-    in: 'query',
-    description: 'How many of the last minutes.',
-    schema: { type: 'integer', minimum: 1, maximum: 1_440, default: 1_440 }
-  },
-  step: {
-    name: 'step',
-    in: 'query',
-    description: 'Minutes that are taken together.',
-    schema: { type: 'integer', minimum: 1, maximum: 120, default: 10 }
-  },
-  seconds: {
-    name: 'seconds',
-    in: 'query',
-    description: 'How many of the last seconds.',
-    schema: { type: 'integer', minimum: 1, maximum: 600, default: 120 }
-  },
   service_version: {
     name: 'service-version',
     in: 'header',
@@ -135,12 +122,6 @@ export const PARAMETERS = {
     in: 'query',
     description: 'Only what was created before the record with this id, which may be deleted since.',
     schema: { type: 'string' }
-  },
-  from: {
-    name: 'from',
-    in: 'query',
-    description: 'The revision to compare with, older or newer; 0: the empty account. The one before unless given.',
-    schema: { type: 'integer', minimum: 0 }
   },
   force: {
     name: 'force',
@@ -227,11 +208,11 @@ export const DRY_RUN_SCHEMA = {
 } as const
 
 /** Adds warnings to the schema of a response to a write. */
-export function withWarnings(schema: object): object {
-  const { properties, ...rest } = schema as { readonly properties: object }
+export function withWarnings<S extends object>(schema: S): object & Shape<ValueOf<S>> {
+  const { properties, ...rest } = schema as unknown as { readonly properties: object }
   const description =
     'What is doubtful in policies that the write makes serve; only in the answer of a write, and absent without any.'
-  return { ...rest, properties: { ...properties, warnings: { ...WARNINGS, readOnly: true, description } } }
+  return { ...rest, properties: { ...properties, warnings: { ...WARNINGS, readOnly: true, description } } } as never
 }
 
 const COLUMNS: readonly Right[] = ['read', 'create', 'update', 'delete', 'secrets', 'command']

@@ -5,6 +5,7 @@ import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { ref } from '../schema/answer.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
+import { describeGroup, type RouteGroup } from './define-route.js'
 import {
   answer,
   DRY_RUN_SCHEMA,
@@ -18,17 +19,18 @@ import {
   WARNING_SCHEMA,
   withWarnings
 } from './openapi-parts.js'
-import { describeService, type Supervision } from './openapi-service.js'
 import { nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]
 
 /** Facts about the program in the document. */
-interface Product extends Supervision {
+interface Product {
   /** Scheme, host and port of the API as clients see it. */
   readonly baseUrl: string
   readonly version: string
+  /** Routes that belong to no resource. */
+  readonly groups: readonly RouteGroup<never>[]
 }
 
 /** The description of the API (OpenAPI 3.1), generated from the declarations of the resources. */
@@ -47,7 +49,7 @@ export function openApiDocument(resources: readonly Resource[], product: Product
     paths[path] = { ...parametersOf(path), ...lists }
   }
   const parameters: Record<string, object> = { ...PARAMETERS }
-  const serviceTags = describeService(paths, schemas, parameters, product)
+  const serviceTags = product.groups.flatMap((group) => describeGroup(group, { paths, schemas, parameters }))
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice management API', version: product.version, description: rightsText(resources) },

@@ -86,6 +86,13 @@ export function revisionIn(id: string): number {
   return Number(id)
 }
 
+/** Reads the number of a revision; undefined where the query has none. Throws an ApiError. */
+export function readRevision(query: ReadonlyMap<string, string>, name: string): number | undefined {
+  const value = query.get(name)
+  if (value !== undefined && !REVISION.test(value)) throw invalidParameter(name, 'must be a revision')
+  return value === undefined ? undefined : Number(value)
+}
+
 /** Parameters of a page of a list. */
 export const PAGE = {
   limit: wholeNumber({ ...LIMIT, description: 'Most entries of the page.' }),

@@ -2,6 +2,10 @@ import { POLICY_CHECK_SCHEMA, POLICY_TEST_SCHEMA, type Policies } from '../contr
 import { POLICY_CHECK, POLICY_LANGUAGE, POLICY_TEST } from '../control/policy-answers.js'
 import { defineRoute, type RouteGroup } from './define-route.js'
 
+interface PolicyService {
+  readonly account: { readonly policies: Policies }
+}
+
 const checkPolicy = defineRoute({
   method: 'POST',
   path: '/policies/check',
@@ -10,7 +14,7 @@ const checkPolicy = defineRoute({
   body: { schema: POLICY_CHECK_SCHEMA },
   answers: 'What is wrong, and what it warns of.',
   answer: POLICY_CHECK,
-  run: ({ body, call }, policies: Policies) => policies.check(body, call)
+  run: ({ body, call }, { account }: PolicyService) => account.policies.check(body, call)
 })
 
 const testPolicy = defineRoute({
@@ -21,7 +25,7 @@ const testPolicy = defineRoute({
   body: { schema: POLICY_TEST_SCHEMA },
   answers: 'What came of each case.',
   answer: POLICY_TEST,
-  run: ({ body, call }, policies: Policies) => policies.test(body, call)
+  run: ({ body, call }, { account }: PolicyService) => account.policies.test(body, call)
 })
 
 const readLanguage = defineRoute({
@@ -31,11 +35,11 @@ const readLanguage = defineRoute({
   summary: 'What traffic policies can say, for editors.',
   answers: 'The language.',
   answer: POLICY_LANGUAGE,
-  run: (_asked, policies: Policies) => policies.describe()
+  run: (_asked, { account }: PolicyService) => account.policies.describe()
 })
 
 /** Routes of policies before they serve. */
-export const policyRoutes: RouteGroup<Policies> = {
+export const policyRoutes: RouteGroup<PolicyService> = {
   tag: 'Policies',
   description: 'Traffic policies before they serve.',
   routes: [checkPolicy, testPolicy, readLanguage]

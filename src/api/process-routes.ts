@@ -78,8 +78,8 @@ const PROCESS_LIST = titledObject('ProcessList', {
 
 type Worker = ValueOf<typeof WORKER>
 
-interface Processes {
-  readonly configuration: Pick<Configuration, 'processes'>
+interface ProcessService {
+  readonly account: { readonly configuration: Pick<Configuration, 'processes'> }
   readonly baseUrl: () => string
 }
 
@@ -90,8 +90,8 @@ const listProcesses = defineRoute({
   summary: 'The processes of the service, what they serve and with which threads.',
   answers: 'The processes.',
   answer: PROCESS_LIST,
-  async run(_asked, { configuration, baseUrl }: Processes) {
-    const processes = await configuration.processes()
+  async run(_asked, { account, baseUrl }: ProcessService) {
+    const processes = await account.configuration.processes()
     return {
       processes: processes.map(shownProcess),
       uri: `${baseUrl()}/processes`,
@@ -101,7 +101,7 @@ const listProcesses = defineRoute({
 })
 
 /** Routes of the processes of the service. */
-export const processRoutes: RouteGroup<Processes> = {
+export const processRoutes: RouteGroup<ProcessService> = {
   tag: 'Processes',
   description: 'The processes of the service.',
   routes: [listProcesses]

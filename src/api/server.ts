@@ -8,28 +8,17 @@ import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, serving } from './calls.js'
 import { addDashboard } from './dashboard/dashboard.js'
-import { addGroup, type BoundGroup, bindRoutes } from './define-route.js'
-import { addDocsPages, redirectToDocs } from './docs-pages.js'
+import { addGroup, type BoundGroup, bindRoutes, type RouteGroup } from './define-route.js'
+import { addDescription, addDocsPages, redirectToDocs } from './docs-pages.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
+import { type Degradation, healthRoutes, type Readiness } from './health-routes.js'
 import { begin, type HeldConnections, HoldableConnections } from './held-connections.js'
 import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
-import { policyRoutes } from './policy-routes.js'
-import { processRoutes } from './process-routes.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
 import { createRouter, type Router } from './routes.js'
-import {
-  addDescription,
-  addHealth,
-  addMetrics,
-  addReadiness,
-  addRevisions,
-  addSessionCommands,
-  type Degradation,
-  type Readiness
-} from './service-routes.js'
-import { addSessions, sessionCookies } from './session-routes.js'
-import { addTraffic } from './traffic-routes.js'
+import { serviceRoutes } from './service-routes.js'
+import { sessionCookies, sessionRoutes } from './session-routes.js'
 
 /** The account that the API serves. */
 interface AccountOptions {
@@ -103,10 +92,14 @@ export function createApi(options: ApiOptions): ApiServer {
     rates: rate === undefined ? undefined : new RequestRates(rate, clock),
     work: new WorkBudget(clock, CALLER_LIMITS.member.work)
   })
-  addHealth(router, () => options.readiness())
-  addReadiness(router, () => options.readiness(), options.degradation ?? (() => FINE))
-  if (metrics !== undefined) addMetrics(router, metrics)
-  if (account !== undefined) addAccount(router, account, metrics !== undefined)
+  const health = healthRoutes({ metrics: metrics !== undefined, reasons: account?.reasons })
+  const bound = bindRoutes(health, {
+    readiness: () => options.readiness(),
+    degradation: options.degradation ?? (() => FINE),
+    metrics: metrics ?? (async () => '')
+  })
+  addGroup(router, bound, (reply) => reply)
+  if (account !== undefined) addAccount(router, account, health)
   return {
     async listen(at) {
       // Node takes a descriptor before a host, and Fastify does not know that there are descriptors.
@@ -130,12 +123,13 @@ const LAST_ANSWERS = 250
 
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
-function addAccount(router: Router, account: AccountOptions, metrics: boolean): void {
-  const { control, resources, groups = [], baseUrl, version, reasons, dashboard = true } = account
+function addAccount(router: Router, account: AccountOptions, health: RouteGroup<never>): void {
+  const { control, resources, groups = [], baseUrl, version, dashboard = true } = account
+  const service = { account: control, baseUrl }
   const all = [
-    bindRoutes(processRoutes, { configuration: control.configuration, baseUrl }),
-    bindRoutes(policyRoutes, control.policies),
-    ...groups
+    ...serviceRoutes.map((group) => bindRoutes(group, service)),
+    ...groups,
+    ...(dashboard ? [bindRoutes(sessionRoutes, service)] : [])
   ]
   for (const resource of resources) {
     addResourceRoutes(router, resource, control)
@@ -143,18 +137,11 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
     addPartRoutes(router, resource, control)
   }
   addNestedRoutes(router, resources, control, baseUrl)
-  addRevisions(router, control)
   for (const group of all) addGroup(router, group, (reply) => serving(reply, control))
-  addTraffic(router, control)
-  addSessionCommands(router, control)
   addDocsPages(router)
-  if (dashboard) {
-    addSessions(router, control)
-    addDashboard(router)
-  } else redirectToDocs(router)
-  addDescription(router, () =>
-    openApiDocument(resources, { baseUrl: baseUrl(), version, groups: all, metrics, reasons, dashboard })
-  )
+  if (dashboard) addDashboard(router)
+  else redirectToDocs(router)
+  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all] }))
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

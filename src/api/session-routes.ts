@@ -1,12 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Principal } from '../control/calls.js'
-import type { Session } from '../control/sessions.js'
-import { type Account, addressOf, callOf, queryOf } from './calls.js'
+import { SESSION, SESSION_SCHEMA, type Session } from '../control/sessions.js'
+import { type Account, addressOf } from './calls.js'
+import { defineRoute, type RouteGroup } from './define-route.js'
 import { ApiError, apiErrors } from './errors.js'
-import { type Router, route } from './routes.js'
-
-/** The session of the caller. */
-export const SESSION_PATH = '/session'
 
 /** Sessions by the cookies of requests. */
 export interface SessionCookies {
@@ -71,32 +68,68 @@ function takeBack(reply: FastifyReply, cookies: readonly SessionCookie[], good?:
   for (const name of names) reply.header('set-cookie', cookieText(name, '', 0))
 }
 
-/** Adds signing in and out, and the current session. */
-export function addSessions(router: Router, { sessions }: Pick<Account, 'sessions'>): void {
-  route(
-    router,
-    'POST',
-    SESSION_PATH,
-    { open: true, entrance: 'dashboard', body: 'json', limit: 4_096 },
-    async (request, reply) => {
-      queryOf(request, [])
-      const { principal, cookie, remaining } = await sessions.open(request.body, addressOf(request))
-      reply.header('cache-control', 'no-store')
-      reply.header('set-cookie', cookieText(`${prefix(request)}${sessions.name}`, cookie, remaining))
-      return reply.code(201).send(sessions.shown(principal, remaining))
-    }
-  )
-  route(router, 'GET', SESSION_PATH, { entrance: 'dashboard' }, async (request, reply) => {
-    queryOf(request, [])
-    return reply.send(sessions.shown(callOf(request).principal, request.sessionRemaining))
-  })
-  route(router, 'DELETE', SESSION_PATH, { entrance: 'dashboard' }, async (request, reply) => {
-    queryOf(request, [])
+interface SessionService {
+  readonly account: Pick<Account, 'sessions'>
+}
+
+const signIn = defineRoute({
+  method: 'POST',
+  path: '/session',
+  id: 'session_create',
+  summary:
+    'Signs in with an API key, for pages in a browser: the answer sets a cookie that ends after api.session_idle without a call, and that counts for calls of pages of this origin alone.',
+  access: 'open',
+  entrance: 'dashboard',
+  body: { schema: SESSION_SCHEMA, limit: 4_096 },
+  status: 201,
+  answers: 'Signed in; the cookie is in set-cookie.',
+  answer: SESSION,
+  async run({ body, address }, { account: { sessions } }: SessionService) {
+    const { principal, cookie, remaining } = await sessions.open(body, address)
+    return { name: sessions.name, cookie, remaining, shown: sessions.shown(principal, remaining) }
+  },
+  send(reply, { name, cookie, remaining, shown }, _asked, request) {
+    reply.header('cache-control', 'no-store')
+    reply.header('set-cookie', cookieText(`${prefix(request)}${name}`, cookie, remaining))
+    return reply.code(201).send(shown)
+  }
+})
+
+const readSession = defineRoute({
+  method: 'GET',
+  path: '/session',
+  id: 'session_get',
+  summary: 'Who the caller is and what it may do.',
+  entrance: 'dashboard',
+  answers: 'The caller.',
+  answer: SESSION,
+  run: (_asked, { account }: SessionService) => account.sessions,
+  send: (reply, sessions, { call }, request) => reply.send(sessions.shown(call.principal, request.sessionRemaining))
+})
+
+const signOut = defineRoute({
+  method: 'DELETE',
+  path: '/session',
+  id: 'session_delete',
+  summary: 'Signs out: the cookie is taken back.',
+  entrance: 'dashboard',
+  status: 204,
+  answers: 'Signed out.',
+  run: (_asked, { account }: SessionService) => account.sessions,
+  async send(reply, sessions, _asked, request) {
     const cookies = cookiesOf(request, sessions.name)
     takeBack(reply, cookies)
     for (const { value } of cookies) await sessions.end(value)
     return reply.code(204).send()
-  })
+  }
+})
+
+/** Routes of signing in and out, and of the current session. */
+export const sessionRoutes: RouteGroup<SessionService> = {
+  tag: 'Session',
+  description: 'Who calls.',
+  revision: false,
+  routes: [signIn, readSession, signOut]
 }
 
 const OVER_TLS = '__Host-'

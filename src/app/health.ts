@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { Degradation, Readiness } from '../api/service-routes.js'
+import type { Degradation, Readiness } from '../api/health-routes.js'
 import type { CertificateService } from '../capabilities/certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { Readiness } from '../api/service-routes.js'
+import type { Readiness } from '../api/health-routes.js'
 import { atMost } from '../lib/concurrency.js'
 
 /** Result of a drain: numbers of connections that ended regularly, and that were cut. */

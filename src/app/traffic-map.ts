@@ -1,5 +1,6 @@
+import type { MappedBackend, TrafficMap } from '../control/traffic-answers.js'
 import type { Clock } from '../lib/clock.js'
-import { type Json, timestampText } from '../lib/json.js'
+import { timestampText } from '../lib/json.js'
 import { appendTo } from '../lib/lists.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
@@ -24,6 +25,8 @@ interface Units extends Iterable<readonly [string, Unit]> {
   get(key: string): Unit | undefined
 }
 
+type MappedEdge = TrafficMap['edges'][number]
+
 interface MapParts {
   readonly units: Units
   readonly certificates: Certificates
@@ -37,7 +40,7 @@ interface MapParts {
  * the plan, so that it includes options, site files and the API. Contains names, addresses and the positions of policies, but no policy text and
  * no secret.
  */
-export function trafficMap(parts: MapParts): Json {
+export function trafficMap(parts: MapParts): TrafficMap {
   const all = [...parts.units]
   const listeners = all.flatMap(([key, unit]) => (unit.kind === 'listener' ? [listenerOf(key, unit)] : []))
   const byEdge = new Map<string, RouteUnit[]>()
@@ -54,11 +57,11 @@ export function trafficMap(parts: MapParts): Json {
   }
 }
 
-function listenerOf(key: string, { name, host, port, tls, publicPort }: ListenerUnit): Json {
+function listenerOf(key: string, { name, host, port, tls, publicPort }: ListenerUnit): TrafficMap['listeners'][number] {
   return { key, name, host, port, tls, public_port: publicPort ?? null }
 }
 
-function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly RouteUnit[], parts: MapParts): Json {
+function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly RouteUnit[], parts: MapParts): MappedEdge {
   const { certificates, units, clock } = parts
   const named = hosts === 'every' ? [] : hosts
   return {
@@ -77,7 +80,7 @@ function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly Rout
   }
 }
 
-function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapParts): Json {
+function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapParts): MappedEdge['routes'][number] {
   return {
     id,
     match,
@@ -89,7 +92,7 @@ function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapPa
   }
 }
 
-function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): Json {
+function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): TrafficMap['tcp_edges'][number] {
   return {
     id,
     ports: (passedHosts(parts.units, id) ?? ports).map(({ host, port }) => ({ host, port })),
@@ -107,7 +110,7 @@ function passedHosts(units: Units, id: string): readonly HostPort[] | undefined 
 }
 
 /** The policies that run, in their order; the text of one is at `GET /explain/policies/{owner}`. */
-function policiesOf(modules: ModuleConfigs, { units }: MapParts): Json {
+function policiesOf(modules: ModuleConfigs, { units }: MapParts): MappedEdge['routes'][number]['policies'] {
   return [modules.traffic_policy ?? []].flat().flatMap((named) => {
     const unit = units.get((named as { readonly policy: string }).policy)
     if (unit?.kind !== 'policy') return []
@@ -116,7 +119,7 @@ function policiesOf(modules: ModuleConfigs, { units }: MapParts): Json {
   })
 }
 
-function backendOf(key: string, parts: MapParts, depth: number): Json {
+function backendOf(key: string, parts: MapParts, depth: number): MappedBackend {
   const unit = parts.units.get(key)
   const id = key.slice(key.indexOf(':') + 1)
   if (unit?.kind !== 'upstream') return { id, form: 'missing', to: null, servers: [], members: [] }
@@ -147,7 +150,7 @@ function addressOf(unit: UpstreamUnit): string | null {
 }
 
 /** Returns the state of each server known here. */
-function serversOf(unit: UpstreamUnit, { servers }: MapParts): Json {
+function serversOf(unit: UpstreamUnit, { servers }: MapParts): MappedBackend['servers'] {
   const tunnels = servers.tunnelStatesOf(unit)
   if (tunnels !== undefined) return tunnels.map(([name, { state, reason, since }]) => shown(name, state, reason, since))
   const known = servers.stateOf(unit)
@@ -156,11 +159,16 @@ function serversOf(unit: UpstreamUnit, { servers }: MapParts): Json {
   return named.map(({ name, state: { state, reason, since } }) => shown(name, state, reason, since))
 }
 
-function shown(server: string, status: string, reason: string | null, since: number | undefined): Json {
+function shown(
+  server: string,
+  status: string,
+  reason: string | null,
+  since: number | undefined
+): MappedBackend['servers'][number] {
   return { server, status, reason, since: since === undefined ? null : timestampText(since) }
 }
 
-function membersOf(unit: UpstreamUnit, parts: MapParts, depth: number): Json {
+function membersOf(unit: UpstreamUnit, parts: MapParts, depth: number): MappedBackend['members'] {
   if (depth === DEEPEST) return []
   if (unit.form === 'weighted') {
     return unit.members.map(({ upstream, weight }) => ({ weight, backend: backendOf(upstream, parts, depth + 1) }))
@@ -169,7 +177,7 @@ function membersOf(unit: UpstreamUnit, parts: MapParts, depth: number): Json {
   return unit.members.map((upstream) => ({ weight: null, backend: backendOf(upstream, parts, depth + 1) }))
 }
 
-function ratesOf({ rates, clock }: MapParts, kind: 'route' | 'edge', id: string): Json {
+function ratesOf({ rates, clock }: MapParts, kind: 'route' | 'edge', id: string): MappedEdge['rates'] {
   const { requests, failed, refused, clientErrors }: Tally = rates.lastMinute(kind, id, clock.monotonic())
   return { requests, failed, refused, client_errors: clientErrors }
 }

@@ -1,6 +1,12 @@
 import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
 import type { TrafficSource } from '../control/traffic.js'
-import { type Json, timestampText } from '../lib/json.js'
+import type {
+  TrafficMinutesView,
+  TrafficNumbersView,
+  TrafficSecondView,
+  TrafficView
+} from '../control/traffic-answers.js'
+import { timestampText } from '../lib/json.js'
 import { TrafficDay, type TrafficMinutes } from '../telemetry/traffic-day.js'
 import { TrafficHistory, type TrafficSecond, type TrafficSummary } from '../telemetry/traffic-history.js'
 import type { DataPlane } from './data-plane.js'
@@ -10,8 +16,6 @@ import { trafficMap } from './traffic-map.js'
 const SECOND = 1_000
 /** Minutes that are compared with as many of an hour and of a day before. */
 const COMPARED = 5
-/** Starts of the compared periods (minutes ago). */
-const AGO = { now: 0, hour_ago: 60, day_ago: 1_440 }
 
 /** Creates the traffic statistics of this process from now on; they live as long as the process. */
 export function openTraffic(
@@ -27,6 +31,10 @@ export function openTraffic(
     day.tick()
   }, SECOND)
   timer.unref()
+  const compared = (minutesAgo: number) => {
+    const span = day.span(COMPARED, minutesAgo)
+    return span === undefined ? null : minutesOf(span)
+  }
   const readers = new Set<() => void>()
   lifecycle.opens({
     history: {
@@ -43,12 +51,7 @@ export function openTraffic(
     }),
     day: (minutes, step) => ({
       steps: day.steps(minutes, step).map(minutesOf),
-      compared: Object.fromEntries(
-        Object.entries(AGO).map(([name, ago]) => {
-          const span = day.span(COMPARED, ago)
-          return [name, span === undefined ? null : minutesOf(span)]
-        })
-      )
+      compared: { now: compared(0), hour_ago: compared(60), day_ago: compared(1_440) }
     }),
     follow(take, over): StopFollowing {
       const stop = history.follow((second) => take(secondOf(second)))
@@ -71,22 +74,22 @@ export function openTraffic(
   }
 }
 
-function secondOf(second: TrafficSecond): Json {
+function secondOf(second: TrafficSecond): TrafficSecondView {
   const { at, connections, inFlight } = second
   return { at: timestampText(at), ...numbersOf(second), connections, in_flight: inFlight }
 }
 
-function minutesOf(of: TrafficMinutes): Json {
+function minutesOf(of: TrafficMinutes): TrafficMinutesView {
   const { at, minutes, durations } = of
   const spread = durations.map(({ below, count }) => ({ below_ms: below, count }))
   return { at: timestampText(at), minutes, ...numbersOf(of), durations: spread }
 }
 
-function minuteOf(summary: TrafficSummary): Json {
+function minuteOf(summary: TrafficSummary): TrafficView['last_minute'] {
   return { seconds: summary.seconds, ...numbersOf(summary), codes: Object.fromEntries(summary.codes) }
 }
 
-function numbersOf(of: Omit<TrafficSecond, 'at' | 'connections' | 'inFlight'>) {
+function numbersOf(of: Omit<TrafficSecond, 'at' | 'connections' | 'inFlight'>): TrafficNumbersView {
   const { requests, statuses, p50, p99, refused, failed, bytesIn, bytesOut } = of
   const [none = 0, , success = 0, redirected = 0, clientErrors = 0, serverErrors = 0] = statuses
   return {

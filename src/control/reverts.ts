@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Sites } from '../capabilities/site-file/sites.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
-import type { Json } from '../lib/json.js'
 import { type Resource, recordText } from '../resources/resource.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
 import type { Store } from '../store/store.js'
@@ -12,6 +11,7 @@ import { type DeclaredRecords, SITE } from './declared-records.js'
 import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
 import type { GuardedRevert } from './guard-note.js'
 import type { Catalogue, Records, Versioned } from './records.js'
+import type { RevisionReverted } from './revision-answers.js'
 import { type RecordedChange, readNote, storedFields } from './revision-note.js'
 import { mayOperate, mayTouch } from './rights.js'
 import type { Draft } from './transaction.js'
@@ -33,7 +33,7 @@ interface RevertsParts {
 export interface Reverted extends Done {
   /** The reverting revision; undefined if there was nothing to revert. */
   readonly by: number | undefined
-  readonly body: { readonly [key: string]: Json }
+  readonly body: RevisionReverted
 }
 
 /** Why a revision cannot be undone as a whole, for each of its records. */
@@ -82,7 +82,7 @@ export class Reverts {
     revision: number,
     { number, changes }: { number: number; changes: readonly RecordedChange[] },
     mode: WriteMode
-  ): Reverted['body'] {
+  ): RevisionReverted {
     const base = this.#parts.baseUrl()
     const uri = (id: number) => `${base}/revisions/${id}`
     return {

@@ -1,4 +1,4 @@
-import { type Json, timestampText } from '../lib/json.js'
+import { timestampText } from '../lib/json.js'
 import { Slices, type Steps } from '../lib/slices.js'
 import { uriOf } from '../resources/present.js'
 import { recordText } from '../resources/resource.js'
@@ -9,6 +9,7 @@ import { orUnavailable } from './errors.js'
 import { fieldDifferences } from './field-differences.js'
 import type { GuardNote } from './guard-note.js'
 import type { Catalogue } from './records.js'
+import type { RevisionDiff, RevisionList, RevisionView } from './revision-answers.js'
 import { type ChangeKind, type RevisionNote, readNote } from './revision-note.js'
 import { CHANGES, changesBetween, type NetChange, revisionEntry } from './revision-range.js'
 import { mayReadChange } from './rights.js'
@@ -38,12 +39,12 @@ export class Revisions {
   }
 
   /** One page, newest first. `before`: only revisions below this number. */
-  async list(page: RevisionPage): Promise<Json> {
+  async list(page: RevisionPage): Promise<RevisionList> {
     return await orUnavailable(this.#list(page))
   }
 
   /** Returns a revision's author, time and number of changed records. Fails with `NOT_FOUND`, also if it was pruned. */
-  async get(revision: number): Promise<Json> {
+  async get(revision: number): Promise<RevisionView> {
     return await orUnavailable(revisionEntry(this.#parts.store, revision).then((entry) => this.#present(entry)))
   }
 
@@ -62,11 +63,11 @@ export class Revisions {
     await orUnavailable(store.revision().then((last) => store.forgetHistory(last - keep + 1)))
   }
 
-  async #list({ limit, before }: RevisionPage): Promise<Json> {
+  async #list({ limit, before }: RevisionPage): Promise<RevisionList> {
     const { store, baseUrl } = this.#parts
     const entries = await store.history({ limit: limit + 1, ...(before === undefined ? {} : { before }) })
     const shown = entries.slice(0, limit)
-    const revisions: Json[] = []
+    const revisions: RevisionView[] = []
     for (const entry of shown) revisions.push(await this.#present(entry))
     const uri = `${baseUrl()}${COLLECTION}`
     const last = entries.length > limit ? shown.at(-1)?.revision : undefined
@@ -93,7 +94,7 @@ export class Revisions {
     }
   }
 
-  async #present(entry: RevisionEntry): Promise<Json> {
+  async #present(entry: RevisionEntry): Promise<RevisionView> {
     const { revision, operationId, at, detail } = entry
     const note = readNote(detail)
     const count = { created: 0, updated: 0, deleted: 0 }
@@ -133,11 +134,11 @@ export class Revisions {
     return shown
   }
 
-  #guard({ conditions, state, reason, ended_at, by }: GuardNote): Json {
+  #guard({ conditions, state, reason, ended_at, by }: GuardNote): RevisionView['guard'] {
     return { conditions, state, reason, ended_at, by: this.#named(by ?? undefined) }
   }
 
-  #named(revision: number | undefined): Json {
+  #named(revision: number | undefined): RevisionView['reverts'] {
     return revision === undefined ? null : { id: revision, uri: this.#revisionUri(revision) }
   }
 
@@ -152,30 +153,7 @@ export class Revisions {
   }
 }
 
-/** Changes of a revision, or differences of two, as in API responses. Types, not interfaces: these are JSON. */
-export type RevisionDiff = {
-  readonly id: number
-  readonly uri: string
-  readonly revision: { readonly id: number; readonly uri: string }
-  readonly from: { readonly id: number; readonly uri: string | null }
-  readonly created_at: string
-  /** Author of the revision; null for the service itself. */
-  readonly principal: { readonly id: string; readonly subject: string } | null
-  readonly changes: readonly ShownChange[]
-}
-
-type ShownChange = {
-  readonly resource: string
-  readonly id: string
-  readonly uri: string | null
-  readonly change: ChangeKind
-  /** Description; null if there is none, or the viewer may not read the record. */
-  readonly description: string | null
-  /** Null where they were not recorded, or the viewer may not read them. */
-  readonly fields: Json
-  readonly differences: Json
-  readonly secrets: readonly string[]
-}
+type ShownChange = RevisionDiff['changes'][number]
 
 function shownFields(
   { fields, secrets, ...net }: NetChange,

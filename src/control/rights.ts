@@ -1,6 +1,5 @@
 import { isInternal } from '../flow/flow.js'
 import { ANY_HOST } from '../lib/host.js'
-import type { Json } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { botUser } from '../resources/identities.js'
@@ -119,7 +118,10 @@ const RIGHTS: Readonly<Record<Operation, Right>> = {
 }
 
 /** Returns the rights of a caller: each right to the account, and the extent of each right to each resource. */
-export function rightsOf({ role }: Principal, resources: readonly Pick<Resource, 'name'>[]): Json {
+export function rightsOf(
+  { role }: Principal,
+  resources: readonly Pick<Resource, 'name'>[]
+): Readonly<Record<string, unknown>> {
   const administrator = role === 'administrator'
   const extents = (of: Rights) => {
     const { read, create, update, delete: remove, command } = of

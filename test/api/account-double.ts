@@ -3,8 +3,8 @@ import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
 import { Policies } from '../../src/control/policies.js'
-import type { Json } from '../../src/lib/json.js'
 import { KEY } from './asking.js'
+import { EMPTY_DAY, EMPTY_MAP, EMPTY_TRAFFIC } from './traffic-double.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
 
@@ -77,7 +77,7 @@ export class AccountDouble implements Account {
   readonly reverts = {
     revert: async (revision: number, mode: object) => {
       this.#note('revert', 'revision', { revision, ...mode })
-      return { ...done, by: revision + 1, body: { reverts: { id: revision } } }
+      return { ...done, by: revision + 1, body: { reverts: { id: revision, uri: 'u' }, revision: null, changes: [] } }
     }
   }
 
@@ -88,7 +88,20 @@ export class AccountDouble implements Account {
     },
     get: async (revision: number) => {
       this.#note('get', 'revision', { revision })
-      return { id: revision }
+      return {
+        id: revision,
+        uri: 'u',
+        created_at: '2026-01-31T12:00:00Z',
+        operation_id: 'op_1',
+        principal: null,
+        api_key: null,
+        created: 0,
+        updated: 0,
+        deleted: 0,
+        reverts: null,
+        reason: null,
+        guard: null
+      }
     },
     diff: async (revision: number) => {
       this.#note('diff', 'revision', { revision })
@@ -105,10 +118,10 @@ export class AccountDouble implements Account {
   }
 
   readonly traffic = {
-    day: (minutes: number, step: number) => this.#noted('day', { minutes, step }),
-    history: (seconds: number) => this.#noted('history', { seconds }),
+    day: (minutes: number, step: number) => this.#noted('day', { minutes, step }, EMPTY_DAY),
+    history: (seconds: number) => this.#noted('history', { seconds }, EMPTY_TRAFFIC),
     follow: () => () => undefined,
-    map: () => this.#noted('map', {})
+    map: () => this.#noted('map', {}, EMPTY_MAP)
   }
 
   readonly policies = new Policies(undefined)
@@ -123,7 +136,7 @@ export class AccountDouble implements Account {
       cookie === 'sealed' ? { principal: this.principal, cookie: undefined, remaining: 60_000 } : undefined,
     watching: async (cookie: string) => (cookie === 'sealed' ? this.principal : undefined),
     end: async (cookie: string) => cookie === 'sealed',
-    shown: ({ id }: Principal) => ({ principal: { id } })
+    shown: ({ id, role, subject }: Principal) => ({ principal: { id, role, subject }, rights: {}, expires_at: null })
   }
 
   async processes() {
@@ -163,8 +176,8 @@ export class AccountDouble implements Account {
     if (failure !== undefined) throw failure
   }
 
-  #noted(operation: string, request: object): Json {
+  #noted<A>(operation: string, request: object, answer: A): A {
     this.#note(operation, 'exchange', request)
-    return { id: 'exch_1' }
+    return answer
   }
 }

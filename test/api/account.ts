@@ -18,6 +18,7 @@ import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import { openStore } from '../../src/store/open-store.js'
 import { type Answer, type Ask, KEY, listen } from './asking.js'
+import { EMPTY_DAY, EMPTY_MAP, EMPTY_TRAFFIC } from './traffic-double.js'
 
 export const BASE = 'http://api.example.com'
 
@@ -73,7 +74,14 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       operatorKeys: keys,
       endedSessions: new EndedSessions(clock),
       ...(traffic
-        ? { trafficNumbers: { day: () => ({}), history: () => ({}), follow: () => () => undefined, map: () => ({}) } }
+        ? {
+            trafficNumbers: {
+              day: () => EMPTY_DAY,
+              history: () => EMPTY_TRAFFIC,
+              follow: () => () => undefined,
+              map: () => EMPTY_MAP
+            }
+          }
         : {}),
       baseUrl,
       zone: 'sluice.localhost',

@@ -1,6 +1,6 @@
 import t from 'tap'
 import Schema from 'typebox/schema'
-import type { Readiness } from '../../src/api/service-routes.js'
+import type { Readiness } from '../../src/api/health-routes.js'
 import { EXCHANGE_CRITERIA } from '../../src/capabilities/recorder/exchanges.js'
 import { resources } from '../../src/resources/registry.js'
 import { BASE, make, openAccount } from './account.js'

@@ -1,8 +1,8 @@
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
+import type { Readiness } from '../../src/api/health-routes.js'
 import { type ApiOptions, createApi } from '../../src/api/server.js'
-import type { Readiness } from '../../src/api/service-routes.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 

@@ -1,16 +1,31 @@
 import Schema from 'typebox/schema'
-import { policyRoutes } from '../../src/api/policy-routes.js'
-import { processRoutes } from '../../src/api/process-routes.js'
+import { describeGroup } from '../../src/api/define-route.js'
+import { healthRoutes } from '../../src/api/health-routes.js'
+import { serviceRoutes } from '../../src/api/service-routes.js'
+import { sessionRoutes } from '../../src/api/session-routes.js'
 import { serverCapabilities } from '../../src/capabilities/registry.js'
 
+const groups = [
+  ...(await serverCapabilities()).flatMap(({ routes }) => routes),
+  ...serviceRoutes,
+  sessionRoutes,
+  healthRoutes({ metrics: true })
+]
+
+/** Schemas that answers refer to by their names. */
+const components = { schemas: {}, parameters: {}, paths: {} }
+for (const group of groups) describeGroup(group, components)
+
 /** The answers that routes declare, by method and path. */
-const declared = [...(await serverCapabilities()).flatMap(({ routes }) => routes), processRoutes, policyRoutes]
+const declared = groups
   .flatMap(({ routes }) => routes)
   .map(({ method, path, shapes: [, answer] }) => ({
     method,
     path: new RegExp(`^${path.replace(/\{\w+\}/g, '[^/]+')}$`),
-    answer: answer as (object & Parameters<typeof Schema.Check>[0]) | undefined
+    answer: answer === undefined ? undefined : ({ ...(answer as object), components } as Checked)
   }))
+
+type Checked = object & Parameters<typeof Schema.Check>[0]
 
 /** Fails when a successful answer has another shape than its route declares. */
 export function mustHaveShape(method: string, url: string, json: unknown): void {
