@@ -122,6 +122,9 @@ const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
   to: { dependencyTypes: NPM, pathNot: packages(names) }
 }))
 
+/** Code that runs in a browser. */
+const PAGES = '^src/(api/dashboard/pages|capabilities/[^/]+/page[^/]*\\.js$)'
+
 const ACME = '^src/capabilities/certificates/acme\\.ts$'
 
 const capabilityRules = Object.entries(CAPABILITIES).flatMap(([name, needed]) => [
@@ -177,7 +180,7 @@ module.exports = {
       name: 'pages-packages',
       comment: 'What runs in a browser: its packages are files that dashboard.ts serves.',
       severity: 'error',
-      from: { path: '^src/api/dashboard/pages/' },
+      from: { path: PAGES },
       to: { dependencyTypes: NPM, pathNot: packages(['preact', 'htm']) }
     },
     {
@@ -190,8 +193,8 @@ module.exports = {
     {
       name: 'pages-stand-alone',
       severity: 'error',
-      from: { path: '^src/api/dashboard/pages/' },
-      to: { path: '^src/', pathNot: '^src/api/dashboard/pages/' }
+      from: { path: PAGES },
+      to: { path: '^src/', pathNot: PAGES }
     },
     {
       name: 'one-jwt-verifier',
@@ -259,10 +262,16 @@ module.exports = {
     },
     {
       name: 'no-unknown-import',
-      comment: 'Browsers find codemirror by the import map of the page.',
       severity: 'error',
-      from: { path: '^src/' },
-      to: { couldNotResolve: true, pathNot: '^codemirror$' }
+      from: { path: '^src/', pathNot: PAGES },
+      to: { couldNotResolve: true }
+    },
+    {
+      name: 'no-unknown-import-of-a-page',
+      comment: 'Browsers find these by the import map of the page.',
+      severity: 'error',
+      from: { path: PAGES },
+      to: { couldNotResolve: true, pathNot: '^(codemirror|capability-pages|dashboard/[\\w-]+\\.js)$' }
     },
     {
       name: 'no-development-package',

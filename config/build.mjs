@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
@@ -81,6 +81,16 @@ for (const [library, name] of ASSETS) {
   const to = join(folder, 'assets', library, name)
   await mkdir(dirname(to), { recursive: true })
   await copyFile(join(dirname(find.resolve(library)), name), to)
+}
+// Pages of capabilities are in their folders; they are served as they are written.
+for (const capability of await readdir(join(root, 'src', 'capabilities'))) {
+  const from = join(root, 'src', 'capabilities', capability)
+  const files = capability.includes('.') ? [] : await readdir(from)
+  for (const name of files.filter((file) => /^page(-[a-z-]+)?\.js$/.test(file))) {
+    const to = join(folder, 'assets', 'pages', capability, name)
+    await mkdir(dirname(to), { recursive: true })
+    await copyFile(join(from, name), to)
+  }
 }
 // The editor of policies comes in many modules, which a browser would load one by one.
 await build({

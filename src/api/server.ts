@@ -7,7 +7,7 @@ import { atMost } from '../lib/concurrency.js'
 import { WorkBudget } from '../lib/work-budget.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, serving } from './calls.js'
-import { addDashboard } from './dashboard/dashboard.js'
+import { addDashboard, type CapabilityPage } from './dashboard/dashboard.js'
 import { addGroup, type BoundGroup, bindRoutes, type RouteGroup } from './define-route.js'
 import { addDescription, addDocsPages, redirectToDocs } from './docs-pages.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
@@ -27,6 +27,8 @@ interface AccountOptions {
   readonly resources: readonly Resource[]
   /** Routes of capabilities. */
   readonly groups?: readonly BoundGroup[]
+  /** Pages of capabilities in the dashboard, by the capability's name. */
+  readonly pages?: ReadonlyMap<string, CapabilityPage>
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
   /** Version of the program. */
@@ -124,7 +126,7 @@ const LAST_ANSWERS = 250
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, health: RouteGroup<never>): void {
-  const { control, resources, groups = [], baseUrl, version, dashboard = true } = account
+  const { control, resources, groups = [], pages = new Map(), baseUrl, version, dashboard = true } = account
   const service = { account: control, baseUrl }
   const all = [
     ...serviceRoutes.map((group) => bindRoutes(group, service)),
@@ -139,7 +141,7 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
   addNestedRoutes(router, resources, control, baseUrl)
   for (const group of all) addGroup(router, group, (reply) => serving(reply, control))
   addDocsPages(router)
-  if (dashboard) addDashboard(router)
+  if (dashboard) addDashboard(router, pages)
   else redirectToDocs(router)
   addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all] }))
 }

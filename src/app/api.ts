@@ -1,3 +1,4 @@
+import type { CapabilityPage } from '../api/dashboard/dashboard.js'
 import type { BoundGroup } from '../api/define-route.js'
 import { type ApiServer, createApi } from '../api/server.js'
 import type { TrafficThreads } from '../capabilities/workers/threads.js'
@@ -20,13 +21,15 @@ interface ApiStage {
   readonly threads: TrafficThreads | undefined
   /** Routes of capabilities. */
   readonly groups: readonly BoundGroup[]
+  /** Pages of capabilities in the dashboard, by the capability's name. */
+  readonly pages: ReadonlyMap<string, CapabilityPage>
 }
 
 /** The management API, which listens; its URL is known from now on. Rejects with the system's error of a bind. */
 export async function openApi(
   options: Options,
   foundation: Foundation,
-  { keys, control, health, threads, groups }: ApiStage
+  { keys, control, health, threads, groups, pages }: ApiStage
 ): Promise<{ readonly api: ApiServer; readonly address: { readonly host: string; readonly port: number } }> {
   const { api, metrics } = options
   const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted, sockets } = foundation
@@ -55,6 +58,7 @@ export async function openApi(
       control,
       resources,
       groups,
+      pages,
       baseUrl: publicUrl.read,
       version: packageVersion(),
       reasons,

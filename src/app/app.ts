@@ -32,7 +32,7 @@ import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
 import { openApi } from './api.js'
-import { type Capability, OpenedParts, openCapabilities } from './capability.js'
+import { type Capability, OpenedParts, openCapabilities, pagesOf } from './capability.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { requireWritableFolders } from './data-folder.js'
 import { ConfigurationRefused } from './errors.js'
@@ -244,7 +244,8 @@ async function stages(
     gather: async (of: { readonly limits: boolean }) => await threads?.count(of)
   }
   const groups = await openCapabilities(capabilities, kernel)
-  const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups })
+  const pages = pagesOf(capabilities)
+  const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups, pages })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)
   // Opened last, because agents that connect immediately cause events: subscriptions are followed by now.

@@ -1,7 +1,9 @@
+import type { CapabilityPage } from '../api/dashboard/dashboard.js'
 import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { ErrorTable } from '../lib/errors.js'
 import type { Options } from '../options/options.js'
+import { type MetricFamily, registerFamily } from '../telemetry/metric-family.js'
 import type { Foundation } from './foundation.js'
 import type { OpenPolicyServices } from './server-services.js'
 
@@ -68,6 +70,10 @@ interface Definition<S> {
   readonly routes?: RouteGroup<S> | readonly RouteGroup<S>[]
   /** Error codes of its own, for the reference. */
   readonly errors?: CapabilityErrors
+  /** Page of the dashboard: `page.js` in the folder of the capability. */
+  readonly page?: CapabilityPage
+  /** Metrics of its own, read from the service at each scrape. */
+  readonly metrics?: readonly MetricFamily<S>[]
 }
 
 /** A capability of the server, with the type of its service hidden. */
@@ -77,22 +83,34 @@ export interface Capability {
   readonly routes: readonly RouteGroup<never>[]
   /** For the reference of error codes. */
   readonly errors: CapabilityErrors
+  readonly page: CapabilityPage | undefined
+  /** For the reference of metrics. */
+  readonly metrics: readonly MetricFamily<never>[]
   /** Opens it; resolves with its routes. */
   open(kernel: Kernel): Promise<readonly BoundGroup[]>
 }
 
 /** Defines a capability: all its code is in one folder, and `src/capabilities/registry.ts` has one line for it. */
-export function defineCapability<S>({ name, open, routes = [], errors = {} }: Definition<S>): Capability {
+export function defineCapability<S>(definition: Definition<S>): Capability {
+  const { name, open, routes = [], errors = {}, page, metrics = [] } = definition
   const groups = [routes].flat() as readonly RouteGroup<S>[]
   return {
     name,
     routes: groups,
     errors,
+    page,
+    metrics,
     async open(kernel) {
       const service = await open(kernel)
+      for (const family of metrics) registerFamily(kernel.foundation.metrics.registry, family, () => service)
       return groups.map((group) => bindRoutes(group, service))
     }
   }
+}
+
+/** Returns the pages of capabilities in the dashboard, by the capability's name. */
+export function pagesOf(capabilities: readonly Capability[]): ReadonlyMap<string, CapabilityPage> {
+  return new Map(capabilities.flatMap(({ name, page }) => (page === undefined ? [] : [[name, page]])))
 }
 
 /** Opens capabilities one after the other; resolves with their routes. */

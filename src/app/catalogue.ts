@@ -1,5 +1,5 @@
 import { apiErrors } from '../api/errors.js'
-import { capabilityErrors } from '../capabilities/registry.js'
+import { capabilityErrors, serverCapabilities } from '../capabilities/registry.js'
 import { controlErrors } from '../control/errors.js'
 import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
@@ -24,6 +24,7 @@ import { provisioningErrors } from '../resources/domains.js'
 import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
+import { registerFamily } from '../telemetry/metric-family.js'
 import { Metrics } from '../telemetry/metrics.js'
 import {
   observeAgents,
@@ -145,7 +146,7 @@ export interface MetricEntry {
 }
 
 /** Returns every metric, sorted by name. They are registered as by a server, but not measured. */
-export function metricEntries(): readonly MetricEntry[] {
+export async function metricEntries(): Promise<readonly MetricEntry[]> {
   const unread = (): never => {
     throw new TypeError('metrics that are only listed are not read')
   }
@@ -162,6 +163,9 @@ export function metricEntries(): readonly MetricEntry[] {
   observeDeliveries(registry, unread)
   observeUpstreams(registry, unread)
   observeUpstreamNames(registry, unread)
+  for (const { metrics: families } of await serverCapabilities()) {
+    for (const family of families) registerFamily(registry, family, unread)
+  }
   observeHealth(registry, {
     reasons: [],
     holding: unread,

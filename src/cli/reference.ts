@@ -20,7 +20,7 @@ export async function referencePages(): Promise<ReadonlyMap<string, string>> {
     ['modules.md', page('Modules', modulesPage())],
     ['expressions.md', page('Expressions', expressions())],
     ['resources.md', page('Resources', resourcesPage())],
-    ['metrics.md', page('Metrics', metrics())],
+    ['metrics.md', page('Metrics', await metrics())],
     ['events.md', page('Events', events())]
   ])
 }
@@ -307,8 +307,9 @@ function resourceLines({ name, description, path, operations, fields, modules: o
   ]
 }
 
-function metrics(): string[] {
-  const rows = metricEntries().map(({ name, type, labels, help }) => [code(name), type, codes(labels), help])
+async function metrics(): Promise<string[]> {
+  const entries = await metricEntries()
+  const rows = entries.map(({ name, type, labels, help }) => [code(name), type, codes(labels), help])
   return [
     'Metrics of `/metrics` on the API listener, in the Prometheus text format.',
     '',

@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
 import { type BoundGroup, bindRoutes } from '../../src/api/define-route.js'
 import type { ApiOptions } from '../../src/api/server.js'
+import { pagesOf } from '../../src/app/capability.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import { policyTesting } from '../../src/capabilities/policy-tests/stored-tests.js'
@@ -97,6 +98,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       control,
       resources,
       groups: await unansweredGroups(),
+      pages: pagesOf(await serverCapabilities()),
       baseUrl,
       version: '0.0.0',
       ...(reasons === undefined ? {} : { reasons }),

@@ -15,7 +15,7 @@ t.test('the metrics of the reference are those that a server shows', async (t) =
   const recorded = await readFile(projectFile('test/surface/expected/metrics.txt'), 'utf8')
   const names = recorded.split('\n').map((line) => line.split(' ')[0] ?? '')
   t.same(
-    metricEntries().map(({ name }) => name),
+    (await metricEntries()).map(({ name }) => name),
     [...new Set(names.filter((name) => name !== ''))].sort()
   )
 })

@@ -6,6 +6,7 @@ import { limitRoutes } from './routes.js'
 export const limits = defineCapability({
   name: 'limits',
   routes: limitRoutes,
+  page: { path: 'limits', title: 'Limits', after: 'policies' },
   open: ({ foundation: { clock, holder, log, publicUrl }, control, gather }) =>
     new Limits({
       snapshot: () => holder.current(),

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { request } from 'node:http'
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
+import { serverCapabilities } from '../../../src/capabilities/registry.js'
 import { openAccount } from '../account.js'
 
 /** All that a browser may have to load, compressed. Bytes. */
@@ -27,7 +28,10 @@ t.test('the dashboard needs no key, loads nothing from elsewhere and is small', 
   )
 
   const found = new Set<string>(['/'])
-  const waiting = [...references(page.text), ...Object.values<string>(JSON.parse(map).imports)]
+  const waiting = [
+    ...references(page.text),
+    ...Object.values<string>(JSON.parse(map).imports).filter((path) => !path.endsWith('/'))
+  ]
   const loaded: string[] = []
   let bytes = 0
   for (let reference = waiting.pop(); reference !== undefined; reference = waiting.pop()) {
@@ -45,10 +49,12 @@ t.test('the dashboard needs no key, loads nothing from elsewhere and is small', 
     bytes += packed.length
     if (pathname.startsWith('/dashboard/lib/')) continue
     t.notMatch(file.text, /(?:from |import\(|src=|href=|url\()["'`]?https?:|\beval\b|new Function|innerHTML/, pathname)
-    for (const [, name = ''] of file.text.matchAll(/(?:from|import\()\s*'\.\/([\w-]+\.js)'/g))
-      waiting.push(`dashboard/${name}`)
+    for (const [, name = ''] of file.text.matchAll(/(?:from|import\()\s*'(\.\/[\w/-]+\.js)'/g))
+      waiting.push(new URL(name, `http://localhost${pathname}`).pathname)
+    for (const [, name = ''] of file.text.matchAll(/(?:from|import\()\s*'(dashboard\/[\w-]+\.js)'/g)) waiting.push(name)
     for (const [, name = ''] of file.text.matchAll(/'(dashboard\/lib\/[\w.]+)'/g)) waiting.push(name)
   }
+  t.ok(loaded.includes('/dashboard/limits/page.js'), 'the page of a capability is there')
   t.ok(loaded.length > 8, `${loaded.length} files`)
   t.ok(bytes <= BUDGET, `${Math.round(bytes / 1024)} KiB of ${BUDGET / 1024} in ${loaded.length} files`)
   t.comment(`${Math.round(bytes / 1024)} KiB compressed in ${loaded.length} files`)
@@ -56,6 +62,18 @@ t.test('the dashboard needs no key, loads nothing from elsewhere and is small', 
   const again = await read('/dashboard/app.js', { 'if-none-match': String(kept.headers.etag) })
   t.equal(again.status, 304, 'a browser that has it loads it no more')
   t.same(faults, [])
+})
+
+t.test('the navigation has a place for the page of each capability', async (t) => {
+  const { ask } = await openAccount(t)
+  const { text } = await ask('/dashboard/pages.js')
+  const places = new Set([...text.matchAll(/\{ id: '([a-z]+)'/g)].map(([, id]) => id))
+  const pages = (await serverCapabilities()).flatMap(({ page }) => page ?? [])
+  t.ok(pages.length > 0)
+  for (const { path, after } of pages) {
+    t.ok(places.has(after), `${path} stands behind ${after}`)
+    t.notOk(places.has(path), `${path} is the path of one page`)
+  }
 })
 
 t.test('only the files of the dashboard are there', async (t) => {
@@ -67,6 +85,7 @@ t.test('only the files of the dashboard are there', async (t) => {
     '/dashboard/index.html',
     '/dashboard/..%2fdashboard.ts',
     '/dashboard/lib/preact.js',
+    '/dashboard/limits/capability.js',
     '/dashboard/lib/..%2fapp.js'
   ]) {
     t.equal((await ask(path, { headers: browser })).status, 404, path)

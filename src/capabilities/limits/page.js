@@ -1,7 +1,7 @@
 /** Limits: what they decide, whom they refuse, and buckets that are emptied. */
 
-import { call } from './api.js'
-import { Chart } from './chart.js'
+import { call } from 'dashboard/api.js'
+import { Chart } from 'dashboard/chart.js'
 import {
   Action,
   Badge,
@@ -16,7 +16,7 @@ import {
   useLoad,
   useState,
   When
-} from './ui.js'
+} from 'dashboard/ui.js'
 
 const EVERY = 2_000
 const PAGE = 100
