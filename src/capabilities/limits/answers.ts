@@ -60,6 +60,10 @@ const LIMIT = {
   recent: {
     ...object({ admitted: count, refused: count }),
     description: 'Of the last five minutes; refused: over the capacity, enforced or not.'
+  },
+  last_minute: {
+    ...object({ admitted: count, refused: count }),
+    description: 'Of the last minute, to within five seconds; refused: over the capacity, enforced or not.'
   }
 } as const
 

@@ -15,6 +15,9 @@ import type { StoreLog } from '../../store/store.js'
 import { isSensitive, REDACTED } from '../../telemetry/redaction.js'
 import type { LimitBucketView, LimitList, LimitView, RefusedKeys } from './answers.js'
 
+/** Milliseconds. */
+const MINUTE = 60_000
+
 /** Owner of the policy that contains a limit. */
 interface Owner {
   readonly kind: 'options' | 'route' | 'edge' | 'endpoint'
@@ -245,7 +248,8 @@ export class Limits {
       admitted,
       refused,
       would_refuse: wouldRefuse,
-      recent: { ...limit.recent() }
+      recent: { ...limit.recent() },
+      last_minute: lastMinute(limit)
     }
   }
 
@@ -380,6 +384,17 @@ function valueOfPart({ source, type }: KeyPart, text: string, field: string): Js
       if (!type.startsWith('list') && !type.startsWith('map')) return text
       throw invalid(field, `must have a ${type} for ${source}: give values, a JSON list with it`)
   }
+}
+
+/** Sums the decisions of the steps that began in the last minute. */
+function lastMinute(limit: LiveLimit): LimitView['last_minute'] {
+  const sum = { admitted: 0, refused: 0 }
+  for (const { age, admitted, refused } of limit.series().steps) {
+    if (age >= MINUTE) continue
+    sum.admitted += admitted
+    sum.refused += refused
+  }
+  return sum
 }
 
 function sourcesOf({ bucketKey }: LiveLimit): string {

@@ -69,7 +69,8 @@ t.test('every limit is listed with what it decided', async (t) => {
     admitted: 3,
     refused: 1,
     would_refuse: 0,
-    recent: { admitted: 3, refused: 1 }
+    recent: { admitted: 3, refused: 1 },
+    last_minute: { admitted: 3, refused: 1 }
   })
   const one = (await call(`/limits/${shown.id}`)).json
   const { series, ...rest } = one
@@ -78,9 +79,16 @@ t.test('every limit is listed with what it decided', async (t) => {
   t.equal(series.steps.length, 60)
   t.match(series.steps.at(-1), { at: /Z$/, admitted: 3, refused: 1, used: 2 })
   clock.advance(62_000)
-  t.match(await only(), { buckets: 0, admitted: 3, recent: { admitted: 3, refused: 1 } })
+  t.match(await only(), {
+    buckets: 0,
+    admitted: 3,
+    recent: { admitted: 3, refused: 1 },
+    last_minute: { admitted: 0, refused: 0 }
+  })
+  t.same(await as('cid', 3), [200, 200, 429])
+  t.match(await only(), { recent: { admitted: 5, refused: 2 }, last_minute: { admitted: 2, refused: 1 } })
   clock.advance(300_000)
-  t.match(await only(), { buckets: 0, admitted: 3, recent: { admitted: 0, refused: 0 } })
+  t.match(await only(), { buckets: 0, admitted: 5, recent: { admitted: 0, refused: 0 } })
 })
 
 t.test('a limit whose capacity and cost come with each request says so, wherever they are shown', async (t) => {
