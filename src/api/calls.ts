@@ -167,6 +167,13 @@ export function writeMode(request: FastifyRequest): WriteMode {
   }
 }
 
+/** Does `Accept` (RFC 9110 12.5.1) name this type, and neither JSON nor any type before it? Weights other than 0 do not count. */
+export function prefers(type: 'text/plain' | 'text/html', accept = ''): boolean {
+  const kinds = accept.toLowerCase().split(',')
+  const named = kinds.filter((kind) => !/;\s*q=0(\.0*)?\s*$/.test(kind)).map((kind) => kind.split(';')[0]?.trim())
+  return named.find((kind) => kind === type || kind === 'application/json' || kind === '*/*') === type
+}
+
 /** Sends the read object, or 304 if the client has it already. `serving`: the running revision; undefined if the response names it. */
 export function sendRead(
   request: FastifyRequest,

@@ -66,8 +66,8 @@ interface Definition<P extends string, Q extends Parameters, A, S, R = ValueOf<A
   readonly example?: ValueOf<A>
   /** Response of another status that is no error, sent by `send`. */
   readonly otherwise?: { readonly status: 503; readonly answers: string; readonly answer: object }
-  /** True if a client that accepts text gets lines of text, sent by `send`. */
-  readonly asText?: true
+  /** Another type of the response, sent by `send` to a client that prefers it. */
+  readonly also?: 'text/plain' | 'text/html'
   run(asked: Asked<P, Q>, service: S): Promise<R> | R
   /** Sends the result. @default the result as JSON, with the running revision; with 201 also its location */
   send?(reply: FastifyReply, result: R, asked: Asked<P, Q>, request: FastifyRequest): unknown
@@ -219,7 +219,7 @@ function describe<P extends string, Q extends Parameters, A, S, R>(
   { tag, revision }: Pick<RouteGroup<never>, 'tag' | 'revision'>,
   { id, summary, right, member, query = {} as Q, write, body, status = 200, ...rest }: Definition<P, Q, A, S, R>
 ): object {
-  const { access, answers, answer: shape, asText, media, example, etag, method, otherwise } = rest
+  const { access, answers, answer: shape, also, media, example, etag, method, otherwise } = rest
   const match = method === 'POST' ? [] : ['if_match']
   const written = write === true ? [...match, 'force', 'dry_run'] : []
   const shown = (text: string, schema: object | undefined) => {
@@ -238,7 +238,7 @@ function describe<P extends string, Q extends Parameters, A, S, R>(
     parameters: [...components(query).map(([component]) => component), ...written],
     ...(typeof body === 'object' ? { body: body.schema } : {}),
     responses: {
-      [status]: asText === true ? withText(about) : about,
+      [status]: also === undefined ? about : withText(about, also),
       ...(otherwise === undefined ? {} : { [otherwise.status]: shown(otherwise.answers, otherwise.answer) })
     }
   })

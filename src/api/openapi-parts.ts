@@ -69,9 +69,9 @@ export function plain(description: string, schema?: object, type = 'application/
   return schema === undefined ? { description } : { description, content: { [type]: { schema } } }
 }
 
-/** Describes a response that is also available as lines of text. */
-export function withText(described: object & { readonly content?: object }): object {
-  return { ...described, content: { ...described.content, 'text/plain': { schema: text } } }
+/** Describes a response that is also available as text of this type. */
+export function withText(described: object & { readonly content?: object }, type: string): object {
+  return { ...described, content: { ...described.content, [type]: { schema: text } } }
 }
 
 /** The parameters of a path, for its path item. */

@@ -1,7 +1,7 @@
 import { REVISION, REVISION_DIFF, REVISION_LIST, REVISION_REVERTED } from '../control/revision-answers.js'
 import { diffLines } from '../control/revision-text.js'
 import { integer } from '../schema/answer.js'
-import { type Account, sendDryRun } from './calls.js'
+import { type Account, prefers, sendDryRun } from './calls.js'
 import { defineRoute, type RouteGroup } from './define-route.js'
 import { withWarnings } from './openapi-parts.js'
 import { PAGE, type Parameter, readRevision, revisionIn } from './parameters.js'
@@ -50,12 +50,12 @@ const diffRevisions = defineRoute({
   query: { from: FROM },
   answers: 'The changes.',
   answer: REVISION_DIFF,
-  asText: true,
+  also: 'text/plain',
   run: ({ params: { id }, query: { from }, call }, { account }: RevisionService) =>
     account.revisions.diff(revisionIn(id), call.principal, from),
   send(reply, diff, _asked, request) {
     reply.header('vary', 'accept')
-    if (!wantsText(request.headers.accept)) return reply.send(diff)
+    if (!prefers('text/plain', request.headers.accept)) return reply.send(diff)
     const lines = diffLines(diff).map(({ text }) => `${text}\n`)
     return reply.type(TEXT_TYPE).send(lines.join(''))
   }
@@ -87,11 +87,4 @@ export const revisionRoutes: RouteGroup<RevisionService> = {
   tag: 'Revisions',
   description: 'The history of the account: one revision for each write that was accepted.',
   routes: [listRevisions, readOne, diffRevisions, revertRevision]
-}
-
-/** Does `Accept` (RFC 9110 12.5.1) name text/plain, and JSON not before it? Weights other than 0 do not count. */
-function wantsText(accept = ''): boolean {
-  const kinds = accept.toLowerCase().split(',')
-  const named = kinds.filter((kind) => !/;\s*q=0(\.0*)?\s*$/.test(kind)).map((kind) => kind.split(';')[0]?.trim())
-  return named.find((kind) => kind === 'text/plain' || kind === 'application/json' || kind === '*/*') === 'text/plain'
 }

@@ -244,7 +244,7 @@ async function stages(
     gather: async (of: { readonly limits: boolean }) => await threads?.count(of)
   }
   const groups = await openCapabilities(capabilities, kernel)
-  const pages = pagesOf(capabilities)
+  const pages = pagesOf(capabilities, options)
   const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups, pages })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)

@@ -64,6 +64,8 @@ export type CapabilityErrors = Readonly<Partial<Record<ErrorGroupTitle, readonly
 
 interface Definition<S> {
   readonly name: string
+  /** False if the options switch it off: it is not opened, and has no routes, page and metrics. @default always on */
+  enabled?(options: Options): boolean
   /** Opens the service once the kernel is open, before the API listens. Register resources to close with `foundation.lifecycle`. */
   open(kernel: Kernel): S | Promise<S>
   /** Routes of the management API over the service. */
@@ -79,6 +81,8 @@ interface Definition<S> {
 /** A capability of the server, with the type of its service hidden. */
 export interface Capability {
   readonly name: string
+  /** Undefined if it is always on. */
+  readonly enabled: ((options: Options) => boolean) | undefined
   /** For the description of the API. */
   readonly routes: readonly RouteGroup<never>[]
   /** For the reference of error codes. */
@@ -97,10 +101,12 @@ export function defineCapability<S>(definition: Definition<S>): Capability {
   return {
     name,
     routes: groups,
+    enabled: definition.enabled,
     errors,
     page,
     metrics,
     async open(kernel) {
+      if (definition.enabled?.(kernel.options) === false) return []
       const service = await open(kernel)
       for (const family of metrics) registerFamily(kernel.foundation.metrics.registry, family, () => service)
       return groups.map((group) => bindRoutes(group, service))
@@ -108,9 +114,13 @@ export function defineCapability<S>(definition: Definition<S>): Capability {
   }
 }
 
-/** Returns the pages of capabilities in the dashboard, by the capability's name. */
-export function pagesOf(capabilities: readonly Capability[]): ReadonlyMap<string, CapabilityPage> {
-  return new Map(capabilities.flatMap(({ name, page }) => (page === undefined ? [] : [[name, page]])))
+/** Returns the pages of capabilities in the dashboard, by the capability's name. `options`: undefined for those of all capabilities. */
+export function pagesOf(
+  capabilities: readonly Capability[],
+  options: Options | undefined
+): ReadonlyMap<string, CapabilityPage> {
+  const on = capabilities.filter(({ enabled }) => options === undefined || enabled?.(options) !== false)
+  return new Map(on.flatMap(({ name, page }) => (page === undefined ? [] : [[name, page]])))
 }
 
 /** Opens capabilities one after the other; resolves with their routes. */

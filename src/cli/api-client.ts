@@ -12,6 +12,7 @@ const DEADLINE = 30_000
 export interface ApiAccess {
   /** Base URL without a trailing slash. */
   readonly url: string
+  /** Empty for calls without a key. */
   readonly key: string
   /** Variable or file that the key comes from. */
   readonly source: string
@@ -29,8 +30,9 @@ export interface ApiAnswer {
  * this machine gets the key of the local data folder.
  */
 export function apiAccess(api: string, environment: NodeJS.ProcessEnv): ApiAccess | string {
-  if (!URL.canParse(api) || !/^https?:$/.test(new URL(api).protocol)) return `--api: ${api} is no http(s) URL`
-  const url = api.replace(/\/+$/, '')
+  const keyless = keylessAccess(api)
+  if (typeof keyless === 'string') return keyless
+  const { url } = keyless
   const { SLUICE_API_KEY: given = '' } = environment
   if (given !== '') return { url, key: given, source: 'SLUICE_API_KEY' }
   const missing = 'set SLUICE_API_KEY to a key of the management API'
@@ -39,6 +41,12 @@ export function apiAccess(api: string, environment: NodeJS.ProcessEnv): ApiAcces
   return 'key' in local
     ? { url, key: local.key, source: local.path }
     : `${missing}, or SLUICE_DATA to the data folder of the process (${local.problem})`
+}
+
+/** Returns the access to what needs no key, or the line that says what is wrong with the URL. */
+export function keylessAccess(api: string): ApiAccess | string {
+  if (!URL.canParse(api) || !/^https?:$/.test(new URL(api).protocol)) return `--api: ${api} is no http(s) URL`
+  return { url: api.replace(/\/+$/, ''), key: '', source: '' }
 }
 
 /** Options for the address of the API. */
@@ -114,12 +122,13 @@ export async function sendTo(
     lasting = false
   }: Parameters<typeof askApi>[2] & { readonly lasting?: boolean }
 ): Promise<Response> {
+  const keyed = access.key === '' ? {} : { authorization: `Bearer ${access.key}` }
   const json = body === undefined ? {} : { 'content-type': 'application/json' }
   let answer: Response
   try {
     answer = await fetch(`${access.url}${path}`, {
       method,
-      headers: { authorization: `Bearer ${access.key}`, 'service-version': '2', ...json, ...headers },
+      headers: { ...keyed, 'service-version': '2', ...json, ...headers },
       redirect: 'error',
       ...(lasting ? {} : { signal: AbortSignal.timeout(deadline) }),
       ...(body === undefined ? {} : { body: JSON.stringify(body) })

@@ -98,7 +98,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       control,
       resources,
       groups: await unansweredGroups(),
-      pages: pagesOf(await serverCapabilities()),
+      pages: pagesOf(await serverCapabilities(), undefined),
       baseUrl,
       version: '0.0.0',
       ...(reasons === undefined ? {} : { reasons }),
