@@ -64,6 +64,12 @@ t.test('names with underscores are taken, and get no managed certificate', async
   )
 })
 
+t.test('a service of the DNS is a server, beside listeners too', async (t) => {
+  const sites = 'sites:\n  a.test: srv+http://_http._tcp.web.internal\n'
+  for (const text of [sites, `listeners: [8081]\n${sites}`]) t.same(await problemsOf(text), [], text)
+  t.match(await problemsOf(sites.replace('_http._tcp.web.internal', 'a b')), [/FIELD_INVALID/])
+})
+
 t.test('listeners may be ports, or hosts and ports', async (t) => {
   const { file } = await read('listeners:\n  - 8081\n  - :8082\n  - localhost:3000\nsites: {}\n')
   t.same(

@@ -6,17 +6,15 @@ import { vault, vaultSecret } from '../../../resources/vaults.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { type Declaration, declaredId } from './declaration.js'
 import type { At } from './declared-part.js'
+import { AUTHORITY, CERTIFICATE, IP_POLICY, IP_RESTRICTION } from './fields.js'
+import { inFileWords, RENAMED } from './form.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
-import { inFileWords, RENAMED, Values } from './values.js'
+import { Values } from './values.js'
 
-const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
-const AUTHORITY_KEYS = ['ca', 'crl', 'description', 'metadata']
 const RULES = ['allow', 'deny'] as const
-const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
-export const RESTRICTION_KEYS = ['ip_policies', 'enforced', 'description', 'metadata']
 
 /** Returns description and metadata. */
 function aboutOf(fields: ReadonlyMap<string, MapEntry>): Record<string, unknown> {
@@ -58,7 +56,7 @@ export async function readIpPolicies(declaration: Declaration, names: Names, { k
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
     const at = { path, span: entry.keySpan }
-    const fields = declaration.fields(entry.value, path, 'an IP policy', IP_POLICY_KEYS)
+    const fields = declaration.fields(entry.value, path, IP_POLICY)
     const label = `IP policy ${entry.key}`
     const wanted = {
       label,
@@ -92,7 +90,7 @@ export async function readIpRestrictions(
 ): Promise<void> {
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
-    declaration.fields(entry.value, path, 'an IP restriction', RESTRICTION_KEYS)
+    declaration.fields(entry.value, path, IP_RESTRICTION)
     const data = await values.of(entry.value, path, { properties: { ip_policy_ids: {} } })
     const at = { path, span: entry.keySpan }
     await declaration.add(ipRestriction, {
@@ -112,12 +110,10 @@ export async function readAuthorities(declaration: Declaration, names: Names, { 
     const at = { path: [key, entry.key], span: entry.value.span }
     names.authorities.set(entry.key, undefined)
     const given =
-      entry.value.kind === 'map'
-        ? declaration.fields(entry.value, at.path, 'a certificate authority', AUTHORITY_KEYS)
-        : new Map([['ca', entry]])
+      entry.value.kind === 'map' ? declaration.fields(entry.value, at.path, AUTHORITY) : new Map([['ca', entry]])
     const [ca, crl] = [given.get('ca'), given.get('crl')]
     if (ca === undefined) {
-      if (lacks(entry.value, AUTHORITY_KEYS))
+      if (lacks(entry.value, AUTHORITY))
         declaration.error(
           at,
           fieldErrors.FIELD_REQUIRED,
@@ -180,10 +176,10 @@ export async function readCertificate(
   path: readonly (string | number)[],
   { nameOf, known }: CertificateNaming = { nameOf: (file) => [file], known: () => false }
 ): Promise<string | undefined> {
-  const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
+  const fields = declaration.fields(item, path, CERTIFICATE)
   const [chain, key] = [fields.get('certificate'), fields.get('key')]
   if (chain === undefined || key === undefined) {
-    if (!lacks(item, CERTIFICATE_KEYS)) return
+    if (!lacks(item, CERTIFICATE)) return
     const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
     declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
     return undefined

@@ -7,24 +7,13 @@ import type { ListenerUnit } from '../../../runtime/plan.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
+import { ACME, EXTERNAL_ACCOUNT, KEY_TYPES } from './fields.js'
 import { siteErrors } from './site-codes.js'
 import { isServed } from './site-listeners.js'
 import type { FileLine } from './site-text.js'
 import type { Values } from './values.js'
 
-/** Keys of `acme`, with their descriptions. */
-export const ACME_KEYS = {
-  agree_to_terms: 'Do you agree to the terms of service of the authority? Must be true.',
-  email: 'Where the authority may write to.',
-  directory: 'URL of the directory of the authority (RFC 8555); Let’s Encrypt unless said otherwise.',
-  ca: 'PEM file of the authorities that its API is checked against, instead of the well-known ones.',
-  key_type: 'Type of the private keys of certificates; ecdsa unless said otherwise.',
-  external_account: 'Credentials that some authorities give out for the registration (RFC 8555 7.3.4).'
-} as const
-
-export const KEY_TYPES = ['ecdsa', 'rsa'] as const
 type KeyType = (typeof KEY_TYPES)[number]
-const EXTERNAL_KEYS = ['key_id', 'key']
 const NOT_AGREED =
   'certificates are requested only by those who agree to the terms of service of the authority: write agree_to_terms: true'
 
@@ -66,7 +55,7 @@ export async function readAcme(
   values: Values,
   { key, keySpan, value }: MapEntry
 ): Promise<ReadAcme | undefined> {
-  const fields = declaration.fields(value, [key], 'acme', Object.keys(ACME_KEYS))
+  const fields = declaration.fields(value, [key], ACME)
   const at = (name: string): At => ({ path: [key, name], span: fields.get(name)?.value.span ?? keySpan })
   const invalid = (name: string, message: string) =>
     declaration.error(at(name), fieldErrors.FIELD_INVALID, `${name} ${message}`)
@@ -106,7 +95,7 @@ async function readExternal(
   { keySpan, value }: MapEntry,
   path: readonly string[]
 ): Promise<DeclaredAuthority['externalAccount']> {
-  const fields = declaration.fields(value, path, 'an external account', EXTERNAL_KEYS)
+  const fields = declaration.fields(value, path, EXTERNAL_ACCOUNT)
   const [id, secret] = [fields.get('key_id'), fields.get('key')]
   if (id === undefined || secret === undefined) {
     if (value.kind !== 'map') return undefined

@@ -17,11 +17,9 @@ import type { ResourceRecord } from '../../../schema/field.js'
 import { requestForm } from '../../transfer/export.js'
 import {
   type Adoption,
-  balanceIn,
   type Data,
   endsWithSlash,
   type Found,
-  filesIn,
   hostOf,
   isUsual,
   type LeftOut,
@@ -32,12 +30,21 @@ import {
   switchedOn,
   withNames
 } from './adoption-form.js'
-import { TCP_MODULES } from './carriers.js'
 import { declaredId } from './declaration.js'
+import {
+  AUTHORITY,
+  BACKEND,
+  CERTIFICATE,
+  EDGE,
+  IP_POLICY,
+  IP_RESTRICTION,
+  RESPONSE,
+  ROUTE,
+  TCP_EDGE
+} from './fields.js'
+import { ABOUT, type Fields, type MapForm } from './form.js'
 import { serverUrl } from './server-url.js'
-import { SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
 import type { RemovedRecord } from './site-request.js'
-import { ROUTE_MODULES } from './sites.js'
 
 /** Writes records of the API as a site file. */
 export class Adopter {
@@ -96,14 +103,29 @@ export class Adopter {
     return name
   }
 
-  #about({ body }: ResourceRecord): Data {
-    const given = (['description', 'metadata'] as const).filter((key) => body[key] !== '' && body[key] !== undefined)
-    return Object.fromEntries(given.map((key) => [key, body[key] as Json]))
+  /** Returns the fields of a map that requests have too, without those that have their defaults. `place`: for the names of its files. */
+  #given(known: Fields, resource: Resource, record: ResourceRecord, place = ''): Data {
+    const { fields, secrets } = requestForm(resource, record)
+    const data: Data = {}
+    for (const [key, { request, fields: own }] of Object.entries(known)) {
+      const field = resource.fields[key]
+      if (request === undefined || field === undefined) continue
+      const name = field.requestName(key)
+      const value = hasSwitch(request) ? this.#withFiles(record, switchedOn(fields[name])) : fields[name]
+      if (value === undefined || isUsual(value, field.initial)) continue
+      if (own !== undefined && Object.keys(value as object).length === 0) continue
+      for (const path of secrets.filter((one) => one.startsWith(`${key}.`))) {
+        const file = this.#secretFile(`secrets/${slug(place)}-${slug(path)}`, record, path)
+        setAt(value as Data, path.split('.').slice(1), file)
+      }
+      Object.assign(data, withNames({ [name]: value }, this.#names))
+    }
+    return data
   }
 
   /** Reports data that the section cannot express. */
   #lost(record: ResourceRecord): void {
-    const names = Object.keys(this.#about(record))
+    const names = ABOUT.filter((key) => (record.body[key] ?? '') !== '')
     if (names.length > 0)
       this.leave({ name: record.kind }, record.id, `is in the file without its ${names.join(' and ')}`)
   }
@@ -149,7 +171,8 @@ export class Adopter {
         this.#take(rule)
       }
       const given = Object.fromEntries(Object.entries(rules).filter(([, list]) => list.length > 0))
-      policies[this.#name('ip_policy', record, record.body.description)] = { ...this.#about(record), ...given }
+      const about = this.#given(IP_POLICY.fields, ipPolicy, record)
+      policies[this.#name('ip_policy', record, record.body.description)] = { ...about, ...given }
       this.#take(one)
     }
     return policies
@@ -158,17 +181,12 @@ export class Adopter {
   #ipRestrictions(): Data {
     const restrictions: Data = {}
     for (const one of this.#all(ipRestriction)) {
-      const { enforced, type, ip_policies: ids } = one.record.body
-      const names = (ids as readonly string[]).map((id) => this.#names.get(id))
-      if (names.includes(undefined)) {
+      const { type, ip_policies: ids } = one.record.body
+      if ((ids as readonly string[]).some((id) => !this.#names.has(id))) {
         this.leave(ipRestriction, one.record.id, 'stays in the API: it names an IP policy that is gone')
         continue
       }
-      restrictions[String(type)] = {
-        ...this.#about(one.record),
-        ip_policies: names as Json,
-        enforced: enforced as Json
-      }
+      restrictions[String(type)] = this.#given(IP_RESTRICTION.fields, ipRestriction, one.record)
       this.#take(one)
     }
     return restrictions
@@ -183,7 +201,8 @@ export class Adopter {
       this.#files.push({ name: file, text: String(record.body.ca_pem) })
       const list = typeof record.body.crl_pem === 'string' ? record.body.crl_pem : ''
       if (list !== '') this.#files.push({ name: `authorities/${name}.crl.pem`, text: list })
-      const about = { ...(list === '' ? {} : { crl: `authorities/${name}.crl.pem` }), ...this.#about(record) }
+      const given = this.#given(AUTHORITY.fields, certificateAuthority, record)
+      const about = { ...(list === '' ? {} : { crl: `authorities/${name}.crl.pem` }), ...given }
       authorities[name] = Object.keys(about).length === 0 ? file : { ca: file, ...about }
       this.#take(one)
     }
@@ -204,7 +223,7 @@ export class Adopter {
       this.#files.push({ name: certificate, text: String(record.body.certificate_pem) })
       const key = `tls/${name}.key`
       this.#secretFile(key, record, 'private_key_pem')
-      certificates.push({ certificate, key, ...this.#about(record) })
+      certificates.push({ certificate, key, ...this.#given(CERTIFICATE.fields, tlsCertificate, record) })
       this.#clientFiles.set(record.id, { certificate, key })
       this.#take(one)
     }
@@ -212,7 +231,7 @@ export class Adopter {
   }
 
   /** Settings that name a certificate by its id name its files instead. */
-  #withFiles(backend: string, settings: Data | undefined): Data | undefined {
+  #withFiles({ id: backend }: ResourceRecord, settings: Data | undefined): Data | undefined {
     const { client_certificate_id: id, ...rest } = settings ?? {}
     if (settings === undefined || id === undefined) return settings
     const files = this.#clientFiles.get(String(id))
@@ -224,41 +243,31 @@ export class Adopter {
   #backends(): Data {
     const backends: Data = {}
     const named = (id: string) => this.#names.get(id) ?? id
-    const add = (one: Found, data: Data, ...wishes: unknown[]) => {
+    const add = (one: Found, resource: Resource, data: Data, ...wishes: unknown[]) => {
       const name = this.#name('backend', one.record, one.record.body.description, ...wishes)
-      backends[name] = { ...data, ...this.#about(one.record) }
+      backends[name] = { ...data, ...this.#given(BACKEND.fields, resource, one.record) }
       this.#take(one)
     }
     for (const one of this.#all(staticBackend)) {
-      const { fields } = requestForm(staticBackend, one.record)
-      const settings = SERVER_SETTINGS.flatMap((key): (readonly [string, Json])[] => {
-        const value = fields[key]
-        if (!isObject(value)) return isUsual(value) ? [] : [[key, value as Json] as const]
-        const given = this.#withFiles(one.record.id, switchedOn(value))
-        const says = given !== undefined && Object.keys(given).length > 0
-        return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
-      })
-      add(one, { servers: [serverUrl(one.record.body)], ...Object.fromEntries(settings) }, one.record.body.address)
+      add(one, staticBackend, { servers: [serverUrl(one.record.body)] }, one.record.body.address)
     }
     for (const one of this.#all(httpResponseBackend)) {
-      const { body, headers, status_code } = one.record.body as Record<string, Json>
-      add(one, { response: { status_code, headers, body } as Data })
+      add(one, httpResponseBackend, { response: this.#given(RESPONSE.fields, httpResponseBackend, one.record) })
     }
-    for (const one of this.#all(fileBackend)) add(one, filesIn(one.record), one.record.body.folder)
-    for (const one of this.#all(tunnelGroupBackend)) {
-      const { fields } = requestForm(tunnelGroupBackend, one.record)
-      add(one, { labels: one.record.body.labels as Json, ...balanceIn(fields) })
+    for (const one of this.#all(fileBackend)) {
+      const { folder } = one.record.body
+      add(one, fileBackend, { files: folder as Json }, folder)
     }
+    for (const one of this.#all(tunnelGroupBackend)) add(one, tunnelGroupBackend, {})
     for (const one of this.#all(weightedBackend)) {
       const shares = Object.entries(one.record.body.backends as Data).map(
         ([id, weight]) => [named(id), weight] as const
       )
-      const { fields } = requestForm(weightedBackend, one.record)
-      const settings = SHARE_SETTINGS.filter((key) => (fields[key] ?? 0) !== 0).map((key) => [key, fields[key] as Json])
-      add(one, { backends: Object.fromEntries(shares), ...balanceIn(fields), ...Object.fromEntries(settings) })
+      add(one, weightedBackend, { backends: Object.fromEntries(shares) })
     }
     for (const one of this.#all(failoverBackend)) {
-      add(one, { balance: 'failover', backends: (one.record.body.backends as readonly string[]).map(named) })
+      const backends = (one.record.body.backends as readonly string[]).map(named)
+      add(one, failoverBackend, { balance: 'failover', backends })
     }
     return backends
   }
@@ -286,7 +295,7 @@ export class Adopter {
       if (first === undefined || !isLed(one)) this.leave(tcpEdge, one.record.id, WITHOUT_USE)
       else {
         const about = { ...(hosts.length === 0 ? {} : { hosts }), tls: PASSTHROUGH }
-        sites[first] = { ...about, ...this.#carrier(tcpEdge, one.record, TCP_MODULES, first) }
+        sites[first] = { ...about, ...this.#carrier(tcpEdge, one.record, TCP_EDGE, first) }
         this.#take(one)
       }
     }
@@ -308,15 +317,8 @@ export class Adopter {
   }
 
   #edge(record: ResourceRecord): Data {
-    const { fields } = requestForm(httpsEdge, record)
     const data: Data = this.#onHttp(record.body.on_http) === 'serve' ? { redirect: 'off' } : {}
-    for (const name of ['mutual_tls', 'tls_termination', 'hsts']) {
-      const given = switchedOn(fields[name])
-      if (given !== undefined) data[name] = withNames(given, this.#names)
-    }
-    const { path_form: form = 'listener' } = record.body
-    const own = form !== 'listener' && form !== ''
-    return { ...data, ...(own ? { path_form: form as Json } : {}), ...this.#about(record) }
+    return { ...data, ...this.#given(EDGE, httpsEdge, record) }
   }
 
   #routes(host: string, routes: readonly Found[]): Data {
@@ -325,7 +327,7 @@ export class Adopter {
       const path = String(record.body.match)
       const prefix = record.body.match_type !== 'exact_path'
       const key = prefix && !endsWithSlash(path) ? `${path}/` : path
-      data[key] = this.#carrier(httpsEdgeRoute, record, ROUTE_MODULES, `${host}${path}`)
+      data[key] = this.#carrier(httpsEdgeRoute, record, ROUTE, `${host}${path}`)
     }
     return data
   }
@@ -335,13 +337,13 @@ export class Adopter {
     for (const one of this.#all(tcpEdge).filter((edge) => !isPassed(edge))) {
       const { record } = one
       const ports = record.body.hostports as readonly string[]
-      const shared = [...TCP_MODULES, 'traffic_policy'].some((name) => isObject(record.body[name]))
+      const shared = tcpEdge.modules.some((name) => isObject(record.body[name]))
       const [first] = ports
       if (first === undefined || !isLed(one)) this.leave(tcpEdge, record.id, WITHOUT_USE)
       else if (ports.length > 1 && shared) {
         this.leave(tcpEdge, record.id, 'stays in the API: several addresses share one policy or module')
       } else {
-        for (const port of ports) edges[port] = this.#carrier(tcpEdge, record, TCP_MODULES, port)
+        for (const port of ports) edges[port] = this.#carrier(tcpEdge, record, TCP_EDGE, port)
         this.#take(one)
       }
     }
@@ -349,34 +351,24 @@ export class Adopter {
   }
 
   /** A route or TCP edge: backend, policy and modules. `place`: for the names of its files. */
-  #carrier(resource: Resource, record: ResourceRecord, modules: readonly string[], place: string): Data {
-    const { fields, secrets } = requestForm(resource, record)
+  #carrier(resource: Resource, record: ResourceRecord, { fields }: MapForm, place: string): Data {
+    const { backend, traffic_policy: policy } = record.body
     const data: Data = {}
-    const backend = record.body.backend
     if (isObject(backend) && backend.enabled === true) data.backend = this.#names.get(String(backend.backend)) ?? ''
-    const policy = record.body.traffic_policy
     if (isObject(policy) && policy.enabled === true) {
       data.policy = this.#policy(place, String(policy.value))
       const tests = String(record.body[TESTS_FIELD] ?? '')
       if (tests !== '') data[TESTS_FIELD] = this.#policy(place, tests, '.test')
     }
-    const off: string[] = isObject(policy) && policy.enabled !== true ? ['traffic_policy'] : []
-    for (const name of modules) {
-      const given = switchedOn(fields[name])
-      if (given === undefined) {
-        if (isObject(record.body[name])) off.push(name)
-        continue
-      }
-      for (const path of secrets.filter((one) => one.startsWith(`${name}.`))) {
-        const file = this.#secretFile(`secrets/${slug(place)}-${slug(path)}`, record, path)
-        setAt(given, path.split('.').slice(1), file)
-      }
-      data[name] = withNames(given, this.#names)
+    const pages = switchedOn(record.body.error_pages as Json)?.pages as Data | undefined
+    if (pages !== undefined) {
+      data.error_pages = Object.fromEntries(Object.entries(pages).map(([status, body]) => [status, { body }]))
     }
+    const off = resource.modules.filter((name) => name !== 'backend' && isOff(record.body[name]))
     if (off.length > 0) {
       this.leave(resource, record.id, `is in the file without ${off.join(', ')}, switched off there`)
     }
-    return { ...data, ...this.#about(record) }
+    return { ...data, ...this.#given(fields, resource, record, place) }
   }
 
   /** Replaces ids of IP policies in a policy, which are different in a file. */
@@ -394,6 +386,9 @@ export class Adopter {
     return name
   }
 }
+/** Does a field have the member `enabled`? */
+const hasSwitch = ({ properties = {} }: { readonly properties?: object }) => 'enabled' in properties
+const isOff = (module: unknown) => isObject(module) && module.enabled !== true
 const WITHOUT_USE = 'stays in the API: it has no address or no backend'
 const isPassed = ({ record }: Found) => record.body.tls === PASSTHROUGH
 const isLed = ({ record: { body } }: Found) => isObject(body.backend) && body.backend.enabled !== false

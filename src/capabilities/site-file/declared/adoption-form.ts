@@ -1,9 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import { isObject, type Json } from '../../../lib/json.js'
 import type { ResourceRecord } from '../../../schema/field.js'
-import { BALANCE_SETTINGS } from './backends.js'
-import { FILE_SETTINGS } from './files.js'
+import { NAMED_LISTS } from './form.js'
 import type { RemovedRecord } from './site-request.js'
-import { NAMED_LISTS } from './values.js'
 
 /** Contents of a site file, as data. */
 export type Data = { [key: string]: Json }
@@ -50,25 +49,11 @@ export function switchedOn(module: Json | undefined): Data | undefined {
   return rest
 }
 
-/** Is this setting of a server a default? */
-export function isUsual(value: Json | undefined): boolean {
+/** Is this the value that a record has without the field? */
+export function isUsual(value: Json, initial: unknown): boolean {
   return (
-    value === undefined || value === null || value === false || value === 0 || value === 'off' || String(value) === ''
+    value === null || value === '' || (Array.isArray(value) && value.length === 0) || isDeepStrictEqual(value, initial)
   )
-}
-
-/** Returns balance and its settings, unless they are defaults. */
-export function balanceIn(fields: Readonly<Record<string, Json>>): Data {
-  const keys = ['balance', ...BALANCE_SETTINGS].filter(
-    (key) => ![undefined, null, '', 'round_robin'].includes(fields[key] as string)
-  )
-  return Object.fromEntries(keys.map((key) => [key, fields[key] as Json]))
-}
-
-/** Returns the folder of a file backend, and its settings unless they are defaults. */
-export function filesIn({ body }: Pick<ResourceRecord, 'body'>): Data {
-  const said = FILE_SETTINGS.filter((key) => !isUsual(body[key] as Json) && body[key] !== false)
-  return { files: body.folder as Json, ...Object.fromEntries(said.map((key) => [key, body[key] as Json])) }
 }
 
 /** Sets a value below the keys of a path; levels that are not there are made. */

@@ -11,24 +11,24 @@ import { staticBackend } from '../../../resources/static-backend.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { readClientCertificate } from './access.js'
 import type { Declaration } from './declaration.js'
-import { FILE_SETTINGS, isFolderPath, readFiles } from './files.js'
+import * as table from './fields.js'
+import { BACKEND, BALANCES, RESPONSE, UPSTREAM_TLS } from './fields.js'
+import { isFolderPath, readFiles } from './files.js'
+import { ABOUT } from './form.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
-import { type DeclaredServer, readServer, SERVER_SETTINGS, SHARE_SETTINGS } from './servers.js'
+import { type DeclaredServer, readServer } from './servers.js'
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Values } from './values.js'
 
-/** Settings for choosing one of several members, as in the API. */
-export const BALANCE_SETTINGS = ['hash_key', 'sticky']
-const FORM_KEYS = ['servers', 'labels', 'response', 'files', 'backends', 'balance', 'description', 'metadata']
-const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS, ...FILE_SETTINGS]
-const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'verify', 'client_certificate']
-const TLS_RENAMED = { ca: 'ca_pem' }
+const BALANCE_SETTINGS = Object.keys(table.BALANCE_SETTINGS)
+const SHARE_SETTINGS = Object.keys(table.SHARE_SETTINGS)
+const SERVER_SETTINGS = Object.keys(table.SERVER_SETTINGS)
+const FILE_SETTINGS = Object.keys(table.FILE_SETTINGS)
 const FORMS = ['servers', 'labels', 'response', 'files', 'backends'] as const
-/** Balancing methods of a backend with several members. */
-export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
+const TLS_RENAMED = { ca: 'ca_pem' }
 const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
 /** Balancing methods that are not supported yet. */
 const PLANNED_BALANCES = ['random']
@@ -112,12 +112,8 @@ class BackendReader {
     this.#values = values
     this.#entry = entry
     this.#path = path
-    this.#fields = declaration.fields(entry.value, this.#path, 'a backend', BACKEND_KEYS)
-    this.#about = {}
-    for (const key of ['description', 'metadata']) {
-      const given = this.#fields.get(key)
-      if (given !== undefined) this.#about[key] = dataOf(given.value)
-    }
+    this.#fields = declaration.fields(entry.value, this.#path, BACKEND)
+    this.#about = this.#settings(ABOUT)
     this.#balance = this.#readBalance()
   }
 
@@ -125,7 +121,7 @@ class BackendReader {
   async single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
-      if (forms.length === 0 && !lacks(this.#entry.value, BACKEND_KEYS)) return undefined
+      if (forms.length === 0 && !lacks(this.#entry.value, BACKEND)) return undefined
       const message = `a backend must have exactly one of ${FORMS.join(', ')}`
       this.#error(
         this.#entry.keySpan,
@@ -154,8 +150,7 @@ class BackendReader {
     }
     if (response !== undefined) this.#unfit(['balance', ...BALANCE_SETTINGS], 'servers, labels or backends')
     if (response !== undefined) {
-      const known = ['body', 'headers', 'status_code']
-      const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], 'a response', known)
+      const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], RESPONSE)
       const body = Object.fromEntries([...fields].map(([key, { value }]) => [key, dataOf(value)]))
       return await this.#add(httpResponseBackend, body, response)
     }
@@ -319,7 +314,7 @@ class BackendReader {
     if (entry === undefined) return {}
     const path = [...this.#path, 'tls']
     const tls: Record<string, unknown> = {}
-    for (const [key, { value, keySpan }] of this.#declaration.fields(entry.value, path, 'tls', TLS_KEYS)) {
+    for (const [key, { value, keySpan }] of this.#declaration.fields(entry.value, path, UPSTREAM_TLS)) {
       const at = { path: [...path, key], span: value.span }
       if (key === 'client_certificate') {
         const id = await readClientCertificate(this.#declaration, this.#values, value, at.path)

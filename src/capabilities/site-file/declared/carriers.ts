@@ -1,24 +1,14 @@
 import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import type { NodePath } from '../../../policy/problems.js'
-import { dataOf, isNull, type MapEntry } from '../../../policy/tree.js'
-import { tcpEdge } from '../../../resources/edges.js'
-import type { Resource } from '../../../resources/resource.js'
+import type { MapEntry } from '../../../policy/tree.js'
 import { backendAt } from './backends.js'
 import type { Declaration } from './declaration.js'
 import { errorPagesOf } from './error-pages.js'
+import type { MapForm } from './form.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 import type { PolicyCarrier } from './site-input.js'
 import type { Values } from './values.js'
-
-const OWN_MODULES = ['backend', 'traffic_policy']
-/** Names of the modules of a resource that are written by their own names. */
-export const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
-
-/** Keys of descriptive fields. */
-export const ABOUT = ['description', 'metadata']
-/** Modules of TCP edges under their names in the API. */
-export const TCP_MODULES = modulesOf(tcpEdge)
 
 /** Context for reading sites, routes and TCP edges. */
 export interface Reader {
@@ -89,29 +79,21 @@ export async function policyOf(
   return {}
 }
 
-/** The modules of a route or TCP edge, and its backend, as a request has them. */
+/** Reads the modules of a route or TCP edge and its backend, as in API requests. */
 export async function modulesBody(
   { declaration, names, values }: Reader,
-  { fields: declared, modules }: Resource,
+  { fields: known }: MapForm,
   fields: ReadonlyMap<string, MapEntry>,
   path: NodePath
 ): Promise<Record<string, unknown>> {
-  const body: Record<string, unknown> = {}
-  for (const [key, entry] of fields) {
-    const { value } = entry
+  const body = await values.fields(fields, path, known)
+  const [backend, pages] = [fields.get('backend'), fields.get('error_pages')]
+  if (backend !== undefined) {
     // The keys of files are in the site or route itself.
-    const within = entry.key === 'files' ? path : [...path, key]
-    if (key === 'backend') {
-      const id = await backendAt(declaration, names, values, entry, within)
-      if (id !== undefined) body.backend = { backend_id: id }
-    } else if (key === 'error_pages') body[key] = await errorPagesOf(declaration, value, within)
-    else if (ABOUT.includes(key)) body[key] = dataOf(value)
-    else if (modules.includes(key)) {
-      const on = value.kind === 'scalar' && (value.value === true || isNull(value))
-      const off = value.kind === 'scalar' && value.value === false
-      if (on) body[key] = {}
-      else if (!off) body[key] = await values.of(value, within, declared[key]?.request)
-    }
+    const within = backend.key === 'files' ? path : [...path, 'backend']
+    const id = await backendAt(declaration, names, values, backend, within)
+    if (id !== undefined) body.backend = { backend_id: id }
   }
+  if (pages !== undefined) body.error_pages = await errorPagesOf(declaration, pages.value, [...path, 'error_pages'])
   return body
 }

@@ -15,6 +15,7 @@ import { fieldErrors } from '../../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../../schema/field.js'
 import type { Target } from '../../../schema/references.js'
 import type { At, DeclaredPart, DeclaredServer, NamedPolicy, ReadText, Wanted } from './declared-part.js'
+import type { MapForm } from './form.js'
 import { siteErrors } from './site-codes.js'
 import { type PolicyCarrier, problemsOn, type SiteFileInput } from './site-input.js'
 import { type FileLine, type ImportedText, lineWords, SiteText } from './site-text.js'
@@ -196,7 +197,8 @@ export class Declaration {
   }
 
   /** The entries of a map by their keys; a key that is not known is reported. */
-  fields(node: TreeNode, path: NodePath, what: string, known: readonly string[]): ReadonlyMap<string, MapEntry> {
+  fields(node: TreeNode, path: NodePath, { what, fields }: MapForm): ReadonlyMap<string, MapEntry> {
+    const known = Object.keys(fields)
     const found = new Map<string, MapEntry>()
     for (const entry of this.entries(node, path, what)) {
       if (known.includes(entry.key)) found.set(entry.key, entry)

@@ -3,6 +3,7 @@ import type { NodePath } from '../../../policy/problems.js'
 import type { TreeNode } from '../../../policy/tree.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
+import { PAGE } from './fields.js'
 import { problemsOn } from './site-input.js'
 
 /** The field as the API has it. */
@@ -41,7 +42,7 @@ export async function errorPagesOf(
 
 async function sourceOf(declaration: Declaration, node: TreeNode, path: NodePath): Promise<string | undefined> {
   if (node.kind === 'map') {
-    const body = declaration.fields(node, path, 'a page', ['body']).get('body')
+    const body = declaration.fields(node, path, PAGE).get('body')
     return body === undefined ? undefined : declaration.text(body.value, [...path, 'body'], 'body')
   }
   const written = declaration.text(node, path, 'a page')

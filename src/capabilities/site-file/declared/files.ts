@@ -5,11 +5,7 @@ import { fileBackend } from '../../../resources/file-backend.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
 import type { At } from './declared-part.js'
-
-/** Settings of `files`, as in the API. */
-export const FILE_SETTINGS = ['index', 'fallback', 'precompressed', 'cache', 'listing', 'follow_links']
-/** Files that are sent, in place of a backend. */
-export const FILES = ['files', ...FILE_SETTINGS]
+import { FILES } from './fields.js'
 
 /** Is the text a folder in place of a backend's name: `./public`, `..` or `/srv/www`? */
 export function isFolderPath(text: string): boolean {
@@ -53,10 +49,10 @@ export function withFiles(
   fields: ReadonlyMap<string, MapEntry>,
   path: NodePath
 ): ReadonlyMap<string, MapEntry> {
-  const entries = FILES.flatMap((name) => fields.get(name) ?? [])
+  const entries = Object.keys(FILES).flatMap((name) => fields.get(name) ?? [])
   const [first] = entries
   if (first === undefined) return fields
-  const others = [...fields].filter(([name]) => !FILES.includes(name))
+  const others = [...fields].filter(([name]) => !(name in FILES))
   const { span } = first.value
   if (fields.has('backend')) {
     const at = { path: [...path, first.key], span: first.keySpan }

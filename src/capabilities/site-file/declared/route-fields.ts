@@ -5,23 +5,12 @@ import { dataOf, type MapEntry } from '../../../policy/tree.js'
 import { PREFIX_STAR } from '../../../resources/edges.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
+import { HEADERS, REDIRECT, REWRITE, SITE_ROUTE_FIELDS } from './fields.js'
+import type { MapForm } from './form.js'
 import { type PolicyCarrier, problemsOn } from './site-input.js'
-
-/** Fields of a site that hold for every route which does not name them itself. */
-export const SITE_ROUTE_FIELDS = ['strip_prefix', 'rewrite', 'headers'] as const
-
-/** Fields of a route that become rules of a policy; they run after the policies of the site and of the route. */
-export const ROUTE_FIELDS = [...SITE_ROUTE_FIELDS, 'redirect'] as const
 
 /** Header fields that one action takes. */
 const MAX_HEADERS = 10
-
-/** Keys of `redirect`, `rewrite` and `headers`. */
-const REDIRECT_KEYS = ['from', 'to', 'status_code']
-/** Keys of `rewrite`. */
-const REWRITE_KEYS = ['from', 'to']
-/** Keys of `headers`. */
-const HEADERS_KEYS = ['request', 'response']
 
 interface Action {
   readonly type: string
@@ -48,7 +37,7 @@ export interface FieldsOfRoute {
 export async function policyOfFields(declaration: Declaration, route: FieldsOfRoute): Promise<string | undefined> {
   const rules: { readonly phase: Phase; readonly action: Action; readonly entry: MapEntry }[] = []
   // A redirect precedes the fields that would change its request.
-  for (const name of ['redirect', ...SITE_ROUTE_FIELDS]) {
+  for (const name of ['redirect', ...Object.keys(SITE_ROUTE_FIELDS)]) {
     const own = route.fields.get(name)
     const usual = name === 'headers' && route.siteHeaders !== own ? route.siteHeaders : undefined
     for (const entry of [usual, own]) {
@@ -86,8 +75,8 @@ export async function policyOfFields(declaration: Declaration, route: FieldsOfRo
 /** Returns the rules of a field, or an error message. */
 function rulesOf(name: string, value: unknown, match: string): FieldRules | string {
   if (name === 'strip_prefix') return stripRules(value, match)
-  if (name === 'redirect') return urlRules('redirect', value, REDIRECT_KEYS)
-  if (name === 'rewrite') return urlRules('url-rewrite', value, REWRITE_KEYS)
+  if (name === 'redirect') return urlRules('redirect', value, REDIRECT)
+  if (name === 'rewrite') return urlRules('url-rewrite', value, REWRITE)
   return headersRules(value)
 }
 
@@ -104,9 +93,10 @@ function stripRules(value: unknown, match: string): FieldRules | string {
 }
 
 /** Converts a redirect or rewrite; a text replaces the whole URL. */
-function urlRules(type: 'redirect' | 'url-rewrite', value: unknown, keys: readonly string[]): FieldRules | string {
+function urlRules(type: 'redirect' | 'url-rewrite', value: unknown, form: MapForm): FieldRules | string {
   const config = typeof value === 'string' ? { to: value } : value
-  const field = type === 'redirect' ? 'redirect' : 'rewrite'
+  const { what: field, fields } = form
+  const keys = Object.keys(fields)
   if (!isObject(config)) return `${field} is a URL or path, or a map of ${keys.join(', ')}`
   const unknown = Object.keys(config).find((key) => !keys.includes(key))
   if (unknown !== undefined) return `${field} has no "${unknown}"; it takes ${keys.join(', ')}`
@@ -117,7 +107,7 @@ function urlRules(type: 'redirect' | 'url-rewrite', value: unknown, keys: readon
 function headersRules(value: unknown): FieldRules | string {
   const about = 'headers is a map of request and response, each a map of names and values; null removes a field'
   if (!isObject(value)) return about
-  const unknown = Object.keys(value).find((key) => !HEADERS_KEYS.includes(key))
+  const unknown = Object.keys(value).find((key) => !(key in HEADERS.fields))
   if (unknown !== undefined) return `${about}; there is no "${unknown}"`
   const rules: { phase: Phase; action: Action }[] = []
   for (const side of ['request', 'response'] as const) {

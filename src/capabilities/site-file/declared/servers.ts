@@ -2,25 +2,8 @@ import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type TreeNode } from '../../../policy/tree.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
+import { SERVER } from './fields.js'
 import { lacks } from './synonyms.js'
-
-/** Settings of a backend that hold for each of its servers, as the API has them. */
-export const SERVER_SETTINGS = [
-  'health',
-  'lenient',
-  'max_connections',
-  'passive_health',
-  'proxy_protocol',
-  'queue',
-  'retries',
-  'timeouts',
-  'tls',
-  'upgrades'
-]
-/** Settings of several servers that share traffic, as in the API. */
-export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
-/** Keys of a server. */
-const SERVER_KEYS = ['url', 'weight', 'backup']
 
 /** A server of a backend as a site file writes it. */
 export interface DeclaredServer {
@@ -38,10 +21,10 @@ export function readServer(declaration: Declaration, item: TreeNode, path: NodeP
     const url = declaration.text(item, path, 'a server')
     return url === undefined ? undefined : { url, weight: 1, backup: false, node: item, path }
   }
-  const fields = declaration.fields(item, path, 'a server', SERVER_KEYS)
+  const fields = declaration.fields(item, path, SERVER)
   const url = fields.get('url')
   if (url === undefined) {
-    if (lacks(item, SERVER_KEYS))
+    if (lacks(item, SERVER))
       declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
     return undefined
   }

@@ -15,6 +15,7 @@ import { type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
 import { Declaration } from './declaration.js'
 import type { CertificateHost, NamedPolicy } from './declared-part.js'
+import { SITE_FILE } from './fields.js'
 import { hasImports, readImports } from './imports.js'
 import { createNames } from './names.js'
 import { NOT_BY_SITE, readSiteEntries } from './site-entries.js'
@@ -35,24 +36,6 @@ import { readSites, type SitePolicy } from './sites.js'
 import { readTcp } from './tcp-edges.js'
 import { Values } from './values.js'
 import { Variables } from './variables.js'
-
-/** Keys of a site file. */
-const SITE_FILE_KEYS = [
-  'listeners',
-  'acme',
-  'certificates',
-  'certificate_authorities',
-  'ip_policies',
-  'ip_restrictions',
-  'vaults',
-  'sites',
-  'tcp',
-  'backends',
-  'import',
-  'include'
-] as const
-
-type Key = (typeof SITE_FILE_KEYS)[number]
 
 /** Prefix of ignored keys, for YAML anchors. */
 const IGNORED = 'x-'
@@ -94,12 +77,12 @@ export interface SiteFileRead {
   readonly files: readonly string[]
 }
 
-const isOwn = ({ key }: MapEntry) => (SITE_FILE_KEYS as readonly string[]).includes(key) || OPTIONS.includes(key)
+const isOwn = ({ key }: MapEntry) => Object.hasOwn(SITE_FILE.fields, key) || OPTIONS.includes(key)
 
 /** Is this document a site file, rather than a traffic policy? */
 export function looksLikeSiteFile(text: string): boolean {
   const { root } = readTree(text, LIMITS)
-  return root?.kind === 'map' && root.entries.some(({ key }) => (SITE_FILE_KEYS as readonly string[]).includes(key))
+  return root?.kind === 'map' && root.entries.some(({ key }) => Object.hasOwn(SITE_FILE.fields, key))
 }
 
 /**
@@ -131,7 +114,7 @@ async function readJoined(
   { input, slices }: Declaration,
   root: Parameters<typeof readImports>[0]
 ): Promise<SiteFileRead> {
-  const joined = await readImports(root, { input, limits: LIMITS, keys: SITE_FILE_KEYS, slices })
+  const joined = await readImports(root, { input, limits: LIMITS, keys: Object.keys(SITE_FILE.fields), slices })
   const { text, imports } = joined
   const declaration = new Declaration({ ...input, text, slices }, undefined, 1, imports)
   for (const { error, message, ...at } of joined.problems) declaration.error(at, error, message)
@@ -205,10 +188,10 @@ async function readRoot(
   }
   const isRead = (entry: MapEntry) => !options.includes(entry) && !entry.key.startsWith(IGNORED)
   const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter(isRead) } : root
-  const fields = declaration.fields(rest, [], 'a site file', SITE_FILE_KEYS)
+  const fields = declaration.fields(rest, [], SITE_FILE)
   const names = createNames(declaration)
   declaration.lenientPaths = takesLenientPaths(declaration, fields.get('listeners'))
-  const given = async <T>(key: Key, read: (entry: MapEntry) => Promise<T>): Promise<T | undefined> => {
+  const given = async <T>(key: string, read: (entry: MapEntry) => Promise<T>): Promise<T | undefined> => {
     const entry = fields.get(key)
     return entry === undefined ? undefined : await read(entry)
   }

@@ -1,7 +1,7 @@
 import { domainToUnicode } from 'node:url'
 import { type FileListener, listenerUnit } from '../../../control/file-units.js'
 import { isInternal } from '../../../flow/flow.js'
-import { formatAuthority } from '../../../lib/host.js'
+import { formatAuthority, parseAuthority } from '../../../lib/host.js'
 import { dataOf, type MapEntry } from '../../../policy/tree.js'
 import { PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { splitHostport } from '../../../resources/units.js'
@@ -97,8 +97,10 @@ export function warnOfLoops(declaration: Declaration, listeners: readonly Declar
     ...[...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
   ]
   for (const { address, loop } of declaration.servers) {
-    const server = splitHostport(address)
-    const one = own.find((listener) => leadsTo(server, listener.at))
+    // A service of the DNS has no port; an address that is none has been reported.
+    const { host, port } = parseAuthority(address) ?? {}
+    if (host === undefined || port === undefined) continue
+    const one = own.find((listener) => leadsTo({ host, port }, listener.at))
     if (one !== undefined) declaration.report({ ...loop, message: `${address} is ${one.by}: requests come back` })
   }
 }

@@ -1,4 +1,3 @@
-import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import { takesStrictPaths } from '../../../flow/target.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { child, dataOf, type MapEntry, nameOf, type TreeNode } from '../../../policy/tree.js'
@@ -6,46 +5,18 @@ import { httpsEdge, httpsEdgeRoute, PREFIX_STAR } from '../../../resources/edges
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
 import { readCertificate } from './access.js'
-import {
-  ABOUT,
-  backendAlone,
-  modulesBody,
-  modulesOf,
-  NO_FIELDS,
-  policyFields,
-  policyOf,
-  type Reader
-} from './carriers.js'
+import { backendAlone, modulesBody, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
 import { declaredId } from './declaration.js'
 import type { CertificateChoice, CertificateHost } from './declared-part.js'
-import { FILES, withFiles } from './files.js'
+import { EDGE, ROUTE, ROUTE_MODULES, SITE, SITE_ROUTE_FIELDS } from './fields.js'
+import { withFiles } from './files.js'
+import { inFileWords, RENAMED } from './form.js'
 import { locator } from './locator.js'
-import { policyOfFields, ROUTE_FIELDS, SITE_ROUTE_FIELDS } from './route-fields.js'
+import { policyOfFields } from './route-fields.js'
 import type { PolicyCarrier } from './site-input.js'
 import { lacks } from './synonyms.js'
 import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
-import { inFileWords, RENAMED } from './values.js'
 
-/** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
-export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
-/** Keys of a route. */
-const ROUTE_KEYS = ['backend', ...FILES, 'policy', TESTS_FIELD, ...ROUTE_FIELDS, ...ROUTE_MODULES, ...ABOUT]
-/** Keys of the edge of a site. */
-const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
-export const SITE_KEYS = [
-  'hosts',
-  'policy',
-  TESTS_FIELD,
-  'backend',
-  ...FILES,
-  'routes',
-  'redirect',
-  'certificate',
-  'tls',
-  ...EDGE_KEYS,
-  ...SITE_ROUTE_FIELDS,
-  ...ROUTE_MODULES
-]
 /** Policies of a site beside those that its routes name. */
 export interface SitePolicy {
   readonly edge: string
@@ -110,7 +81,7 @@ class SiteReader {
       declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
       return undefined
     }
-    const own = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
+    const own = short ?? declaration.fields(value, this.#path, SITE)
     const fields = withFiles(declaration, own, this.#path)
     if (fields.has('tls')) {
       await readPassedSite(this.#reader, this.#entry, fields, this.#hosts)
@@ -134,13 +105,8 @@ class SiteReader {
     const { declaration, values } = this.#reader
     const { key, keySpan, value } = this.#entry
     const named = readHosts(declaration, this.#entry, fields.get('hosts'))
-    const body: Record<string, unknown> = { hostports: named.hostports }
-    for (const name of EDGE_KEYS) {
-      const given = fields.get(name)
-      if (given === undefined) continue
-      body[name] = await values.of(given.value, [...this.#path, name], httpsEdge.fields[name as 'path_form']?.request)
-    }
-    body.on_http = this.#redirects(fields.get('redirect')) ? 'redirect' : 'serve'
+    const on_http = this.#redirects(fields.get('redirect')) ? 'redirect' : 'serve'
+    const body = { ...(await values.fields(fields, this.#path, EDGE)), hostports: named.hostports, on_http }
     const inside = locator(value, this.#path, keySpan, RENAMED)
     const choice = await this.#certificate(fields.get('certificate'))
     const edge = await declaration.add(httpsEdge, {
@@ -187,13 +153,12 @@ class SiteReader {
     const { declaration } = this.#reader
     this.#siteHeaders = fields.get('headers')
     const [routes, backend] = [fields.get('routes'), fields.get('backend')]
-    const common = [...SITE_ROUTE_FIELDS, ...ROUTE_MODULES]
-    const usual = new Map(common.flatMap((name) => (fields.has(name) ? [[name, fields.get(name)!]] : [])))
+    const usual = new Map([...fields].filter(([name]) => name in SITE_ROUTE_FIELDS || name in ROUTE_MODULES))
     if (backend !== undefined) await this.#route('/', new Map([...usual, ['backend', backend]]), backend, this.#path)
     if (routes === undefined) {
       if (backend !== undefined) return
       if (policed) await this.#route('/', usual, this.#entry, this.#path)
-      else if (lacks(this.#entry.value, SITE_KEYS)) {
+      else if (lacks(this.#entry.value, SITE)) {
         const at = { path: this.#path, span: this.#entry.keySpan }
         declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a site needs a backend, routes, or a policy that answers')
       }
@@ -202,7 +167,7 @@ class SiteReader {
     const path = [...this.#path, 'routes']
     for (const entry of declaration.entries(routes.value, path, 'routes')) {
       const within = [...path, entry.key]
-      const given = backendAlone(entry) ?? declaration.fields(entry.value, within, 'a route', ROUTE_KEYS)
+      const given = backendAlone(entry) ?? declaration.fields(entry.value, within, ROUTE)
       const known = withFiles(declaration, given, within)
       await this.#route(entry.key, new Map([...usual, ...known]), entry, within)
     }
@@ -212,7 +177,7 @@ class SiteReader {
     const name = [this.#entry.key, match]
     const id = declaredId(httpsEdgeRoute, name)
     const { declaration } = this.#reader
-    const body = await modulesBody(this.#reader, httpsEdgeRoute, fields, path)
+    const body = await modulesBody(this.#reader, ROUTE, fields, path)
     const isRoute = path.length > 2
     const own = await policyOf(declaration, isRoute ? fields : NO_FIELDS, path, this.#carrier, {
       id,

@@ -1,5 +1,6 @@
 import { didYouMean } from '../../../lib/suggest.js'
 import type { TreeNode } from '../../../policy/tree.js'
+import type { MapForm } from './form.js'
 
 /** Terms of other programs, and their names here. */
 const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
@@ -20,8 +21,8 @@ const SYNONYMS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Is a key missing, rather than misspelled? Unknown keys are reported instead. */
-export function lacks(node: TreeNode, known: readonly string[]): boolean {
-  return node.kind === 'map' && node.entries.every(({ key }) => known.includes(key))
+export function lacks(node: TreeNode, { fields }: MapForm): boolean {
+  return node.kind === 'map' && node.entries.every(({ key }) => Object.hasOwn(fields, key))
 }
 
 /** Returns `; did you mean "x"?` for a key of another program or a misspelled one, or the empty text. */

@@ -1,28 +1,15 @@
-import { TESTS_FIELD } from '../../../control/policy-tests.js'
 import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry } from '../../../policy/tree.js'
 import { PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { fieldErrors } from '../../../schema/errors.js'
-import {
-  ABOUT,
-  backendAlone,
-  modulesBody,
-  policyFields,
-  policyOf,
-  type Reader,
-  TCP_MODULES,
-  withPort
-} from './carriers.js'
+import { backendAlone, modulesBody, policyFields, policyOf, type Reader, withPort } from './carriers.js'
 import { type Declaration, declaredId } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
+import { PASSED_KEYS, TCP_EDGE } from './fields.js'
+import { inFileWords, RENAMED } from './form.js'
 import { locator } from './locator.js'
 import { lacks } from './synonyms.js'
-import { inFileWords, RENAMED } from './values.js'
 
-const TCP_KEYS = ['backend', 'policy', TESTS_FIELD, ...TCP_MODULES, ...ABOUT]
-
-/** Keys of a site with TLS passthrough. */
-const PASSED_KEYS = ['hosts', 'tls', ...TCP_KEYS]
 /** Keys of a site that say how TLS ends. */
 const ENDING: ReadonlySet<string> = new Set(['certificate', 'mutual_tls', 'tls_termination'])
 
@@ -77,7 +64,7 @@ export async function readPassedSite(
   const { key, keySpan } = entry
   const path: NodePath = ['sites', key]
   for (const [name, { keySpan: span }] of fields) {
-    if (PASSED_KEYS.includes(name)) continue
+    if (PASSED_KEYS.has(name)) continue
     const why = ENDING.has(name) ? 'the backend ends TLS with its own certificate' : 'the requests are encrypted here'
     const message = `${name} is not possible with tls: passthrough, because ${why}`
     declaration.error({ path: [...path, name], span }, fieldErrors.CONFLICTING_FIELDS, message)
@@ -107,8 +94,8 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
   const { declaration } = reader
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
-    const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
-    if (!fields.has('backend') && lacks(entry.value, TCP_KEYS)) {
+    const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, TCP_EDGE)
+    if (!fields.has('backend') && lacks(entry.value, TCP_EDGE)) {
       declaration.error({ path, span: entry.keySpan }, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
     }
     const body = { hostports: [entry.key] }
@@ -137,7 +124,7 @@ async function addEdge(
   const { declaration } = reader
   const { key, keySpan, value } = entry
   const id = declaredId(tcpEdge, [key])
-  const modules = await modulesBody(reader, tcpEdge, fields, path)
+  const modules = await modulesBody(reader, TCP_EDGE, fields, path)
   const policy = await policyOf(declaration, fields, path, { layer: 'tcp', isStrict: false }, { id, place: entry })
   const inside = locator(value, path, keySpan, RENAMED)
   const added = await declaration.add(tcpEdge, {

@@ -1,6 +1,7 @@
 import type { NodePath } from '../../../policy/problems.js'
-import { isNull, type MapNode, setOwn, type TreeNode } from '../../../policy/tree.js'
+import { isNull, type MapEntry, type MapNode, setOwn, type TreeNode } from '../../../policy/tree.js'
 import type { Declaration } from './declaration.js'
+import { type Fields, NAMED_LISTS } from './form.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 
@@ -11,26 +12,6 @@ interface RequestSchema {
   readonly properties?: Readonly<Record<string, RequestSchema>>
   readonly items?: RequestSchema
   readonly additionalProperties?: RequestSchema | boolean
-}
-
-/** Lists that requests give by id and the file by name, with the name of the field in requests. */
-export const NAMED_LISTS: Readonly<
-  Record<string, { readonly request: string; readonly names: 'ipPolicies' | 'authorities' }>
-> = {
-  ip_policies: { request: 'ip_policy_ids', names: 'ipPolicies' },
-  certificate_authorities: { request: 'certificate_authority_ids', names: 'authorities' }
-}
-
-/** Names in API requests of keys with other names in the file. */
-export const RENAMED: Readonly<Record<string, string>> = Object.fromEntries(
-  Object.entries(NAMED_LISTS).map(([key, { request }]) => [key, request])
-)
-
-/** A message about a request in the words of the file. */
-export function inFileWords(message: string): string {
-  let text = message
-  for (const [key, { request }] of Object.entries(NAMED_LISTS)) text = text.replaceAll(request, key)
-  return text
 }
 
 /** Turns values of the file into those of requests: names become ids, references to secrets their values. */
@@ -44,6 +25,19 @@ export class Values {
     this.#declaration = declaration
     this.#names = names
     this.#vaults = vaults
+  }
+
+  /** Reads the fields that requests have under the same names. A module that is off is left out. */
+  async fields(given: ReadonlyMap<string, MapEntry>, path: NodePath, known: Fields): Promise<Record<string, unknown>> {
+    const body: Record<string, unknown> = {}
+    for (const [key, { value }] of given) {
+      const { request, module } = known[key] ?? {}
+      if (request === undefined) continue
+      const word = module === true && value.kind === 'scalar' ? value.value : undefined
+      if (word === true || word === null) body[key] = {}
+      else if (word !== false) body[key] = await this.of(value, [...path, key], request)
+    }
+    return body
   }
 
   /** Reads the value of a field with this schema. Invalid references are reported and left out. */
