@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../../policy/tree.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
@@ -12,18 +13,9 @@ import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
-import { Values } from './values.js'
+import { type Reader, Values } from './values.js'
 
 const RULES = ['allow', 'deny'] as const
-
-/** Returns description and metadata. */
-function aboutOf(fields: ReadonlyMap<string, MapEntry>): Record<string, unknown> {
-  const given = ['description', 'metadata'].flatMap((key) => {
-    const entry = fields.get(key)
-    return entry === undefined ? [] : [[key, dataOf(entry.value)] as const]
-  })
-  return Object.fromEntries(given)
-}
 
 /** Reads `vaults`, and the values of their secrets by `vault/name`. */
 export async function readVaults(
@@ -52,7 +44,7 @@ export async function readVaults(
 }
 
 /** Reads `ip_policies`: networks that are allowed and denied, by the name of the policy. */
-export async function readIpPolicies(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+export async function readIpPolicies({ declaration, names, values }: Reader, { key, value }: MapEntry): Promise<void> {
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
     const at = { path, span: entry.keySpan }
@@ -61,7 +53,7 @@ export async function readIpPolicies(declaration: Declaration, names: Names, { k
     const wanted = {
       label,
       name: [entry.key],
-      body: aboutOf(fields),
+      body: await values.fields(fields, path, IP_POLICY.fields),
       at,
       locate: locator(entry.value, path, entry.keySpan)
     }
@@ -83,11 +75,7 @@ export async function readIpPolicies(declaration: Declaration, names: Names, { k
 }
 
 /** Reads `ip_restrictions`: which IP policies restrict a class of traffic. */
-export async function readIpRestrictions(
-  declaration: Declaration,
-  values: Values,
-  { key, value }: MapEntry
-): Promise<void> {
+export async function readIpRestrictions({ declaration, values }: Reader, { key, value }: MapEntry): Promise<void> {
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
     declaration.fields(entry.value, path, IP_RESTRICTION)
@@ -105,7 +93,7 @@ export async function readIpRestrictions(
 }
 
 /** Reads `certificate_authorities` by name: a PEM file, or a map of the files `ca` and `crl`. */
-export async function readAuthorities(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+export async function readAuthorities({ declaration, names, values }: Reader, { key, value }: MapEntry): Promise<void> {
   for (const entry of declaration.entries(value, [key], key)) {
     const at = { path: [key, entry.key], span: entry.value.span }
     names.authorities.set(entry.key, undefined)
@@ -121,15 +109,12 @@ export async function readAuthorities(declaration: Declaration, names: Names, { 
         )
       continue
     }
-    const read = async ({ value }: MapEntry, what: string) => {
-      const file = declaration.text(value, at.path, `the file of ${what}`)
-      return file && (await declaration.file(file, { ...at, span: value.span }, what))
-    }
-    const pem = await read(ca, 'a certificate authority')
-    const list = crl === undefined ? '' : await read(crl, 'a revocation list')
+    const pem = await declaration.fileAt(ca.value, at.path, 'a certificate authority')
+    const list = crl === undefined ? '' : await declaration.fileAt(crl.value, at.path, 'a revocation list')
     if (pem === undefined || pem === '' || list === undefined) continue
     const label = `certificate authority ${entry.key}`
-    const body = { ca_pem: pem, ...(list === '' ? {} : { crl_pem: list }), ...aboutOf(given) }
+    const about = await values.fields(given, at.path, AUTHORITY.fields)
+    const body = { ...about, ca_pem: pem, ...(list === '' ? {} : { crl_pem: list }) }
     const locate = (field: string) => (field === 'crl_pem' && crl !== undefined ? { ...at, span: crl.value.span } : at)
     const wanted = { label, name: [entry.key], body, at, locate }
     names.authorities.set(entry.key, (await declaration.add(certificateAuthority, wanted))?.id)
@@ -137,13 +122,9 @@ export async function readAuthorities(declaration: Declaration, names: Names, { 
 }
 
 /** Reads `certificates`: chains with their keys. */
-export async function readCertificates(
-  declaration: Declaration,
-  values: Values,
-  { key, value }: MapEntry
-): Promise<void> {
-  for (const [index, item] of declaration.items(value, [key], key).entries()) {
-    await readCertificate(declaration, values, item, [key, index])
+export async function readCertificates(reader: Reader, { key, value }: MapEntry): Promise<void> {
+  for (const [index, item] of reader.declaration.items(value, [key], key).entries()) {
+    await readCertificate(reader, item, [key, index])
   }
 }
 
@@ -152,14 +133,13 @@ export async function readCertificates(
  * the contents of the files, so that renewed files recreate the servers that use them.
  */
 export async function readClientCertificate(
-  declaration: Declaration,
-  values: Values,
+  reader: Reader,
   item: TreeNode,
-  path: readonly (string | number)[]
+  path: NodePath
 ): Promise<string | undefined> {
   const nameOf = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
-  const known = (id: string) => declaration.find(tlsCertificate.name, id) !== undefined
-  return await readCertificate(declaration, values, item, path, { nameOf, known })
+  const known = (id: string) => reader.declaration.find(tlsCertificate.name, id) !== undefined
+  return await readCertificate(reader, item, path, { nameOf, known })
 }
 
 interface CertificateNaming {
@@ -170,10 +150,9 @@ interface CertificateNaming {
 
 /** Reads a chain with its key: `{ certificate: FILE, key: FILE }`. */
 export async function readCertificate(
-  declaration: Declaration,
-  values: Values,
+  { declaration, values }: Reader,
   item: TreeNode,
-  path: readonly (string | number)[],
+  path: NodePath,
   { nameOf, known }: CertificateNaming = { nameOf: (file) => [file], known: () => false }
 ): Promise<string | undefined> {
   const fields = declaration.fields(item, path, CERTIFICATE)
@@ -196,7 +175,11 @@ export async function readCertificate(
   const record = await declaration.add(tlsCertificate, {
     label: `certificate ${file}`,
     name,
-    body: { ...aboutOf(fields), certificate_pem: certificatePem, private_key_pem: privateKey },
+    body: {
+      ...(await values.fields(fields, path, CERTIFICATE.fields)),
+      certificate_pem: certificatePem,
+      private_key_pem: privateKey
+    },
     at,
     locate: (field) => (field.startsWith('private_key') ? keyAt : at),
     word: (message) =>
@@ -208,16 +191,11 @@ export async function readCertificate(
 
 async function readKey(declaration: Declaration, values: Values, node: TreeNode, at: At): Promise<string | undefined> {
   if (node.kind === 'map') return await values.secret(node, at.path)
-  const name = declaration.text(node, at.path, 'the file of a key')
-  if (name?.includes('-----BEGIN') === true) {
-    declaration.error(
-      at,
-      siteErrors.SECRET_LITERAL,
-      'a private key does not stand in this file; name the file of the key'
-    )
-    return undefined
-  }
-  return name && (await declaration.file(name, at, 'the key'))
+  if (node.kind !== 'scalar' || !String(node.value).includes('-----BEGIN'))
+    return await declaration.fileAt(node, at.path, 'the key')
+  const message = 'a private key does not stand in this file; name the file of the key'
+  declaration.error(at, siteErrors.SECRET_LITERAL, message)
+  return undefined
 }
 
 function judgeTime(

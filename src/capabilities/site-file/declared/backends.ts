@@ -21,7 +21,7 @@ import { readServerUrl } from './server-url.js'
 import { type DeclaredServer, readServer } from './servers.js'
 import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
-import type { Values } from './values.js'
+import type { Reader } from './values.js'
 
 const BALANCE_SETTINGS = Object.keys(table.BALANCE_SETTINGS)
 const SHARE_SETTINGS = Object.keys(table.SHARE_SETTINGS)
@@ -34,27 +34,14 @@ const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
 const PLANNED_BALANCES = ['random']
 
 /** Reads the map `backends`: single ones first, because groups refer to them. */
-export async function readBackends(
-  declaration: Declaration,
-  names: Names,
-  values: Values,
-  { key, value }: MapEntry
-): Promise<void> {
-  const groups: MapEntry[] = []
-  for (const entry of declaration.entries(value, [key], 'backends')) {
-    names.backends.set(entry.key, undefined)
-    if (isGroup(entry)) groups.push(entry)
-    else
-      names.backends.set(
-        entry.key,
-        await new BackendReader(declaration, names, values, entry, [key, entry.key]).single()
-      )
-  }
+export async function readBackends(reader: Reader, { key, value }: MapEntry): Promise<void> {
+  const { backends } = reader.names
+  const entries = reader.declaration.entries(value, [key], 'backends')
   // A failover may name a weighted one.
-  const failover = (entry: MapEntry) => balanceOf(entry) === 'failover'
-  for (const entry of [...groups.filter((one) => !failover(one)), ...groups.filter(failover)]) {
-    names.backends.set(entry.key, await new BackendReader(declaration, names, values, entry, [key, entry.key]).group())
-  }
+  const rank = (entry: MapEntry) => (!isGroup(entry) ? 0 : balanceOf(entry) === 'failover' ? 2 : 1)
+  for (const entry of entries) backends.set(entry.key, undefined)
+  for (const entry of entries.toSorted((a, b) => rank(a) - rank(b)))
+    backends.set(entry.key, await new BackendReader(reader, entry, [key, entry.key]).read())
 }
 
 /** Pattern of a server in place of a backend's name. */
@@ -62,13 +49,12 @@ const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|unix:\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+)
 
 /** Returns the id of a backend given as a name, server URL, folder, server list or map as under `backends`; undefined after a report. */
 export async function backendAt(
-  declaration: Declaration,
-  names: Names,
-  values: Values,
+  within: Reader,
   { keySpan, value }: MapEntry,
   path: NodePath
 ): Promise<string | undefined> {
   if (value.kind === 'broken') return undefined
+  const { names } = within
   const url = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : ''
   const isFolder = isFolderPath(url)
   const isWritten = isFolder || ADDRESS.test(url)
@@ -80,8 +66,7 @@ export async function backendAt(
   const only = isFolder ? { key: 'files', keySpan: span, value } : { key: 'servers', keySpan: span, value: servers }
   const whole: TreeNode = servers.kind === 'map' ? servers : { kind: 'map', span, entries: [only] }
   const entry = { key: url === '' ? path.join(' ') : url, keySpan, value: whole }
-  const reader = new BackendReader(declaration, names, values, entry, path)
-  const id = isGroup(entry) ? await reader.group() : await reader.single()
+  const id = await new BackendReader(within, entry, path).read()
   if (url !== '') names.written.set(url, id)
   return id
 }
@@ -97,28 +82,33 @@ function balanceOf({ value }: MapEntry): unknown {
 }
 
 class BackendReader {
+  readonly #reader: Reader
   readonly #declaration: Declaration
   readonly #names: Names
-  readonly #values: Values
   readonly #entry: MapEntry
   readonly #path: NodePath
   readonly #fields: ReadonlyMap<string, MapEntry>
   readonly #about: Record<string, unknown>
   readonly #balance: string
 
-  constructor(declaration: Declaration, names: Names, values: Values, entry: MapEntry, path: NodePath) {
-    this.#declaration = declaration
-    this.#names = names
-    this.#values = values
+  constructor(reader: Reader, entry: MapEntry, path: NodePath) {
+    this.#reader = reader
+    this.#declaration = reader.declaration
+    this.#names = reader.names
     this.#entry = entry
     this.#path = path
-    this.#fields = declaration.fields(entry.value, this.#path, BACKEND)
+    this.#fields = reader.declaration.fields(entry.value, this.#path, BACKEND)
     this.#about = this.#settings(ABOUT)
     this.#balance = this.#readBalance()
   }
 
+  /** Returns the id of the backend; undefined after a report. */
+  async read(): Promise<string | undefined> {
+    return isGroup(this.#entry) ? await this.#group() : await this.#single()
+  }
+
   /** Reads a backend with servers, labels or a response. Returns its id; undefined after a report. */
-  async single(): Promise<string | undefined> {
+  async #single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
       if (forms.length === 0 && !lacks(this.#entry.value, BACKEND)) return undefined
@@ -158,7 +148,7 @@ class BackendReader {
   }
 
   /** Reads a backend that consists of others. Returns its id; undefined after a report. */
-  async group(): Promise<string | undefined> {
+  async #group(): Promise<string | undefined> {
     const { key, value } = this.#fields.get('backends') as MapEntry
     const path = [...this.#path, key]
     const balance = this.#balance
@@ -317,14 +307,12 @@ class BackendReader {
     for (const [key, { value, keySpan }] of this.#declaration.fields(entry.value, path, UPSTREAM_TLS)) {
       const at = { path: [...path, key], span: value.span }
       if (key === 'client_certificate') {
-        const id = await readClientCertificate(this.#declaration, this.#values, value, at.path)
+        const id = await readClientCertificate(this.#reader, value, at.path)
         if (id !== undefined) tls.client_certificate_id = id
       } else if (key === 'ca') {
         if (this.#declares(entry, 'ca_pem'))
           this.#error(keySpan, fieldErrors.CONFLICTING_FIELDS, 'ca does not go with ca_pem', 'tls', 'ca')
-        const file = this.#declaration.text(value, at.path, 'the file of the authorities')
-        if (file !== undefined)
-          tls.ca_pem = (await this.#declaration.file(file, at, 'the file of the authorities')) ?? ''
+        tls.ca_pem = (await this.#declaration.fileAt(value, at.path, 'the authorities')) ?? ''
       } else tls[key] = dataOf(value)
     }
     return tls

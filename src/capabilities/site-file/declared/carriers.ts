@@ -5,17 +5,9 @@ import { backendAt } from './backends.js'
 import type { Declaration } from './declaration.js'
 import { errorPagesOf } from './error-pages.js'
 import type { MapForm } from './form.js'
-import type { Names } from './names.js'
 import { siteErrors } from './site-codes.js'
 import type { PolicyCarrier } from './site-input.js'
-import type { Values } from './values.js'
-
-/** Context for reading sites, routes and TCP edges. */
-export interface Reader {
-  readonly declaration: Declaration
-  readonly names: Names
-  readonly values: Values
-}
+import type { Reader } from './values.js'
 
 /** A host without a port is served as HTTPS is, on 443. */
 export function withPort(host: string): string {
@@ -81,19 +73,20 @@ export async function policyOf(
 
 /** Reads the modules of a route or TCP edge and its backend, as in API requests. */
 export async function modulesBody(
-  { declaration, names, values }: Reader,
+  reader: Reader,
   { fields: known }: MapForm,
   fields: ReadonlyMap<string, MapEntry>,
   path: NodePath
 ): Promise<Record<string, unknown>> {
-  const body = await values.fields(fields, path, known)
+  const body = await reader.values.fields(fields, path, known)
   const [backend, pages] = [fields.get('backend'), fields.get('error_pages')]
   if (backend !== undefined) {
     // The keys of files are in the site or route itself.
     const within = backend.key === 'files' ? path : [...path, 'backend']
-    const id = await backendAt(declaration, names, values, backend, within)
+    const id = await backendAt(reader, backend, within)
     if (id !== undefined) body.backend = { backend_id: id }
   }
-  if (pages !== undefined) body.error_pages = await errorPagesOf(declaration, pages.value, [...path, 'error_pages'])
+  if (pages !== undefined)
+    body.error_pages = await errorPagesOf(reader.declaration, pages.value, [...path, 'error_pages'])
   return body
 }

@@ -226,6 +226,12 @@ export class Declaration {
     return undefined
   }
 
+  /** The text of the file that a value names; undefined after a report. `what`: its content, with article. */
+  async fileAt(node: TreeNode, path: NodePath, what: string): Promise<string | undefined> {
+    const name = this.text(node, path, `the file of ${what}`)
+    return name && (await this.file(name, { path, span: node.span }, what))
+  }
+
   /** The text of a file that the site file names, which is watched from now on; undefined after a report. */
   async file(written: string, at: At, what: string): Promise<string | undefined> {
     const name = this.source.named(written, at.span)

@@ -45,6 +45,5 @@ async function sourceOf(declaration: Declaration, node: TreeNode, path: NodePath
     const body = declaration.fields(node, path, PAGE).get('body')
     return body === undefined ? undefined : declaration.text(body.value, [...path, 'body'], 'body')
   }
-  const written = declaration.text(node, path, 'a page')
-  return written === undefined ? undefined : await declaration.file(written, { path, span: node.span }, 'the page')
+  return await declaration.fileAt(node, path, 'the page')
 }

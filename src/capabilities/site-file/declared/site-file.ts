@@ -34,8 +34,17 @@ import type { ImportedText } from './site-text.js'
 import { unitsOf } from './site-units.js'
 import { readSites, type SitePolicy } from './sites.js'
 import { readTcp } from './tcp-edges.js'
-import { Values } from './values.js'
+import { type Reader, Values } from './values.js'
 import { Variables } from './variables.js'
+
+/** Readers of what sites refer to, in their order. */
+const SECTIONS: readonly (readonly [key: string, read: (reader: Reader, entry: MapEntry) => Promise<void>])[] = [
+  ['ip_policies', readIpPolicies],
+  ['ip_restrictions', readIpRestrictions],
+  ['certificate_authorities', readAuthorities],
+  ['certificates', readCertificates],
+  ['backends', readBackends]
+]
 
 /** Prefix of ignored keys, for YAML anchors. */
 const IGNORED = 'x-'
@@ -198,11 +207,7 @@ async function readRoot(
   const vaults = await given('vaults', (entry) => readVaults(declaration, names, entry))
   const values = new Values(declaration, names, vaults ?? new Map())
   const reader = { declaration, names, values }
-  await given('ip_policies', (entry) => readIpPolicies(declaration, names, entry))
-  await given('ip_restrictions', (entry) => readIpRestrictions(declaration, values, entry))
-  await given('certificate_authorities', (entry) => readAuthorities(declaration, names, entry))
-  await given('certificates', (entry) => readCertificates(declaration, values, entry))
-  await given('backends', (entry) => readBackends(declaration, names, values, entry))
+  for (const [key, read] of SECTIONS) await given(key, (entry) => read(reader, entry))
   const hosts: CertificateHost[] = []
   const parts = bySite === undefined ? [] : await readSiteEntries({ ...reader, ...entriesOf(bySite, vaults), hosts })
   if (parts === NOT_BY_SITE) return NOT_BY_SITE

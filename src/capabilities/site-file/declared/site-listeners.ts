@@ -42,7 +42,9 @@ export function readListeners(declaration: Declaration, { key, value }: MapEntry
   }
   for (const [index, item] of declaration.items(value, [key], key).entries()) {
     const at = { path: [key, index], span: item.span }
-    if (item.kind === 'broken') continue
+    // A variable that is missing has been reported.
+    if (item.kind === 'map' ? item.entries.some(({ value }) => value.kind === 'broken') : item.kind === 'broken')
+      continue
     const read = declaration.input.readListener(dataOf(item))
     if (!read.ok) {
       declaration.error(at, fieldErrors.FIELD_INVALID, `listeners must be ${read.refused}`)

@@ -5,7 +5,7 @@ import { httpsEdge, httpsEdgeRoute, PREFIX_STAR } from '../../../resources/edges
 import { fieldErrors } from '../../../schema/errors.js'
 import { refusalOfMatch } from '../../../schema/formats.js'
 import { readCertificate } from './access.js'
-import { backendAlone, modulesBody, NO_FIELDS, policyFields, policyOf, type Reader } from './carriers.js'
+import { backendAlone, modulesBody, NO_FIELDS, policyFields, policyOf } from './carriers.js'
 import { declaredId } from './declaration.js'
 import type { CertificateChoice, CertificateHost } from './declared-part.js'
 import { EDGE, ROUTE, ROUTE_MODULES, SITE, SITE_ROUTE_FIELDS } from './fields.js'
@@ -16,6 +16,7 @@ import { policyOfFields } from './route-fields.js'
 import type { PolicyCarrier } from './site-input.js'
 import { lacks } from './synonyms.js'
 import { placeOfHost, readHosts, readPassedSite, splitLast } from './tcp-edges.js'
+import type { Reader } from './values.js'
 
 /** Policies of a site beside those that its routes name. */
 export interface SitePolicy {
@@ -125,10 +126,10 @@ class SiteReader {
   /** Reads `managed`, `none`, or the files of a certificate, which is added to the list of all. */
   async #certificate(given: MapEntry | undefined): Promise<CertificateChoice> {
     if (given === undefined) return 'listed'
-    const { declaration, values } = this.#reader
+    const { declaration } = this.#reader
     const path = [...this.#path, 'certificate']
     if (given.value.kind === 'map') {
-      await readCertificate(declaration, values, given.value, path)
+      await readCertificate(this.#reader, given.value, path)
       return 'listed'
     }
     const word = dataOf(given.value)

@@ -2,13 +2,14 @@ import type { NodePath } from '../../../policy/problems.js'
 import { dataOf, type MapEntry } from '../../../policy/tree.js'
 import { PASSTHROUGH, tcpEdge } from '../../../resources/edges.js'
 import { fieldErrors } from '../../../schema/errors.js'
-import { backendAlone, modulesBody, policyFields, policyOf, type Reader, withPort } from './carriers.js'
+import { backendAlone, modulesBody, policyFields, policyOf, withPort } from './carriers.js'
 import { type Declaration, declaredId } from './declaration.js'
 import type { At, CertificateHost } from './declared-part.js'
 import { PASSED_KEYS, TCP_EDGE } from './fields.js'
 import { inFileWords, RENAMED } from './form.js'
 import { locator } from './locator.js'
 import { lacks } from './synonyms.js'
+import type { Reader } from './values.js'
 
 /** Keys of a site that say how TLS ends. */
 const ENDING: ReadonlySet<string> = new Set(['certificate', 'mutual_tls', 'tls_termination'])

@@ -14,6 +14,13 @@ interface RequestSchema {
   readonly additionalProperties?: RequestSchema | boolean
 }
 
+/** Context for reading the parts of a file. */
+export interface Reader {
+  readonly declaration: Declaration
+  readonly names: Names
+  readonly values: Values
+}
+
 /** Turns values of the file into those of requests: names become ids, references to secrets their values. */
 export class Values {
   readonly #declaration: Declaration

@@ -1,6 +1,9 @@
-import type { MapEntry, TreeNode } from '../../../policy/tree.js'
+import type { NodePath } from '../../../policy/problems.js'
+import type { MapEntry, ScalarNode, TreeNode } from '../../../policy/tree.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import type { Declaration } from './declaration.js'
+import { SITE_FILE } from './fields.js'
+import type { Form } from './form.js'
 import { siteErrors } from './site-codes.js'
 
 /** Start of a reference to an environment variable: `${NAME}` or `${NAME:-default}`. */
@@ -11,90 +14,53 @@ const REFERENCE = /\$\{([^}]*)(\}?)/g
 const NAME = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
- * Inserts environment variables into the hosts, URLs and listeners of a site file only: policies have their own `${…}`.
- * Reports missing variables with their positions.
+ * Inserts environment variables where the table of fields has them: in hosts, URLs and listeners, because policies have their own
+ * `${…}`. Reports missing variables with their positions.
  */
 export class Variables {
   readonly #declaration: Declaration
+  readonly #isNeeded: boolean
 
   constructor(declaration: Declaration) {
     this.#declaration = declaration
+    this.#isNeeded = declaration.input.text.includes(WRITTEN)
   }
 
   /** The whole file. */
   root(root: TreeNode): TreeNode {
-    if (!this.#declaration.input.text.includes(WRITTEN) || root.kind !== 'map') return root
-    return this.#members(root, {
-      listeners: (node) => this.#items(node, (item) => this.#listener(item)),
-      sites: (node) => this.#entries(node, (entry) => this.#site(entry)),
-      tcp: (node) => this.#entries(node, (entry) => ({ ...entry, value: this.#place(entry.value) })),
-      backends: (node) =>
-        this.#entries(node, ({ value, ...entry }) => ({ ...entry, value: this.#backend(value) }), false),
-      acme: (node) => this.#members(node, { directory: (url) => this.#text(url) })
-    })
+    return this.#isNeeded && root.kind === 'map' ? this.#value(root, SITE_FILE, []) : root
   }
 
   /** One of the sites; undefined after a report on its name. */
   site(entry: MapEntry): MapEntry | undefined {
-    if (!this.#declaration.input.text.includes(WRITTEN)) return entry
-    const key = this.#expanded(entry.key, { path: ['sites', entry.key], span: entry.keySpan })
-    return key === undefined ? undefined : this.#site({ ...entry, key })
+    return this.#isNeeded ? this.#entry(entry, SITE_FILE.fields.sites as Form, ['sites']) : entry
   }
 
-  #site({ value, ...entry }: MapEntry): MapEntry {
-    const members = this.#members(value, {
-      hosts: (node) => this.#items(node, (item) => this.#text(item)),
-      backend: (node) => this.#backend(node),
-      routes: (node) => this.#entries(node, (route) => ({ ...route, value: this.#place(route.value) }), false)
-    })
-    return { ...entry, value: value.kind === 'map' ? members : this.#backend(value) }
-  }
-
-  /** A route or TCP edge: a map with its backend, or the backend alone. */
-  #place(node: TreeNode): TreeNode {
-    return node.kind === 'map' ? this.#members(node, { backend: (one) => this.#backend(one) }) : this.#backend(node)
-  }
-
-  #backend(node: TreeNode): TreeNode {
-    if (node.kind === 'map') return this.#members(node, { servers: (servers) => this.#backend(servers) })
-    const url = (one: TreeNode) => this.#text(one)
-    return this.#items(node, (item) => (item.kind === 'map' ? this.#members(item, { url }) : url(item)))
-  }
-
-  #listener(node: TreeNode): TreeNode {
-    if (node.kind !== 'map') return this.#text(node)
-    const entries = node.entries.map((entry) => ({ ...entry, value: this.#text(entry.value) }))
-    return entries.some(({ value }) => value.kind === 'broken')
-      ? { kind: 'broken', span: node.span }
-      : { ...node, entries }
-  }
-
-  #members(node: TreeNode, members: Readonly<Record<string, (value: TreeNode) => TreeNode>>): TreeNode {
+  #value(node: TreeNode, form: Form, path: NodePath): TreeNode {
+    const { fields = {}, entries, items, variables } = form
+    if (node.kind === 'scalar') return variables === true ? this.#text(node, path) : node
+    if (node.kind === 'list' && items !== undefined)
+      return { ...node, items: node.items.map((item, index) => this.#value(item, items, [...path, index])) }
     if (node.kind !== 'map') return node
-    const entries = node.entries.map((entry) => {
-      const member = Object.hasOwn(members, entry.key) ? members[entry.key] : undefined
-      return member === undefined ? entry : { ...entry, value: member(entry.value) }
+    const inner = node.entries.map((entry) => {
+      const field = Object.hasOwn(fields, entry.key) ? fields[entry.key] : undefined
+      if (field !== undefined) return { ...entry, value: this.#value(entry.value, field, [...path, entry.key]) }
+      return entries === undefined ? entry : this.#entry(entry, form, path)
     })
-    return { ...node, entries }
+    return { ...node, entries: inner.filter((entry) => entry !== undefined) }
   }
 
-  /** `named`: are variables put into the keys too? */
-  #entries(node: TreeNode, change: (entry: MapEntry) => MapEntry, named = true): TreeNode {
-    if (node.kind !== 'map') return node
-    const entries = node.entries.flatMap((entry) => {
-      const key = named ? this.#expanded(entry.key, { path: [entry.key], span: entry.keySpan }) : entry.key
-      return key === undefined ? [] : [change({ ...entry, key })]
-    })
-    return { ...node, entries }
+  /** An entry of a map of `form`; undefined after a report on its key. */
+  #entry(entry: MapEntry, { entries: form, variables }: Form, path: NodePath): MapEntry | undefined {
+    const within = [...path, entry.key]
+    const key = variables === true ? this.#expanded(entry.key, { path: within, span: entry.keySpan }) : entry.key
+    if (key === undefined || form === undefined) return undefined
+    return { ...entry, key, value: this.#value(entry.value, form, within) }
   }
 
-  #items(node: TreeNode, change: (item: TreeNode) => TreeNode): TreeNode {
-    return node.kind === 'list' ? { ...node, items: node.items.map(change) } : this.#text(node)
-  }
-
-  #text(node: TreeNode): TreeNode {
-    if (node.kind !== 'scalar' || typeof node.value !== 'string') return node
-    const value = this.#expanded(node.value, { path: [], span: node.span })
+  #text(node: ScalarNode, path: NodePath): TreeNode {
+    if (typeof node.value !== 'string') return node
+    const value = this.#expanded(node.value, { path, span: node.span })
     return value === undefined ? { kind: 'broken', span: node.span } : { ...node, value }
   }
 
