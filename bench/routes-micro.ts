@@ -9,6 +9,7 @@ export function routesMicro(): MicroResult[] {
     const host = i % 10 === 0 ? `*.wild-${i}.example.com` : `host-${i}.example.com`
     edges.push({
       id: host,
+      name: host,
       hosts: [{ host, port: 443 }],
       routes,
       connectPolicy: undefined,
@@ -38,5 +39,13 @@ export function routesMicro(): MicroResult[] {
 }
 
 function route(path: string): Route {
-  return { id: path, edge: 'e', match: 'prefix', path, upstream: undefined, modules: null }
+  return {
+    id: path,
+    edge: 'e',
+    match: 'prefix',
+    path,
+    upstream: undefined,
+    modules: null,
+    name: { own: undefined, path }
+  }
 }

@@ -81,6 +81,8 @@ function exchange(
       request,
       flow,
       route,
+      site: undefined,
+      routeName: undefined,
       revision: 1,
       status: 200,
       code: undefined,

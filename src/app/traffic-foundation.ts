@@ -70,8 +70,8 @@ export function createTrafficFoundation(
   { clock, log, live, limiter, elsewhere, processId = randomBytes(8).toString('hex') }: TrafficFoundationParts
 ): TrafficFoundation {
   const holder = new SnapshotHolder(Snapshot.empty())
-  const hasUnit = (key: string) => holder.current().plan.units.get(key) !== undefined
-  const metrics = new Metrics(hasUnit, elsewhere?.rates, elsewhere?.memory)
+  const has = (key: string) => holder.current().plan.units.get(key) !== undefined
+  const metrics = new Metrics({ has, names: holder.names }, elsewhere?.rates, elsewhere?.memory)
   const lookups = elsewhere?.looked ?? observeNames(metrics.registry, clock)
   return {
     clock,

@@ -7,6 +7,7 @@ import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
 import { backendOf } from '../proxy/unit-servers.js'
+import type { UnitNames } from '../runtime/names.js'
 import {
   type NameResolution,
   observeAgents,
@@ -20,7 +21,7 @@ import {
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
-import { together, upstreamStates } from './upstream-states.js'
+import { byName, together, upstreamStates } from './upstream-states.js'
 
 /** Interval and maximum duration of the limiter's search for empty buckets (ms). */
 const SWEEP = { every: 250, atMost: 1 }
@@ -47,15 +48,17 @@ interface UpkeepStage {
 
 /** Starts the periodic tasks, and registers metrics that are read from the parts on demand. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
-  const { metrics, output, limiter, refusedKeys, clock, lifecycle } = foundation
+  const { metrics, output, limiter, refusedKeys, clock, lifecycle, holder } = foundation
   const { services, agents, events, login, control, store, dataPlane, threads } = stage
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observe(services)
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
-  observeUpstreams(registry, () => together(upstreamStates(dataPlane), threads?.upstreams() ?? []))
-  observeUpstreamNames(registry, () => upstreamNames(dataPlane))
+  observeUpstreams(registry, () =>
+    byName(together(upstreamStates(dataPlane), threads?.upstreams() ?? []), holder.names)
+  )
+  observeUpstreamNames(registry, () => upstreamNames(dataPlane, holder.names))
   observeAgents(registry, () => agents.statistics)
   observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
   observeDeliveries(registry, () => events.counts())
@@ -71,11 +74,16 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   })
 }
 
-/** Yields each resolved name, with its backend or option. */
-function* upstreamNames({ upstreams }: UpkeepStage['dataPlane']): Generator<NameResolution> {
+/** Yields each backend or option with host names, and whether they resolve: all of those of one backend. */
+function upstreamNames({ upstreams }: UpkeepStage['dataPlane'], names: UnitNames): Iterable<NameResolution> {
+  const found = new Map<string, NameResolution>()
   for (const [key, { state }] of upstreams.servers.names()) {
-    if (state !== 'unknown') yield { backend: backendOf(key), resolved: state === 'resolved' }
+    if (state === 'unknown') continue
+    const id = backendOf(key)
+    const backend = names.backendOf(id) ?? id
+    found.set(backend, { backend, resolved: state === 'resolved' && found.get(backend)?.resolved !== false })
   }
+  return found.values()
 }
 
 function every(milliseconds: number, work: () => void): NodeJS.Timeout {

@@ -1,6 +1,7 @@
 import { isEndpoint } from '../capabilities/tunnel/agents/tunnel-groups.js'
 import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/unit-servers.js'
+import type { UnitNames } from '../runtime/names.js'
 import type { UpstreamState } from '../telemetry/observed-metrics.js'
 import type { DataPlane } from './data-plane.js'
 
@@ -24,6 +25,23 @@ export function* upstreamStates({ upstreams }: Pick<DataPlane, 'upstreams'>): Ge
   }
 }
 
+/** Returns the states with the names of backends; servers of one name are combined, and down if one of them is. */
+export function byName(states: Iterable<UpstreamState>, names: UnitNames): Iterable<UpstreamState> {
+  const all = new Map<string, UpstreamState>()
+  for (const state of states) {
+    const backend = names.backendOf(state.backend) ?? state.backend
+    const key = JSON.stringify([backend, state.server])
+    const known = all.get(key)
+    const own = { ...state, backend }
+    all.set(key, known === undefined ? own : { ...sum(known, own), up: known.up && own.up })
+  }
+  return all.values()
+}
+
+function sum(one: UpstreamState, other: UpstreamState): UpstreamState {
+  return { ...one, ...Object.fromEntries(COUNTED.map((of) => [of, one[of] + other[of]])) }
+}
+
 const COUNTED = ['active', 'waiting', 'refused', 'tries', 'failures'] as const
 
 /** Combines the states of this thread and others. The health of servers is that of this thread. */
@@ -33,8 +51,7 @@ export function together(own: Iterable<UpstreamState>, elsewhere: Iterable<Upstr
   for (const other of elsewhere) {
     const known = all.get(keyOf(other))
     if (known === undefined) continue
-    const sum = (of: (typeof COUNTED)[number]) => known[of] + other[of]
-    all.set(keyOf(other), { ...known, ...Object.fromEntries(COUNTED.map((of) => [of, sum(of)])) })
+    all.set(keyOf(other), sum(known, other))
   }
   return all.values()
 }

@@ -177,7 +177,7 @@ class Forwarding {
   #answered(answer: Answer): Forwarded | undefined {
     const { clock, metrics } = this.#parts
     const target = this.#target as ServerTarget
-    const { server, backend } = target
+    const { server, backend, name } = target
     const failed = answer.kind === 'failed'
     if (failed) {
       this.#end()
@@ -193,6 +193,7 @@ class Forwarding {
     if (!failed) metrics.answered(backend, this.#duration - from)
     this.#order.tries?.add({
       backend,
+      name,
       server: server.name,
       connect: this.#connect,
       firstByte: failed ? undefined : this.#duration - from,

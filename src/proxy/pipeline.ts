@@ -5,6 +5,7 @@ import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { EdgeAt } from '../runtime/http-edges.js'
+import { routeNameOf } from '../runtime/names.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
@@ -123,6 +124,7 @@ export class Pipeline {
       ran: 0,
       before: NO_HOPS,
       edge: undefined,
+      site: undefined,
       inner: undefined,
       status: 0,
       own: false,
@@ -216,6 +218,7 @@ export class Pipeline {
     }
     if (found !== undefined) {
       context.edge = found.edge.id
+      context.site = found.edge.name
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
       context.route = routeIn(found.edge, snapshot, flow)
@@ -362,7 +365,7 @@ export class Pipeline {
 
   #ended(context: RequestContext, sent: Sent): void {
     const { metrics, accessLog, events, clock } = this.#parts
-    const { exchange, flow, route, status, code, upstreamDuration } = context
+    const { exchange, flow, route, site, status, code, upstreamDuration } = context
     const at = sent.endedAt === 0 ? clock.monotonic() : sent.endedAt
     const duration = at - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration)
@@ -376,6 +379,8 @@ export class Pipeline {
       request: exchange.request,
       flow,
       route,
+      site,
+      routeName: route === undefined || site === undefined ? undefined : routeNameOf(site, route.name),
       revision: context.snapshot.revision,
       status,
       code,

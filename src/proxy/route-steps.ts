@@ -10,6 +10,7 @@ import { type AdmittedFlow, formAt } from './admission.js'
 /** Route whose policy forwarded to an internal endpoint. */
 interface Hop {
   readonly route: Route | undefined
+  readonly site: string | undefined
   readonly endpoint: EndpointFacts
   readonly ran: number
 }
@@ -31,6 +32,8 @@ export interface RoutePlace {
   /** Fixed for the life of the exchange. */
   readonly snapshot: Snapshot
   route: Route | undefined
+  /** Name of the site of the route, or of the host without a route. */
+  site: string | undefined
   /** Number of modules whose request step ran; their response steps run too. */
   ran: number
   /** Routes whose policies forwarded to this one, in order. */
@@ -93,7 +96,7 @@ export function lead(
   flow: AdmittedFlow,
   { host, port }: Extract<Verdict, { kind: 'forward' }>
 ): FailureAnswer | undefined {
-  const { snapshot, route, ran, before } = place
+  const { snapshot, route, site, ran, before } = place
   if (before.length >= MOST_HOPS) return requestErrors.hops
   const found = snapshot.internalEdge(host, port)
   if (found === undefined) return requestErrors.internalEntry
@@ -102,9 +105,10 @@ export function lead(
   const target = request.target.in(request.pathForm)
   if (typeof target === 'string') return pathErrors[target]
   request.target = target
-  place.before = [...before, { route, ran, endpoint: flow.endpoint }]
+  place.before = [...before, { route, site, ran, endpoint: flow.endpoint }]
   flow.endpoint = found.endpoint ?? flow.endpoint
   place.route = routeIn(found.edge, snapshot, flow)
+  place.site = found.edge.name
   place.ran = 0
   return place.route === undefined ? requestErrors.route : undefined
 }
@@ -114,6 +118,7 @@ function stepBack(place: RoutePlace, flow: AdmittedFlow): void {
   flow.endpoint = hop?.endpoint ?? flow.endpoint
   place.before = place.before.slice(0, -1)
   place.route = hop?.route
+  place.site = hop?.site
   place.ran = hop?.ran ?? 0
 }
 

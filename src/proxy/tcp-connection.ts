@@ -213,11 +213,11 @@ export class TcpConnection {
       led = undefined
       // A fixed response is HTTP and cannot be sent on a plain connection.
       if (target === undefined || target.kind === 'response') return undefined
-      const { server, dialer, backend } = target
+      const { server, dialer, backend, name } = target
       tried.add(server)
       const done = server.places.state === 'free' ? server.begin() : await inTurn(server, this.#gone)
       if (typeof done === 'string') {
-        this.#tries?.add({ ...one, backend, server: server.name, connect: undefined, failure: done })
+        this.#tries?.add({ ...one, backend, name, server: server.name, connect: undefined, failure: done })
         this.#code = FAILURES[done].code
         return undefined
       }
@@ -231,7 +231,7 @@ export class TcpConnection {
         const pipe = await dialer.open(why)
         server.succeeded()
         const connect = clock.monotonic() - begun
-        this.#tries?.add({ ...one, backend, server: server.name, connect, failure: undefined })
+        this.#tries?.add({ ...one, backend, name, server: server.name, connect, failure: undefined })
         this.#code = undefined
         return { pipe, idle: server.settings.timeouts?.idle ?? timeouts.idle, done }
       } catch (error) {
@@ -241,7 +241,7 @@ export class TcpConnection {
         if (failure === 'dial-outrun' && server.successor !== undefined && !tried.has(server.successor))
           led = { ...target, server: server.successor, dialer: server.successor.dialer }
         else attempts++
-        this.#tries?.add({ ...one, backend, server: server.name, connect: undefined, failure })
+        this.#tries?.add({ ...one, backend, name, server: server.name, connect: undefined, failure })
         if (led === undefined && !this.#failed(server, error.failure, error.message)) return undefined
       }
     }
@@ -285,6 +285,7 @@ export class TcpConnection {
       connection: this.#facts,
       flow: this.#flow,
       edge: this.#edge,
+      site: this.#snapshot.tables.tcpEdges.get(this.#edge)?.name,
       code: this.#code,
       revision: this.#snapshot.revision,
       duration,

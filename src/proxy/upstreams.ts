@@ -39,6 +39,8 @@ export type UpstreamTarget =
       readonly sticks: readonly Stick[]
       /** Backend id, or option name. */
       readonly backend: string
+      /** Name of the backend for people. */
+      readonly name: string
     }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
@@ -152,12 +154,12 @@ export class Upstreams {
       case 'files': {
         const server = this.#folder(unit)
         if (server === undefined || choosing.tried.has(server)) return undefined
-        return { kind: 'server', server, dialer: server.dialer, backend: backendOf(key), sticks: NO_STICKS }
+        return { kind: 'server', server, dialer: server.dialer, ...namedIn(key, unit), sticks: NO_STICKS }
       }
       case 'address': {
         const server = this.#member(unit, choosing.tried)
         if (server === undefined) return undefined
-        return { kind: 'server', server, dialer: server.dialer, backend: backendOf(key), sticks: NO_STICKS }
+        return { kind: 'server', server, dialer: server.dialer, ...namedIn(key, unit), sticks: NO_STICKS }
       }
       case 'tunnels':
         return this.#tunnel(choosing, key, unit)
@@ -212,7 +214,7 @@ export class Upstreams {
     const chosen = index === undefined ? undefined : servers[index]
     if (chosen === undefined) return undefined
     const { tunnel, server, dialer } = chosen
-    const target = { kind: 'server', server, dialer, backend: backendOf(key), sticks: NO_STICKS } as const
+    const target = { kind: 'server', server, dialer, ...namedIn(key, unit), sticks: NO_STICKS } as const
     return this.#stuck(choosing, key, unit, tunnel.id, target)
   }
 
@@ -349,4 +351,10 @@ function warmthOf(server: Server, slowStart: number): number {
 
 function best(states: readonly State[]): State {
   return STATES.find((state) => states.includes(state)) ?? 'none'
+}
+
+/** Returns the id and the name of a backend. */
+function namedIn(key: string, { name }: UpstreamUnit): { readonly backend: string; readonly name: string } {
+  const backend = backendOf(key)
+  return { backend, name: name ?? backend }
 }

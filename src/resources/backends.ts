@@ -9,7 +9,7 @@ import { fileBackend } from './file-backend.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { stateFields, staticBackend } from './static-backend.js'
-import { planned } from './units.js'
+import { namedBackend, planned } from './units.js'
 
 const MAX_LABELS = 20
 const STATES = 'What the process that answers knows of each of its tunnels.'
@@ -164,16 +164,21 @@ export const HTTP_BACKENDS = [...SINGLE, weightedBackend, failoverBackend] as co
 /** Backends that a TCP edge may forward to; not a fixed HTTP response. */
 export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend, failoverBackend] as const
 
+/** Names of all kinds of backends. */
+export const backendKinds: readonly string[] = HTTP_BACKENDS.map(({ name }) => name)
+
 const keys = (id: string) => [upstreamKey(id)]
 
 /** Units of fixed responses. */
-export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record: { id, body } }) => {
+export const httpResponseBackends = planned(httpResponseBackend, keys, (one) => {
+  const { id, body } = one.record
   const { status_code: status, headers, body: text } = body
-  return [[upstreamKey(id), { kind: 'upstream', form: 'response', status, headers, body: text }]]
+  return [[upstreamKey(id), namedBackend(one, { kind: 'upstream', form: 'response', status, headers, body: text })]]
 })
 
 /** Units of backends that share traffic by weight. */
-export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, body } }) => {
+export const weightedBackends = planned(weightedBackend, keys, (one) => {
+  const { id, body } = one.record
   const members = Object.entries(body.backends).map(([backend, weight]) => ({ upstream: upstreamKey(backend), weight }))
   const { panic_threshold: panic = 0, slow_start: slow = 0 } = body
   const settings = {
@@ -181,15 +186,21 @@ export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, 
     ...(panic > 0 ? { panicThreshold: panic / 100 } : {}),
     ...(slow > 0 ? { slowStart: slow * 1000 } : {})
   }
-  return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members, ...settings }]]
+  return [[upstreamKey(id), namedBackend(one, { kind: 'upstream', form: 'weighted', members, ...settings })]]
 })
 
 /** Units of failover backends. */
-export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, body } }) => [
-  [upstreamKey(id), { kind: 'upstream', form: 'failover', members: body.backends.map(upstreamKey) }]
-])
+export const failoverBackends = planned(failoverBackend, keys, (one) => {
+  const { id, body } = one.record
+  const members = body.backends.map(upstreamKey)
+  return [[upstreamKey(id), namedBackend(one, { kind: 'upstream', form: 'failover', members })]]
+})
 
 /** Units of tunnel groups. */
-export const tunnelGroups = planned(tunnelGroupBackend, keys, ({ record: { id, body } }) => [
-  [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels, ...balanceOf(id, body) }]
-])
+export const tunnelGroups = planned(tunnelGroupBackend, keys, (one) => {
+  const { id, body } = one.record
+  const { labels } = body
+  return [
+    [upstreamKey(id), namedBackend(one, { kind: 'upstream', form: 'tunnels', id, labels, ...balanceOf(id, body) })]
+  ]
+})

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
+import { siteNameOf } from '../runtime/names.js'
 import {
   type EdgeTls,
   type Hsts,
@@ -20,7 +21,7 @@ import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
-import { authorityKey, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
+import { authorityKey, nameOf, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
 
 /** Identity of the HTTPS edge for its routes; the edge itself is defined below them. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
@@ -314,7 +315,8 @@ const tcpEdgeKey = (id: string) => `tcp_edge:${id}`
 export const httpsEdges = planned(
   httpsEdge,
   (id) => [edgeKey(id)],
-  ({ record }) => {
+  (one) => {
+    const { record } = one
     const tls = edgeTls(record.body)
     const hosts = record.body.hostports.map(splitHostport)
     const { path_form: pathForm, on_http: onHttp } = record.body
@@ -325,7 +327,7 @@ export const httpsEdges = planned(
       ...(tls === undefined ? {} : { tls }),
       ...(pathForm === 'strict' || pathForm === 'lenient' || pathForm === 'exact' ? { pathForm } : {})
     }
-    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked }]]
+    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked, ...nameOf(one) }]]
   }
 )
 
@@ -357,7 +359,8 @@ export const httpsRoutes = planned(
     const read = FORMS.path(body.match)
     const formed = read.ok ? read.text : body.match
     const path = match === 'exact' ? formed : comparedPath(body.match_type, withoutStar(formed))
-    return [...units, [routeKey(id), { kind: 'route', id, edge: body.edge_id, match, path, ...upstream, modules }]]
+    const place = { edge: body.edge_id, match, path } as const
+    return [...units, [routeKey(id), { kind: 'route', id, ...place, ...upstream, modules, ...nameOf(one) }]]
   }
 )
 
@@ -370,9 +373,11 @@ export const tcpEdges = planned(
     const { modules, upstream, units } = plannedModules(tcpEdge, one)
     const hosts = body.hostports.map(splitHostport)
     const isPassed = body.tls === PASSTHROUGH
+    // The unit of a passed-through edge has no ports to be named by.
+    const own = isPassed ? { name: siteNameOf(hosts, nameOf(one).name) } : nameOf(one)
     return [
       ...units,
-      [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: isPassed ? [] : hosts, ...upstream, modules }],
+      [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: isPassed ? [] : hosts, ...upstream, modules, ...own }],
       ...(isPassed ? ([[edgeKey(id), { kind: 'edge', id, hosts, passthrough: true }]] as const) : [])
     ]
   }

@@ -4,7 +4,7 @@ import { upstreamKey } from '../runtime/plan.js'
 import { allowedPath, described, flag, map, text, texts } from '../schema/fields.js'
 import * as values from '../schema/values.js'
 import { defineResource } from './resource.js'
-import { planned } from './units.js'
+import { namedBackend, planned } from './units.js'
 
 /** Default index file. */
 const INDEX = ['index.html']
@@ -62,7 +62,9 @@ export const fileBackend = defineResource({
 export const fileBackends = planned(
   fileBackend,
   (id) => [upstreamKey(id)],
-  ({ record: { id, body }, revision }) => {
+  (one) => {
+    const { record, revision } = one
+    const { id, body } = record
     const { folder, index, fallback, precompressed, cache, listing, follow_links: links } = body
     const rules = orderPatterns(cache).map(([files, value]) => ({ files, value: readCacheControl(value) ?? '' }))
     const unit: FileUpstream = {
@@ -77,6 +79,6 @@ export const fileBackends = planned(
       ...(listing ? { listing } : {}),
       ...(links ? { links } : {})
     }
-    return [[upstreamKey(id), unit]]
+    return [[upstreamKey(id), namedBackend(one, unit)]]
   }
 )

@@ -24,7 +24,7 @@ import {
   upgradesRead,
   verifyFits
 } from './static-backend-fields.js'
-import { certificateKey, planned, splitHostport } from './units.js'
+import { certificateKey, namedBackend, planned, splitHostport } from './units.js'
 
 const KNOWLEDGE = 'What the process that answers knows of the server.'
 const OF_SERVER = 'up, down, or unchecked while nothing says either.'
@@ -156,7 +156,8 @@ const USUAL: readonly StatusRange[] = [[200, 399]]
 export const staticBackends = planned(
   staticBackend,
   (id) => [upstreamKey(id)],
-  ({ record: { id, body } }) => {
+  (one) => {
+    const { id, body } = one.record
     const unit: AddressUpstream = {
       kind: 'upstream',
       form: 'address',
@@ -170,7 +171,7 @@ export const staticBackends = planned(
       ...retriesOf(body),
       ...timeoutsOf(body)
     }
-    return [[upstreamKey(id), unit]]
+    return [[upstreamKey(id), namedBackend(one, unit)]]
   }
 )
 

@@ -1,5 +1,6 @@
 import { parseAuthority } from '../lib/host.js'
-import type { HostPort, SecretReference, Unit } from '../runtime/plan.js'
+import { destinationOf, named, nameInMetadata } from '../runtime/names.js'
+import type { HostPort, SecretReference, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordOf, Resource } from './resource.js'
 
@@ -7,6 +8,8 @@ import type { RecordOf, Resource } from './resource.js'
 export interface PlannedRecord<R extends ResourceRecord = ResourceRecord> {
   readonly record: R
   readonly revision: number
+  /** Name from a file. @default the name in the metadata of the record */
+  readonly name?: string
 }
 
 /** Conversion of the records of one kind to units, whose keys depend on the id alone. */
@@ -24,6 +27,18 @@ export function planned<R extends Resource>(
   units: (planned: PlannedRecord<RecordOf<R>>) => readonly (readonly [key: string, unit: Unit])[]
 ): PlannedKind {
   return { kind: resource.name, keys, units: (one) => units(one as PlannedRecord<RecordOf<R>>) }
+}
+
+/** Returns the member `name` of the unit of a record; empty if the metadata of the record has none. */
+export function nameOf({ record }: PlannedRecord): { readonly name?: string } {
+  const { metadata } = record.body
+  return named(nameInMetadata(typeof metadata === 'string' ? metadata : undefined))
+}
+
+/** Returns the unit of a backend with its name: that of the metadata, of the file, or its destination. */
+export function namedBackend(one: PlannedRecord, unit: UpstreamUnit): UpstreamUnit {
+  const { name = one.name ?? destinationOf(unit) } = nameOf(one)
+  return { ...unit, ...named(name) }
 }
 
 /** Returns the reference to a sealed field; undefined if the record has no value that can be opened. */

@@ -1,6 +1,8 @@
 /** Upstream that sends a fixed response. */
 export interface ResponseUpstream {
   readonly kind: 'upstream'
+  /** Name for people. @default its destination */
+  readonly name?: string
   readonly form: 'response'
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -13,6 +15,8 @@ export type FileCoding = 'zst' | 'br' | 'gz'
 /** Upstream that serves files of a local folder. */
 export interface FileUpstream {
   readonly kind: 'upstream'
+  /** Name for people. @default its destination */
+  readonly name?: string
   readonly form: 'files'
   /** Absolute path. */
   readonly folder: string

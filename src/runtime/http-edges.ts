@@ -5,12 +5,15 @@ import { ANY_HOST, hostPatterns } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
+import { compileRouteName, type RouteName, siteNameOf } from './names.js'
 import type { EdgeTls, EdgeUnit, HostPort, Hsts, OnHttp, RouteUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
 /** Edge with its routes, ready for lookup. */
 export interface CompiledEdge {
   readonly id: string
+  /** Name of the site for people. */
+  readonly name: string
   readonly hosts: EdgeUnit['hosts']
   readonly routes: PathTable
   /** Key of the policy whose `on_tcp_connect` runs for connections. */
@@ -198,6 +201,8 @@ export interface Route {
   readonly upstream: string | undefined
   /** In order of execution; null for none. */
   readonly modules: readonly CompiledModule[] | null
+  /** Name for people: its own, or the end of the name that the site begins. */
+  readonly name: RouteName
 }
 
 /**
@@ -313,7 +318,8 @@ export class Edges {
       const hsts = edge.hsts === undefined ? undefined : hstsValue(edge.hsts)
       const { passthrough } = edge
       const asked = { connectPolicy, tls, pathForm, onHttp, hsts, yields, passthrough }
-      put.set(id, { id, hosts, protocol, ...asked, routes: routesOf(id) })
+      const name = siteNameOf(hosts, edge.name)
+      put.set(id, { id, name, hosts, protocol, ...asked, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
       if (passes.due()) yield
@@ -373,7 +379,8 @@ function* emptied(routes: ReadonlyMap<string, PathTable>): Generator<string> {
 
 function compileRoute(key: string, route: RouteUnit, compilation: ModuleCompilation): Route {
   const { id, edge, match, path, upstream } = route
-  return { id, edge, match, path, upstream, modules: compileModules(route.modules, key, id, compilation) }
+  const modules = compileModules(route.modules, key, id, compilation)
+  return { id, edge, match, path, upstream, modules, name: compileRouteName(route) }
 }
 
 /** Returns the header value (RFC 6797 6.1); `preload` belongs to the preload lists of browsers (hstspreload.org). */

@@ -36,6 +36,8 @@ export interface ListenerUnit {
 
 interface UpstreamBase {
   readonly kind: 'upstream'
+  /** Name for people. @default its destination */
+  readonly name?: string
 }
 
 /** Range of HTTP statuses, both ends included. */
@@ -223,6 +225,8 @@ export interface RouteUnit {
   /** Key of a unit. @default no upstream */
   readonly upstream?: string
   readonly modules: ModuleConfigs
+  /** Name for people. @default site and path */
+  readonly name?: string
 }
 
 /** Host with its public port; `*.example.com` for every name below. */
@@ -253,6 +257,8 @@ export interface EdgeUnit {
   readonly onHttp?: OnHttp
   /** @default that of the unit `https:default` */
   readonly hsts?: Hsts
+  /** Name for people. @default the first host */
+  readonly name?: string
 }
 
 /** Action of an HTTPS edge for clients without TLS. */
@@ -288,6 +294,8 @@ export interface TcpEdgeUnit {
   readonly ports: readonly HostPort[]
   readonly upstream?: string
   readonly modules: ModuleConfigs
+  /** Name for people. @default the first host */
+  readonly name?: string
 }
 
 /** Set of networks; its rules are separate units. Key `ip_policy:<id>`. */

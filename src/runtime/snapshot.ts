@@ -10,6 +10,7 @@ import { IpPolicies, Restrictions } from './address-filter.js'
 import { Certificates } from './certificates.js'
 import { type CompiledEdge, type EdgeAt, Edges, type PathTable, type Route } from './http-edges.js'
 import { HttpsRules } from './https.js'
+import { UnitNames } from './names.js'
 import type { Plan, UpstreamUnit } from './plan.js'
 import { emptyPlan } from './plan-changes.js'
 import { SecretTable } from './secrets.js'
@@ -190,6 +191,8 @@ export class Snapshot implements ModuleUnits {
 
 /** Holds the current snapshot. Readers read it once per exchange and keep it. */
 export class SnapshotHolder {
+  /** Names of the units of the current snapshot. */
+  readonly names = new UnitNames(() => this.#current.plan.units)
   #current: Snapshot
 
   constructor(first: Snapshot) {

@@ -3,12 +3,15 @@ import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
+import { siteNameOf } from './names.js'
 import type { TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
 
 /** Compiled TCP edge. The object stays the same while its unit is unchanged. */
 export interface CompiledTcpEdge {
   readonly id: string
+  /** Name of the site for people. */
+  readonly name: string
   readonly ports: TcpEdgeUnit['ports']
   /** Key of a unit. */
   readonly upstream: string | undefined
@@ -55,7 +58,8 @@ export class TcpEdges {
       const edge = asKind(after, 'tcp_edge')
       if (edge === undefined) continue
       const { id, ports, upstream } = edge
-      put.push([id, { id, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
+      const name = siteNameOf(ports, edge.name)
+      put.push([id, { id, name, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
     }
     if (put.length === 0 && drop.length === 0) return this
     // Removed first: one change may move a host and port between edges.

@@ -38,8 +38,10 @@ export const ACCESS_FIELDS = [
   'status',
   'code',
   'failure',
+  'site',
   'edge',
   'route',
+  'route_name',
   'rule',
   'action',
   'bytes_in',
@@ -60,6 +62,10 @@ export interface ExchangeRecord {
   readonly route:
     | { readonly edge: string; readonly id: string; readonly path?: string; readonly match?: 'exact' | 'prefix' }
     | undefined
+  /** Name of the site whose host the request has; undefined if there is none. */
+  readonly site: string | undefined
+  /** Name of the route; undefined when no route was found. */
+  readonly routeName: string | undefined
   readonly revision: number
   /** 0 if no response was sent. */
   readonly status: number
@@ -106,8 +112,10 @@ export class AccessLog {
       status: record.status,
       code: record.code,
       failure: sent.failure,
+      site: record.site,
       edge: route?.edge,
       route: route?.id,
+      route_name: record.routeName,
       rule: flow?.decidedBy?.rule,
       action: flow?.decidedBy?.action,
       bytes_in: sent.bytesIn,
@@ -138,8 +146,8 @@ export class AccessLog {
 function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
   const last = tries?.last
   if (tries === undefined || last === undefined) return undefined
-  const { backend, server } = last
-  return { backend, server, try_count: tries.count, tries: tries.shown }
+  const { backend, name, server } = last
+  return { backend, name, server, try_count: tries.count, tries: tries.shown }
 }
 
 /** Data of one line about a connection. */
@@ -147,6 +155,8 @@ export interface ConnectionRecord {
   readonly connection: ConnectionFacts
   readonly flow: Flow
   readonly edge: string
+  /** Name of the edge; undefined if it is gone. */
+  readonly site: string | undefined
   /** Reason for the refusal or failure; undefined if the connection completed. */
   readonly code: string | undefined
   readonly revision: number
@@ -173,13 +183,14 @@ export class ConnectionLog {
     )
   }
 
-  write({ connection, flow, edge, code, revision, duration, tries }: ConnectionRecord): void {
+  write({ connection, flow, edge, site, code, revision, duration, tries }: ConnectionRecord): void {
     const { startedAt, tls, passed } = connection
     this.#log.info(
       {
         connection: connection.id,
         listener: connection.listener,
         client: flow.clientAddress,
+        site,
         edge,
         port: flow.entry.port,
         tls: passed === undefined ? tls?.version : 'passthrough',

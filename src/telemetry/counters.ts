@@ -19,9 +19,17 @@ export interface Description {
   readonly memory?: SeriesMemory | undefined
   /** List of the metrics that several threads count; the metric adds itself. @default counted by this thread alone */
   readonly relayed?: Relayed[]
+  /** @default labels are shown as they are counted */
+  readonly shown?: ShownLabel | undefined
 }
 
 type Labels = Readonly<Record<string, string>>
+
+/**
+ * Returns the shown value of a label, such as the name of a unit for its id; undefined if it is not known: the value that was shown last stays.
+ * Series with the same shown labels are added up.
+ */
+export type ShownLabel = (label: string, value: string) => string | undefined
 
 /** Metric that several threads count and one thread exposes. */
 export interface Relayed {
@@ -36,8 +44,18 @@ const UNLABELLED = ''
 /** Count of one label set. */
 interface Cell {
   readonly labels: Labels
+  /** As they were shown last. */
+  readonly shown: Record<string, string>
   /** A single number. */
   readonly count: Float64Array
+}
+
+/** Updates the shown labels of a series. */
+function show(cell: Pick<Cell, 'labels' | 'shown'>, shown: ShownLabel | undefined): Labels {
+  if (shown === undefined) return cell.labels
+  for (const [label, value] of Object.entries(cell.labels))
+    cell.shown[label] = shown(label, value) ?? cell.shown[label] ?? value
+  return cell.shown
 }
 
 /** Counters of one name, by label set. A label set is exposed from its first count on. */
@@ -51,6 +69,7 @@ export class Counters<L extends string> implements Relayed {
     labelNames,
     memory = ownMemory,
     relayed,
+    shown,
     ...about
   }: Description & { readonly labelNames: readonly L[] }) {
     this.name = about.name
@@ -63,7 +82,7 @@ export class Counters<L extends string> implements Relayed {
       labelNames: [...labelNames],
       collect() {
         this.reset()
-        for (const { labels, count } of cells.values()) this.inc(labels, count[0])
+        for (const cell of cells.values()) this.inc(show(cell, shown), cell.count[0])
       }
     })
   }
@@ -97,7 +116,7 @@ export class Counters<L extends string> implements Relayed {
     const key = this.#names.length === 1 ? labels[first as L] : JSON.stringify(this.#names.map((name) => labels[name]))
     let cell = this.#cells.get(key)
     if (cell === undefined) {
-      cell = { labels: { ...labels }, count: this.#memory.allot(this.name, key, 1) }
+      cell = { labels: { ...labels }, shown: { ...labels }, count: this.#memory.allot(this.name, key, 1) }
       this.#cells.set(key, cell)
     }
     return cell
@@ -275,7 +294,7 @@ export class Spread implements Relayed {
 const OTHER = 'other'
 
 /**
- * Histograms of one name by one label. Labels that the configuration no longer has are not exposed. At most `most` labels have a histogram
+ * Histograms of one name by one counted value. Values that the configuration no longer has are not exposed. At most `most` values have a histogram
  * of their own; further ones count as `other` until one is removed.
  */
 export class Spreads implements Relayed {
@@ -287,16 +306,19 @@ export class Spreads implements Relayed {
   readonly #cells = new Map<string, Distribution>()
   #other: Distribution | undefined
 
-  /** `exists`: returns true if the configuration still has this label. */
+  /** `exists`: returns true if the configuration still has this value. */
   constructor({
-    label,
+    labelNames,
+    labelsOf,
     most,
     exists,
     memory = ownMemory,
     relayed,
     ...about
   }: SpreadDescription & {
-    readonly label: string
+    readonly labelNames: readonly string[]
+    /** Returns the shown labels of a counted value; values with the same labels are added up. */
+    readonly labelsOf: (value: string) => Labels
     readonly most: number
     readonly exists: (value: string) => boolean
   }) {
@@ -307,10 +329,18 @@ export class Spreads implements Relayed {
     const { name } = about
     this.name = name
     relayed?.push(this)
-    registerHistogram({ ...about, labelNames: [label] }, () => {
+    registerHistogram({ ...about, labelNames }, () => {
       this.#forget()
-      const shown = [...this.#cells].flatMap(([value, cell]) => cell.values(name, { [label]: value }))
-      return this.#other === undefined ? shown : [...shown, ...this.#other.values(name, { [label]: OTHER })]
+      const all = new Map<string, { readonly labels: Labels; readonly sum: Distribution }>()
+      const add = (labels: Labels, cell: Distribution) => {
+        const key = JSON.stringify(labels)
+        const known = all.get(key)
+        if (known !== undefined) known.sum.add(cell.numbers)
+        else all.set(key, { labels, sum: new Distribution(this.#bounds, Float64Array.from(cell.numbers)) })
+      }
+      for (const [value, cell] of this.#cells) add(labelsOf(value), cell)
+      if (this.#other !== undefined) add(Object.fromEntries(labelNames.map((label) => [label, OTHER])), this.#other)
+      return [...all.values()].flatMap(({ labels, sum }) => sum.values(name, labels))
     })
   }
 

@@ -9,6 +9,7 @@ import {
   type Description,
   Level,
   type Relayed,
+  type ShownLabel,
   Spread,
   Spreads,
   showCounter,
@@ -26,8 +27,42 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 /** Maximum number of routes, or of backends, with a histogram of their own; each has one series per range. */
 const MOST_LABELLED = 1_000
 
+/** Names of units by id; undefined for an id without a unit. */
+interface LabelNames {
+  siteOf(edge: string): string | undefined
+  siteOfRoute(route: string): string | undefined
+  routeOf(route: string): string | undefined
+  backendOf(backend: string): string | undefined
+  ownerOf(owner: string): string | undefined
+}
+
+/** The configuration as far as labels show it. */
+interface LabelledUnits {
+  /** Returns true if the configuration has a unit with this key; other series are not exposed. */
+  readonly has?: (key: string) => boolean
+  readonly names?: LabelNames
+}
+
+const unnamed = () => undefined
+const NO_NAMES: LabelNames = {
+  siteOf: unnamed,
+  siteOfRoute: unnamed,
+  routeOf: unnamed,
+  backendOf: unnamed,
+  ownerOf: unnamed
+}
+
+/** Returns the shown values of labels that are counted by id. */
+function shownBy(names: LabelNames): ShownLabel {
+  return (label, value) => {
+    if (label === 'site') return value === '' ? '' : names.siteOf(value)
+    return label === 'owner' ? names.ownerOf(value) : value
+  }
+}
+
 /**
- * All metrics of the data plane in a separate registry. Labels come from the configuration and closed sets, never from a request, so that
+ * All metrics of the data plane in a separate registry. Traffic is counted by the ids of sites, routes and backends; a scrape shows their names.
+ * Labels come from the configuration and closed sets, never from a request, so that
  * clients cannot create series.
  */
 export class Metrics {
@@ -38,7 +73,7 @@ export class Metrics {
   readonly meter: TrafficMeter
   readonly connections: Level
   readonly inFlight: Level
-  readonly #requests: Counters<'edge' | 'status'>
+  readonly #requests: Counters<'site' | 'status'>
   readonly #byStatus = new Map<string, Map<number, CounterOf>>()
   readonly #duration: Spread
   readonly #upstreamDuration: Spread
@@ -50,7 +85,7 @@ export class Metrics {
   readonly #handshakes: Counters<'reason'>
   readonly #turnedAway: Counters<'listener' | 'limit'>
   readonly #restricted: Counters<'result'>
-  readonly #tcp: Counters<'edge' | 'code'>
+  readonly #tcp: Counters<'site' | 'code'>
   readonly #tcpDuration: Spread
   readonly #retries: Total
   readonly #retriesRefused: Total
@@ -63,22 +98,27 @@ export class Metrics {
   readonly relayed: readonly Relayed[]
 
   /**
-   * `hasUnit`: returns true if the current configuration has a unit with this key; other series are not exposed. `memory`: memory of
-   * traffic counts. @default not shared with other threads
+   * `units`: the current configuration. @default every unit exists, and has no name but its id. `memory`: memory of traffic counts.
+   * @default not shared with other threads
    */
-  constructor(hasUnit: (key: string) => boolean = () => true, rates = new TrafficRates(), memory?: SeriesMemory) {
+  constructor(
+    { has = () => true, names = NO_NAMES }: LabelledUnits = {},
+    rates = new TrafficRates(),
+    memory?: SeriesMemory
+  ) {
     this.rates = rates
     this.meter = new TrafficMeter(memory)
     const registers = [this.registry]
     const relayed: Relayed[] = [this.meter]
     this.relayed = relayed
-    const counted = { registers, memory, relayed }
+    const shown = shownBy(names)
+    const counted = { registers, memory, relayed, shown }
     this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', ...counted })
     this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', ...counted })
     this.#requests = new Counters({
       name: 'sluice_requests_total',
-      help: 'Exchanges ended, by edge and status of the answer (0: no answer).',
-      labelNames: ['edge', 'status'],
+      help: 'Requests that ended, by site and status of the response (0: no response).',
+      labelNames: ['site', 'status'],
       ...counted
     })
     this.#duration = new Spread({
@@ -95,20 +135,22 @@ export class Metrics {
     })
     this.#routeDuration = new Spreads({
       name: 'sluice_route_duration_seconds',
-      help: `From the head of a request to the last byte of its answer, by the id of its route (other: beyond ${MOST_LABELLED} routes).`,
-      label: 'route',
+      help: `From the head of a request to the last byte of its answer, by the name of its route (other: beyond ${MOST_LABELLED} routes).`,
+      labelNames: ['site', 'route'],
+      labelsOf: (id) => ({ site: names.siteOfRoute(id) ?? id, route: names.routeOf(id) ?? id }),
       buckets: SECONDS,
       most: MOST_LABELLED,
-      exists: (route) => hasUnit(`route:${route}`),
+      exists: (route) => has(`route:${route}`),
       ...counted
     })
     this.#backendDuration = new Spreads({
       name: 'sluice_upstream_duration_seconds',
-      help: `From the beginning of a try to the head of its answer, by the id of the backend (other: beyond ${MOST_LABELLED} backends).`,
-      label: 'backend',
+      help: `From the beginning of a try to the head of its answer, by the name of the backend (other: beyond ${MOST_LABELLED} backends).`,
+      labelNames: ['backend'],
+      labelsOf: (id) => ({ backend: names.backendOf(id) ?? id }),
       buckets: SECONDS,
       most: MOST_LABELLED,
-      exists: (backend) => hasUnit(`upstream:${backend}`),
+      exists: (backend) => has(`upstream:${backend}`),
       ...counted
     })
     const bytes = new Counters({
@@ -150,8 +192,8 @@ export class Metrics {
     })
     this.#tcp = new Counters({
       name: 'sluice_tcp_connections_total',
-      help: 'Connections to TCP edges that ended, by edge and code (ok: both sides had said all).',
-      labelNames: ['edge', 'code'],
+      help: 'Connections to TCP edges that ended, by site and code (ok: both sides had said all).',
+      labelNames: ['site', 'code'],
       ...counted
     })
     this.#tcpDuration = new Spread({
@@ -228,7 +270,7 @@ export class Metrics {
     }
     let counter = ofEdge.get(status)
     if (counter === undefined) {
-      counter = this.#requests.labels({ edge, status: String(status) })
+      counter = this.#requests.labels({ site: edge, status: String(status) })
       ofEdge.set(status, counter)
     }
     return counter
@@ -258,7 +300,7 @@ export class Metrics {
 
   /** Counts a closed connection to a TCP edge. `code` is undefined if both sides finished normally. */
   connectionEnded(edge: string, code: string | undefined, milliseconds: number): void {
-    this.#tcp.count({ edge, code: code ?? 'ok' })
+    this.#tcp.count({ site: edge, code: code ?? 'ok' })
     this.#tcpDuration.observe(milliseconds / 1_000)
   }
 

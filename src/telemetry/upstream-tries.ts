@@ -5,6 +5,8 @@ import { toMicroseconds } from '../lib/units.js'
 export interface UpstreamTry {
   /** Backend id, or the name of the option that sets it. */
   readonly backend: string
+  /** Name of the backend. */
+  readonly name: string
   /** Server URL, or the tunnels. */
   readonly server: string
   /** Time until connected; undefined for a reused connection or none. */
@@ -37,8 +39,9 @@ export class UpstreamTries {
 
   /** Attempts as shown in logs and events. */
   get shown(): Readonly<Record<string, string | number>>[] {
-    return this.kept.map(({ backend, server, connect, firstByte, status, failure }) => ({
+    return this.kept.map(({ backend, name, server, connect, firstByte, status, failure }) => ({
       backend,
+      name,
       server,
       ...(connect === undefined ? {} : { connect_ms: toMicroseconds(connect) }),
       ...(firstByte === undefined ? {} : { first_byte_ms: toMicroseconds(firstByte) }),

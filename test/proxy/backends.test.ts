@@ -38,8 +38,8 @@ async function closed(server: Server): Promise<void> {
   await once(server, 'close')
 }
 
-const backend = async (sluice: RunningSluice, port: number): Promise<string> =>
-  (await create(sluice, '/backends/static', { address: `127.0.0.1:${port}` })).id
+const backend = async (sluice: RunningSluice, port: number, fields: object = {}): Promise<string> =>
+  (await create(sluice, '/backends/static', { address: `127.0.0.1:${port}`, ...fields })).id
 
 onEngines('a fixed response answers without an upstream', async (t, engine) => {
   const sluice = await startSluice(t, { engine })
@@ -155,7 +155,7 @@ t.test(
     const [first, second] = [await named(t, 'first'), await named(t, 'second')]
     const [one, same, other] = [
       await backend(sluice, first.port),
-      await backend(sluice, first.port),
+      await backend(sluice, first.port, { metadata: '{"name":"same"}' }),
       await backend(sluice, second.port)
     ]
     const groups = {
@@ -174,7 +174,7 @@ t.test(
       for (const host of ['failover.example.com', 'weighted.example.com'])
         t.equal((await visit(sluice, host)).body, 'second')
     const { text } = await account(sluice)('/metrics')
-    t.match(text, `sluice_upstream_tries_failed_total{backend="${same}",server="http://127.0.0.1:${first.port}"} 0`)
+    t.match(text, `sluice_upstream_tries_failed_total{backend="same",server="http://127.0.0.1:${first.port}"} 0`)
     t.equal(
       sluice.log.filter(({ msg }) => String(msg).startsWith('an upstream is down')).length,
       2,

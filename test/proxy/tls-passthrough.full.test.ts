@@ -139,7 +139,7 @@ t.test(
     )
     t.ok(Number(line.bytes_out) >= read - 64)
     const metrics = await account(sluice)('/metrics')
-    t.match(metrics.text, new RegExp(`sluice_tcp_connections_total\\{[^}]*edge="${edge}"`))
+    t.match(metrics.text, /sluice_tcp_connections_total\{[^}]*site="own.example.com"/)
   }
 )
 

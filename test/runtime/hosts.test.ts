@@ -11,6 +11,7 @@ function edge(id: string, ...hostports: string[]): CompiledEdge {
   })
   return {
     id,
+    name: id,
     hosts,
     routes: PathTable.empty,
     connectPolicy: undefined,

@@ -7,6 +7,7 @@ const route = (match: 'exact' | 'prefix', path: string): Route => ({
   edge: 'e',
   match,
   path,
+  name: { own: undefined, path },
   upstream: undefined,
   modules: null
 })

@@ -57,7 +57,8 @@ t.test('spreads by label forget what has gone, and what comes beyond their bound
   const spreads = new Spreads({
     ...about,
     name: 'took',
-    label: 'route',
+    labelNames: ['route'],
+    labelsOf: (route) => ({ route }),
     buckets: [1],
     most: 2,
     exists: (value) => there.has(value),
@@ -84,7 +85,8 @@ t.test('without a scrape what has gone makes room, too', async (t) => {
   const spreads = new Spreads({
     ...about,
     name: 'took',
-    label: 'route',
+    labelNames: ['route'],
+    labelsOf: (route) => ({ route }),
     buckets: [1],
     most: 1,
     exists,

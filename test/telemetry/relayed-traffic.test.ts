@@ -8,7 +8,7 @@ import { TrafficRates } from '../../src/telemetry/traffic-rates.js'
 function counting(elsewhere: CountedElsewhere, hasUnit: (key: string) => boolean = () => true) {
   const thread = { requests: 0 }
   const memory = new SharedSeriesMemory((series) => elsewhere.begins(thread, structuredClone(series)))
-  return { thread, metrics: new Metrics(hasUnit, new TrafficRates(), memory) }
+  return { thread, metrics: new Metrics({ has: hasUnit }, new TrafficRates(), memory) }
 }
 
 t.test('the numbers of several threads add up, with those of the one that shows them', async (t) => {
@@ -28,11 +28,11 @@ t.test('the numbers of several threads add up, with those of the one that shows 
   const text = await shown.registry.metrics()
   for (const line of [
     'sluice_connections 3',
-    'sluice_requests_total{edge="e",status="200"} 3',
-    'sluice_requests_total{edge="e",status="503"} 1',
+    'sluice_requests_total{site="e",status="200"} 3',
+    'sluice_requests_total{site="e",status="503"} 1',
     'sluice_request_duration_seconds_bucket{le="0.005"} 4',
     'sluice_request_duration_seconds_count 4',
-    'sluice_route_duration_seconds_count{route="r"} 3',
+    'sluice_route_duration_seconds_count{site="r",route="r"} 3',
     'sluice_bytes_total{direction="out"} 300',
     'sluice_upstream_retries_total 3'
   ])
@@ -63,7 +63,7 @@ t.test('what a thread has counted stays when it ends, and its connections are go
 t.test('a route that begins in the memory of one that has gone counts from the beginning', async (t) => {
   const there = new Set<string>()
   const hasUnit = (key: string) => there.has(key)
-  const shown = new Metrics(hasUnit)
+  const shown = new Metrics({ has: hasUnit })
   const elsewhere = new CountedElsewhere(shown)
   const { metrics } = counting(elsewhere, hasUnit)
   const routes = (prefix: string) => Array.from({ length: 1_000 }, (_, index) => `${prefix}${index}`)
@@ -78,7 +78,9 @@ t.test('a route that begins in the memory of one that has gone counts from the b
     }
   }
   elsewhere.read()
-  const counts = [...(await shown.registry.metrics()).matchAll(/route_duration_seconds_count\{route="(\w+)"\} (\d+)/g)]
+  const counts = [
+    ...(await shown.registry.metrics()).matchAll(/route_duration_seconds_count\{site="\w+",route="(\w+)"\} (\d+)/g)
+  ]
   t.same(
     counts.map(([, route, count]) => [route, count]),
     routes('b').map((route) => [route, '2'])
@@ -91,7 +93,7 @@ t.test('series have as much memory as they need', async (t) => {
   const { metrics } = counting(elsewhere)
   for (let edge = 0; edge < 5_000; edge++) for (let i = 0; i <= edge % 3; i++) metrics.ended(`e${edge}`, 200, 1, 1)
   elsewhere.read()
-  const counts = [...(await shown.registry.metrics()).matchAll(/requests_total\{edge="e(\d+)",status="200"\} (\d+)/g)]
+  const counts = [...(await shown.registry.metrics()).matchAll(/requests_total\{site="e(\d+)",status="200"\} (\d+)/g)]
   t.equal(counts.length, 5_000)
   t.ok(counts.every(([, edge, count]) => Number(count) === (Number(edge) % 3) + 1))
 })

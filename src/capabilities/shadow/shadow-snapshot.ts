@@ -101,15 +101,17 @@ class OwnRoute implements Route {
   readonly match: 'exact' | 'prefix'
   readonly path: string
   readonly upstream: string | undefined
+  readonly name: Route['name']
   readonly #compile: () => Route['modules']
   #modules: Route['modules'] | undefined
 
-  constructor({ id, edge, match, path, upstream }: Route, compile: () => Route['modules']) {
+  constructor({ id, edge, match, path, upstream, name }: Route, compile: () => Route['modules']) {
     this.id = id
     this.edge = edge
     this.match = match
     this.path = path
     this.upstream = upstream
+    this.name = name
     this.#compile = compile
   }
 

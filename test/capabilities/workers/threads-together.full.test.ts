@@ -162,7 +162,7 @@ t.test(
     const account = asker('127.0.0.1', sluice.apiPort)
     const metric = async (name: string) => {
       const { text } = await account('/metrics', { key: sluice.apiKey })
-      return Number(new RegExp(`^${name}\\{backend="${backend.id}".*\\} (\\d+)$`, 'm').exec(text)?.[1])
+      return Number(new RegExp(`^${name}\\{backend="http://${backend.address}".*\\} (\\d+)$`, 'm').exec(text)?.[1])
     }
     await until(
       async () => (await metric('sluice_upstream_active')) === 4 && (await metric('sluice_upstream_waiting')) === 8

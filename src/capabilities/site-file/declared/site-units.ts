@@ -1,11 +1,15 @@
 import { createHash, createHmac } from 'node:crypto'
 import type { DeclaredRecord } from '../../../control/declared-records.js'
 import { addUnits, type DerivedUnits } from '../../../control/units.js'
+import { backendKinds } from '../../../resources/backends.js'
+import { named, OF_FIELDS } from '../../../runtime/names.js'
 import { policyKey, type RouteUnit, type Unit } from '../../../runtime/plan.js'
 import type { PartUnits } from './site-memory.js'
 import type { SitePolicy } from './sites.js'
 
 const VERSION_BYTES = 6
+/** Kinds of records whose key in the file is their name; sites and routes are named by host and path. */
+const BACKENDS: ReadonlySet<string> = new Set(backendKinds)
 
 /** Records of a site file, with further data for their units. */
 interface UnitSources {
@@ -25,9 +29,10 @@ export function unitsOf({ records, policies, sourceOf, source, versionKey }: Uni
   const all: DerivedUnits = { units: new Map(), secrets: new Map() }
   const labels = new Map<string, string>()
   const routes = new Map<string, string[]>()
-  for (const { record, label } of records) {
+  for (const { record, label, name } of records) {
     const one: DerivedUnits = { units: new Map(), secrets: all.secrets }
-    addUnits(one, { record, revision: versionOf(record.secrets, versionKey) })
+    const [key] = BACKENDS.has(record.kind) ? name : []
+    addUnits(one, { record, revision: versionOf(record.secrets, versionKey), ...named(key) })
     for (const [key, unit] of one.units) {
       if (!all.units.has(key)) labels.set(key, label)
       all.units.set(key, unit.kind === 'policy' ? { ...unit, source: sourceOf(unit.owner) ?? unit.source } : unit)
@@ -56,7 +61,7 @@ function addFieldPolicies(
   source: string
 ): void {
   for (const [id, text] of routes) {
-    const owner = `${id}.fields`
+    const owner = `${id}${OF_FIELDS}`
     const routeKey = `route:${id}`
     const route = all.units.get(routeKey)
     if (route?.kind !== 'route') continue
