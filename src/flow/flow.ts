@@ -114,6 +114,19 @@ interface PublicHost {
   readonly port: number
 }
 
+/** Data that a refusal leaves, from which its reason is said. It holds names of the configuration and numbers, no value of the request. */
+export interface Refusal {
+  /** Limit that refused. `used`: what its bucket held of `capacity` in a window of `seconds`; capacity 0: it had none. */
+  readonly limit?: {
+    readonly name: string
+    readonly used: number
+    readonly capacity: number
+    readonly seconds: number
+  }
+  /** Seconds until such a request may pass again. */
+  readonly retryAfter?: number
+}
+
 declare const held: unique symbol
 
 /** A typed slot in flows for a value computed once per flow, or passed from one step to a later one. */
@@ -181,7 +194,9 @@ export class Flow {
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
-  /** Secrets read by policies, recorded if needed so that they are not shown. */
+  /** Data of the refusal; undefined for an exchange that passed, or whose rule alone says why. */
+  refusal: Refusal | undefined = undefined
+  /** Values of vaults that policies have read, so that they are not shown; undefined for none. */
   secretsRead: Set<string> | undefined = undefined
   /** Records how the exchange is decided, on demand. */
   explainer: Explainer<Flow> | undefined = undefined
@@ -235,7 +250,10 @@ export class Flow {
   /** Returns a secret's value in the configuration of the flow. */
   secret(vault: string, name: string): string | undefined {
     const value = this.units.secret(vault, name)
-    if (value !== undefined) this.secretsRead?.add(value)
+    if (value !== undefined) {
+      this.secretsRead ??= new Set()
+      this.secretsRead.add(value)
+    }
     return value
   }
 

@@ -2,6 +2,7 @@ import { type ConnectionFacts, type RequestHead, type Sent, sniOf } from '../flo
 import type { Flow } from '../flow/flow.js'
 import { withoutQuery } from '../flow/target.js'
 import { toMicroseconds } from '../lib/units.js'
+import { reasonOf } from './reason.js'
 import { redact, shownQuery } from './redaction.js'
 import type { UpstreamTries } from './upstream-tries.js'
 
@@ -37,6 +38,7 @@ export const ACCESS_FIELDS = [
   'query',
   'status',
   'code',
+  'reason',
   'failure',
   'site',
   'edge',
@@ -111,6 +113,7 @@ export class AccessLog {
       query: shownQuery(flow),
       status: record.status,
       code: record.code,
+      reason: reasonOf(record),
       failure: sent.failure,
       site: record.site,
       edge: route?.edge,
@@ -196,6 +199,7 @@ export class ConnectionLog {
         tls: passed === undefined ? tls?.version : 'passthrough',
         sni: sniOf(connection),
         code,
+        reason: code === undefined ? undefined : reasonOf({ status: 0, code, flow, site, tries }),
         rule: flow.decidedBy?.rule,
         action: flow.decidedBy?.action,
         bytes_in: connection.bytesIn,

@@ -90,6 +90,10 @@ export const DECISION = object({
   outcome: words(['forwarded', 'answered', 'closed']),
   status: { ...integer, description: '0: no answer.' },
   code: textOrNull,
+  reason: {
+    ...textOrNull,
+    description: 'Why it was refused or failed, in one sentence; null: it passed.'
+  },
   by: orNull(object({ phase: text, rule: text, action: text }))
 })
 
@@ -102,9 +106,9 @@ export const EXPLANATION = {
       revision: { ...integer, description: 'Of the configuration that decides.' },
       request: object({ method: text, url: text, client_ip: text, headers: FIELDS }),
       listener: text,
-      edge: orNull(object({ id: text, host: text, port: integer })),
+      edge: orNull(object({ id: text, name: text, host: text, port: integer })),
       other_ports: listOf(integer, 'Ports at which edges have the host, where none of them is that of the listener.'),
-      route: orNull(object({ id: text, path: text, match: MATCH })),
+      route: orNull(object({ id: text, name: text, path: text, match: MATCH })),
       other_routes: listOf(
         object({ id: text, path: text, match: MATCH, why: text }),
         'Routes that did not take it, and why.'
@@ -112,7 +116,7 @@ export const EXPLANATION = {
       steps: listOf(STEP, 'Modules in the order of their run.'),
       policies: listOf(object(POLICY), 'The policies that ran; GET /explain/policies/{owner} has their texts.'),
       decision: DECISION,
-      upstream: orNull(object({ backend: text, form: text, method: text, uri: text, headers: FIELDS })),
+      upstream: orNull(object({ backend: text, name: text, form: text, method: text, uri: text, headers: FIELDS })),
       response: orNull(object({ status: integer, headers: FIELDS, body: textOrNull })),
       omitted: { ...integer, description: 'Records that were left out because there were too many.' },
       not_asked: listOf(

@@ -5,6 +5,7 @@ import type { Route } from '../../runtime/http-edges.js'
 import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { reasonOf } from '../../telemetry/reason.js'
 import { isSensitive, REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from './answers.js'
 import type { ExplanationRecorder } from './explanation.js'
@@ -76,6 +77,7 @@ export function explanationOf(found: Found): Explanation {
       outcome: sent === undefined ? (answer === undefined ? 'closed' : 'answered') : 'forwarded',
       status: answer?.status ?? 0,
       code: record?.code ?? null,
+      reason: (record === undefined ? undefined : reasonOf(record)) ?? null,
       by: by ?? null
     },
     upstream:
@@ -98,7 +100,8 @@ function policiesOf({ steps }: ExplanationRecorder, snapshot: Snapshot): Explana
 function edgeOf(record: ExchangeRecord | undefined, flow: Flow | undefined): Explanation['edge'] {
   if (record?.route === undefined || flow === undefined) return null
   const { host, port } = flow.endpoint
-  return { id: record.route.edge, host, port }
+  const { edge: id } = record.route
+  return { id, name: record.site ?? id, host, port }
 }
 
 function otherPorts(flow: Flow | undefined, { tables }: Snapshot, { publicPort, port }: EntryFacts): readonly number[] {
@@ -128,7 +131,7 @@ function routesOf(
       other.push({ id: one.id, path: one.path, match: one.match, why: whyNot(one, path, route) })
     }
   }
-  const shown = route === undefined ? null : { id: route.id, path: route.path, match: route.match }
+  const shown = route === undefined ? null : { id: route.id, name: record?.routeName ?? route.id, path: route.path, match: route.match }
   return { route: shown, other_routes: other }
 }
 

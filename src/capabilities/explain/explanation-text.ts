@@ -14,8 +14,8 @@ export function explanationText(explanation: Explanation, source: string, style:
   const { request, at, listener, edge, other_ports: ports, route, steps, upstream, decision, omitted } = explanation
   const place = [
     `listener ${listener}`,
-    edge === null ? '' : `edge ${edge.id}`,
-    route === null ? 'no route' : `route ${route.id} (${route.path})`,
+    edge === null ? '' : `site ${edge.name}`,
+    route === null ? 'no route' : `route ${route.name}`,
     ports.length === 0 ? '' : `the host is served only on port ${ports.join(', ')}`
   ]
   const lines = [
@@ -28,12 +28,13 @@ export function explanationText(explanation: Explanation, source: string, style:
     for (const phase of phases) lines.push(...phaseText(phase, source, style))
   }
   if (omitted > 0) lines.push(`${omitted} more ${omitted === 1 ? 'record' : 'records'} left out`)
-  if (upstream !== null) lines.push(printable(`forwarded to ${upstream.backend}: ${upstream.method} ${upstream.uri}`))
+  if (upstream !== null) lines.push(printable(`forwarded to ${upstream.name}: ${upstream.method} ${upstream.uri}`))
   lines.push(decisionText(decision, style))
   return lines
 }
 
-function decisionText({ outcome, status, code, by }: Explanation['decision'], style: ReportStyle): string {
+function decisionText({ outcome, status, code, reason, by }: Explanation['decision'], style: ReportStyle): string {
+  if (reason !== null) return paint(printable(`${outcome}: ${reason}`), 'warning', style)
   const answer = status === 0 ? 'the connection is closed' : `${status}${code === null ? '' : ` ${code}`}`
   const who = by === null ? '' : `, by ${by.action} of rule "${by.rule}" in ${by.phase}`
   return paint(printable(`${outcome}: ${answer}${who}`), outcome === 'forwarded' ? 'bold' : 'warning', style)

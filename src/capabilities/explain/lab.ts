@@ -217,6 +217,7 @@ export class Lab {
     if (flow.depth === 0)
       this.#sent = {
         backend: key.slice(key.indexOf(':') + 1),
+        name: unit.name ?? key.slice(key.indexOf(':') + 1),
         form: unit.form,
         method: request.method,
         uri: request.target.uri,

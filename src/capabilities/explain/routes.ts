@@ -19,9 +19,9 @@ const explainRequests = defineRoute({
         revision: 12,
         request: { method: 'GET', url: 'https://shop.example.com/cart', client_ip: '203.0.113.9', headers: [] },
         listener: 'default',
-        edge: { id: 'edghts_2aB', host: 'shop.example.com', port: 443 },
+        edge: { id: 'edghts_2aB', name: 'shop.example.com', host: 'shop.example.com', port: 443 },
         other_ports: [],
-        route: { id: 'edghtsrt_2aC', path: '/', match: 'prefix' },
+        route: { id: 'edghtsrt_2aC', name: 'shop.example.com/', path: '/', match: 'prefix' },
         other_routes: [],
         steps: [
           {
@@ -67,6 +67,7 @@ const explainRequests = defineRoute({
           outcome: 'answered',
           status: 403,
           code: 'POLICY_DENIED',
+          reason: '403 by deny, rule "closed": a policy denies the request',
           by: { phase: 'on_http_request', rule: 'closed', action: 'deny' }
         },
         upstream: null,

@@ -29,11 +29,13 @@ const SUMMARY = {
   url: text,
   http_version: text,
   listener: text,
-  edge: textOrNull,
+  site: { ...textOrNull, description: 'Name of the site whose host the request has; null: there is none.' },
+  edge: { ...textOrNull, description: 'Id of the site.' },
   route: textOrNull,
+  route_name: { ...textOrNull, description: 'Name of the route, such as shop.example.com/api/.' },
   decided: { ...text, description: 'The decision in a few words: forwarded, 429 rate-limit, closed.' },
   decision: DECISION,
-  upstream: orNull(object({ backend: text, server: textOrNull })),
+  upstream: orNull(object({ backend: text, name: text, server: textOrNull })),
   duration_ms: number,
   upstream_ms: orNull(number),
   bytes_in: integer,
@@ -66,7 +68,7 @@ export const EXCHANGE = {
     client: { ...END, description: 'Behind trusted proxies the one that they vouch for.' },
     request: object({ headers: FIELDS, body: BODY }),
     upstream: orNull(
-      object({ backend: text, form: text, method: text, uri: text, headers: FIELDS, server: textOrNull })
+      object({ backend: text, name: text, form: text, method: text, uri: text, headers: FIELDS, server: textOrNull })
     ),
     tries: listOf({ type: 'object' }, 'The tries to reach an upstream.'),
     response: orNull(object({ status: integer, headers: FIELDS, body: BODY })),

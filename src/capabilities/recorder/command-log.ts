@@ -17,6 +17,7 @@ const CRITERIA = [
   'rule',
   'action',
   'client',
+  'site',
   'route',
   'since',
   'until',
@@ -90,7 +91,7 @@ async function list(access: ApiAccess, flags: LogFlags, limit: number): Promise<
 function explainEmpty(body: Readonly<Record<string, unknown>>): void {
   const { recorder } = body
   if (!isObject(recorder) || recorder.exchanges !== 0) return
-  const hint = recorder.where === null ? ': set recorder.where, such as "true", or use --follow' : ' yet'
+  const hint = recorder.where === 'false' ? ': recorder.where is false; use --follow' : ' yet'
   process.stderr.write(`no recorded requests${hint}\n`)
 }
 
@@ -149,14 +150,19 @@ async function* eventsIn(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Stre
   }
 }
 
-/** `12:30:05.123 203.0.113.9 GET http://shop/cart 429 rate-limit, rule "limit" 0.5ms exch_…` */
+/** Returns the rule or backend that served an exchange. */
+function whoOf(by: ExchangeSummary['decision']['by'], upstream: ExchangeSummary['upstream']): string {
+  if (by !== null) return ` by ${by.action}, rule "${by.rule}"`
+  return upstream === null ? '' : ` by ${upstream.name}`
+}
+
+/** `12:30:05.123 203.0.113.9 GET http://shop/cart 429 by limit "per client": 60 of 60 in 60s; free again in 12s 0.5ms exch_…` */
 function lineOf(exchange: ExchangeSummary, { colors }: ReportStyle): string {
   const { at, client_ip, method, url, decision, decided, upstream, duration_ms, id } = exchange
-  const { status, by } = decision
+  const { status, by, reason } = decision
   const color = status === 0 || status >= 500 ? 'red' : status >= 400 ? 'yellow' : 'green'
-  const shown = decided === 'forwarded' ? String(status) : decided
-  const who =
-    by === null ? (upstream === null ? '' : ` by ${upstream.server ?? upstream.backend}`) : ` rule "${by.rule}"`
+  const shown = reason ?? (decided === 'forwarded' ? String(status) : decided)
+  const who = reason === null ? whoOf(by, upstream) : ''
   const painted = colors ? styleText(color, shown) : shown
   return `${at.slice(11, 23)} ${client_ip} ${printable(`${method} ${url}`)} ${painted}${printable(who)} ${duration_ms}ms ${id}`
 }
@@ -167,7 +173,7 @@ export function printExchange(exchange: ExchangeView, style: ReportStyle): void 
   const { explanation } = exchange
   const lines =
     explanation === null
-      ? ['no explanation: use recorder.explain, a key (POST /explain/keys) or --follow --explain']
+      ? ['rules and values are not recorded: use recorder.explain, a key (POST /explain/keys) or --follow --explain']
       : explanationText(explanation, 'policy', style).slice(1)
   for (const line of lines) process.stdout.write(`  ${line}\n`)
 }

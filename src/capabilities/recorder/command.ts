@@ -12,10 +12,11 @@ Examples:
   sluice log exch_2x8…
   sluice log --since 2026-01-31T12:00:00Z --har > shop.har
 
-Lists recorded requests of a running process, the newest last. The option recorder.where selects which requests are recorded.
+Lists recorded requests of a running process, the newest last: refused and failed ones with their reason, and a sample of the
+others. The option recorder.where selects others.
 --follow prints every request when it ends, recorded or not. With an id it shows one request in full, with the rules that ran and
 the value of each part of their expressions. --where is a CEL expression over the variables of policies and of the exchange:
-exchange.rule, .action, .decided, .code, .outcome, .edge, .route, .backend, .duration_ms. Values with names of secrets are
+exchange.rule, .action, .decided, .code, .reason, .outcome, .site, .route_name, .backend_name, .duration_ms. Values with names of secrets are
 [redacted]. Exit code 0: done; 1: the API refused; 2: the command line is wrong.`
 
 /** Adds the options that select exchanges. */
@@ -28,7 +29,8 @@ function withCriteria(command: Command): Command {
     .option('--rule <name>', 'name of the rule that ended the request')
     .option('--action <type>', 'type of the action that ended the request')
     .option('--client <address>', 'client address or network')
-    .option('--route <id>', 'id of the route')
+    .option('--site <name>', 'name of the site, such as shop.example.com')
+    .option('--route <name>', 'name of the route, such as shop.example.com/api, or its id')
     .option('--since <time>', 'requests that began at this time or later')
     .option('--until <time>', 'requests that began before this time')
     .option('--text <text>', 'text anywhere in the request')

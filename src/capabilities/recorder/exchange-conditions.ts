@@ -17,8 +17,11 @@ function of(flow: Flow): RecordedExchange {
 /** Variables `exchange.*` of ended exchanges, beyond those of policies. */
 const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   variable('id', 'string', ({ id }) => id),
+  variable('site', 'string', ({ site }) => site),
   variable('edge', 'string', ({ edge }) => edge),
   variable('route', 'string', ({ route }) => route),
+  variable('route_name', 'string', ({ routeName }) => routeName),
+  variable('reason', 'string', ({ decision }) => decision.reason),
   variable('outcome', 'string', ({ decision }) => decision.outcome),
   variable('decided', 'string', ({ decision }) => decisionText(decision)),
   variable('code', 'string', ({ decision }) => decision.code),
@@ -26,6 +29,7 @@ const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   variable('action', 'string', ({ decision }) => decision.by?.action),
   variable('phase', 'string', ({ decision }) => decision.by?.phase),
   variable('backend', 'string', ({ upstream }) => upstream?.backend),
+  variable('backend_name', 'string', ({ upstream }) => upstream?.name),
   variable('server', 'string', ({ upstream }) => upstream?.server),
   variable('shadow', 'string', ({ shadow }) => shadow?.id),
   variable('duration_ms', 'double', ({ durationMs }) => durationMs),
@@ -88,9 +92,11 @@ export interface ExchangeQuery {
   readonly action?: string | undefined
   /** An IP address or a network. */
   readonly client?: string | undefined
+  /** Name of a site. */
+  readonly site?: string | undefined
   /** Id of an edge. */
   readonly edge?: string | undefined
-  /** Id of a route. */
+  /** Name or id of a route. */
   readonly route?: string | undefined
   /** RFC 3339: it began then or later. */
   readonly since?: string | undefined
@@ -160,8 +166,10 @@ const FILTERS: Readonly<Record<Exclude<Field, 'where'>, (value: string) => Excha
     const networks = new CidrSet([network])
     return ({ client }) => networks.match(client.address) !== undefined
   },
+  site: (value) => (recorded) => recorded.site === value || recorded.edge === value,
   edge: (value) => (recorded) => recorded.edge === value,
-  route: (value) => (recorded) => recorded.route === value,
+  route: (value) => (recorded) =>
+    recorded.route === value || recorded.routeName === value || recorded.routeName === `${value}/`,
   since: (value) => beginning(value, (at, bound) => at >= bound),
   until: (value) => beginning(value, (at, bound) => at < bound),
   text(value) {

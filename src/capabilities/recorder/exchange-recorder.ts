@@ -6,13 +6,14 @@ import { newId } from '../../lib/id.js'
 import type { AdmittedFlow } from '../../proxy/admission.js'
 import type { ExchangeObserver, Observers } from '../../proxy/observers.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { isRefusedOrFailed } from '../../telemetry/reason.js'
 import { ExplanationRecorder } from '../explain/explanation.js'
 import type { ExchangeCondition } from './exchange-conditions.js'
 import { ExchangeFile } from './exchange-file.js'
 import { ExchangeRing } from './exchange-ring.js'
 import { EXPLAIN_HEADER, ExplainKeys, type KnownExplainKey } from './explain-keys.js'
 import type { ExchangeFollower, Following } from './followers.js'
-import { type Noted, recordedExchange, watched } from './noted-exchange.js'
+import { keepFields, type Noted, recordedExchange, watched } from './noted-exchange.js'
 import { type RecordedExchange, type ShadowedDecision, shownExchange } from './recorded-exchange.js'
 import { type CompiledSettings, compiledSettings, type RecorderSettings } from './recorder-settings.js'
 import type { FromThreadRecorder, RecordingThreads, RelayedExchange, ToThreadRecorder } from './recording-threads.js'
@@ -38,6 +39,11 @@ interface Repeating {
   readonly made: (recorded: RecordedExchange) => void
 }
 
+/** Maximum number of refusals and failures that are recorded in a second without a condition. */
+const MAX_REFUSALS = 50
+/** Maximum number of other exchanges that are recorded in a second without a condition. */
+const MAX_SAMPLES = 5
+
 const notes = flowSlot<Noted | 'passed-over'>('recorder')
 
 /**
@@ -56,6 +62,13 @@ export class ExchangeRecorder {
   #explain: ((flow: Flow) => boolean) | undefined
   #file: ExchangeFile | undefined
   #attended = 0
+  /** Refusals, failures and a sample are recorded, because no condition of the options selects exchanges. */
+  #recordsUsual = false
+  /** More than their ends is wanted of exchanges. */
+  #isAsked = false
+  #second = Number.NEGATIVE_INFINITY
+  #refusalsLeft = 0
+  #samplesLeft = 0
   /** Unsubscribes from the exchange observers; undefined if not subscribed. */
   #leave: (() => void) | undefined
   /** Repeated exchanges, by the simulated connection. */
@@ -183,6 +196,8 @@ export class ExchangeRecorder {
 
   /** Starts recording an admitted exchange. Returns the explainer if its decision is to be explained. */
   begins(exchange: Exchange, flow: AdmittedFlow): ReturnType<ExchangeObserver['begins']> {
+    if (this.#recordsUsual) keepFields(flow)
+    if (!this.#isAsked) return 'passed-over'
     const { request } = flow
     // Header lists are immutable: changed requests have new lists.
     const fields = request.headers.list
@@ -190,7 +205,7 @@ export class ExchangeRecorder {
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
     const followed = this.#wantedOf(flow)
     const explained = keyed || followed === 'explained' || repeats !== null || this.#explain?.(flow) === true
-    if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0) {
+    if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0 && !this.#keepsBodies) {
       flow.set(notes, 'passed-over')
       return 'passed-over'
     }
@@ -210,7 +225,6 @@ export class ExchangeRecorder {
       requestBody: undefined,
       responseBody: undefined
     }
-    flow.secretsRead = new Set()
     flow.set(notes, noted)
     const { bodies } = this.#settings
     if (bodies > 0) noted.requestBody = watched(exchange.request.body, bodies)
@@ -229,10 +243,11 @@ export class ExchangeRecorder {
     const noted = record.flow?.get(notes)
     if (noted === 'passed-over') {
       for (const { follower } of this.#followers.values()) if (follower.where === undefined) follower.leftOut()
+      if (this.#isUsual(record)) this.#keep(this.#recorded(record, undefined), true, [])
       return
     }
     if (noted !== undefined) noted.record = record
-    const always = noted !== undefined && this.#mustBeKept(noted)
+    const always = (noted !== undefined && this.#mustBeKept(noted)) || this.#isUsual(record)
     if (!always && this.#where === undefined && this.#followers.size === 0) return
     const facts = { begun: noted !== undefined, hasExplanation: noted?.explainer !== undefined }
     // Followers of all exchanges first report whether they have capacity: an exchange that none accepts is not assembled.
@@ -294,6 +309,11 @@ export class ExchangeRecorder {
     this.#file = undefined
   }
 
+  /** Are exchanges without a condition recorded with their bodies? */
+  get #keepsBodies(): boolean {
+    return this.#recordsUsual && this.#settings.bodies > 0
+  }
+
   /** Returns the highest level of detail that followers want of a new exchange. All are called, because their rates count. */
   #wantedOf(flow: AdmittedFlow): ReturnType<ExchangeFollower['begins']> {
     let most: ReturnType<ExchangeFollower['begins']> = 'passed-over'
@@ -310,6 +330,21 @@ export class ExchangeRecorder {
     return noted.explainer !== undefined && this.#explain !== undefined
   }
 
+  /**
+   * Returns true if an exchange is recorded without a condition of the options: refusals and failures, and a sample of the others, each up to a
+   * number in a second.
+   */
+  #isUsual(record: ExchangeRecord): boolean {
+    if (!this.#recordsUsual) return false
+    const second = Math.floor(this.#parts.clock.monotonic() / 1_000)
+    if (second !== this.#second) {
+      this.#second = second
+      this.#refusalsLeft = MAX_REFUSALS
+      this.#samplesLeft = MAX_SAMPLES
+    }
+    return isRefusedOrFailed(record) ? this.#refusalsLeft-- > 0 : this.#samplesLeft-- > 0
+  }
+
   #isKeyed({ request }: AdmittedFlow): boolean {
     if (!this.#keys.some) {
       this.#look()
@@ -323,22 +358,24 @@ export class ExchangeRecorder {
 
   /** Observes traffic while needed. */
   #look(): void {
-    const wanted =
+    this.#isAsked =
       this.#where !== undefined ||
       this.#explain !== undefined ||
       this.#followers.size > 0 ||
       this.#keys.some ||
       this.#attended > 0 ||
-      this.#repeating.size > 0
-    if (wanted) this.#leave ??= this.#parts.observers.add(this)
+      this.#repeating.size > 0 ||
+      this.#keepsBodies
+    if (this.#isAsked || this.#recordsUsual) this.#leave ??= this.#parts.observers.add(this)
     else {
       this.#leave?.()
       this.#leave = undefined
     }
   }
 
-  #take({ where, explain }: CompiledSettings): void {
+  #take({ where, explain, recordsUsual }: CompiledSettings): void {
     this.#where = where
+    this.#recordsUsual = recordsUsual
     this.#explain = explain
     this.#look()
     const { file, fileBytes } = this.#settings

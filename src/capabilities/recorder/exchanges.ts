@@ -35,6 +35,7 @@ export const EXCHANGE_CRITERIA = [
   'rule',
   'action',
   'client',
+  'site',
   'edge',
   'route',
   'since',

@@ -1,13 +1,15 @@
 import type { Body, Outgoing } from '../../flow/exchange.js'
-import type { EntryFacts, Flow } from '../../flow/flow.js'
+import { type EntryFacts, type Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { newId } from '../../lib/id.js'
 import { canonicalAddress } from '../../lib/ip.js'
 import { toMicroseconds } from '../../lib/units.js'
+import type { AdmittedFlow } from '../../proxy/admission.js'
 import { upstreamKey } from '../../runtime/plan.js'
 import { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { reasonOf } from '../../telemetry/reason.js'
 import { redact } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
 import type { ExplanationRecorder } from '../explain/explanation.js'
@@ -62,14 +64,17 @@ export function recordedExchange(
     connection: recordedConnection(connection),
     client: clientOf(flow, record),
     request,
-    fields: noted === undefined ? null : withoutKey(noted.fields),
+    fields: fieldsOf(flow, noted),
     pathForm: flow?.request?.pathForm ?? 'lenient',
+    site: record.site ?? null,
     edge: route?.edge ?? null,
     route: route?.id ?? null,
+    routeName: record.routeName ?? null,
     decision: {
       outcome: sentUpstream !== undefined ? 'forwarded' : answered ? 'answered' : 'closed',
       status,
       code: code ?? null,
+      reason: reasonOf(record) ?? null,
       by: flow?.decidedBy ?? null
     },
     upstream: sentUpstream === undefined ? null : { ...sentUpstream, server: tries?.last?.server ?? null },
@@ -80,7 +85,7 @@ export function recordedExchange(
     upstreamMs: record.upstreamDuration === undefined ? null : toMicroseconds(record.upstreamDuration),
     bytesIn: sent.bytesIn,
     bytesOut: sent.bytesOut,
-    hasBody: noted?.hasBody === true,
+    hasBody: noted?.hasBody ?? hasBody(flow),
     logs: (flow?.logs ?? []).map((entry) => redact(entry, 0)),
     bodies: noted === undefined || bodies === 0 ? NO_BODIES : bodiesOf(noted, response?.body, bodies),
     explanation: null,
@@ -97,6 +102,24 @@ function bodiesOf({ requestBody, responseBody }: Noted, body: Outgoing, limit: n
   return { request: requestBody?.recorded ?? null, response: own ?? responseBody?.recorded ?? null }
 }
 
+/** Fields of a request as policies see them first, where the exchange has no notes. */
+const firstFields = flowSlot<HeaderList>('first fields')
+
+/** Keeps the fields of a request that is recorded only if it is refused, fails or is part of a sample. */
+export function keepFields(flow: AdmittedFlow): void {
+  flow.set(firstFields, flow.request.headers.list)
+}
+
+function fieldsOf(flow: Flow | undefined, noted: Noted | undefined): HeaderList | null {
+  const fields = noted?.fields ?? flow?.get(firstFields)
+  return fields === undefined ? null : withoutKey(fields)
+}
+
+function hasBody(flow: Flow | undefined): boolean {
+  const body = flow?.request?.body
+  return body instanceof Uint8Array ? body.length > 0 : body !== undefined && body.framing.kind !== 'none'
+}
+
 /** Removes the explanation key, which is still valid. */
 function withoutKey(headers: HeaderList): HeaderList {
   const fields = new HeaderFields(headers)
@@ -107,13 +130,14 @@ function withoutKey(headers: HeaderList): HeaderList {
 /** Returns the request to the upstream; undefined if no upstream was contacted. */
 function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefined): SentUpstream | undefined {
   const { request, units } = flow ?? {}
-  if (request === undefined || noted?.answer == null) return undefined
+  const isAnswered = noted === undefined ? flow?.response?.local === false : noted.answer !== null
+  if (request === undefined || !isAnswered) return undefined
   // Without a try, the response was fixed, or there was no backend.
   if ((tries?.count ?? 0) === 0 && code !== undefined) return undefined
   const backend = tries?.last?.backend ?? 'response'
   const unit = units instanceof Snapshot ? units.upstream(upstreamKey(backend)) : undefined
   const { method, target, headers } = request
-  return { backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: headers.list }
+  return { backend, name: unit?.name ?? backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: headers.list }
 }
 
 function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): RecordedExchange['client'] {

@@ -12,7 +12,8 @@ const recorder = object(
       text({
         description:
           'CEL condition on finished requests: which ones are recorded, such as res.status_code >= 400 (variables of policies and ' +
-          'exchange.*). Without it, only requests that are followed or explained.'
+          'exchange.*); false: only those that are followed or explained. Without it, refused and failed requests (up to 50 in a second) ' +
+          'and a sample of the others (up to 5 in a second).'
       })
     ),
     explain: optional(

@@ -61,11 +61,15 @@ export interface RecordedExchange {
   /** Fields as policies see them first; null where the request was refused at its head. */
   readonly fields: HeaderList | null
   readonly pathForm: PathForm
+  /** Name of the site whose host the request has; null if there is none. */
+  readonly site: string | null
   readonly edge: string | null
   readonly route: string | null
+  /** Name of the route. */
+  readonly routeName: string | null
   readonly decision: Explanation['decision']
   /** Forwarded request and its server; null if none. */
-  readonly upstream: (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
+  readonly upstream:  (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
   /** The tries to reach an upstream, as logs show them. */
   readonly tries: readonly unknown[]
   /** Response of the upstream, before any policy. */
@@ -187,7 +191,7 @@ export function urlOf({ request, connection }: Pick<RecordedExchange, 'request' 
 
 /** An exchange in one line. `baseUrl`: that of the API. */
 export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): ExchangeSummary {
-  const { id, at, revision, client, request, entry, edge, route, decision, upstream } = recorded
+  const { id, at, revision, client, request, entry, site, edge, route, routeName, decision, upstream } = recorded
   return {
     id,
     uri: `${baseUrl}/exchanges/${id}`,
@@ -200,11 +204,13 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
     url: redactUrl(urlOf(recorded)),
     http_version: request.version,
     listener: entry.id,
+    site,
     edge,
     route,
+    route_name: routeName,
     decided: decisionText(decision),
     decision,
-    upstream: upstream === null ? null : { backend: upstream.backend, server: upstream.server },
+    upstream: upstream === null ? null : { backend: upstream.backend, name: upstream.name, server: upstream.server },
     duration_ms: recorded.durationMs,
     upstream_ms: recorded.upstreamMs,
     bytes_in: recorded.bytesIn,

@@ -8,7 +8,7 @@ import { mustBeWritable } from './exchange-file.js'
 export interface RecorderSettings {
   /** Bytes of the ring. */
   readonly memory: number
-  /** CEL condition for recorded exchanges. @default followed or explained ones */
+  /** CEL condition for recorded exchanges; `false`: only followed or explained ones. @default refusals, failures and a sample */
   readonly where: string | undefined
   /** CEL condition for explained requests. @default those with a key */
   readonly explain: string | undefined
@@ -44,6 +44,8 @@ export const recorderErrors = defineErrors({
 /** Compiled conditions of the settings. */
 export interface CompiledSettings {
   readonly where: ExchangeCondition | undefined
+  /** No condition selects exchanges: refusals, failures and a sample are recorded. */
+  readonly recordsUsual: boolean
   readonly explain: ((flow: Flow) => boolean) | undefined
 }
 
@@ -55,7 +57,9 @@ export function compiledSettings(expressions: Expressions, settings: RecorderSet
   const explained = explain === undefined ? undefined : requestCondition(expressions, explain)
   if (explained?.ok === false) throw refused('recorder.explain', explained.message)
   if (file !== undefined) mustBeWritable(file)
-  return { where: recorded?.value, explain: explained?.value }
+  // What is never true needs no exchange to be looked at.
+  const isOff = where?.trim() === 'false'
+  return { where: isOff ? undefined : recorded?.value, recordsUsual: where === undefined, explain: explained?.value }
 }
 
 function refused(option: string, message: string): CodedError {

@@ -102,7 +102,10 @@ export class Circuit {
     const decision = blocked && !enforce ? 'allow_while_open' : admission.decision
     this.#counters[decision].inc()
     flow.publish(CIRCUIT_RESULTS.name, PUBLISHED[decision])
-    if (blocked && enforce) return refuse(circuitErrors.CIRCUIT_OPEN, ['retry-after', String(admission.retryAfter)])
+    if (blocked && enforce) {
+      flow.refusal = { retryAfter: admission.retryAfter }
+      return refuse(circuitErrors.CIRCUIT_OPEN, ['retry-after', String(admission.retryAfter)])
+    }
     if (!blocked) {
       const settle = () => this.#settle(admission, flow)
       flow.onForwarded(settle)

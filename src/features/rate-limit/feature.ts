@@ -237,6 +237,9 @@ const action = defineAction({
         return undefined
       }
       refused.inc()
+      const { remaining, retryAfterSeconds } = decision
+      const limit = { name, used: Math.max(0, most - remaining), capacity: most, seconds }
+      flow.refusal = { limit, retryAfter: retryAfterSeconds }
       return refuse(rateLimitErrors.RATE_LIMITED, ['retry-after', String(decision.retryAfterSeconds)])
     }
     return (flow) => {
@@ -259,7 +262,9 @@ const action = defineAction({
       state.refuses(decision, 0, enforce, bucket)
       const counter = enforce ? refused : wouldRefuse
       counter.inc()
-      return enforce ? refuse(error) : undefined
+      if (!enforce) return undefined
+      flow.refusal = { limit: { name, used: 0, capacity: 0, seconds } }
+      return refuse(error)
     }
   }
 })
