@@ -1,6 +1,6 @@
 import { EvaluationError, type Expressions, type Template } from '../expression/expression.js'
 import { mediaTypeOf } from '../flow/content-coding.js'
-import type { Flow } from '../flow/flow.js'
+import type { Flow, FlowResponse } from '../flow/flow.js'
 import { escapeHtml } from '../lib/printable.js'
 import { pageAsPolicy, refusalOfStatuses } from '../policy/error-page.js'
 import { defineField } from '../schema/field.js'
@@ -53,8 +53,8 @@ const pages = defineField<Readonly<Record<string, string>>>({
 })
 
 /**
- * Adds bodies to error responses of a route, whether caused by a module, a policy or an unreachable upstream; status, code and other header
- * fields are unchanged. Responses that already have a body from an upstream or policy are unchanged.
+ * Adds bodies to error responses of a route, whether caused by a module, a policy, an unreachable upstream or a missing file; status, code and
+ * other header fields are unchanged. Responses that already have a body from an upstream or policy are unchanged.
  */
 const routeModule = defineModule({
   name: 'error_pages',
@@ -68,8 +68,7 @@ const routeModule = defineModule({
     return {
       response(flow) {
         const { response } = flow
-        if (response?.local !== true || response.body !== undefined || !response.headers.has('sluice-error-code'))
-          return undefined
+        if (response === undefined || !mayReplace(response)) return undefined
         const page = compiled.get(String(response.status)) ?? compiled.get(`${Math.floor(response.status / 100)}xx`)
         const body = page === undefined ? undefined : render(page, flow)
         if (page === undefined || body === undefined) return undefined
@@ -82,6 +81,11 @@ const routeModule = defineModule({
     }
   }
 })
+
+/** Returns true for errors without a body of their own, and for errors of a folder of files. */
+function mayReplace({ local, folderError, body, headers }: FlowResponse): boolean {
+  return folderError === true || (local && body === undefined && headers.has('sluice-error-code'))
+}
 
 /** Compiles a page. Throws for unchecked expressions. */
 function compilePage(source: string, expressions: Expressions): Page {

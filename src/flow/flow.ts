@@ -94,6 +94,8 @@ export interface FlowResponse {
   body: Outgoing
   /** Created by the proxy (verdict, failure), not by an upstream. */
   readonly local: boolean
+  /** Error of a folder of files: the body only names the status, so that an error page may replace it. */
+  readonly folderError?: boolean
   /** Closes the connection after the response. */
   readonly close?: boolean
   /** Transforms in order from body to client; any transform makes the length unknown. */

@@ -58,6 +58,9 @@ export interface ForwarderParts {
 }
 
 const NO_BYTES = new Uint8Array(0)
+
+/** Lowest status of an error. */
+const FIRST_ERROR = 400
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
 /** Order to forward a request. Exactly one of the two functions is called, once, possibly before `forward` returns. Neither throws. */
@@ -316,9 +319,11 @@ class Forwarding {
   }
 
   #forwarded(answer: Exclude<Answer, { kind: 'failed' }>): Forwarded {
-    const { sticks } = this.#target as ServerTarget
+    const { sticks, dialer } = this.#target as ServerTarget
     const duration = this.#duration
-    const response = this.#response(answer.head, answer.kind === 'switched')
+    const plain = this.#response(answer.head, answer.kind === 'switched')
+    const isFolderError = dialer.answers !== undefined && plain.status >= FIRST_ERROR
+    const response = isFolderError ? { ...plain, folderError: true } : plain
     if (sticks.length > 0) this.#parts.upstreams.cookies.grant(this.#flow, sticks, response.headers)
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body, head, reusedConnection } = answer

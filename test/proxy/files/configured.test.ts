@@ -247,3 +247,32 @@ t.test('an explanation shows the answer of the file', async (t) => {
   t.match(answer.text, '"form":"files"')
   t.match(answer.text, 'application/javascript')
 })
+
+t.test('error pages of a site and of a route take the place of those of files', async (t) => {
+  const text = `sites:
+  a.test:
+    files: ./public
+    error_pages: { 404: { body: "<!doctype html><h1>No \${req.url.path}</h1>" }, 4xx: { body: "Error \${res.status_code}" } }
+  b.test:
+    error_pages: { 404: { body: of the site } }
+    routes:
+      /: ./public
+      /assets/: { files: ./public, error_pages: { 404: { body: '{"missing":true}' } } }
+      /app/: { files: ./public, fallback: /index.html }
+`
+  const sluice = await withSite(t, text)
+  const missing = await visit(sluice, 'a.test', { path: '/a&b' })
+  t.match(missing, { status: 404, headers: { 'content-type': 'text/html; charset=utf-8' } })
+  t.equal(missing.body, '<!doctype html><h1>No /a&amp;b</h1>')
+  t.equal(missing.headers['content-length'], String(missing.body.length))
+  const head = await visit(sluice, 'a.test', { path: '/a&b', method: 'HEAD' })
+  t.match(head, { status: 404, body: '' })
+  const range = await visit(sluice, 'a.test', { path: '/app.js', headers: { range: 'bytes=99-' } })
+  t.match(range, { status: 416, headers: { 'content-range': 'bytes */12' }, body: 'Error 416' })
+  const method = await visit(sluice, 'a.test', { path: '/', method: 'POST' })
+  t.match(method, { status: 405, headers: { allow: 'GET, HEAD, OPTIONS' }, body: 'Error 405' })
+  t.equal((await visit(sluice, 'a.test')).body, 'app', 'files themselves stay')
+  t.equal((await visit(sluice, 'b.test', { path: '/none' })).body, 'of the site')
+  t.equal((await visit(sluice, 'b.test', { path: '/assets/none' })).body, '{"missing":true}')
+  t.equal((await visit(sluice, 'b.test', { path: '/app/none' })).body, 'app', 'a fallback is no error')
+})

@@ -5,10 +5,12 @@ import { connect as connectH2 } from 'node:http2'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
+import { connect as connectTls } from 'node:tls'
 import t, { type Test } from 'tap'
 import { rawClient } from '../../helpers/raw-client.js'
 import { engines, startSluice } from '../../helpers/sluice.js'
 import { until } from '../../helpers/until.js'
+import { freePort } from '../free-port.js'
 import { folderOf } from './folder.js'
 
 const MIB = 1024 * 1024
@@ -31,8 +33,10 @@ function openIn(folder: string): string[] {
 const closed = (stream: Duplex) => new Promise<void>((resolve) => stream.once('close', resolve))
 
 /** A client that reads the head of an answer, and then no more. */
-async function slowClient(port: number, path: string): Promise<Socket> {
-  const socket = connect({ host: '127.0.0.1', port })
+async function slowClient(port: number, path: string, secure = false): Promise<Socket> {
+  const socket = secure
+    ? connectTls({ host: '127.0.0.1', port, servername: 'a.test', rejectUnauthorized: false })
+    : connect({ host: '127.0.0.1', port })
   socket.on('error', () => undefined)
   socket.write(`GET ${path} HTTP/1.1\r\nHost: a.test\r\n\r\n`)
   const readable = new Promise<void>((resolve, reject) => {
@@ -122,6 +126,23 @@ for (const engine of engines) {
       t.equal((await client.answer()).status, 200, 'the next one gets the new file')
     })
   }
+
+  t.test(`${engine}: other content breaks the message over TLS, too`, async (t) => {
+    const port = await freePort()
+    const { folder } = await serve(
+      t,
+      { 'big.bin': Buffer.alloc(16 * MIB, 1) },
+      { LISTENERS: `https://127.0.0.1:${port}` }
+    )
+    const socket = await slowClient(port, '/big.bin', true)
+    await writeFile(join(folder, 'big.bin'), Buffer.alloc(16 * MIB, 2))
+    let got = 0
+    socket.on('data', (chunk: Buffer) => {
+      got += chunk.length
+    })
+    await closed(socket)
+    t.ok(got < 16 * MIB, `the connection ended after ${got} bytes`)
+  })
 }
 
 // The other engine takes HTTP/2 over TLS alone.
