@@ -1,6 +1,7 @@
 import { sendDone, sendRead, sendWritten } from '../../api/calls.js'
 import { defineRoute, type RouteGroup } from '../../api/define-route.js'
-import { SITE_ADOPTION, SITE_FILE, SITE_WRITTEN } from './answers.js'
+import { SITE_FILE, SITE_WRITTEN } from './answers.js'
+import { SITE_ADOPTION } from './declared/adoption-form.js'
 import { SITE_REQUEST_SCHEMA } from './declared/site-request.js'
 import type { Sites } from './sites.js'
 

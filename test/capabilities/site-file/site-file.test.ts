@@ -425,6 +425,21 @@ t.test('a port on every address is in the way of the same port on one', async (t
   )
 })
 
+t.test('a backend is one thing, and other settings of files are refused beside it', async (t) => {
+  const backends = `backends:
+  a: { servers: [http://127.0.0.1:1] }
+  b: { backends: [a], servers: [http://127.0.0.1:2] }
+  c: { backends: [a], index: [x.html] }
+  d: { files: ./pub, health: { path: / }, balance: hash }
+`
+  t.same(await problemsOf(backends), [
+    'sluice.yaml:3:3 CONFLICTING_FIELDS a backend must have exactly one of servers, labels, response, files, backends',
+    'sluice.yaml:4:23 CONFLICTING_FIELDS index goes with files alone',
+    'sluice.yaml:5:22 CONFLICTING_FIELDS health goes with servers alone',
+    'sluice.yaml:5:43 CONFLICTING_FIELDS balance goes with servers, labels or backends alone'
+  ])
+})
+
 t.test('settings that would have no effect are refused', async (t) => {
   t.same(
     await problemsOf(`backends:

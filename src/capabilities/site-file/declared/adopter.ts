@@ -54,7 +54,7 @@ export class Adopter {
   readonly #clientFiles = new Map<string, Data>()
   readonly #files: { name: string; text: string }[] = []
   readonly #secrets: NeededSecret[] = []
-  readonly #taken: (RemovedRecord & { [key: string]: Json })[] = []
+  readonly #taken: RemovedRecord[] = []
   /** Names of the file by the ids of records. */
   readonly #names = new Map<string, string>()
   readonly #used = new Set<string>()

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, type Json } from '../../../lib/json.js'
+import { integer, listOf, mapOf, object, text, titledObject, type ValueOf } from '../../../schema/answer.js'
 import type { ResourceRecord } from '../../../schema/field.js'
 import { NAMED_LISTS } from './form.js'
-import type { RemovedRecord } from './site-request.js'
 
 /** Contents of a site file, as data. */
 export type Data = { [key: string]: Json }
@@ -10,35 +10,25 @@ export type Data = { [key: string]: Json }
 /** Response of edges without TLS. */
 export type OnHttp = 'serve' | 'redirect' | 'refuse'
 
-/** Something that a site file cannot say, or says otherwise. Types, not interfaces: these are JSON. */
-export type LeftOut = {
-  readonly resource: string
-  readonly id: string
-  /** Consequence, for display. */
-  readonly why: string
-}
-
-/** Location for the value of a secret, which API responses do not contain. */
-export type NeededSecret = {
-  /** Below the folder of the site file. */
-  readonly file: string
-  readonly resource: string
-  readonly id: string
-  /** Path of the sealed field in its record. */
-  readonly path: string
-}
+const RECORD = { resource: { ...text, description: 'Kind of the record.' }, id: text }
 
 /** The API's configuration as a site file. */
-export type Adoption = {
-  /** The site file as data. */
-  readonly site: Data
-  /** Policies and certificates that it names. */
-  readonly files: readonly { readonly name: string; readonly text: string }[]
-  readonly secrets: readonly NeededSecret[]
-  /** The records that it replaces. */
-  readonly records: readonly (RemovedRecord & { readonly [key: string]: Json })[]
-  readonly left: readonly LeftOut[]
-}
+export const SITE_ADOPTION = titledObject('SiteFileAdoption', {
+  site: mapOf(undefined, 'The site file as data.'),
+  files: listOf(object({ name: text, text }), 'Policies and certificates that it names.'),
+  secrets: listOf(
+    object({ file: text, ...RECORD, path: text }),
+    'Files that it names for secrets and private keys, whose values no answer shows.'
+  ),
+  records: listOf(
+    object({ ...RECORD, revision: integer }),
+    'The records whose place it takes, for `remove` of its application.'
+  ),
+  left: listOf(object({ ...RECORD, why: text }), 'What the file cannot say, or says otherwise, with the reason.')
+})
+export type Adoption = ValueOf<typeof SITE_ADOPTION>
+export type LeftOut = Adoption['left'][number]
+export type NeededSecret = Adoption['secrets'][number]
 
 const PORT = ':443'
 
@@ -72,8 +62,8 @@ export const endsWithSlash = (path: unknown) => String(path).endsWith('/')
 const LONGEST = 60
 
 /** Letters, digits, dots and hyphens of a text: for names of things and files. */
-export function slug(text: unknown): string {
-  const words = typeof text === 'string' ? text.toLowerCase().replace(/[^a-z0-9.]+/g, '-') : ''
+export function slug(written: unknown): string {
+  const words = typeof written === 'string' ? written.toLowerCase().replace(/[^a-z0-9.]+/g, '-') : ''
   return words.slice(0, LONGEST).replace(/^[-.]+|[-.]+$/g, '')
 }
 

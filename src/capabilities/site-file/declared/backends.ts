@@ -11,10 +11,18 @@ import { staticBackend } from '../../../resources/static-backend.js'
 import { fieldErrors } from '../../../schema/errors.js'
 import { readClientCertificate } from './access.js'
 import type { Declaration } from './declaration.js'
-import * as table from './fields.js'
-import { BACKEND, BALANCES, RESPONSE, UPSTREAM_TLS } from './fields.js'
+import {
+  BACKEND,
+  BALANCE_SETTINGS,
+  BALANCES,
+  FILE_SETTINGS,
+  RESPONSE,
+  SERVER_SETTINGS,
+  SHARE_SETTINGS,
+  UPSTREAM_TLS
+} from './fields.js'
 import { isFolderPath, readFiles } from './files.js'
-import { ABOUT } from './form.js'
+import { ABOUT, type Fields, type Form, requests } from './form.js'
 import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { readServerUrl } from './server-url.js'
@@ -23,11 +31,15 @@ import { siteErrors } from './site-codes.js'
 import { lacks } from './synonyms.js'
 import type { Reader } from './values.js'
 
-const BALANCE_SETTINGS = Object.keys(table.BALANCE_SETTINGS)
-const SHARE_SETTINGS = Object.keys(table.SHARE_SETTINGS)
-const SERVER_SETTINGS = Object.keys(table.SERVER_SETTINGS)
-const FILE_SETTINGS = Object.keys(table.FILE_SETTINGS)
-const FORMS = ['servers', 'labels', 'response', 'files', 'backends'] as const
+const FORMS = ['servers', 'labels', 'response', 'files', 'backends']
+const SHARED_SETTINGS: Fields = { ...SHARE_SETTINGS, ...BALANCE_SETTINGS }
+/** Forms of a backend with which settings have an effect. */
+const TAKEN_BY: readonly (readonly [settings: Fields, forms: readonly string[]])[] = [
+  [SERVER_SETTINGS, ['servers']],
+  [SHARE_SETTINGS, ['servers', 'backends']],
+  [{ balance: BACKEND.fields.balance as Form, ...BALANCE_SETTINGS }, ['servers', 'labels', 'backends']],
+  [FILE_SETTINGS, ['files']]
+]
 const TLS_RENAMED = { ca: 'ca_pem' }
 const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
 /** Balancing methods that are not supported yet. */
@@ -81,6 +93,9 @@ function balanceOf({ value }: MapEntry): unknown {
   return found?.kind === 'scalar' ? found.value : undefined
 }
 
+/** Id of a backend with its weight. */
+type Member = readonly [id: string, weight: number]
+
 class BackendReader {
   readonly #reader: Reader
   readonly #declaration: Declaration
@@ -98,76 +113,57 @@ class BackendReader {
     this.#entry = entry
     this.#path = path
     this.#fields = reader.declaration.fields(entry.value, this.#path, BACKEND)
-    this.#about = this.#settings(ABOUT)
+    this.#about = this.#settings(requests(staticBackend, ABOUT))
     this.#balance = this.#readBalance()
   }
 
   /** Returns the id of the backend; undefined after a report. */
   async read(): Promise<string | undefined> {
-    return isGroup(this.#entry) ? await this.#group() : await this.#single()
-  }
-
-  /** Reads a backend with servers, labels or a response. Returns its id; undefined after a report. */
-  async #single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
-    if (forms.length !== 1) {
+    const given = forms.length === 1 ? this.#fields.get(forms[0] as string) : undefined
+    if (given === undefined) {
       if (forms.length === 0 && !lacks(this.#entry.value, BACKEND)) return undefined
-      const message = `a backend must have exactly one of ${FORMS.join(', ')}`
-      this.#error(
-        this.#entry.keySpan,
-        forms.length === 0 ? fieldErrors.FIELD_REQUIRED : fieldErrors.CONFLICTING_FIELDS,
-        message
-      )
+      const error = forms.length === 0 ? fieldErrors.FIELD_REQUIRED : fieldErrors.CONFLICTING_FIELDS
+      this.#error(this.#entry.keySpan, error, `a backend must have exactly one of ${FORMS.join(', ')}`)
       return undefined
     }
-    const labels = this.#fields.get('labels')
-    const response = this.#fields.get('response')
-    const files = this.#fields.get('files')
-    if (files !== undefined) {
-      this.#unfit(
-        [...SERVER_SETTINGS, ...SHARE_SETTINGS, 'balance', ...BALANCE_SETTINGS],
-        'servers, labels or backends'
-      )
-      const from = { folder: files, about: this.#about, settings: this.#settings(FILE_SETTINGS) }
-      const locate = (field: string) => this.#settingAt(field === 'folder' ? files.key : field)
+    for (const [settings, takers] of TAKEN_BY) if (!takers.includes(given.key)) this.#unfit(settings, listed(takers))
+    if (given.key === 'backends') return await this.#group(given)
+    if (given.key === 'servers') return await this.#servers(given)
+    if (given.key === 'files') {
+      const from = { folder: given, about: this.#about, settings: this.#settings(FILE_SETTINGS) }
+      const locate = (field: string) => this.#settingAt(field === 'folder' ? given.key : field)
       return await readFiles(this.#declaration, this.#entry, this.#path, from, locate)
     }
-    this.#unfit(FILE_SETTINGS, 'files')
-    if (!this.#fields.has('servers')) this.#unfit([...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
-    if (labels !== undefined) {
-      const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }
-      return await this.#add(tunnelGroupBackend, body, labels)
+    if (given.key === 'labels') {
+      const body = { labels: dataOf(given.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }
+      return await this.#add(tunnelGroupBackend, body, given)
     }
-    if (response !== undefined) this.#unfit(['balance', ...BALANCE_SETTINGS], 'servers, labels or backends')
-    if (response !== undefined) {
-      const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], RESPONSE)
-      const body = Object.fromEntries([...fields].map(([key, { value }]) => [key, dataOf(value)]))
-      return await this.#add(httpResponseBackend, body, response)
-    }
-    return await this.#servers(this.#fields.get('servers') as MapEntry)
+    const path = [...this.#path, given.key]
+    const fields = this.#declaration.fields(given.value, path, RESPONSE)
+    const body = await this.#reader.values.fields(fields, path, RESPONSE.fields)
+    return await this.#add(httpResponseBackend, body, given)
   }
 
   /** Reads a backend that consists of others. Returns its id; undefined after a report. */
-  async #group(): Promise<string | undefined> {
-    const { key, value } = this.#fields.get('backends') as MapEntry
+  async #group(given: MapEntry): Promise<string | undefined> {
+    const { key, value } = given
     const path = [...this.#path, key]
-    const balance = this.#balance
-    this.#unfit(SERVER_SETTINGS, 'servers')
     const members: [id: string, weight: number][] = []
-    if (value.kind === 'map' && balance !== 'failover') {
+    if (value.kind === 'map' && this.#balance !== 'failover') {
       for (const entry of value.entries) {
         const id = this.#names.backends.idOf(entry.key, { span: entry.keySpan }, [...path, entry.key])
         if (id !== undefined) members.push([id, dataOf(entry.value) as number])
       }
     } else {
-      const items = this.#declaration.items(value, path, balance === 'failover' ? 'backends' : 'backends of no weights')
-      for (const id of this.#names.backends.ids(items, path)) members.push([id, 1])
+      const what = this.#balance === 'failover' ? 'backends' : 'backends of no weights'
+      for (const id of this.#names.backends.ids(this.#declaration.items(value, path, what), path)) members.push([id, 1])
     }
-    if (members.length === 0) return undefined
-    return await this.#combine(balance, members, this.#fields.get('backends') as MapEntry)
+    return members.length === 0 ? undefined : await this.#combine(members, given)
   }
 
-  async #servers({ key, value }: MapEntry): Promise<string | undefined> {
+  async #servers(given: MapEntry): Promise<string | undefined> {
+    const { key, value } = given
     const path = [...this.#path, key]
     const items = this.#declaration.items(value, path, 'servers')
     const servers = items.map((item, index) => readServer(this.#declaration, item, [...path, index]))
@@ -175,32 +171,30 @@ class BackendReader {
       this.#error(value.span, fieldErrors.FIELD_REQUIRED, 'a backend needs at least one server')
     }
     const found = servers.filter((server) => server !== undefined)
-    if (found.length < items.length) return undefined
     const [only, second] = found
-    if (only === undefined) return undefined
-    // A balance other than a rotation is validated, and kept for a second server.
-    const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
-    if (second === undefined && !chooses) return await this.#address(only, [this.#entry.key], this.#about)
-    const given = this.#fields.get('servers') as MapEntry
-    const ids = new Map<DeclaredServer, string>()
+    if (found.length < items.length || only === undefined) return undefined
+    if (second === undefined && !this.#chooses) return await this.#address(only, [this.#entry.key], this.#about)
+    const usual: Member[] = []
+    const backups: Member[] = []
     for (const server of found) {
       const twice = found.filter(({ url }) => url === server.url).indexOf(server)
       const name = [this.#entry.key, server.url, ...(twice > 0 ? [String(twice)] : [])]
       const id = await this.#address(server, name, {})
-      if (id !== undefined) ids.set(server, id)
+      if (id !== undefined) (server.backup ? backups : usual).push([id, server.weight])
     }
-    if (ids.size < found.length) return undefined
-    const members = (backup: boolean) =>
-      found.filter((one) => one.backup === backup).map((one) => [ids.get(one) as string, one.weight] as const)
-    const [usual, backups] = [members(false), members(true)]
-    if (backups.length === 0) return await this.#combine(this.#balance, usual, given)
-    return await this.#withBackups(usual, backups, given)
+    if (usual.length + backups.length < found.length) return undefined
+    return backups.length === 0 ? await this.#combine(usual, given) : await this.#withBackups(usual, backups, given)
+  }
+
+  /** Is there a choice that holds for a single server too, and for one that is added later? */
+  get #chooses(): boolean {
+    return this.#balance === 'hash' || Object.keys(BALANCE_SETTINGS).some((key) => this.#fields.has(key))
   }
 
   /** Creates a failover from the regular servers to the backup servers. */
   async #withBackups(
-    usual: readonly (readonly [string, number])[],
-    backups: readonly (readonly [string, number])[],
+    usual: readonly Member[],
+    backups: readonly Member[],
     entry: MapEntry
   ): Promise<string | undefined> {
     if (usual.length === 0 || this.#balance === 'failover') {
@@ -213,12 +207,8 @@ class BackendReader {
     }
     const parts: string[] = []
     for (const [name, members] of [['usual', usual] as const, ['backup', backups] as const]) {
-      const [only, second] = members
-      const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
-      const id =
-        only !== undefined && second === undefined && !chooses
-          ? only[0]
-          : await this.#combine(this.#balance, members, entry, name)
+      const isAlone = members.length === 1 && !this.#chooses
+      const id = isAlone ? members[0]?.[0] : await this.#combine(members, entry, name)
       if (id !== undefined) parts.push(id)
     }
     return parts.length < 2 ? undefined : await this.#add(failoverBackend, { backends: parts }, entry)
@@ -253,14 +243,9 @@ class BackendReader {
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
   }
 
-  async #combine(
-    balance: string,
-    members: readonly (readonly [string, number])[],
-    entry: MapEntry,
-    part?: string
-  ): Promise<string | undefined> {
-    if (balance === 'failover') {
-      this.#unfit([...SHARE_SETTINGS, ...BALANCE_SETTINGS], 'a balance that shares traffic')
+  async #combine(members: readonly Member[], entry: MapEntry, part?: string): Promise<string | undefined> {
+    if (this.#balance === 'failover') {
+      this.#unfit(SHARED_SETTINGS, 'a balance that shares traffic')
       return await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
     }
     const body = {
@@ -284,18 +269,17 @@ class BackendReader {
   }
 
   /** Reports settings that would have no effect in this backend. */
-  #unfit(keys: readonly string[], needed: string): void {
-    for (const key of keys) {
-      const entry = this.#fields.get(key)
-      if (entry !== undefined)
-        this.#error(entry.keySpan, fieldErrors.CONFLICTING_FIELDS, `${key} goes with ${needed} alone`, key)
+  #unfit(settings: Fields, needed: string): void {
+    for (const [key, { keySpan }] of this.#fields) {
+      if (!(key in settings)) continue
+      this.#error(keySpan, fieldErrors.CONFLICTING_FIELDS, `${key} goes with ${needed} alone`, key)
     }
   }
 
-  /** Returns the backend's settings under these keys, as in API requests. */
-  #settings(keys: readonly string[]): Record<string, unknown> {
-    const given = keys.filter((key) => this.#fields.has(key))
-    return Object.fromEntries(given.map((key) => [key, dataOf((this.#fields.get(key) as MapEntry).value)]))
+  /** Returns the backend's settings, as in API requests. */
+  #settings(known: Fields): Record<string, unknown> {
+    const given = [...this.#fields].filter(([key]) => key in known)
+    return Object.fromEntries(given.map(([key, { value }]) => [key, dataOf(value)]))
   }
 
   /** Returns the setting `tls` as in API requests: contents replace the names of files. */
@@ -349,7 +333,7 @@ class BackendReader {
 
   #shareAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
     const [key = ''] = field.split(/[.[]/)
-    return SHARE_SETTINGS.includes(key) || BALANCE_SETTINGS.includes(key) ? this.#settingAt(field) : undefined
+    return key in SHARED_SETTINGS ? this.#settingAt(field) : undefined
   }
 
   #readBalance(): string {
@@ -371,5 +355,6 @@ class BackendReader {
 }
 
 function listed(words: readonly string[]): string {
+  if (words.length < 2) return words.join()
   return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }

@@ -3,6 +3,17 @@ import type { DeclaredRecord } from '../../../control/declared-records.js'
 import { recordedChange } from '../../../control/revision-note.js'
 import { isObject, type Json } from '../../../lib/json.js'
 import { Passes, Slices, type Steps } from '../../../lib/slices.js'
+import {
+  integer,
+  listOf,
+  object,
+  type Shape,
+  text,
+  textOrNull,
+  titledObject,
+  type ValueOf,
+  words
+} from '../../../schema/answer.js'
 import type { SiteFile } from './site-file.js'
 import type { FileLine } from './site-text.js'
 
@@ -22,36 +33,35 @@ const KINDS = [
   ['acme', 'acme']
 ] as const
 
-/** Every `kind` of an item. */
-export const ITEM_KINDS: readonly string[] = KINDS.map(([, kind]) => kind)
-
-/** Something that a site file declares. Types, not interfaces: these are JSON. */
-export type SiteItem = {
-  readonly kind: string
-  /** The name that the file gives it: a host, a name, a file. */
-  readonly name: string
-  /** Line in the file, from 1. */
-  readonly line: number
-  /** Imported file that contains it; null for the site file. */
-  readonly file: string | null
+export const SITE_LINE = { ...integer, minimum: 1, description: 'Line in the file.' } as const
+const ITEM = {
+  kind: words(KINDS.map(([, kind]): string => kind)),
+  name: { ...text, description: 'The name that the file gives it: a host, a name, a file.' },
+  line: SITE_LINE,
+  file: { ...textOrNull, description: 'A file that the site file imports, in which the line is; null: the site file.' }
 }
+const value = (description: string) => ({ description }) as { readonly description: string } & Shape<Json>
 
-type FieldDifference = {
-  /** Field name of the API; for a route, after its path. */
-  readonly field: string
-  /** Former and new value; null if not set. Names of the file replace ids. */
-  readonly before: Json
-  readonly after: Json
-}
+/** Something that a site file declares. */
+export const SITE_ITEM = titledObject('SiteFileItem', ITEM)
+export type SiteItem = ValueOf<typeof SITE_ITEM>
 
 /** Difference of one declared thing between two site files. Contains no secret. */
-export type SiteDifference = SiteItem & {
-  readonly change: 'added' | 'changed' | 'removed'
-  /** Differences of a changed thing. */
-  readonly fields: readonly FieldDifference[]
-  /** Fields of secrets whose values differ. */
-  readonly secrets: readonly string[]
-}
+export const SITE_CHANGE = titledObject('SiteFileChange', {
+  change: words(['added', 'changed', 'removed']),
+  ...ITEM,
+  fields: listOf(
+    object({
+      field: { ...text, description: 'As this API names it; of a route behind its path.' },
+      before: value('null: it was not set. Names of the file stand for ids.'),
+      after: value('null: it is not set.')
+    }),
+    'What differs of something that is changed.'
+  ),
+  secrets: listOf(text, 'Fields of secrets whose values differ.')
+})
+export type SiteDifference = ValueOf<typeof SITE_CHANGE>
+type FieldDifference = SiteDifference['fields'][number]
 
 /** Records of one declared thing. */
 interface Content extends SiteItem {

@@ -148,11 +148,12 @@ export const BACKEND = map('a backend', {
   ...requests(weightedBackend, ABOUT)
 })
 
-const shortBackend = [
-  variable('Name of a backend, URL of a server, or path of a folder of files such as ./public.'),
-  servers
-]
-const backend = either([...shortBackend, BACKEND], 'Where traffic goes.')
+/** A backend in place of a map with it. */
+const backendAlone = either(
+  [variable('Name of a backend, URL of a server, or path of a folder of files such as ./public.'), servers],
+  'Where traffic goes.'
+)
+const backend = either([backendAlone, BACKEND], 'Where traffic goes.')
 
 /** Place of the schema of policies. */
 export const POLICY_DEFINITION = 'traffic_policy'
@@ -248,7 +249,7 @@ export const SITE = map('a site', {
   ...policy,
   backend,
   ...FILES,
-  routes: named(either([...shortBackend, ROUTE]), 'By path: one that ends with / is a prefix, another one is exact.'),
+  routes: named(either([backendAlone, ROUTE]), 'By path: one that ends with / is a prefix, another one is exact.'),
   redirect: choice(
     ['on', 'off', true, false],
     'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
@@ -300,8 +301,8 @@ export const SITE_FILE = map(
     ip_policies: named(IP_POLICY, 'Networks that are allowed and denied, by name.'),
     ip_restrictions: named(IP_RESTRICTION, 'By class of traffic.'),
     vaults: named(named(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),
-    sites: named(either([...shortBackend, SITE]), 'By host, or host:port.', { variables: true }),
-    tcp: named(either([...shortBackend, TCP_EDGE]), 'TCP edges by host:port.', { variables: true }),
+    sites: named(either([backendAlone, SITE]), 'By host, or host:port.', { variables: true }),
+    tcp: named(either([backendAlone, TCP_EDGE]), 'TCP edges by host:port.', { variables: true }),
     backends: named(BACKEND, 'Where traffic goes, by name.'),
     import: files,
     include: files
