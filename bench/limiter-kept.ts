@@ -10,7 +10,10 @@ import { systemClock } from '../src/lib/clock.js'
 const [buckets = 10_000_000] = process.argv.slice(2).map(Number)
 const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-kept-'))
 const budget = 2 ** 31
-const options = { data: folder, limiter: { budget, scope: 'server' as const, top_keys: true, checkpoint: 5_000 } }
+const options = {
+  data: folder,
+  limiter: { budget, scope: 'server' as const, short_windows: false, top_keys: true, checkpoint: 5_000 }
+}
 const log = pino({ level: 'info' })
 const say = (text: string) => process.stdout.write(`${text}\n`)
 

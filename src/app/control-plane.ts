@@ -103,6 +103,7 @@ export async function openControlPlane(
   const shadows = new RunningShadows({
     ...foundation,
     rateLimitHeaders: options.rate_limit_headers,
+    limitRules: options.limiter,
     geo: stage.geo,
     recorder: stage.recorder,
     elsewhere: stage.threads !== undefined

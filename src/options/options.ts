@@ -248,6 +248,10 @@ export const optionsSchema = Type.Object(
               'count together.',
             default: 'server'
           }),
+          short_windows: option.switched({
+            description: 'Accept windows of rate limits from 1s to 59s.',
+            default: 'off'
+          }),
           top_keys: option.switched({
             description:
               'Keep the most rejected keys of rate limits in memory for five minutes, in clear text. off: for keys that are personal ' +

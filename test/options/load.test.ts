@@ -107,7 +107,7 @@ t.test('without anything the defaults hold', async (t) => {
     },
     traces: { sampler: 'parentbased_always_on', ratio: 1, propagation: 'tracecontext', accept_from: 'trusted_proxies' },
     rate_limit_headers: 'none',
-    limiter: { budget: 1_073_741_824, scope: 'server', top_keys: true, checkpoint: 5_000 },
+    limiter: { budget: 1_073_741_824, scope: 'server', short_windows: false, top_keys: true, checkpoint: 5_000 },
     geoip: {},
     outbound: { allow_private: false },
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory', orders: 300 },

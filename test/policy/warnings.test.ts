@@ -404,7 +404,7 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
 
 const CODES = Object.keys(policyWarnings)
 /** Of what a document relies on around it. */
-const AROUND = ['UNIT_MISSING', 'LIMIT_KEY_IPV6']
+const AROUND = ['UNIT_MISSING', 'LIMIT_KEY_IPV6', 'LIMIT_WINDOW_SHORT']
 
 function told(document: Sample): readonly Problem[] {
   const { is: _, at: _at, says: _says, ...phases } = document

@@ -3,7 +3,7 @@ import {
   ClusterLimits,
   type ClusterStatistics,
   clusterLimits,
-  limitScopes
+  limitRules
 } from '../../features/rate-limit/leases/cluster-limits.js'
 import { newId } from '../../lib/id.js'
 import type { LimitLedger } from '../../lib/limit-ledger.js'
@@ -34,10 +34,10 @@ export async function openClusterLimits(
   seal: Sealer
 ): Promise<OpenClusterLimits> {
   const address = storeAddress(options)
-  const scopes = provide(limitScopes, { otherwise: options.limiter.scope })
+  const rules = provide(limitRules, options.limiter)
   const [secret] = seal.derive('limits')
   if (!isShared(address) || rehearsal === true || secret === undefined)
-    return { services: [scopes], threads: undefined, count: () => undefined }
+    return { services: [rules], threads: undefined, count: () => undefined }
   const { PostgresLimitLedger } = await import('../../store/limit-ledger.js')
   const ledger = new PostgresLimitLedger(address, { log, lookup: names.forSockets })
   const newMember = () => ({ secret, member: `${processName() ?? ''} ${newId('member', clock.wall())}` })
@@ -50,7 +50,7 @@ export async function openClusterLimits(
   })
   lifecycle.opens({ clusterLimits: limits })
   return {
-    services: [scopes, provide(clusterLimits, limits)],
+    services: [rules, provide(clusterLimits, limits)],
     threads: { ledger, newMember },
     count: (elsewhere) => limits.countElsewhere(elsewhere)
   }

@@ -7,6 +7,7 @@ import { internalRequests } from '../../features/http-request/feature.js'
 import { defaultProviders, type OperatorProviders } from '../../features/login/operator-providers.js'
 import { Login, logins } from '../../features/login/service.js'
 import { limiter, rateLimitHeaders } from '../../features/rate-limit/feature.js'
+import { type LimitRules, limitRules } from '../../features/rate-limit/leases/cluster-limits.js'
 import type { Limiter, SlidingWindow } from '../../features/rate-limit/limiter/sliding-window.js'
 import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
 import { actions } from '../../features/registry.js'
@@ -51,6 +52,8 @@ interface LabServicesParts {
   readonly expressions: Expressions
   readonly documents?: RecentDocuments
   readonly rateLimitHeaders: 'none' | 'draft'
+  /** @default those of a policy without a process */
+  readonly limitRules?: LimitRules
   readonly providers?: OperatorProviders
   /** @default a new limiter */
   readonly limits?: Limiter
@@ -85,6 +88,7 @@ export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts)
   return policyServices(base, [
     provide(limiter, parts.limits ?? limiterOf(clock, parts.counted)),
     provide(rateLimitHeaders, parts.rateLimitHeaders),
+    ...(parts.limitRules === undefined ? [] : [provide(limitRules, parts.limitRules)]),
     provide(logins, login),
     provide(internalRequests, lab.internal)
   ])

@@ -62,6 +62,7 @@ export function runningLabs(
       clock,
       expressions: labExpressions(clock, geo, random),
       rateLimitHeaders: rate_limit_headers,
+      limitRules: options.limiter,
       outside: ({ url }) => void notAsked.push(originOf(url)),
       ...(counters === 'running' ? { counted: limiter } : {})
     })

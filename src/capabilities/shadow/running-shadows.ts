@@ -42,6 +42,7 @@ type OfFoundation =
 
 interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
+  readonly limitRules: Options['limiter']
   readonly geo: Geo
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
   /** Do other threads carry the traffic? Then no exchange comes by here. */
@@ -216,7 +217,7 @@ export class RunningShadows implements ShadowRunner {
 
   /** Creates the judge and the compile inputs of a candidate. */
   #bench({ share, budget, counters }: ShadowSettings): Bench {
-    const { clock, limiter, trusted, geo, rateLimitHeaders, challenges } = this.#parts
+    const { clock, limiter, trusted, geo, rateLimitHeaders, limitRules, challenges } = this.#parts
     const judge = new Judge({
       forwarding: trustingProxies(trusted),
       challenge: (host, path) => challenges.answer(host, path),
@@ -238,6 +239,7 @@ export class RunningShadows implements ShadowRunner {
       clock: judge.clock,
       expressions: labExpressions(judge.clock, geo, random),
       rateLimitHeaders,
+      limitRules,
       limits,
       outside: () => {
         if (judge.trial !== undefined) unknown(judge.trial, 'http_request')

@@ -1,4 +1,5 @@
 import type { Decision } from '../../features/rate-limit/limiter/decision.js'
+import { geometryOf } from '../../features/rate-limit/limiter/layout.js'
 import type { Limiter } from '../../features/rate-limit/limiter/sliding-window.js'
 import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
 import type { Judge } from './judge.js'
@@ -110,7 +111,7 @@ function admissionsUntil(
 ): Admissions[] {
   const all: Admissions[] = []
   const last = running.pour(key, { add: (stamp, count) => all.push({ stamp, count }) })
-  const span = Math.max((seconds * 1_000) / 120, seconds > 7_200 ? 60_000 : 0)
+  const span = geometryOf(seconds).grain
   return all.flatMap(({ stamp, count }) => {
     if (stamp <= until) return [{ stamp: last !== undefined && Math.ceil(last) === stamp ? last : stamp, count }]
     return count > 1 && stamp - span <= until ? [{ stamp: until, count: count - 1 }] : []

@@ -2,7 +2,7 @@ import {
   ClusterLimits,
   type ClusterStatistics,
   clusterLimits,
-  limitScopes
+  limitRules
 } from '../../features/rate-limit/leases/cluster-limits.js'
 import type { Clock } from '../../lib/clock.js'
 import type { LedgerAnswer, LedgerCall, LimitLedger } from '../../lib/limit-ledger.js'
@@ -107,10 +107,10 @@ export function threadLimits(
   as: ThreadMember | undefined,
   post: (message: FromThreadLedger) => void
 ): ThreadLimits {
-  const scopes = provide(limitScopes, { otherwise: limiter.scope })
+  const rules = provide(limitRules, limiter)
   if (as === undefined)
     return {
-      services: [scopes],
+      services: [rules],
       receive: () => undefined,
       statistics: () => undefined,
       close: () => Promise.resolve()
@@ -118,7 +118,7 @@ export function threadLimits(
   const ledger = new ThreadLedger(post)
   const limits = new ClusterLimits({ ledger, clock, ...as })
   return {
-    services: [scopes, provide(clusterLimits, limits)],
+    services: [rules, provide(clusterLimits, limits)],
     receive: (message) => ledger.receive(message),
     statistics: () => limits.statistics(),
     close: () => limits.close()

@@ -1,17 +1,19 @@
 import type { Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
+import { messageOf } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, ERROR_RESULTS } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
 import { policyErrors } from '../../policy/problems.js'
 import { type CounterDefinition, serviceKey } from '../../policy/services.js'
+import { policyWarnings } from '../../policy/warnings/codes.js'
 import { choice, duration, either, expression, integer, list, optional, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
 import { amountOf, mustFit } from './amount.js'
 import { limitRelay } from './elsewhere.js'
 import { rateLimitErrors } from './errors.js'
-import { type ClusterLimiter, clusterLimits, limitScopes } from './leases/cluster-limits.js'
+import { type ClusterLimiter, clusterLimits, limitRules } from './leases/cluster-limits.js'
 import { type Decision, undecided } from './limiter/decision.js'
 import type { Limiter } from './limiter/sliding-window.js'
 import type { LimiterStatistics } from './limiter/statistics.js'
@@ -68,7 +70,8 @@ function percent(character: string): string {
 }
 
 const SECOND = 1_000
-const DAY = 86_400_000
+const MINUTE = 60_000
+const LONGEST = 86_400_000
 /** Key with one value per client address. */
 const ADDRESS = /^\s*conn\s*\.\s*client_ip\s*$/
 /** Maximum capacity and cost. */
@@ -142,7 +145,13 @@ const action = defineAction({
         }
       )
     ),
-    rate: duration({ description: 'Length of the window', min: 60 * SECOND, max: DAY, multiple: 10 * SECOND }),
+    rate: duration({
+      description:
+        'Length of the window: a multiple of 10s from 60s on; below only with limiter.short_windows in the options',
+      min: SECOND,
+      max: LONGEST,
+      multiple: SECOND
+    }),
     bucket_key: list(expression({ description: 'A part of the key of the bucket.' }), {
       description: 'CEL expressions; each distinct tuple of their values is a bucket of its own.',
       min: 1,
@@ -168,6 +177,8 @@ const action = defineAction({
     agent: (config, scope) => {
       if (config.scope === 'cluster')
         scope.unavailable(['scope'], 'an agent counts by itself; leave scope out, or say server')
+      if (typeof config.rate === 'string' && (parseDuration(config.rate) ?? MINUTE) < MINUTE)
+        scope.unavailable(['rate'], 'an agent has no option limiter.short_windows; write 60s or more')
     }
   },
   terminates: 'sometimes',
@@ -196,10 +207,16 @@ const action = defineAction({
     const capacity = amountOf(most, 'capacity', { min: 1, max: MOST }, scope)
     const cost = amountOf(weight, 'cost', { min: 0, max: MOST }, scope)
     mustFit(cost, capacity, scope)
-    const seconds = (parseDuration(rate) ?? DAY) / SECOND
+    const rules = scope.service(limitRules)
+    const { scope: counts = rules.scope } = config
+    const milliseconds = parseDuration(rate) ?? LONGEST
+    const wrong = windowProblem(rate, rules.short_windows, counts)
+    // A policy with a problem counts nothing.
+    const seconds = (wrong === undefined ? milliseconds : LONGEST) / SECOND
+    if (wrong !== undefined) scope.problem(['rate'], policyErrors.CONFIG_INVALID, wrong)
+    else if (milliseconds < MINUTE && rules.short_windows === undefined)
+      scope.warn(['rate'], policyWarnings.LIMIT_WINDOW_SHORT, messageOf(policyWarnings.LIMIT_WINDOW_SHORT))
     const [table, memory, relay] = [scope.service(limiter), scope.service(refusedKeys), scope.service(limitRelay)]
-    const scopes = scope.service(limitScopes)
-    const { scope: counts = scopes.otherwise } = config
     if (counts === 'server' && config.on_store_loss !== undefined)
       scope.warn(['on_store_loss'], policyErrors.CONFIG_UNUSED, 'on_store_loss is for limits with scope: cluster')
     const cluster = counts === 'cluster' ? scope.service(clusterLimits) : undefined
@@ -268,6 +285,20 @@ const action = defineAction({
     }
   }
 })
+
+/** Shortest window over a cluster (ms), several leases of permits; see docs/decisions.md. */
+const SHORTEST_OVER_CLUSTER = 10_000
+
+/** Returns the problem of a window of the length `rate`, if any; `short`: windows below a minute are accepted. */
+function windowProblem(rate: string, short: boolean | undefined, counts: 'server' | 'cluster'): string | undefined {
+  const length = parseDuration(rate) ?? LONGEST
+  if (length >= MINUTE)
+    return length % (10 * SECOND) === 0 ? undefined : `\`rate\` must be a multiple of 10s, not ${rate}`
+  if (short === false)
+    return `\`rate\` must be from 1m to 24h, not ${rate}; shorter windows need the option \`limiter.short_windows: on\``
+  if (counts === 'server' || length >= SHORTEST_OVER_CLUSTER) return undefined
+  return `\`rate\` must be 10s or more over a cluster, not ${rate}, because its processes lease permits for two seconds; write \`scope: server\`, or a longer window`
+}
 
 /** Published results. A class, because an object with its own accessor costs more than the limit itself. */
 class Results {

@@ -48,6 +48,10 @@ export const policyWarnings = defineErrors({
     text: 'A limit has a bucket for each address, and listeners take IPv6, where one client has many.',
     help: 'Use ipPrefix(conn.client_ip, 32, 64) in its bucket_key.'
   },
+  LIMIT_WINDOW_SHORT: {
+    text: 'A limit has a window below a minute, which a process accepts only with limiter.short_windows: on.',
+    help: 'Set limiter.short_windows: on where the policy runs, or write a `rate` of 60s or more.'
+  },
   HEADER_FORGEABLE: {
     text: 'A header that the upstream may trust can also come from the client.',
     help: 'Remove the header with remove-headers before it is added.'

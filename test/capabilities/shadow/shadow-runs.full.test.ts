@@ -36,6 +36,7 @@ function stand(text: string) {
     publicUrl: { read: () => 'http://api.test' } as never,
     challenges: new ChallengeTable(),
     rateLimitHeaders: 'none',
+    limitRules: { scope: 'server', short_windows: false } as never,
     geo: noGeo,
     recorder: { attends: () => nothing, shadowed: nothing },
     elsewhere: false

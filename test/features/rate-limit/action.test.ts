@@ -1,5 +1,7 @@
 import t from 'tap'
+import { limitRules } from '../../../src/features/rate-limit/leases/cluster-limits.js'
 import type { Flow } from '../../../src/flow/flow.js'
+import { provide } from '../../../src/policy/services.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { headersOf, Kit, outcomeOf } from '../kit.js'
 
@@ -177,7 +179,7 @@ t.test('RateLimit fields of the draft are on every answer when asked for', async
 })
 
 t.test('capacity, rate, name, algorithm and keys have exact bounds', async (t) => {
-  const kit = new Kit()
+  const kit = new Kit('none', { more: [provide(limitRules, { scope: 'server', short_windows: false })] })
   const verdict = (change: object) => {
     const problems = kit.problems('rate-limit', { ...base, ...change })
     return problems.length === 0 ? 'ok' : problems.join('\n')

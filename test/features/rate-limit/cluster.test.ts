@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { ClusterLimits, clusterLimits, limitScopes } from '../../../src/features/rate-limit/leases/cluster-limits.js'
+import { ClusterLimits, clusterLimits, limitRules } from '../../../src/features/rate-limit/leases/cluster-limits.js'
 import { LimiterTable } from '../../../src/features/rate-limit/limiter/table.js'
 import { actions } from '../../../src/features/registry.js'
 import type { LimitLedger } from '../../../src/lib/limit-ledger.js'
@@ -254,7 +254,7 @@ t.test('where there is no ledger, and where the options say cluster', async (t) 
   const { all } = processes(t, 1)
   const [{ limits }] = all as [Process]
   const byDefault = new Kit('none', {
-    more: [provide(clusterLimits, limits), provide(limitScopes, { otherwise: 'cluster' })]
+    more: [provide(clusterLimits, limits), provide(limitRules, { short_windows: false, scope: 'cluster' })]
   })
   const { scope: _, ...without } = config()
   t.equal(outcomeOf(await byDefault.waiting([['rate-limit', without]])(makeFlow())), 'goes on')

@@ -168,7 +168,7 @@ function limits(level: Level, variables: Variables, zones: ReadonlyMap<string, D
     level.judge(
       directive,
       close(
-        `${capacity} requests in any 60 seconds are counted exactly, without a leaky bucket that delays or bounds bursts; refused requests get 429`
+        `${capacity} requests in any 60 seconds are counted exactly, without a leaky bucket that delays or bounds bursts; refused requests get 429. With the option limiter.short_windows: on, a rate of 1s bounds bursts too`
       )
     )
     // Requests with an empty key are not counted by nginx.

@@ -11,7 +11,7 @@ const ENOUGH = 65_536
 const PART_WORDS = 6
 /** Words before the admissions of a bucket: both halves of its hash, window and number of admissions. */
 const BUCKET_WORDS = 3
-/** Flag in the third word: each admission has a number. Above it is the window in tens of seconds, below it the number of admissions. */
+/** Flag in the third word: each admission has a number. Above it is the code of the window, below it the number of admissions. */
 const NUMBERED = 2 ** 17
 /** Mask of the number of admissions. */
 const LENGTH_MASK = NUMBERED - 1
@@ -40,15 +40,15 @@ class BucketWords implements BucketSink {
   readonly #out: Words
   readonly #stamps: number[] = []
   readonly #counts: number[] = []
-  #tens = 0
+  #code = 0
 
   constructor(out: Words) {
     this.#out = out
   }
 
-  begin(low: number, high: number, tens: number): void {
+  begin(low: number, high: number, code: number): void {
     this.end()
-    this.#tens = tens
+    this.#code = code
     this.#out.push(low)
     this.#out.push(high)
   }
@@ -63,7 +63,7 @@ class BucketWords implements BucketSink {
     const [out, stamps, counts] = [this.#out, this.#stamps, this.#counts]
     if (stamps.length === 0) return
     const numbered = counts.some((count) => count !== 1)
-    out.push(this.#tens * (2 * NUMBERED) + (numbered ? NUMBERED : 0) + stamps.length)
+    out.push(this.#code * (2 * NUMBERED) + (numbered ? NUMBERED : 0) + stamps.length)
     for (let i = 0; i < stamps.length; i += 1) {
       out.push(stamps[i]!)
       if (numbered) out.push(counts[i]!)
@@ -124,7 +124,7 @@ function bodyOf({ words, length }: Words): Uint8Array {
 
 /** Yields the bodies of the sketch; undefined for cells that are all 0. */
 export function* sketchBodies(contents: Contents): Generator<Uint8Array | undefined> {
-  for (const { sketch, tens, generation, width, rows } of contents.generations()) {
+  for (const { sketch, code, generation, width, rows } of contents.generations()) {
     for (const [row, cells] of rows.entries()) {
       for (let from = 0; from < width; from += CELLS) {
         const some = cells.subarray(from, from + CELLS)
@@ -133,7 +133,7 @@ export function* sketchBodies(contents: Contents): Generator<Uint8Array | undefi
           continue
         }
         const body = new Uint32Array(CELLS_HEAD + some.length)
-        body.set([sketch, tens, generation, width, row, from])
+        body.set([sketch, code, generation, width, row, from])
         body.set(some, CELLS_HEAD)
         yield new Uint8Array(body.buffer)
       }
@@ -148,8 +148,8 @@ export function readCells(words: Uint32Array): {
   readonly from: number
   readonly cells: Uint32Array
 } {
-  const [sketch = 0, tens = 0, generation = 0, width = 0, row = 0, from = 0] = words
-  return { generation: { sketch, tens, generation, width }, row, from, cells: words.subarray(CELLS_HEAD) }
+  const [sketch = 0, code = 0, generation = 0, width = 0, row = 0, from = 0] = words
+  return { generation: { sketch, code, generation, width }, row, from, cells: words.subarray(CELLS_HEAD) }
 }
 
 /** Receives the buckets of a base, after the part that contains them. */

@@ -1,5 +1,6 @@
 import type { Clock } from '../../../lib/clock.js'
 import { type AdmissionLog, EMPTIED } from '../limiter/admission-log.js'
+import { windowSeconds } from '../limiter/layout.js'
 import type { LimiterTable } from '../limiter/table.js'
 import { Checkpoints } from './checkpoints.js'
 import { admissionsOf } from './reading.js'
@@ -51,9 +52,9 @@ function taken(log: AdmissionLog, now: number): Admission[] {
   const bytes = Buffer.concat(views)
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4)
   const admissions: Admission[] = []
-  for (const { low, high, tens, cost } of admissionsOf(words, now)) {
+  for (const { low, high, code, cost } of admissionsOf(words, now)) {
     // Only the API clears buckets, and this process no longer has it.
-    if (cost !== EMPTIED) admissions.push([low, high, 10 * tens, cost])
+    if (cost !== EMPTIED) admissions.push([low, high, windowSeconds(code), cost])
   }
   log.take(records)
   return admissions

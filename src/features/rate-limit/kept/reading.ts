@@ -103,9 +103,9 @@ export class KeptCounters {
     }
     for (const group of this.#groups()) {
       const now = contents.now()
-      for (const { low, high, tens, time, cost } of inOrder(group)) {
+      for (const { low, high, code, time, cost } of inOrder(group)) {
         if (cost === EMPTIED || base.has(low, high, time) || emptied.until(low, high) >= time) continue
-        done(contents.count(low, high, tens, Math.ceil(time), cost, now))
+        done(contents.count(low, high, code, Math.ceil(time), cost, now))
       }
     }
   }
@@ -182,7 +182,7 @@ class Base implements BaseSink {
   now = 0
   #low = 0
   #high = 0
-  #tens = 0
+  #code = 0
   #until = 0
 
   constructor(contents: Contents, segments: number, emptied: Emptied) {
@@ -198,16 +198,16 @@ class Base implements BaseSink {
     parts.at.push(at)
   }
 
-  begin(low: number, high: number, tens: number): void {
+  begin(low: number, high: number, code: number): void {
     this.#low = low
     this.#high = high
-    this.#tens = tens
+    this.#code = code
     this.#until = this.#emptied.until(low, high)
   }
 
   add(stamp: number, count: number): void {
     if (stamp <= this.#until) return
-    done(this.#contents.count(this.#low, this.#high, this.#tens, stamp, count, this.now))
+    done(this.#contents.count(this.#low, this.#high, this.#code, stamp, count, this.now))
   }
 
   /** Returns true if the base contains an admission of that time. A part without buckets is omitted; its admissions had expired. */
@@ -226,7 +226,7 @@ class Base implements BaseSink {
 interface Admission {
   low: number
   high: number
-  tens: number
+  code: number
   /** Milliseconds. */
   time: number
   cost: number
@@ -234,12 +234,12 @@ interface Admission {
 
 /** Yields the records of a log that was read at `taken`, monotonic milliseconds; reuses one object. */
 export function* admissionsOf(words: Uint32Array, taken: number): Generator<Admission> {
-  const one: Admission = { low: 0, high: 0, tens: 0, time: 0, cost: 0 }
+  const one: Admission = { low: 0, high: 0, code: 0, time: 0, cost: 0 }
   for (let at = 0; at < words.length; at += RECORD_WORDS) {
     const about = words[at + 2]!
     one.low = words[at]!
     one.high = words[at + 1]!
-    one.tens = about >>> COST_BITS
+    one.code = about >>> COST_BITS
     one.cost = about & LARGE_COST
     one.time = wholeTime(words[at + 3]!, taken * TIME_PARTS) / TIME_PARTS
     if (one.cost === LARGE_COST) {

@@ -35,10 +35,16 @@ export type SlidingWindowLike = Pick<SlidingWindow, 'take' | 'peek' | 'forget'>
 /** Cluster limits; undefined: the process is alone, or only checks documents, and counts by itself. */
 export const clusterLimits = serviceKey<ClusterLimiter | undefined>('cluster_limits', () => undefined)
 
-/** Default scope of limits. */
-export const limitScopes = serviceKey<{ readonly otherwise: 'server' | 'cluster' }>('limit_scopes', () => ({
-  otherwise: 'server'
-}))
+/** Rules for limits that the options set. */
+export interface LimitRules {
+  /** Scope of a limit that does not say. */
+  readonly scope: 'server' | 'cluster'
+  /** True if windows below a minute are accepted; undefined: the process that will run the policy decides. */
+  readonly short_windows: boolean | undefined
+}
+
+/** Options about limits of the process that runs the policy. */
+export const limitRules = serviceKey<LimitRules>('limit_rules', () => ({ scope: 'server', short_windows: undefined }))
 
 interface ClusterLimitsParts {
   readonly ledger: LimitLedger

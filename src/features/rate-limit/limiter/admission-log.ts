@@ -13,7 +13,7 @@ const TAKEN = 16
 /** Index of the number of lost records, modulo 2³². */
 const LOST = 32
 
-/** Bits for the cost in the third word of a record; the window in tens of seconds is above. */
+/** Bits for the cost in the third word of a record; the code of the window is above. */
 export const COST_BITS = 18
 /** A constant, because the power would be computed again for each record. */
 const COSTS = 2 ** COST_BITS
@@ -56,7 +56,7 @@ export class AdmissionLog {
   }
 
   /** Writes one record, `time` in milliseconds; see `EMPTIED` for a cost of 0. Only for the log's own thread. */
-  add(low: number, high: number, tens: number, time: number, cost: number): void {
+  add(low: number, high: number, code: number, time: number, cost: number): void {
     const records = cost < LARGE_COST ? 1 : 2
     if (this.room < records && !this.look(records)) {
       Atomics.add(this.numbers, LOST, 1)
@@ -66,7 +66,7 @@ export class AdmissionLog {
     const at = HEAD_WORDS + (this.written & (RECORDS - 1)) * RECORD_WORDS
     words[at] = low
     words[at + 1] = high
-    words[at + 2] = tens * COSTS + (records === 1 ? cost : LARGE_COST)
+    words[at + 2] = code * COSTS + (records === 1 ? cost : LARGE_COST)
     words[at + 3] = Math.ceil(time * TIME_PARTS)
     if (records === 2) words[HEAD_WORDS + ((this.written + 1) & (RECORDS - 1)) * RECORD_WORDS] = cost
     this.written = (this.written + records) | 0

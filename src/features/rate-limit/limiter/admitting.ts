@@ -34,7 +34,7 @@ export class Admitting {
     const state = found === 0 ? this.newBucket(segment, low, high, geometry, now) : found
     const stamp = Math.ceil(found === 0 ? time : Math.max(time, lastOf(memory, found)))
     if (state === 0) {
-      pressure.spill(low, high, geometry.tens, stamp, cost)
+      pressure.spill(low, high, geometry.code, stamp, cost)
       return true
     }
     pressure.focus(segment, state, now)
@@ -42,7 +42,7 @@ export class Admitting {
     if (fitted === 0) {
       if (!memory.enter()) return false
       // On overflow, counts in the sketch; the bucket is unchanged.
-      pressure.spill(low, high, geometry.tens, stamp, cost)
+      pressure.spill(low, high, geometry.code, stamp, cost)
       return true
     }
     // Found again, because making room may have moved the slot.

@@ -12,7 +12,7 @@ import {
   RING_LIMIT,
   type Sink,
   setLast,
-  tensOf
+  windowOf
 } from './state.js'
 
 const KEEP = 0x3ffff
@@ -96,7 +96,7 @@ class Ring {
 
   private copy(state: number, kind: number): number {
     const { words, memory } = this
-    const target = memory.enter() ? newState(memory, kind, tensOf(words, state), words[state + 1]!) : 0
+    const target = memory.enter() ? newState(memory, kind, windowOf(words, state), words[state + 1]!) : 0
     if (target === 0) return 0
     memory.journal.set(HEADER.building, target)
     memory.journal.commit()
@@ -144,7 +144,7 @@ export class Buckets {
    * the directory ends.
    */
   create(low: number, high: number, geometry: Geometry): number {
-    return newState(this.memory, 0, geometry.tens, ((high & 0xfffff000) | (low & 0xfff)) >>> 0)
+    return newState(this.memory, 0, geometry.code, ((high & 0xfffff000) | (low & 0xfff)) >>> 0)
   }
 
   /** Replaces `state` in the slot by `fresh` from `fit` or `shrink`. Cannot fail. */
@@ -232,7 +232,7 @@ export class Buckets {
   private replaceEmpty(state: number, geometry: Geometry): number {
     const { memory } = this
     if (!memory.enter() || !memory.hasRoom(0)) return state
-    const fresh = newState(memory, 0, geometry.tens, this.words[state + 1]!)
+    const fresh = newState(memory, 0, geometry.code, this.words[state + 1]!)
     setLast(memory, fresh, lastOf(memory, state))
     memory.journal.set(HEADER.building, fresh)
     memory.journal.commit()

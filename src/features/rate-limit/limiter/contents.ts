@@ -5,7 +5,7 @@ import type { Directory } from './directory.js'
 import { type Geometries, HEADER, SEGMENT } from './layout.js'
 import type { Memory } from './memory.js'
 import type { Generation, Sketch } from './sketch.js'
-import { type Sink, tensOf } from './state.js'
+import { type Sink, windowOf } from './state.js'
 
 const TWO32 = 2 ** 32
 /** Cost at which a part of a segment ends, about 0.1 ms: 1 for a bucket, and 1 for its numbers below. */
@@ -25,7 +25,7 @@ interface ContentsParts {
 
 /** Receives buckets: first the bucket, then its admissions, oldest first. */
 export interface BucketSink extends Sink {
-  begin(low: number, high: number, tens: number): void
+  begin(low: number, high: number, code: number): void
 }
 
 /** Part of a segment at one moment: the buckets whose high hash half is at least `from` and below `end`. */
@@ -93,9 +93,9 @@ export class Contents {
    * bucket must be in order of time; an earlier one counts as late as the last. Returns false if another thread holds the bucket for too
    * long.
    */
-  count(low: number, high: number, tens: number, stamp: number, cost: number, now: number): boolean {
+  count(low: number, high: number, code: number, stamp: number, cost: number, now: number): boolean {
     const { memory, directory, buckets, geometries, admitting } = this.parts
-    const geometry = geometries.of(tens)
+    const geometry = geometries.of(code)
     const lock = directory.record(directory.segmentOf(low)) + SEGMENT.lock
     if (!memory.locks.acquire(lock)) return false
     try {
@@ -154,11 +154,11 @@ export class Contents {
       const home = Math.floor((high * size) / TWO32)
       // Skips entries of the previous part; each of the others is seen once, those from the end when the end is reached.
       if (high < from || (wrapped ? home <= index : home > index)) continue
-      const tens = tensOf(words, state)
-      const geometry = geometries.of(tens)
+      const code = windowOf(words, state)
+      const geometry = geometries.of(code)
       counting.cost += 1
       if (buckets.expire(state, geometry, now) > 0) {
-        sink.begin(words[slot]!, high, tens)
+        sink.begin(words[slot]!, high, code)
         buckets.pour(state, geometry, moment, counting)
       }
       // So that other threads wait for one bucket at most.

@@ -10,8 +10,8 @@ import {
   RING_LIMIT,
   type Sink,
   setLast,
-  tensOf,
-  WIDE
+  WIDE,
+  windowOf
 } from './state.js'
 
 const TOTAL = HEAD_WORDS
@@ -25,6 +25,8 @@ const WIDE_BLOCK = 0x8000_0000
 const ADDRESS = 0x7fff_ffff
 /** Maximum of a 16-bit counter. */
 const MAX_NARROW = 0xffff
+/** Number of 32-bit numbers. */
+const TWO32 = 2 ** 32
 /** Words for the addresses of blocks. */
 const WORDS_OF_BLOCK = 49
 
@@ -49,7 +51,7 @@ export class Counts {
   fromRing(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const { words, memory } = this
     const kind = geometry.blocks > 0 ? BLOCKS : cost + RING_LIMIT > MAX_NARROW ? WIDE : NARROW
-    const target = newState(memory, kind, tensOf(words, state), words[state + 1]!)
+    const target = newState(memory, kind, windowOf(words, state), words[state + 1]!)
     if (target === 0) return 0
     words.fill(0, target + TOTAL, target + BODY + bodyWords(kind, geometry))
     setLast(memory, target, lastOf(memory, state))
@@ -85,7 +87,7 @@ export class Counts {
   expire(state: number, geometry: Geometry, moment: number): number {
     const { words } = this
     const first = firstGrain(geometry, moment)
-    let base = words[state + BASE]!
+    let base = this.base(state, first)
     if (first <= base) return words[state + TOTAL]!
     let total = words[state + TOTAL]!
     // After it every counter has been seen; a remaining total is from a thread that ended while it counted.
@@ -139,7 +141,7 @@ export class Counts {
   }
 
   wait(state: number, geometry: Geometry, moment: number, need: number): number {
-    const base = this.words[state + BASE]!
+    const base = this.base(state, firstGrain(geometry, moment))
     const end = base + geometry.cells
     let left = need
     let grain = base
@@ -151,7 +153,7 @@ export class Counts {
   }
 
   pour(state: number, geometry: Geometry, latest: number, sink: Sink): void {
-    const base = this.words[state + BASE]!
+    const base = this.base(state, grainOf(latest, geometry))
     let left = this.words[state + TOTAL]!
     for (let grain = base; left > 0 && grain < base + geometry.cells; grain += 1) {
       const count = this.read(state, geometry, grain)
@@ -160,10 +162,15 @@ export class Counts {
     }
   }
 
+  /** Returns the oldest grain of `state` that may contain admissions; it is stored modulo 2³² and less than 2³¹ grains from `near`. */
+  private base(state: number, near: number): number {
+    return near + ((this.words[state + BASE]! - near) | 0)
+  }
+
   private read(state: number, geometry: Geometry, grain: number): number {
     const kind = kindOf(this.words, state)
-    if (kind === NARROW) return this.halves[(state + BODY) * 2 + (grain % geometry.cells)]!
-    if (kind === WIDE) return this.words[state + BODY + (grain % geometry.cells)]!
+    if (kind === NARROW) return this.halves[(state + BODY) * 2 + counterIndex(grain, geometry)]!
+    if (kind === WIDE) return this.words[state + BODY + counterIndex(grain, geometry)]!
     const block = this.words[this.blockWord(state, geometry, grain)]!
     if (block === 0) return 0
     const place = grain % BLOCK_CELLS
@@ -173,9 +180,9 @@ export class Counts {
   private write(state: number, geometry: Geometry, grain: number, count: number): void {
     const kind = kindOf(this.words, state)
     if (kind === NARROW) {
-      this.halves[(state + BODY) * 2 + (grain % geometry.cells)] = count
+      this.halves[(state + BODY) * 2 + counterIndex(grain, geometry)] = count
     } else if (kind === WIDE) {
-      this.words[state + BODY + (grain % geometry.cells)] = count
+      this.words[state + BODY + counterIndex(grain, geometry)] = count
     } else {
       const block = this.words[this.blockWord(state, geometry, grain)]!
       const place = grain % BLOCK_CELLS
@@ -227,7 +234,7 @@ export class Counts {
 
   private widen(state: number, geometry: Geometry): number {
     const { words, memory } = this
-    const target = memory.enter() ? newState(memory, WIDE, tensOf(words, state), words[state + 1]!) : 0
+    const target = memory.enter() ? newState(memory, WIDE, windowOf(words, state), words[state + 1]!) : 0
     if (target === 0) return 0
     memory.journal.set(HEADER.building, target)
     memory.journal.commit()
@@ -246,9 +253,16 @@ function bodyWords(kind: number, { cells }: Geometry): number {
   return kind === WIDE ? cells : (cells + 1) >>> 1
 }
 
-/** Returns the grain as a 32-bit number (enough for 68 years), because a 64-bit floating-point remainder takes ten times as long. */
 function grainOf(stamp: number, geometry: Geometry): number {
-  return (stamp / geometry.grain) >>> 0
+  return Math.floor(stamp / geometry.grain)
+}
+
+/**
+ * Returns the index of a grain's counter. Grains of the shortest window exceed 32 bits after 14 months of the clock; before, the remainder is
+ * that of 32-bit numbers, because the one of 64-bit floating-point numbers takes ten times as long.
+ */
+function counterIndex(grain: number, { cells }: Geometry): number {
+  return grain < TWO32 ? (grain >>> 0) % cells : grain % cells
 }
 
 /** Returns the oldest grain in the window when the clock rounded down is `moment`. */

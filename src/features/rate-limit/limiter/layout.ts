@@ -1,7 +1,10 @@
 /**
  * Version of the buffer's layout, incremented with any change of place or meaning: threads that share a table, and kept copies, must agree.
  */
-export const LAYOUT_VERSION = 2
+export const LAYOUT_VERSION = 3
+
+/** Versions of kept copies that this one reads: in version 2 no window is shorter than a minute. */
+export const READABLE_VERSIONS: readonly number[] = [LAYOUT_VERSION, 2]
 
 /** Maximum number of threads on one table, numbered from 0. */
 export const THREADS = 256
@@ -144,9 +147,9 @@ export function layoutOf(budget: number): Layout {
 
 /** Division of time for one window length. All times are whole milliseconds. */
 export interface Geometry {
-  /** Window in seconds, and in tens of seconds. */
+  /** Window in seconds, and its code. */
   readonly seconds: number
-  readonly tens: number
+  readonly code: number
   readonly rate: number
   /** Time covered by one counter. */
   readonly grain: number
@@ -162,35 +165,62 @@ export const BLOCK_CELLS = 30
 const SHORT_LIMIT = 7_200
 const LONG_GRAIN = 60_000
 
+/** Length from which windows are multiples of ten seconds; shorter ones are whole seconds. */
+const MINUTE = 60
+/** Longest window in seconds. */
+const DAY = 86_400
+/** Code of a day. The codes above it are windows below a minute. */
+export const DAY_CODE = DAY / 10
+
 /**
- * Returns the geometry of a window of `seconds` (60 to 86,400, a multiple of ten; otherwise throws a RangeError).
+ * Returns the code of a window of `seconds`, 14 bits: its tens of seconds; below a minute `DAY_CODE` and its seconds. Throws a RangeError
+ * for other lengths.
+ */
+function windowCode(seconds: number): number {
+  if (Number.isInteger(seconds) && seconds >= 1 && seconds < MINUTE) return DAY_CODE + seconds
+  if (seconds >= MINUTE && seconds <= DAY && seconds % 10 === 0) return seconds / 10
+  throw new RangeError('a window is 1 to 59 whole seconds, or 60 to 86,400 seconds and a multiple of ten')
+}
+
+/** Returns the seconds of a window by its code. */
+export function windowSeconds(code: number): number {
+  return code > DAY_CODE ? code - DAY_CODE : code * 10
+}
+
+/**
+ * Returns the geometry of a window of `seconds`; throws a RangeError for a length without a code.
  *
- * Up to two hours a grain is 1/120 of the window, rounded down to whole milliseconds; beyond, one minute.
+ * Up to two hours a grain is 1/120 of the window in whole milliseconds, rounded down from a minute on and up below it, so that the counters
+ * of any window fit into the same state; beyond, one minute.
  */
 export function geometryOf(seconds: number): Geometry {
-  if (!(seconds >= 60 && seconds <= 86_400 && seconds % 10 === 0)) {
-    throw new RangeError('a window is 60 to 86,400 seconds long and a multiple of ten')
-  }
+  const code = windowCode(seconds)
   const rate = seconds * 1_000
   const long = seconds > SHORT_LIMIT
-  const grain = long ? LONG_GRAIN : Math.floor(rate / 120)
+  const grain = long ? LONG_GRAIN : seconds < MINUTE ? Math.ceil(rate / 120) : Math.floor(rate / 120)
   const cells = Math.ceil(rate / grain) + 1
   const blocks = long ? Math.ceil((cells + BLOCK_CELLS - 1) / BLOCK_CELLS) : 0
-  return { seconds, tens: seconds / 10, rate, grain, cells, blocks }
+  return { seconds, code, rate, grain, cells, blocks }
 }
 
 /** Cache of geometries by window length. */
 export class Geometries {
   private readonly known: (Geometry | undefined)[] = []
 
-  /** @param tens window in tens of seconds */
-  of(tens: number): Geometry {
-    let geometry = this.known[tens]
+  /** Returns the geometry of the window with this code; throws a RangeError if there is none. */
+  of(code: number): Geometry {
+    let geometry = this.known[code]
     if (geometry === undefined) {
-      geometry = geometryOf(tens * 10)
-      this.known[tens] = geometry
+      geometry = geometryOf(windowSeconds(code))
+      if (geometry.code !== code) throw new RangeError(`${code} is the code of no window`)
+      this.known[code] = geometry
     }
     return geometry
+  }
+
+  /** Returns the geometry of a window of `seconds`; throws a RangeError for a length without a code. */
+  ofSeconds(seconds: number): Geometry {
+    return this.of(windowCode(seconds))
   }
 }
 

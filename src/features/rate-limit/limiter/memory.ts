@@ -7,6 +7,7 @@ import {
   PAGE_BYTES,
   PAGE_RECORD,
   PAGE_WORDS,
+  READABLE_VERSIONS,
   THREAD_CELLS,
   THREADS_BASE
 } from './layout.js'
@@ -147,7 +148,8 @@ export class Memory implements Views {
   /** Restores the data of `pieces`; returns false, without changes, if it is damaged or has another layout. */
   resume(pieces: Uint8Array): boolean {
     const head = this.head()
-    if (Buffer.compare(pieces.subarray(0, head.length), head) !== 0) return false
+    const given = pieces.subarray(0, head.length)
+    if (!READABLE_VERSIONS.some((version) => Buffer.compare(given, this.head(version)) === 0)) return false
     const bytes = new Uint8Array(this.words.buffer)
     const places: [from: number, at: number][] = []
     for (let from = head.length; from < pieces.length; from += 4 + STRETCH) {
@@ -158,12 +160,13 @@ export class Memory implements Views {
     }
     for (const [from, at] of places)
       bytes.set(pieces.subarray(from, Math.min(from + STRETCH, from + bytes.length - at)), at)
+    this.words[HEADER.version] = LAYOUT_VERSION
     return true
   }
 
   /** Returns the head, which identifies compatible tables. */
-  private head(): Uint8Array {
-    return new Uint8Array(Float64Array.of(LAYOUT_VERSION, this.layout.bytes).buffer)
+  private head(version = LAYOUT_VERSION): Uint8Array {
+    return new Uint8Array(Float64Array.of(version, this.layout.bytes).buffer)
   }
 
   /** Allocates an object of `sizeClass` with undefined content; returns 0 if there is no room and none could be made. */

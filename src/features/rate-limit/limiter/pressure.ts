@@ -3,7 +3,7 @@ import type { Directory } from './directory.js'
 import { COUNTER, type Geometries, HEADER, SEGMENT } from './layout.js'
 import { type Memory, SMALL_CLASSES } from './memory.js'
 import type { Sketch } from './sketch.js'
-import { tensOf } from './state.js'
+import { windowOf } from './state.js'
 
 const SAMPLE = 8
 const MAX_SLOTS_READ = 64
@@ -54,11 +54,11 @@ export class Pressure {
     const address = directory.findState(state, words[state + 1]!)
     if (address === 0) return
     const { segment, index } = directory
-    const geometry = this.geometries.of(tensOf(words, state))
+    const geometry = this.geometries.of(windowOf(words, state))
     const live = this.buckets.expire(state, geometry, this.now)
     if (live > 0) {
       const moment = Math.floor(this.now)
-      this.sketch.begin(words[address]!, words[address + 1]!, geometry.tens, moment)
+      this.sketch.begin(words[address]!, words[address + 1]!, geometry.code, moment)
       this.buckets.pour(state, geometry, moment, this.sketch)
       this.mark(segment, this.sketch.end())
       memory.count(COUNTER.folded, 1)
@@ -69,8 +69,8 @@ export class Pressure {
   }
 
   /** Counts admissions of a key without a bucket. */
-  spill(low: number, high: number, tens: number, stamp: number, cost: number): void {
-    this.sketch.begin(low, high, tens, Math.floor(this.now))
+  spill(low: number, high: number, code: number, stamp: number, cost: number): void {
+    this.sketch.begin(low, high, code, Math.floor(this.now))
     this.sketch.add(stamp, cost)
     this.mark(this.directory.segmentOf(low), this.sketch.end())
     this.memory.count(COUNTER.sketchDecisions, 1)
@@ -111,7 +111,7 @@ export class Pressure {
         continue
       }
       seen += 1
-      const live = this.buckets.expire(state, this.geometries.of(tensOf(words, state)), this.now)
+      const live = this.buckets.expire(state, this.geometries.of(windowOf(words, state)), this.now)
       if (live === 0) {
         directory.remove(this.segment, index)
         this.buckets.discard(HEADER.leaving)

@@ -2,7 +2,7 @@ import type { Buckets } from './buckets.js'
 import type { Directory } from './directory.js'
 import { type Geometries, HEADER, SEGMENT } from './layout.js'
 import type { Memory } from './memory.js'
-import { tensOf } from './state.js'
+import { windowOf } from './state.js'
 
 /*
  * Repair after a thread that stopped inside a lock
@@ -77,7 +77,7 @@ export function repair(
     const size = words[directory.record(segment) + SEGMENT.size]!
     for (let index = 0; index < size; index += 1) {
       const state = words[directory.slot(segment, index) + 2]!
-      if (state !== 0) buckets.recount(state, geometries.of(tensOf(words, state)))
+      if (state !== 0) buckets.recount(state, geometries.of(windowOf(words, state)))
     }
   }
 }

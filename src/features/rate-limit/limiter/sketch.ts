@@ -1,10 +1,10 @@
-import { GENERATIONS, HEADER, ROWS, SKETCHES } from './layout.js'
+import { DAY_CODE, GENERATIONS, HEADER, ROWS, SKETCHES, windowSeconds } from './layout.js'
 import type { Memory } from './memory.js'
 import type { Sink } from './state.js'
 
 const TWO32 = 2 ** 32
 const MAX_COUNT = TWO32 - 1
-/** Words of a sketch's record: its window in tens of seconds, then the number + 1 of each generation. */
+/** Words of a sketch's record: the code of its window, then the number + 1 of each generation. */
 const RECORD_WORDS = 16
 /** Value of an unused generation. */
 const UNUSED = 0
@@ -12,17 +12,15 @@ const UNUSED = 0
 const DIRTY = TWO32 - 1
 /** Sketch for every window length without its own; its window is the longest possible. */
 const REST = SKETCHES - 1
-/** Longest window in tens of seconds. */
-const LONGEST_TENS = 8_640
 
 const LOW_FACTORS = [0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f] as const
 const HIGH_FACTORS = [0x165667b1, 0xd3a2646d, 0xfd7046c5, 0xb55a4f09] as const
 
 /** Generation of a sketch. */
 export interface Generation {
-  /** Number of the sketch, and its window in tens of seconds. */
+  /** Number of the sketch, and the code of its window. */
   readonly sketch: number
-  readonly tens: number
+  readonly code: number
   /** Number of the generation: the quarter of a window. */
   readonly generation: number
   /** Counters in a row. */
@@ -53,15 +51,15 @@ export class Sketch implements Sink {
   }
 
   /** Starts adding for one key; `moment`: the clock rounded down, in milliseconds. */
-  begin(low: number, high: number, tens: number, moment: number): void {
+  begin(low: number, high: number, code: number, moment: number): void {
     this.locate(low, high)
-    this.current = this.assign(tens, moment)
+    this.current = this.assign(code, moment)
     this.pending = 0
     this.until = 0
   }
 
   add(stamp: number, count: number): void {
-    const generation = Math.floor(stamp / (this.tens(this.current) * 2_500))
+    const generation = Math.floor(stamp / this.quarter(this.current))
     if (generation !== this.generation) this.flush()
     this.generation = generation
     this.pending += count
@@ -74,17 +72,17 @@ export class Sketch implements Sink {
   }
 
   /** Returns at least the key's admissions in the trailing window that are not in a bucket. */
-  estimate(low: number, high: number, tens: number, moment: number): number {
+  estimate(low: number, high: number, code: number, moment: number): number {
     this.locate(low, high)
-    const own = this.find(tens)
+    const own = this.find(code)
     const rest = this.sum(REST, moment)
     return own === REST ? rest : rest + this.sum(own, moment)
   }
 
   /** Returns the milliseconds from `moment` until `need` of the key's estimate has expired; Infinity if unknown. */
-  wait(low: number, high: number, tens: number, moment: number, need: number): number {
+  wait(low: number, high: number, code: number, moment: number, need: number): number {
     this.locate(low, high)
-    const sketch = this.find(tens)
+    const sketch = this.find(code)
     let left = need
     let after = moment
     for (;;) {
@@ -107,7 +105,7 @@ export class Sketch implements Sink {
           return this.words.subarray(from, from + this.width)
         })
         const generation = this.number(sketch, slot) - 1
-        found.push({ sketch, tens: this.tens(sketch), generation, width: this.width, rows })
+        found.push({ sketch, code: this.code(sketch), generation, width: this.width, rows })
       }
     }
     return found
@@ -118,9 +116,9 @@ export class Sketch implements Sink {
    * its keys may have used, so that no estimate is lower than there. Returns the time when all of it has expired. Only for a sketch to
    * which nothing else was added.
    */
-  raise({ sketch, tens, generation, width }: Omit<Generation, 'rows'>, row: number, from: number, cells: Uint32Array) {
+  raise({ sketch, code, generation, width }: Omit<Generation, 'rows'>, row: number, from: number, cells: Uint32Array) {
     const slot = generation % GENERATIONS
-    this.words[this.record(sketch)] = tens
+    this.words[this.record(sketch)] = code
     this.words[this.record(sketch) + 1 + slot] = generation + 1
     const base = this.plane(sketch, slot, row)
     for (let i = 0; i < cells.length; i += 1) {
@@ -180,8 +178,13 @@ export class Sketch implements Sink {
     return HEADER.sketches + sketch * RECORD_WORDS
   }
 
-  private tens(sketch: number): number {
+  private code(sketch: number): number {
     return this.words[this.record(sketch)]!
+  }
+
+  /** Returns a quarter of the sketch's window (ms). Numbers of quarters of the shortest window fit into 32 bits for 34 years. */
+  private quarter(sketch: number): number {
+    return windowSeconds(this.code(sketch)) * 250
   }
 
   private number(sketch: number, slot: number): number {
@@ -190,7 +193,7 @@ export class Sketch implements Sink {
 
   /** Returns the time at which a generation is dropped: its last millisecond is a whole window ago. */
   private endOf(sketch: number, slot: number): number {
-    return this.number(sketch, slot) * this.tens(sketch) * 2_500 - 1 + this.tens(sketch) * 10_000
+    return (this.number(sketch, slot) + GENERATIONS - 1) * this.quarter(sketch) - 1
   }
 
   private isLive(sketch: number, slot: number, moment: number): boolean {
@@ -222,26 +225,26 @@ export class Sketch implements Sink {
     return slot
   }
 
-  private find(tens: number): number {
+  private find(code: number): number {
     for (let sketch = 0; sketch < REST; sketch += 1) {
-      if (this.tens(sketch) === tens) return sketch
+      if (this.code(sketch) === code) return sketch
     }
     return REST
   }
 
   /** Returns the sketch of a window length: its own, an unneeded one, or the shared one. */
-  private assign(tens: number, moment: number): number {
-    const own = this.find(tens)
+  private assign(code: number, moment: number): number {
+    const own = this.find(code)
     if (own !== REST) return own
     for (let sketch = 0; sketch < REST; sketch += 1) {
       if (this.oldest(sketch, moment) >= 0) continue
       for (let slot = 0; slot < GENERATIONS; slot += 1) {
         if (this.number(sketch, slot) !== UNUSED) this.words[this.record(sketch) + 1 + slot] = DIRTY
       }
-      this.words[this.record(sketch)] = tens
+      this.words[this.record(sketch)] = code
       return sketch
     }
-    this.words[this.record(REST)] = LONGEST_TENS
+    this.words[this.record(REST)] = DAY_CODE
     return REST
   }
 }

@@ -18,7 +18,7 @@ export interface LimitWindow {
 export interface Limiter {
   /**
    * @param identity identity of the limit; with length and key it identifies a bucket
-   * @param rateSeconds window length: 60 to 86,400 seconds, a multiple of ten
+   * @param rateSeconds window length: 1 to 59 whole seconds, or 60 to 86,400 seconds and a multiple of ten
    */
   window(identity: string, rateSeconds: number): Pick<SlidingWindow, 'take' | 'peek' | 'forget'>
   statistics(): LimiterStatistics
@@ -53,7 +53,7 @@ export class SlidingWindow {
 
   /**
    * @param identity identity of the limit; with length and key it identifies a bucket
-   * @param rateSeconds window: 60 to 86,400 seconds, a multiple of ten; otherwise throws a RangeError
+   * @param rateSeconds window: 1 to 59 whole seconds, or 60 to 86,400 seconds and a multiple of ten; otherwise throws a RangeError
    */
   constructor(
     private readonly table: BucketTable,

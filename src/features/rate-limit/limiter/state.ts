@@ -4,7 +4,7 @@ import { type Memory, SIZE_CLASS } from './memory.js'
 /**
  * Head of a bucket's state, 16 bytes:
  *
- * word 0: kind (4 bits), window in tens of seconds (14), ring: first stamp (6) and number of stamps (7)
+ * word 0: kind (4 bits), code of the window (14), ring: first stamp (6) and number of stamps (7)
  *
  * word 1: upper 20 bits of the hash's high half, lower 12 of its low half: reference back to the slot
  *
@@ -29,8 +29,8 @@ export function kindOf(words: Uint32Array, state: number): number {
   return words[state]! & 15
 }
 
-/** Returns the window of `state` in tens of seconds. */
-export function tensOf(words: Uint32Array, state: number): number {
+/** Returns the code of the window of `state`. */
+export function windowOf(words: Uint32Array, state: number): number {
   return (words[state]! >>> 4) & 0x3fff
 }
 
@@ -59,11 +59,11 @@ export function freeState(memory: Memory, state: number): void {
  * Returns a state of `kind` without admissions, its body not cleared; 0 without memory. Starts a step in which the caller assigns the state
  * to a slot or to `building`.
  */
-export function newState(memory: Memory, kind: number, tens: number, backReference: number): number {
+export function newState(memory: Memory, kind: number, code: number, backReference: number): number {
   const { words, journal } = memory
   const state = memory.allocate(SIZE_CLASS_OF_KIND[kind]!)
   if (state === 0) return 0
-  journal.set(state, kind | (tens << 4))
+  journal.set(state, kind | (code << 4))
   journal.set(state + 1, backReference)
   setLast(memory, state, 0)
   journal.set(HEADER.kinds + kind, words[HEADER.kinds + kind]! + 1)

@@ -3,7 +3,7 @@ import type { Buckets } from './buckets.js'
 import type { Directory } from './directory.js'
 import { COUNTER, type Geometries, HEADER, SEGMENT } from './layout.js'
 import type { Memory } from './memory.js'
-import { tensOf } from './state.js'
+import { windowOf } from './state.js'
 
 /**
  * Visits the table a few segments at a time: drops empty buckets and shrinks the others. Threads may sweep concurrently; positions are only
@@ -58,7 +58,7 @@ export class Sweep {
         index += 1
         continue
       }
-      const geometry = this.geometries.of(tensOf(words, state))
+      const geometry = this.geometries.of(windowOf(words, state))
       const live = buckets.expire(state, geometry, now)
       if (live > 0) {
         const smaller = buckets.shrink(state, geometry, live)

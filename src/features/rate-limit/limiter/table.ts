@@ -24,7 +24,7 @@ import { Sweep } from './sweep.js'
  * Promise. An admission weighs the cost of its request: a whole number, usually 1; a cost of 0 counts nothing. In any trailing
  * window (t − rate, t] that ends with an admission of cost 1 or more, the admissions weigh at most the `capacity` of that
  * request. A request is refused only if the admissions of the trailing `rate + grain` and the request itself weigh more than
- * its capacity, where a grain is rate/120 up to two hours and one minute beyond; while at most 64 units of a bucket have been
+ * its capacity, where a grain is rate/120 up to two hours (below a minute rounded up to whole milliseconds) and one minute beyond; while at most 64 units of a bucket have been
  * alive since it was last empty, only if that holds for the trailing `rate` (to the millisecond). While the memory budget is
  * exhausted, the second promise does not hold for keys in the sketch; the first one always does.
  *
@@ -168,7 +168,7 @@ export class LimiterTable implements Limiter {
 
   /** Returns the geometry of a window of `seconds`; throws a RangeError for an invalid length. */
   geometry(seconds: number): Geometry {
-    return this.geometries.of(seconds / 10)
+    return this.geometries.ofSeconds(seconds)
   }
 
   /**
@@ -192,7 +192,7 @@ export class LimiterTable implements Limiter {
         return
       }
       now = this.clock.monotonic()
-      folded = this.sketch.estimate(low, high, geometry.tens, Math.floor(now))
+      folded = this.sketch.estimate(low, high, geometry.code, Math.floor(now))
     }
     const limit = capacity > MAX_CAPACITY ? MAX_CAPACITY : capacity
     const slot = directory.find(low, high)
@@ -203,7 +203,7 @@ export class LimiterTable implements Limiter {
     decision.before = this.before(state, live)
     if (left >= 0) {
       if (cost === 0 || this.admitting.admit(low, high, geometry, state, live, cost, now)) {
-        if (cost > 0) this.log?.add(low, high, geometry.tens, now, cost)
+        if (cost > 0) this.log?.add(low, high, geometry.code, now, cost)
         memory.count(COUNTER.admitted, 1)
         decision.admitted = true
         decision.remaining = left
@@ -221,7 +221,7 @@ export class LimiterTable implements Limiter {
       decision.retryAfterSeconds = geometry.seconds
       if (cost <= limit) {
         const bucketWait = -left > live ? NEVER : this.bucketWait(state, geometry, now, -left)
-        const sketchWait = -left > folded ? NEVER : this.sketch.wait(low, high, geometry.tens, Math.floor(now), -left)
+        const sketchWait = -left > folded ? NEVER : this.sketch.wait(low, high, geometry.code, Math.floor(now), -left)
         decision.retryAfterSeconds = clamp(Math.min(bucketWait, sketchWait) / 1_000, geometry.seconds)
       }
     }
@@ -239,7 +239,7 @@ export class LimiterTable implements Limiter {
     const inSketch = this.clock.monotonic() < memory.words[record + SEGMENT.foldedUntil]! * 1_000
     if (inSketch) this.enter(record)
     const now = this.clock.monotonic()
-    const folded = inSketch ? this.sketch.estimate(low, high, geometry.tens, Math.floor(now)) : 0
+    const folded = inSketch ? this.sketch.estimate(low, high, geometry.code, Math.floor(now)) : 0
     const slot = directory.find(low, high)
     const state = slot === 0 ? 0 : memory.words[slot + 2]!
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
@@ -248,7 +248,7 @@ export class LimiterTable implements Limiter {
     if (left <= 0) {
       const bucketWait = 1 - left > live ? NEVER : this.bucketWait(state, geometry, now, 1 - left)
       const sketchWait =
-        1 - left > folded ? NEVER : this.sketch.wait(low, high, geometry.tens, Math.floor(now), 1 - left)
+        1 - left > folded ? NEVER : this.sketch.wait(low, high, geometry.code, Math.floor(now), 1 - left)
       retryAfterSeconds = clamp(Math.min(bucketWait, sketchWait) / 1_000, geometry.seconds)
     }
     const seen = {

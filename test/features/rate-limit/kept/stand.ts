@@ -62,7 +62,7 @@ export class Machine {
     const log = pino({ level: 'debug' }, { write: (text: string) => lines.push(JSON.parse(text)) })
     const options = {
       data: this.#folder,
-      limiter: { budget, scope: 'server' as const, top_keys: true, checkpoint: 3_600_000 }
+      limiter: { budget, scope: 'server' as const, short_windows: false, top_keys: true, checkpoint: 3_600_000 }
     }
     const counters = CountersOfLimits.find(options)
     if (counters === undefined) throw new TypeError('nothing is kept')

@@ -30,7 +30,7 @@ const fileIn = (folder: string) => join(folder, 'limits', 'counters')
 async function open(folder: string) {
   const counters = CountersOfLimits.find({
     data: folder,
-    limiter: { budget: BUDGET, scope: 'server', top_keys: true, checkpoint: 3_600_000 }
+    limiter: { budget: BUDGET, scope: 'server', short_windows: false, top_keys: true, checkpoint: 3_600_000 }
   })
   if (counters === undefined) throw new TypeError('nothing is kept')
   const lines: string[] = []

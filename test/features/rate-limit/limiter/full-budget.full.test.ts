@@ -130,31 +130,33 @@ t.test('the sketch never reports less than the trailing window holds, and forget
   for (let seed = 1; seed <= RUNS * 4; seed += 1) {
     const next = random(seed)
     const sketch = new Sketch(new Memory(layoutOf(2 ** 20)))
-    const tens = Array.from({ length: whole(next, 1, 6) }, () => (next() < 0.5 ? 6 : whole(next, 6, 8_640)))
+    const lengthOf = () => (next() < 0.4 ? 60 : next() < 0.5 ? whole(next, 1, 59) : whole(next, 6, 8_640) * 10)
+    const lengths = Array.from({ length: whole(next, 1, 6) }, lengthOf)
     const logs = new Map<string, ExactLog>()
     let now = whole(next, 0, 2 ** 33)
     for (let step = 0; step < 600; step += 1) {
-      now += next() < 0.01 ? tens[0]! * 9_000 : Math.floor(next() * tens[0]! * 120)
-      const window = tens[Math.floor(next() * tens.length)]!
+      now += next() < 0.01 ? lengths[0]! * 900 : Math.floor(next() * lengths[0]! * 12)
+      const window = lengths[Math.floor(next() * lengths.length)]!
       const key = whole(next, 1, 8)
       const [low, high] = [Math.imul(key, 0x9e3779b1) >>> 0, Math.imul(key + 9, 0x85ebca6b) >>> 0]
       const log = logs.get(`${window} ${key}`) ?? new ExactLog()
       logs.set(`${window} ${key}`, log)
       const count = whole(next, 1, 5)
-      const earlier = Math.max(log.last, now - whole(next, 0, window * 5_000))
-      sketch.begin(low, high, window, now)
+      const earlier = Math.max(log.last, now - whole(next, 0, window * 500))
+      sketch.begin(low, high, geometryOf(window).code, now)
       for (const stamp of [earlier, now]) {
         sketch.add(stamp, count)
         log.add(stamp, count)
       }
       const until = sketch.end()
-      if (until < now + window * 10_000) wrong.push(`seed ${seed}, step ${step}: forgets early`)
-      const other = tens[Math.floor(next() * tens.length)]!
-      const expected = logs.get(`${other} ${key}`)?.count(now, other * 10_000) ?? 0
-      const estimate = sketch.estimate(low, high, other, now)
+      if (until < now + window * 1_000) wrong.push(`seed ${seed}, step ${step}: forgets early`)
+      const other = lengths[Math.floor(next() * lengths.length)]!
+      const expected = logs.get(`${other} ${key}`)?.count(now, other * 1_000) ?? 0
+      const estimate = sketch.estimate(low, high, geometryOf(other).code, now)
       if (estimate < expected) wrong.push(`seed ${seed}, step ${step}: ${estimate} for ${expected}`)
-      const most = logs.get(`${other} ${key}`)?.count(now, other * 12_500 + 1) ?? 0
-      if (new Set(tens).size === 1 && estimate > most) wrong.push(`seed ${seed}, step ${step}: ${estimate} for ${most}`)
+      const most = logs.get(`${other} ${key}`)?.count(now, other * 1_250 + 1) ?? 0
+      if (new Set(lengths).size === 1 && estimate > most)
+        wrong.push(`seed ${seed}, step ${step}: ${estimate} for ${most}`)
     }
   }
   t.same(wrong.slice(0, 3), [])
@@ -166,7 +168,7 @@ t.test('a bucket is poured out whole, and no admission becomes older than it is'
     const next = random(seed)
     const memory = new Memory(layoutOf(2 ** 18))
     const buckets = new Buckets(memory)
-    const geometry = geometryOf([60, 70, 7_200, 7_210, 86_400][seed % 5]!)
+    const geometry = geometryOf([1, 7, 59, 60, 70, 7_200, 7_210, 86_400][seed % 8]!)
     const times: number[] = []
     let now = whole(next, 0, 2 ** 33) + 0.5
     let state = buckets.create(1, 1, geometry)

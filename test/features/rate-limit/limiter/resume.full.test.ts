@@ -5,7 +5,7 @@ import { HandClock } from './support/exact-log.js'
 import { random, whole } from './support/random.js'
 
 const MEBIBYTE = 2 ** 20
-const WINDOWS = [60, 600, 86_400]
+const WINDOWS = [1, 60, 600, 86_400]
 const CAPACITY = 100
 
 function tableOf(clock: HandClock, seed: Uint8Array, budgetBytes = 16 * MEBIBYTE) {
