@@ -3,6 +3,8 @@ export interface ImportFlags {
   readonly output?: string
   readonly overwrite?: boolean
   readonly report: string
+  /** Flag of `sluice import caddy` alone. */
+  readonly adapt?: boolean
   readonly prove?: boolean
   readonly old?: string
   readonly requests?: string

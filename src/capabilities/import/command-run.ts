@@ -4,6 +4,7 @@ import { ExitCode } from '../../cli/process.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { printableLines } from '../../lib/printable.js'
 import type { ImportFlags } from './command-flags.js'
+import type { ImportSources } from './model.js'
 import { FORMATS } from './readers.js'
 import { countVerdicts, formatTable, reportJson } from './report.js'
 import { writeSiteFile } from './site-file.js'
@@ -20,12 +21,13 @@ export async function importSite(format: string, files: readonly string[], flags
   }
   try {
     const read = await (FORMATS[format] as (typeof FORMATS)[string]).load()
-    const sources = {
+    const given: ImportSources = {
       readFile: (path: string) => readFile(path, 'utf8'),
       listFolder: (path: string) => readdir(path),
       environment: process.env
     }
-    const config = await read(files, sources)
+    const adapted = flags.adapt === true ? await (await import('./caddy/adapt.js')).adaptFiles(files, given) : undefined
+    const config = await read(adapted?.files ?? files, adapted?.sources ?? given)
     const { text, statements } = writeSiteFile(config)
     if (flags.output !== undefined) await writeFile(flags.output, text, { flag: flags.overwrite === true ? 'w' : 'wx' })
     const json = flags.report === 'json'

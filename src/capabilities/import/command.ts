@@ -6,6 +6,7 @@ const EXAMPLES = `
 Examples:
   sluice import nginx /etc/nginx/nginx.conf -o site.yaml
   sluice import caddy Caddyfile -o site.yaml
+  sluice import caddy Caddyfile --adapt -o site.yaml
   sluice import haproxy haproxy.cfg -o site.yaml
   sluice import traefik traefik.yml dynamic.toml compose.yaml -o site.yaml
   sluice import ngrok ngrok.yml -o site.yaml
@@ -17,6 +18,9 @@ Writes a site file with its policies, and says of each statement of the source w
 difference, or "not here" with the reason and what to do instead. Each "close" and "not here" is also a comment at its place.
 Files that are included are read. Variables of the environment are filled in where they are set, or stay variables of the site
 file. Without -o the site file goes to standard output and the report to standard error.
+
+JSON of Caddy is read like a Caddyfile. --adapt (caddy only) runs the program caddy, which must be in PATH, to make it of a
+Caddyfile: it knows the whole language with its plugins, and the report then has the lines of the JSON.
 
 --prove starts Sluice with the new file on free ports, sends the same requests to it and to the old server, and compares
 status, header fields and body. The requests follow from the source: each host and location, the edges of prefixes and
@@ -31,16 +35,18 @@ cannot be read, or the command line is wrong.`
 
 /** Returns the commands `sluice import nginx` and those of the other formats: each makes a site file of configuration files. */
 export function importFormatCommands(): readonly Command[] {
-  return Object.entries(FORMATS).map(([format, { title }]) => formatCommand(format, title))
+  return Object.entries(FORMATS).map(([format, { title, adapts }]) => formatCommand(format, title, adapts === true))
 }
 
-function formatCommand(format: string, title: string): Command {
-  return new Command(format)
+function formatCommand(format: string, title: string, adapts: boolean): Command {
+  const command = new Command(format)
     .description(`make a site file of files of ${title}, with a verdict for each statement and a proof`)
     .argument('<file...>', 'its configuration files')
     .option('-o, --output <file>', 'the site file to write (default: standard output)')
     .option('--overwrite', 'replace the output file if it exists')
     .option('--report <text|json>', 'form of the report', 'text')
+  if (adapts) command.option('--adapt', 'let `caddy adapt` read the Caddyfile, and read its JSON')
+  return command
     .option('--prove', 'compare the old server with Sluice serving the new file')
     .option('--old <url>', 'where the old server listens, for --prove')
     .option('--requests <file>', 'HAR file or access log with the requests of --prove (default: made from the source)')

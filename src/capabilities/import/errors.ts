@@ -11,6 +11,10 @@ export const importErrors = defineErrors({
     text: 'A file that is included cannot be read.',
     help: 'Run the command where the included files are, or remove the line that includes them.'
   },
+  IMPORT_ADAPT: {
+    text: '`caddy adapt` has made no JSON of a Caddyfile.',
+    help: 'Correct what the message names, or leave --adapt out: then Sluice reads the Caddyfile by itself.'
+  },
   IMPORT_PROOF: {
     text: 'The old server and the new file cannot be compared.',
     help: 'Correct what the message names; without --prove the site file is written all the same.'

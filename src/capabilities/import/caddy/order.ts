@@ -37,7 +37,8 @@ export const ORDER = [
   'reverse_proxy',
   'php_fastcgi',
   'file_server',
-  'acme_server'
+  'acme_server',
+  'handle_errors'
 ]
 /** Directives that decide who may pass, or what is sent: without them the route would be open or wrong. */
 export const CLOSING = [
@@ -78,7 +79,7 @@ export function sorted(directives: readonly CaddyDirective[], named: NamedMatche
     return place === -1 ? -1 : place
   }
   return directives
-    .filter(({ name }) => !name.startsWith('@') && !['log', 'tls', 'bind', 'import'].includes(name))
+    .filter(({ name }) => !name.startsWith('@') && !['log', 'tls', 'bind', 'import', 'handle_errors'].includes(name))
     .map((directive, index) => ({ directive, index, weight: matcherWeight(splitMatcher(directive).matcher, named) }))
     .sort(
       (one, other) =>

@@ -17,10 +17,11 @@ import {
 import { withoutShadowed } from '../reachable.js'
 import { Ledger } from '../report.js'
 import { UpstreamSet } from '../upstream-set.js'
+import { adaptedBlocks, isAdapted } from './adapted.js'
 import { readAddress } from './addresses.js'
 import { fillVariables, keepVariables } from './placeholders.js'
-import { type CaddyBlock, type CaddyDirective, caddyText, parseCaddyfile } from './syntax.js'
-import { SiteWalk } from './walk.js'
+import { type CaddyBlock, type CaddyDirective, caddyText, movedUp, parseCaddyfile } from './syntax.js'
+import { ERRORS, SiteWalk } from './walk.js'
 
 const MAX_IMPORTS = 1000
 const MAX_IMPORT_DEPTH = 20
@@ -35,6 +36,7 @@ const WHOLE = [
   'request_body',
   'file_server',
   'encode',
+  'handle_errors',
   'log',
   'tls',
   'servers'
@@ -68,7 +70,8 @@ class CaddyReader {
   }
 
   async read(file: string): Promise<void> {
-    const blocks = await this.#blocks(file, 0)
+    const text = await this.#sources.readFile(file)
+    const blocks = isAdapted(text) ? adaptedBlocks(text, file) : await this.#blocks(file, 0)
     for (const [index, block] of blocks.entries()) await this.#block(block, index === 0)
   }
 
@@ -230,6 +233,7 @@ class CaddyReader {
   }
 
   async #options({ directives, at }: CaddyBlock): Promise<void> {
+    this.#ledger.judge(at, EXACT)
     for (const directive of await this.#expand(directives, [], 0)) {
       this.#record(directive, [at])
       const [value = ''] = directive.args
@@ -276,7 +280,11 @@ class CaddyReader {
       if (!routes.some((route) => route.at === place))
         this.#ledger.judge(place, close('another directive takes all its requests first'))
     const addresses = keys.map((key) =>
-      readAddress(keepVariables(key), { http: this.#httpPort, https: this.#httpsPort, isAutomatic: this.#isAutomatic })
+      readAddress(keepVariables(this.#withPort(key)), {
+        http: this.#httpPort,
+        https: this.#httpsPort,
+        isAutomatic: this.#isAutomatic
+      })
     )
     const groups = new Map<string, { names: string[]; ports: readonly HostPort[]; path: string }>()
     for (const { name, ports, path } of addresses) {
@@ -313,6 +321,11 @@ class CaddyReader {
     }
   }
 
+  /** A port must be known for the listener: it is filled in. */
+  #withPort(key: string): string {
+    return key.replace(/:\{\$[^{}]*\}$/, (port) => fillVariables(port, this.#sources.environment).text)
+  }
+
   #closePath(names: readonly string[], ports: readonly HostPort[], path: string, at: SourcePosition): void {
     const actions = [{ kind: 'respond', status: 503, at } as const]
     this.#closed.push({ host: { at, verdict: EXACT, names, ports, actions, routes: [] }, path })
@@ -343,6 +356,7 @@ class CaddyReader {
       else if (name === 'bind')
         this.#ledger.judge(at, close('the listener takes every address; write its address in listeners'))
       else if (name === 'import') this.#ledger.judge(at, EXACT)
+      else if (name === 'handle_errors') this.#ledger.judge(at, ERRORS)
       if (name !== 'tls') continue
       const [certificateFile, keyFile] = args
       let verdict: Verdict = EXACT
@@ -380,10 +394,3 @@ class CaddyReader {
     return result
   }
 }
-
-/** Positions without the line that was put before the text. */
-const movedUp = (directive: CaddyDirective): CaddyDirective => ({
-  ...directive,
-  at: { ...directive.at, line: directive.at.line - 1 },
-  block: directive.block?.map(movedUp)
-})

@@ -200,3 +200,10 @@ export function caddyText({ name, args, block }: Pick<CaddyDirective, 'name' | '
   const words = [name, ...args].map((word) => (word === '' || /\s/.test(word) ? JSON.stringify(word) : word))
   return `${words.join(' ')}${block === undefined ? '' : ' {'}`
 }
+
+/** Returns a directive with the positions that it has without a line before the text. */
+export const movedUp = (directive: CaddyDirective): CaddyDirective => ({
+  ...directive,
+  at: { ...directive.at, line: directive.at.line - 1 },
+  block: directive.block?.map(movedUp)
+})

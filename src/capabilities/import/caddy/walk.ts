@@ -31,6 +31,9 @@ import { type CaddyDirective, caddyText } from './syntax.js'
 /** Most routes of a site; real files have less than a hundred. */
 const MAX_ROUTES = 2000
 
+/** Verdict of `handle_errors`; errors keep their status and get the page of Sluice. */
+export const ERRORS = close('errors keep their status, with the page of Sluice: write error_pages of the site')
+
 /** Settings read on the way to a directive. */
 interface Context {
   readonly tests: readonly RouteTest[]
@@ -202,6 +205,10 @@ export class SiteWalk {
       )
       this.#answer(context, directive, [{ kind: 'respond', status: 503, at }], tests)
       return end
+    }
+    if (name === 'handle_errors') {
+      this.#judge(at, ERRORS)
+      return context
     }
     const isLog = name.startsWith('log') || name === 'skip_log'
     this.#judge(

@@ -102,7 +102,7 @@ function explain(
       one.verdict.kind !== 'exact' &&
       (around.some(sameAs(one.at)) || one.within.some((place) => around.some(sameAs(place))) || one.within.length === 0)
   )
-  const isGeneral = isGeneralDifference(request, differences, statements)
+  const isGeneral = isGeneralDifference(request, differences, config)
   const near = (one: Statement) => at !== undefined && (sameAs(one.at)(at) || one.within.some(sameAs(at)))
   const explained =
     isGeneral || differences.every((difference) => here.some((one) => explains(one, difference, near(one))))
@@ -113,7 +113,7 @@ function explain(
 const GENERAL_DIFFERENCES = [
   'general differences, which follow from no statement:',
   '  paths have one normal form here: repeated slashes are merged, escapes are decoded or kept in one form, and %2F is refused',
-  '  WebSockets are passed on everywhere',
+  '  WebSockets are passed on everywhere, and hosts that no site has get 404',
   '  bodies over 1 MiB pass unless client_max_body_size is set',
   '  answers for errors have an empty body; X-Forwarded-*, Forwarded, Via and x-request-id are written for each upstream'
 ]
@@ -121,8 +121,10 @@ const GENERAL_DIFFERENCES = [
 function isGeneralDifference(
   { kind }: ProofRequest,
   differences: readonly Difference[],
-  statements: readonly Statement[]
+  { hosts, format, statements }: ImportedConfig
 ): boolean {
+  // The first server of nginx is the one for all other hosts.
+  if (kind === 'unknown host' && format !== 'nginx' && !hosts.some(({ names }) => names.includes('*'))) return true
   if (kind === 'slashes' || kind === 'escapes') return true
   const [first] = differences
   if (kind === 'upgrade') {
