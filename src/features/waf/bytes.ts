@@ -88,3 +88,19 @@ export class ByteText {
     return this.#bytes.toString('latin1', 0, this.#length)
   }
 }
+
+/** Lower-cases ASCII letters alone; `String.toLowerCase` also changes Latin-1 letters, which can be parts of UTF-8. */
+export function lowerText(text: string): string {
+  let upper = false
+  let ascii = true
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code >= 0x80) ascii = false
+    else if (code >= 0x41 && code <= 0x5a) upper = true
+  }
+  if (!upper) return text
+  if (ascii) return text.toLowerCase()
+  const out = new ByteText(text.length)
+  for (let i = 0; i < text.length; i++) out.add(lowerCode(text.charCodeAt(i)))
+  return out.toString()
+}

@@ -7,6 +7,7 @@ import {
   isLetter,
   isSpace,
   lowerCode,
+  lowerText,
   NO_BREAK_SPACE,
   QUOTE
 } from './bytes.js'
@@ -43,17 +44,6 @@ function mapBytes(text: string, map: (code: number) => number): string {
     if (code >= 0) out.add(code)
   }
   return out.toString()
-}
-
-/** Changes the case of ASCII letters alone; `String.toLowerCase` also changes Latin-1 letters, which can be parts of UTF-8. */
-const lowercase: Transformation = (text) => {
-  let upper = false
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    if (code >= 0x80) return mapBytes(text, lowerCode)
-    if (code >= 0x41 && code <= 0x5a) upper = true
-  }
-  return upper ? text.toLowerCase() : text
 }
 
 const uppercase: Transformation = (text) =>
@@ -218,7 +208,7 @@ const TRANSFORMATIONS: ReadonlyMap<string, Transformation> = new Map<string, Tra
   ['htmlentitydecode', decodeEntities],
   ['jsdecode', decodeJs],
   ['length', (text) => String(text.length)],
-  ['lowercase', lowercase],
+  ['lowercase', lowerText],
   ['md5', digest('md5')],
   ['normalisepath', normalizePath],
   ['normalisepathwin', normalizePathWin],
