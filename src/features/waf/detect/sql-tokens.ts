@@ -1,0 +1,264 @@
+import {
+  APOSTROPHE,
+  ASTERISK,
+  BACKSLASH,
+  HYPHEN,
+  hexValue,
+  isDigit,
+  isLetter,
+  isSpace,
+  NO_BREAK_SPACE,
+  QUOTE,
+  SLASH
+} from '../bytes.js'
+import { SQL_WORDS, type SqlKind } from './sql-words.js'
+
+/** A token; `word` is the word in lower case, and empty for other tokens. */
+export interface SqlToken {
+  readonly kind: SqlKind
+  readonly word: string
+  /** True if a space or a comment stands before it. */
+  readonly spaced: boolean
+  /** True for a string without an end. */
+  readonly open?: boolean
+}
+
+/** Position of a text in SQL: by itself, or inside of a string in these quotes. */
+export type SqlContext = '' | "'" | '"'
+
+/** Greatest number of tokens that are read: an injection shows at its beginning. */
+const MAX_TOKENS = 24
+
+/** Greatest length of a keyword or function. */
+const MAX_WORD = 20
+
+/** Kinds of single characters. */
+const MARKS: Readonly<Record<string, SqlKind>> = {
+  '(': '(',
+  ')': ')',
+  ',': ',',
+  ';': ';',
+  '.': '.',
+  '+': '+',
+  '|': '+',
+  '-': 'a',
+  '*': 'a',
+  '/': 'a',
+  '%': 'a',
+  '^': 'a',
+  '&': 'a',
+  '=': 'o',
+  '<': 'o',
+  '>': 'o',
+  '~': 'o',
+  '!': 'N'
+}
+
+/** Operators of two and three characters, longer ones first. */
+const OPERATORS: readonly (readonly [string, SqlKind])[] = [
+  ['<=>', 'o'],
+  ['||', '|'],
+  ['&&', '|'],
+  ['<=', 'o'],
+  ['>=', 'o'],
+  ['<>', 'o'],
+  ['!=', 'o'],
+  ['==', 'o'],
+  ['!~', 'o'],
+  [':=', 'o'],
+  ['<<', 'a'],
+  ['>>', 'a']
+]
+
+/** Returns the first tokens of a text in a context. Comments between tokens count as white space. */
+export function readSqlTokens(text: string, context: SqlContext): SqlToken[] {
+  const reader = new SqlReader(text)
+  if (context !== '') reader.openString(context === "'" ? APOSTROPHE : QUOTE)
+  while (reader.tokens.length < MAX_TOKENS && reader.next());
+  return reader.tokens
+}
+
+class SqlReader {
+  readonly tokens: SqlToken[] = []
+  readonly #text: string
+  #at = 0
+  #spaced = false
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  /** Reads the text up to the first quote as a string that began before it. */
+  openString(quote: number): void {
+    this.#string(quote, 0)
+  }
+
+  /** Reads a token; returns false at the end of the text. */
+  next(): boolean {
+    this.#skipSpace()
+    const text = this.#text
+    if (this.#at >= text.length) return false
+    const code = text.charCodeAt(this.#at)
+    if (code === APOSTROPHE || code === QUOTE) this.#string(code, this.#at + 1)
+    else if (code === SLASH && text.charCodeAt(this.#at + 1) === ASTERISK) this.#comment()
+    else if (code === 0x23 || (code === HYPHEN && text.charCodeAt(this.#at + 1) === HYPHEN)) this.#lineComment(code)
+    else if (isDigit(code) || (code === 0x2e && isDigit(text.charCodeAt(this.#at + 1)))) this.#number()
+    else if (code === 0x40) this.#variable()
+    else if (isWordCode(code)) this.#word()
+    else if (code === 0x60) this.#quotedName()
+    else this.#operator()
+    return true
+  }
+
+  #push(kind: SqlKind, end: number, word = ''): void {
+    this.tokens.push({ kind, word, spaced: this.#spaced })
+    this.#at = end
+    this.#spaced = false
+  }
+
+  #skipSpace(): void {
+    for (; this.#at < this.#text.length; this.#at++) {
+      const code = this.#text.charCodeAt(this.#at)
+      if (!isSpace(code) && code !== NO_BREAK_SPACE && code !== 0) return
+      this.#spaced = true
+    }
+  }
+
+  /** Reads a string from `start`. Two quotes and a backslash with a quote do not end it. */
+  #string(quote: number, start: number): void {
+    let at = start
+    for (; at < this.#text.length; at++) {
+      const code = this.#text.charCodeAt(at)
+      if (code === BACKSLASH) at++
+      else if (code === quote) {
+        if (this.#text.charCodeAt(at + 1) !== quote) break
+        at++
+      }
+    }
+    const open = at >= this.#text.length
+    this.tokens.push({ kind: 's', word: '', spaced: this.#spaced, open })
+    this.#at = Math.min(at + 1, this.#text.length)
+    this.#spaced = false
+  }
+
+  /** Skips a C comment. The text of a conditional comment of MySQL (`/*!50000 … `) is read, as the server runs it. */
+  #comment(): void {
+    const text = this.#text
+    const start = this.#at + 2
+    if (text.charCodeAt(start) === 0x21 && !isSpace(text.charCodeAt(start + 1))) {
+      let at = start + 1
+      while (isDigit(text.charCodeAt(at)) && at < start + 7) at++
+      this.#at = at
+      this.#spaced = true
+      return
+    }
+    const end = text.indexOf('*/', start)
+    const nested = text.indexOf('/*', start)
+    if (end === -1) this.#push('c', text.length)
+    else if (nested !== -1 && nested <= end) this.#push('X', end + 2)
+    else this.#at = end + 2
+    this.#spaced = true
+  }
+
+  /** Skips a comment up to the end of its line; at the end of the text it is a token. */
+  #lineComment(code: number): void {
+    const start = this.#at + (code === HYPHEN ? 2 : 1)
+    const line = this.#text.indexOf('\n', start)
+    if (line !== -1 && line < this.#text.length - 1) {
+      this.#at = line + 1
+      this.#spaced = true
+      return
+    }
+    const words = wordCount(this.#text, start)
+    this.#push(words <= (code === HYPHEN ? 1 : 0) ? 'c' : 'l', this.#text.length)
+  }
+
+  /** Reads a number. Letters behind it make it a name (`5pm`), unless they are a keyword (`1or 1=1`). */
+  #number(): void {
+    const text = this.#text
+    let at = this.#at
+    const hex = text.charCodeAt(at) === 0x30 && (text.charCodeAt(at + 1) | 0x20) === 0x78
+    if (hex) {
+      at += 2
+      while (hexValue(text.charCodeAt(at)) !== -1) at++
+    } else {
+      while (isDigit(text.charCodeAt(at))) at++
+      if (text.charCodeAt(at) === 0x2e && !isLetter(text.charCodeAt(at + 1))) at++
+      while (isDigit(text.charCodeAt(at))) at++
+      const exponent = (text.charCodeAt(at) | 0x20) === 0x65 ? at + 1 : 0
+      const sign = text.charCodeAt(exponent) === HYPHEN || text.charCodeAt(exponent) === 0x2b ? 1 : 0
+      if (exponent > 0 && isDigit(text.charCodeAt(exponent + sign))) {
+        at = exponent + sign
+        while (isDigit(text.charCodeAt(at))) at++
+      }
+    }
+    const end = this.#wordEnd(at)
+    const keyword = end > at && SQL_WORDS.has(this.#wordText(at, end))
+    if (end === at || keyword) this.#push('1', at)
+    else this.#push('n', end)
+  }
+
+  #variable(): void {
+    let start = this.#at
+    while (this.#text.charCodeAt(start) === 0x40 && start < this.#at + 2) start++
+    const end = this.#wordEnd(start)
+    this.#push(end === start ? '?' : 'v', end)
+  }
+
+  #word(): void {
+    const end = this.#wordEnd(this.#at)
+    // Quotes directly behind these letters begin a string of that kind.
+    const next = this.#text.charCodeAt(end)
+    if (end === this.#at + 1 && next === APOSTROPHE && 'nbxNBX'.includes(this.#text.charAt(this.#at))) {
+      this.#string(APOSTROPHE, end + 1)
+      return
+    }
+    const word = this.#wordText(this.#at, end)
+    this.#push(SQL_WORDS.get(word) ?? 'n', end, word)
+  }
+
+  #quotedName(): void {
+    const end = this.#text.indexOf('`', this.#at + 1)
+    this.#push('n', end === -1 ? this.#text.length : end + 1)
+  }
+
+  #operator(): void {
+    const text = this.#text
+    if (text.startsWith('*/', this.#at)) {
+      // End of a conditional comment.
+      this.#at += 2
+      this.#spaced = true
+      return
+    }
+    const operator = OPERATORS.find(([mark]) => text.startsWith(mark, this.#at))
+    if (operator === undefined) this.#push(MARKS[text.charAt(this.#at)] ?? '?', this.#at + 1)
+    else this.#push(operator[1], this.#at + operator[0].length)
+  }
+
+  #wordEnd(start: number): number {
+    let end = start
+    while (isWordCode(this.#text.charCodeAt(end))) end++
+    return end
+  }
+
+  /** Returns a word in lower case; one that is too long for a keyword is empty. */
+  #wordText(start: number, end: number): string {
+    return end - start > MAX_WORD ? '' : this.#text.slice(start, end).toLowerCase()
+  }
+}
+
+function isWordCode(code: number): boolean {
+  return isLetter(code) || isDigit(code) || code === 0x5f || code === 0x24 || (code >= 0x80 && code !== NO_BREAK_SPACE)
+}
+
+/** Counts words in the rest of a text, up to two. */
+function wordCount(text: string, start: number): number {
+  let words = 0
+  let inside = false
+  for (let i = start; i < text.length && words < 2; i++) {
+    const white = isSpace(text.charCodeAt(i))
+    if (!white && !inside && text.charCodeAt(i) !== HYPHEN) words++
+    inside = !white
+  }
+  return words
+}
