@@ -1,4 +1,4 @@
-import { APOSTROPHE, hexValue, isSpace, QUOTE } from '../bytes.js'
+import { APOSTROPHE, hexValue, isDigit, isLetter, isSpace, QUOTE } from '../bytes.js'
 import { BodyError, type BodyOptions, type BodyResult, type BodyValues, collectValues, utf8Text } from './values.js'
 
 /** Name of the values that are texts of elements, as CRS selects them. */
@@ -198,17 +198,20 @@ class XmlReader {
     const parts: string[] = []
     let from = 0
     for (; ampersand !== -1; ampersand = text.indexOf('&', from)) {
-      const piece = text.slice(ampersand + 1, ampersand + 2 + MAX_ENTITY)
-      const semicolon = piece.indexOf(';')
-      const entity = semicolon === -1 ? undefined : entityText(piece.slice(0, semicolon))
+      let semicolon = ampersand + 1
+      while (semicolon <= ampersand + MAX_ENTITY && isEntityCode(text.charCodeAt(semicolon))) semicolon++
+      const ended = text.charCodeAt(semicolon) === 0x3b
+      const entity = ended ? entityText(text.slice(ampersand + 1, semicolon)) : undefined
       parts.push(text.slice(from, ampersand), entity ?? '&')
-      from = entity === undefined ? ampersand + 1 : ampersand + semicolon + 2
+      from = entity === undefined ? ampersand + 1 : semicolon + 1
       if (entity === undefined) this.#mistaken('an entity is unknown')
     }
     parts.push(text.slice(from))
     return parts.join('')
   }
 }
+
+const isEntityCode = (code: number) => isLetter(code) || isDigit(code) || code === 0x23
 
 /** Returns the text of an entity without `&` and `;`. */
 function entityText(name: string): string | undefined {

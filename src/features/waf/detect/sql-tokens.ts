@@ -41,7 +41,7 @@ const MARKS: Readonly<Record<string, SqlKind>> = {
   '.': '.',
   '+': '+',
   '|': '+',
-  '-': 'a',
+  '-': '-',
   '*': 'a',
   '/': 'a',
   '%': 'a',

@@ -2,7 +2,7 @@
  * Kinds of SQL tokens, the letters of a fingerprint:
  *
  * - values: `s` string, `1` number or NULL, `t` TRUE or FALSE, `v` variable, `n` name, `f` function with `(`, `D` function that attacks use
- * - operators: `&` AND, OR; `|` the same as symbols; `o` comparison; `w` comparison by a word; `z` IS NULL; `+` concatenation; `a` arithmetic
+ * - operators: `&` AND, OR; `|` the same as symbols; `o` comparison; `w` comparison by a word; `z` IS NULL; `+` concatenation; `-` minus; `a` arithmetic
  * - statements: `U` UNION, `E` SELECT, `T` a statement that changes data or structure, `W` a statement of SQL Server, `B` ORDER BY and
  *   the like, `K` INTO OUTFILE, `C` CASE, `N` NOT, `k` other keywords
  * - the rest: `( ) , ; .`, `c` comment at the end, `l` the same with more than a word in it, `X` comment in a comment, `?` anything else

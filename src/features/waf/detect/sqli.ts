@@ -132,14 +132,14 @@ function fold(found: readonly SqlKind[], context: SqlContext): string {
     const last = out.at(-1) ?? ''
     const afterOperator = out === '' ? context === '' : '&|(oaw,'.includes(last)
     // A sign, NOT or an opening parenthesis before a value
-    if (afterOperator && (kind === 'N' || kind === 'a' || kind === '+')) continue
+    if (afterOperator && (kind === 'N' || kind === '-' || kind === '+')) continue
     if (out === '' && context === '' && kind === '(') continue
     if (kind === 'n' && out.endsWith('n.')) out = out.slice(0, -1)
     else if (isOperand(kind) && last === 'a' && isOperand(out.at(-2) ?? '')) {
       // 1-1 is a number, a-b a name.
       out = out.slice(0, -1)
       if (kind === 'n') out = `${out.slice(0, -1)}n`
-    } else out += kind
+    } else out += kind === '-' ? 'a' : kind
     if (out.length > MAX_FINGERPRINT) break
   }
   return out
