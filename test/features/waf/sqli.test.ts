@@ -117,6 +117,10 @@ const ATTACKS: Readonly<Record<string, readonly string[]>> = {
     "'*1#",
     "\\'' or 1=1--",
     "' | foo bar | '",
+    "'||true",
+    "admin'-- x",
+    "admin' --",
+    "x';shutdown",
     "'||utl_http.request(1)||'"
   ],
   'double quotes': [

@@ -91,6 +91,7 @@ const HARMLESS: readonly string[] = [
   '<!-- a comment about `onclick` -->',
   'List<Object> a = new List<Object>();',
   'a <b> c <link> d',
+  'f(): Promise<Object | T>',
   'one = 1; only="x"; once=2',
   'button.onclick = handler',
   'x onclick',

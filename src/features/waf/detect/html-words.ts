@@ -5,7 +5,7 @@ export const ACTIVE_TAGS: ReadonlySet<string> = new Set(
   )
 )
 
-/** Elements that are active by their attributes. Without one they are also types of programming languages, such as `List<Object>`. */
+/** Elements that are active by the values of their attributes. Without one they are also types of programming languages (`List<Object>`). */
 export const ACTIVE_TAGS_WITH_ATTRIBUTES: ReadonlySet<string> = new Set(
   'object embed link base meta frame import handler listener animate animatemotion animatetransform set use noscript comment'.split(
     ' '

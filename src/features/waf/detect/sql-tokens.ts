@@ -154,7 +154,7 @@ class SqlReader {
     }
     const end = text.indexOf('*/', start)
     const nested = text.indexOf('/*', start)
-    if (end === -1) this.#push('c', text.length)
+    if (end === -1) this.#push(endKind(text, start, 1), text.length)
     else if (nested !== -1 && nested <= end) this.#push('X', end + 2)
     else this.#at = end + 2
     this.#spaced = true
@@ -169,8 +169,7 @@ class SqlReader {
       this.#spaced = true
       return
     }
-    const words = wordCount(this.#text, start)
-    this.#push(words <= (code === HYPHEN ? 1 : 0) ? 'c' : 'l', this.#text.length)
+    this.#push(endKind(this.#text, start, code === HYPHEN ? 1 : 0), this.#text.length)
   }
 
   /** Reads a number. Letters behind it make it a name (`5pm`), unless they are a keyword (`1or 1=1`). */
@@ -251,14 +250,19 @@ function isWordCode(code: number): boolean {
   return isLetter(code) || isDigit(code) || code === 0x5f || code === 0x24 || (code >= 0x80 && code !== NO_BREAK_SPACE)
 }
 
-/** Counts words in the rest of a text, up to two. */
-function wordCount(text: string, start: number): number {
-  let words = 0
+/**
+ * Returns the kind of a comment up to the end of the text. A comment that cuts a statement off holds a word at most, apart from its mark
+ * and without the quote that it cuts off: `'--option'` and `' -- as people write` are none.
+ */
+function endKind(text: string, start: number, maxWords: number): SqlKind {
+  let words = isLetter(text.charCodeAt(start)) ? 2 : 0
   let inside = false
-  for (let i = start; i < text.length && words < 2; i++) {
-    const white = isSpace(text.charCodeAt(i))
-    if (!white && !inside && text.charCodeAt(i) !== HYPHEN) words++
+  for (let i = start; i < text.length && words <= maxWords; i++) {
+    const code = text.charCodeAt(i)
+    if (code === QUOTE || code === APOSTROPHE) return 'l'
+    const white = isSpace(code)
+    if (!white && !inside && code !== HYPHEN) words++
     inside = !white
   }
-  return words
+  return words <= maxWords ? 'c' : 'l'
 }

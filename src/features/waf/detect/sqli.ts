@@ -49,10 +49,12 @@ const BARE = new RegExp(
 /** Patterns of a text inside of a string: it begins with the rest of that string. */
 const QUOTED = new RegExp(
   [
-    `^s\\)*(?:${ATTACKS.join('|')}|D)`,
+    `^s\\)*(?:${ATTACKS.join('|')}|D\\([1snv])`,
     // The rest of the statement is a comment.
     '^s(?:,[1sn])*\\)*;?c$',
-    '^s[a+]+1[c]$',
+    '^s[a+]+1c$',
+    // || TRUE
+    '^s\\)*[|]\\(*[1t]$',
     // = '' OR ''=''
     '^s\\)*[ow][1sv][&|]\\(*[1svn][owz]',
     'X.*[UETW]'
@@ -104,11 +106,11 @@ function kinds(tokens: readonly SqlToken[]): SqlKind[] {
     if (call !== undefined && (call === 'D' || next?.spaced === false)) found.push(call)
     else if (pair !== undefined) {
       i++
-      // IS NOT NULL
-      if (pair === 'N') {
-        if (tokens[i + 1]?.kind === '1') i++
-        found.push('z')
-      } else found.push(pair)
+      const truth = pair === 'N' ? tokens[i + 1]?.kind : undefined
+      if (truth === '1' || truth === 't') i++
+      // IS NOT NULL; in prose, "is not" goes on with other words.
+      if (pair !== 'N') found.push(pair)
+      else found.push(truth === '1' || truth === 't' ? 'z' : 'n')
     } else found.push(phraseKind(tokens, i))
   }
   return found
@@ -121,7 +123,7 @@ function phraseKind(tokens: readonly SqlToken[], i: number): SqlKind {
   if (word === 'in' && next?.kind === '(') return 'w'
   if (word === 'update' && next?.kind === 'n' && tokens[i + 2]?.word === 'set') return 'T'
   if (word === 'declare' && next?.kind === 'v') return 'W'
-  if (word === 'shutdown' && (next === undefined || next.kind === 'c' || next.kind === ';')) return 'W'
+  if (word === 'shutdown' && (next === undefined || next.kind === 'c' || next.kind === ';')) return 'T'
   return kind
 }
 

@@ -52,7 +52,7 @@ function scanContent(text: string): boolean {
       const name = tagName(text, at + 1, nameEnd)
       if (isActiveTag(name)) return true
       const scan = new AttributeScan(text, nameEnd, 'tag')
-      if (scan.runs() || (scan.attributes > 0 && ACTIVE_TAGS_WITH_ATTRIBUTES.has(name))) return true
+      if (scan.runs() || (scan.values > 0 && ACTIVE_TAGS_WITH_ATTRIBUTES.has(name))) return true
       end = scan.at
     }
     at = text.indexOf('<', end)
@@ -101,8 +101,8 @@ type Place = 'tag' | 'quoted' | 'bare'
 
 /** Reads attributes up to the end of their tag or of the text. */
 class AttributeScan {
-  /** Number of attributes so far. */
-  attributes = 0
+  /** Number of attributes with a value so far. */
+  values = 0
   /** Offset after the last attribute, at the end behind the tag. */
   at: number
   readonly #text: string
@@ -139,14 +139,13 @@ class AttributeScan {
     const nameEnd = this.at
     this.#skip(isSpace)
     if (this.#code() !== 0x3d) {
-      this.attributes++
       return this.#place === 'tag' && this.#isEvent(name)
     }
     const spaced = this.at > nameEnd
     this.at++
     this.#skip(isSpace)
     const value = this.#value()
-    this.attributes++
+    this.values++
     if (this.#place === 'bare' && spaced) return false
     return this.#isActive(name, value)
   }
