@@ -6,3 +6,17 @@ export const harmlessTexts: readonly string[] = Object.values(
 )
   .flat()
   .map((text) => Buffer.from(text, 'utf8').toString('latin1'))
+
+/** A harmless request; the body is text of which UTF-8 is sent. */
+export interface HarmlessRequest {
+  readonly name: string
+  readonly method: string
+  readonly uri: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+/** Requests of browsers, forms, uploads and APIs that no rule of paranoia level 1 may block. */
+export const harmlessRequests = JSON.parse(
+  readFileSync('test/features/waf/harmless/requests.json', 'utf8')
+) as readonly HarmlessRequest[]
