@@ -5,7 +5,7 @@ const { TOOLS } = require('./config/bundled.cjs')
  *
  * `HOUSE` lists which folders of the kernel a folder may import, `CAPABILITIES` which other capabilities a capability may import (it may
  * import the whole kernel), `PACKAGES` which packages of npm. Files of one folder may import each other; a folder that is missing here may import nothing.
- * Imports of capabilities by kernel files are counted in `test/budget.json` (`capabilityImportsInKernel`), and the number may only fall.
+ * The kernel imports no capability; it reads the lists `src/capabilities/registry.ts` and `src/capabilities/options.ts`.
  */
 const HOUSE = {
   lib: [],
@@ -235,6 +235,21 @@ module.exports = {
         path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/capabilities/tunnel/(protocol|client)/|^src/capabilities/tunnel/agents/tunnel-groups\\.ts$|^src/capabilities/workers/(worker|traffic-thread)\\.ts$|^src/app/(traffic-foundation|data-plane|server-services|live-options)\\.ts$'
       },
       to: { path: '^src/(store|resources|control|api)/|node_modules/fastify/', reachable: true }
+    },
+    {
+      name: 'kernel-names-no-capability',
+      comment:
+        'The kernel declares what it needs of capabilities (src/app/ports.ts, src/app/stages.ts, src/control/write-guards.ts, src/cli/process-hooks.ts) and reads their lists.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/capabilities/' },
+      to: { path: '^src/capabilities/', pathNot: '^src/capabilities/(?:registry|options)\\.ts$' }
+    },
+    {
+      name: 'list-of-capabilities',
+      comment: 'The composition root and the commands read the list of capabilities, which loads everything.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(?:app|cli)/' },
+      to: { path: '^src/capabilities/registry\\.ts$' }
     },
     {
       name: 'folder-without-rule',

@@ -1,18 +1,26 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { readGuard } from '../capabilities/guard/conditions.js'
 import type { Access } from '../control/access.js'
 import type { Call, Done, Read, WriteMode, Written } from '../control/calls.js'
 import type { Configuration } from '../control/configuration.js'
 import { controlErrors } from '../control/errors.js'
+import type { Guard } from '../control/guard-note.js'
 import type { Policies } from '../control/policies.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Sessions } from '../control/sessions.js'
 import type { Traffic } from '../control/traffic.js'
+import type { WriteGuards } from '../control/write-guards.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { canonicalAddress } from '../lib/ip.js'
 import { ApiError, apiErrors } from './errors.js'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Reads the guard of a write. Fails with a `ControlError`. */
+    readGuard(text: string): Guard
+  }
+}
 
 /** Raw query of a request: `text` is the part after the question mark. */
 export interface RawQuery {
@@ -162,7 +170,7 @@ export function writeMode(request: FastifyRequest): WriteMode {
     dryRun: readSwitch(query, 'dry_run'),
     force: readSwitch(query, 'force'),
     // Several fields come as one, with commas between.
-    ...(guard === undefined ? {} : { guard: readGuard(String(guard)) }),
+    ...(guard === undefined ? {} : { guard: request.server.readGuard(String(guard)) }),
     ifMatch: request.method === 'POST' ? undefined : readIfMatch(request.headers['if-match'])
   }
 }
@@ -241,6 +249,7 @@ export interface Account {
   readonly records: Pick<RecordOperations, keyof RecordOperations>
   readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits' | 'keepsOut'>
   readonly configuration: Pick<Configuration, 'revision' | 'processes'>
+  readonly guards: Pick<WriteGuards, 'read'>
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly reverts: Pick<Reverts, 'revert'>
   readonly traffic: Pick<Traffic, 'day' | 'history' | 'follow' | 'map'>

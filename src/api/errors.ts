@@ -1,6 +1,4 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { guardErrors } from '../capabilities/guard/errors.js'
-import { applyErrors } from '../capabilities/site-file/declared/site-errors.js'
 import { ControlError, controlErrors, RETRY_AFTER } from '../control/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
@@ -139,7 +137,7 @@ export class ApiError extends Error {
 
   /** The status is that of the row. */
   constructor(
-    { code, status = BAD_REQUEST }: Coded & { readonly status?: number },
+    { code, status = BAD_REQUEST }: Coded & { readonly status?: number | undefined },
     message: string,
     details: Readonly<Record<string, string>> = {},
     headers: Readonly<Record<string, string>> = {},
@@ -200,13 +198,20 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
   return frameworkError(codeOf(error), status)
 }
 
-function refusal({ code, message, details, problems }: ControlError): ApiError {
+function refusal(error: ControlError): ApiError {
+  const { code, message, details, problems } = error
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  const rows: Readonly<Record<string, ErrorRow | undefined>> = { ...controlErrors, ...guardErrors, ...applyErrors }
+  const rows: Readonly<Record<string, ErrorRow | undefined>> = controlErrors
   const wait = details[RETRY_AFTER]
   const headers: Readonly<Record<string, string>> = wait === undefined ? {} : { 'retry-after': wait }
-  return new ApiError(rows[code] ?? { code }, message, more, headers, problems.map(asShown))
+  return new ApiError(
+    { code, status: error.status ?? rows[code]?.status },
+    message,
+    more,
+    headers,
+    problems.map(asShown)
+  )
 }
 
 function asShown({ field, code, message, details }: Problem): ShownProblem {

@@ -1,4 +1,3 @@
-import { withPlace } from '../capabilities/site-file/answers.js'
 import { type NamedReference, namedReferences } from '../control/edits.js'
 import { isWarnedOf } from '../control/record-rules.js'
 import { memberRights } from '../control/rights.js'
@@ -31,6 +30,8 @@ interface Product {
   readonly version: string
   /** Routes that belong to no resource. */
   readonly groups: readonly RouteGroup<never>[]
+  /** Adds fields of capabilities to the answers about a record. @default none */
+  readonly describesRecord?: ((resource: Resource, schema: object) => object) | undefined
 }
 
 /** The description of the API (OpenAPI 3.1), generated from the declarations of the resources. */
@@ -38,7 +39,7 @@ export function openApiDocument(resources: readonly Resource[], product: Product
   const paths: Paths = {}
   const schemas: Schemas = { Error: ERROR_SCHEMA, DryRun: DRY_RUN_SCHEMA, PolicyWarning: WARNING_SCHEMA }
   for (const resource of resources) {
-    describeResource(resource, paths, schemas)
+    describeResource(resource, paths, schemas, product)
     for (const name of resource.modules) describeModule(resource, name, paths, schemas)
     for (const name of resource.clearable) describeClearable(resource, name, paths)
     for (const part of resource.parts) describePart(resource, part, paths, schemas)
@@ -78,10 +79,11 @@ function link(schemas: Schemas, schema: unknown, root = false): unknown {
   return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, link(schemas, value)]))
 }
 
-function describeResource(resource: Resource, paths: Paths, schemas: Schemas): void {
+function describeResource(resource: Resource, paths: Paths, schemas: Schemas, product: Product): void {
   const name = title(resource.name)
   const has = (operation: Operation) => resource.operations.includes(operation)
-  const shown = withPlace(resource, responseSchema(resource))
+  const answered = responseSchema(resource)
+  const shown = product.describesRecord?.(resource, answered) ?? answered
   schemas[name] = resource.modules.some(isWarnedOf) ? withWarnings(shown) : shown
   if (has('create')) schemas[`${name}Create`] = withNames(createSchema(resource), namedReferences(resource))
   if (has('update')) schemas[`${name}Update`] = updateSchema(resource)

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Principal } from '../control/calls.js'
 import type { ApiKeys } from '../control/operator-keys.js'
+import { noGuards } from '../control/write-guards.js'
 import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
@@ -29,6 +30,8 @@ interface AccountOptions {
   readonly groups?: readonly BoundGroup[]
   /** Pages of capabilities in the dashboard, by the capability's name. */
   readonly pages?: ReadonlyMap<string, CapabilityPage>
+  /** Adds fields of capabilities to the described answers about a record. @default none */
+  readonly describesRecord?: (resource: Resource, schema: object) => object
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
   /** Version of the program. */
@@ -84,6 +87,7 @@ export function createApi(options: ApiOptions): ApiServer {
   const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
   const server = createListener({ clock, crowds: options.crowds, fault, requestTimeout })
   const connections = new HoldableConnections(server.server)
+  server.decorate('readGuard', account?.control.guards.read ?? noGuards.read)
   const router = createRouter(server)
   guard(server, {
     trusted: new TrustedHosts(hosts),
@@ -126,7 +130,7 @@ const LAST_ANSWERS = 250
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, health: RouteGroup<never>): void {
-  const { control, resources, groups = [], pages = new Map(), baseUrl, version, dashboard = true } = account
+  const { control, resources, groups = [], pages = new Map(), describesRecord, baseUrl, version, dashboard = true } = account
   const service = { account: control, baseUrl }
   const all = [
     ...serviceRoutes.map((group) => bindRoutes(group, service)),
@@ -143,7 +147,7 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
   addDocsPages(router)
   if (dashboard) addDashboard(router, pages)
   else redirectToDocs(router)
-  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all] }))
+  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord }))
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

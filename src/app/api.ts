@@ -1,7 +1,6 @@
 import type { CapabilityPage } from '../api/dashboard/dashboard.js'
 import type { BoundGroup } from '../api/define-route.js'
 import { type ApiServer, createApi } from '../api/server.js'
-import type { TrafficThreads } from '../capabilities/workers/threads.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { ApiKeys } from '../control/operator-keys.js'
 import { AddressCounts } from '../lib/client-limits.js'
@@ -9,6 +8,7 @@ import { packageVersion } from '../lib/files.js'
 import { reachableUrl } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import { resources } from '../resources/registry.js'
+import type { Resource } from '../resources/resource.js'
 import { reasons } from '../telemetry/health.js'
 import type { Foundation } from './foundation.js'
 import type { ProcessHealth } from './health.js'
@@ -17,19 +17,20 @@ interface ApiStage {
   readonly keys: ApiKeys
   readonly control: ControlPlane
   readonly health: ProcessHealth
-  /** Threads that carry traffic. */
-  readonly threads: TrafficThreads | undefined
+  /** Reads the counts of every thread. */
+  readonly gather: () => Promise<void>
   /** Routes of capabilities. */
   readonly groups: readonly BoundGroup[]
   /** Pages of capabilities in the dashboard, by the capability's name. */
   readonly pages: ReadonlyMap<string, CapabilityPage>
+  readonly describesRecord: (resource: Resource, schema: object) => object
 }
 
 /** The management API, which listens; its URL is known from now on. Rejects with the system's error of a bind. */
 export async function openApi(
   options: Options,
   foundation: Foundation,
-  { keys, control, health, threads, groups, pages }: ApiStage
+  { keys, control, health, gather, groups, pages, describesRecord }: ApiStage
 ): Promise<{ readonly api: ApiServer; readonly address: { readonly host: string; readonly port: number } }> {
   const { api, metrics } = options
   const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted, sockets } = foundation
@@ -59,6 +60,7 @@ export async function openApi(
       resources,
       groups,
       pages,
+      describesRecord,
       baseUrl: publicUrl.read,
       version: packageVersion(),
       reasons,
@@ -66,17 +68,17 @@ export async function openApi(
     },
     rate: api.rate_limit,
     corsOrigins: api.cors_origins,
-    metrics: metrics ? () => scrape(foundation, threads) : undefined,
+    metrics: metrics ? () => scrape(foundation, gather) : undefined,
     fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
   })
-  lifecycle.opens({ api: server })
+  lifecycle.opens('api', { shared: () => server.close() })
   const address = await server.listen(sockets.at(api.listen))
   publicUrl.set(api.public_url ?? reachableUrl(address))
   return { api: server, address }
 }
 
 /** Returns all metrics, with the current counts of every thread. */
-async function scrape({ metrics }: Foundation, threads: TrafficThreads | undefined): Promise<string> {
-  await threads?.count()
+async function scrape({ metrics }: Foundation, gather: () => Promise<void>): Promise<string> {
+  await gather()
   return await metrics.registry.metrics()
 }

@@ -1,51 +1,36 @@
 import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
-import { openClusterLimits } from '../capabilities/cluster-limits/open.js'
-import { EVENTS, openEvents } from '../capabilities/events/open-events.js'
-import { runningLabs } from '../capabilities/explain/running-labs.js'
-import { policyTesting } from '../capabilities/policy-tests/stored-tests.js'
-import { EXCHANGE_SOURCE, openRecorder } from '../capabilities/recorder/running-recorder.js'
-import { SiteFiles, SiteReader } from '../capabilities/site-file/reading.js'
-import { SITE_PART } from '../capabilities/site-file/sites.js'
-import { CurrentCertificates, HandingOver } from '../capabilities/take-over/handing-over.js'
-import { type HandedState, stateOf, takePlace } from '../capabilities/take-over/succession.js'
-import { openTelemetry } from '../capabilities/traces/open.js'
-import type { AgentsAddress } from '../capabilities/tunnel/agents/agents.js'
-import { createAgents, expectHanded, expectLast, openAgents } from '../capabilities/tunnel/open-agents.js'
-import type { TrafficThreads } from '../capabilities/workers/threads.js'
-import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
-import type { PolicyTesting } from '../control/policy-tests.js'
 import { openSealer, peekSeal } from '../control/seal-key.js'
-import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
 import { COPY_FILE, isShared, isWithoutStore, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
-import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
 import type { ProcessPorts } from '../proxy/ports.js'
 import { setCopyAside } from '../store/copy/copy-file.js'
 import { openStore } from '../store/open-store.js'
 import { openFilesAllowed } from '../telemetry/process-health.js'
 import { openApi } from './api.js'
-import { type Capability, OpenedParts, openCapabilities, pagesOf } from './capability.js'
-import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
+import { type Capability, describing, openCapabilities, pagesOf } from './capability.js'
+import { openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { requireWritableFolders } from './data-folder.js'
-import { ConfigurationRefused } from './errors.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
 import { CountersOfLimits } from './kept-counters.js'
 import { type LiveOptions, liveOptions } from './live-options.js'
 import { firstSiteRequest, type OpenListener, openListeners, type SiteRequest } from './open-listeners.js'
-import { policyProblems } from './policy-check.js'
+import { OpenedParts } from './opened-parts.js'
+import { AGENTS_ADDRESS, type AgentsListening, POLICY_SERVICES, SHARED_RECORDS, TRAFFIC_CARRIERS } from './ports.js'
 import { openPolicyServices } from './server-services.js'
+import { runStage } from './stages.js'
 import { type Drained, Lifecycle } from './stop.js'
-import { besideTraffic, openTraffic } from './traffic-stage.js'
+import { onceThere } from './store-copy.js'
+import { openTraffic } from './traffic-stage.js'
 import { beginUpkeep } from './upkeep.js'
 
 /** Result of a start: addresses, revision, and information for the user. */
@@ -59,7 +44,7 @@ export interface Started {
   readonly threads: number
   readonly api: { readonly host: string; readonly port: number }
   /** Address for agents, and the file of the authority that they must trust; undefined for none. */
-  readonly agents?: AgentsAddress
+  readonly agents?: AgentsListening
   readonly revision: number
   readonly warnings: readonly UnitProblems[]
   /** Absolute paths of the files that the site file names. */
@@ -72,14 +57,12 @@ export interface Started {
 export interface Running {
   readonly started: Started
   readonly reload: ApplyFiles
-  /** Releases resources of which only one process may have, and takes them back or gives them away; see `HandingOver`. */
-  readonly handingOver: Pick<HandingOver, 'release' | 'takeBack' | 'give'>
+  /** Parts that capabilities have opened, for those of them that work on the whole process. */
+  readonly opened: Pick<OpenedParts, 'get'>
   /** Returns the stored records that could not be applied, or null. */
   lastError(): string | null
   /** Serves a connection to the API that another process has accepted and not read. */
   takeConnection(socket: Socket): void
-  /** State handed to the successor process. */
-  state(): HandedState
   /** See `Lifecycle.stop`. */
   stop(): Promise<Drained>
 }
@@ -88,7 +71,7 @@ export interface Running {
  * Starts an app: first snapshot (of the store and of the files), then traffic, then the API. Rejects with
  * `ConfigurationRefused`, with a CodedError (`FILE_UNREADABLE`, `API_KEY_INVALID`, `STORE_LOCKED`, …), with the system's
  * error of a bind, or with the reason of `host.signal`; everything is closed then. Apps are independent; two in one process
- * share nothing.
+ * share nothing. Without capabilities it serves as a proxy with policies and an API.
  */
 export async function start(options: Options, host: Host, capabilities: readonly Capability[] = []): Promise<Running> {
   host.signal?.throwIfAborted()
@@ -115,98 +98,21 @@ export async function start(options: Options, host: Host, capabilities: readonly
  * Runs a start up to the opening of ports, and stops it again. Resolves with the stored records that could not be applied,
  * or null; rejects as `start` does. `options` name a store that no other process uses.
  */
-export async function rehearse(options: Options, host: Host): Promise<string | null> {
+export async function rehearse(
+  options: Options,
+  host: Host,
+  capabilities: readonly Capability[]
+): Promise<string | null> {
   const live = liveOptions(options, host.clock)
   const lifecycle = new Lifecycle(host.log, live.timeouts)
   try {
-    const { reload, control } = await prepare(options, { ...host, rehearsal: true }, lifecycle, live)
+    const begun = { lifecycle, live, counters: undefined, capabilities }
+    const { reload, control } = await prepare(options, { ...host, rehearsal: true }, begun)
     await applyFirst(reload, options)
     return control.configuration.lastError
   } finally {
     await lifecycle.stop()
   }
-}
-
-/** Opens all stages until ports are opened: each stage uses the results of earlier ones. */
-async function prepare(
-  options: Options,
-  host: Host,
-  lifecycle: Lifecycle,
-  live: LiveOptions,
-  counters?: CountersOfLimits
-) {
-  const foundation = createFoundation(options, host, lifecycle, live, counters)
-  const agents = createAgents(options, foundation)
-  const { keys, unused, sealer, storeCreated } = await openOperatorKeys(options, host, foundation)
-  const beside = besideTraffic(options, agents)
-  const seal = await sealer()
-  const telemetry = await openTelemetry(options, foundation)
-  const dataPlane = await openTraffic(options, host, foundation, { agents, seal, beside, telemetry })
-  const { clock, names, log, limiter, limitsElsewhere: limitRelay, refusedKeys, metrics, holder } = foundation
-  const loginKeys = seal.derive('login')
-  const tables = { limiter, limitRelay, refusedKeys }
-  const { traffic, records } = dataPlane
-  const shared = records === undefined ? {} : { records }
-  const cluster = await openClusterLimits(options, host, foundation, seal)
-  const parts = {
-    clock,
-    names,
-    log,
-    loginKeys,
-    ...tables,
-    metrics,
-    live,
-    traffic,
-    cluster: cluster.services,
-    ...shared
-  }
-  const policies = await openPolicyServices(options, parts)
-  foundation.accessLog.choose(options, policies.services.expressions)
-  telemetry.choose(policies.services.expressions)
-  lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
-  const events = await openEvents(options, foundation, seal)
-  const testPolicy = policyTesting({ geo: policies.geo })
-  const siteReader = siteReaderOf(options, host, policies.services, testPolicy)
-  const labs = runningLabs(options, foundation, policies.geo)
-  const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
-  const opened = new OpenedParts()
-  opened.put(EXCHANGE_SOURCE, source)
-  opened.put(EVENTS, events.events)
-  const stage = {
-    opened,
-    recorder,
-    keys,
-    seal,
-    siteReader,
-    dataPlane,
-    agents,
-    testPolicy,
-    ...policies,
-    ...events
-  }
-  const threads = dataPlane.begin({ events: events.events, login: policies.login, cluster, recorder })
-  telemetry.measures(() => threads?.count() ?? Promise.resolve())
-  const controlled = await openControlPlane(options, host, foundation, { ...stage, threads, storeCreated })
-  const { control } = controlled
-  const { own } = control
-  const { site_file } = options
-  const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
-  await stageApplied(control)
-  const problemsOf = policyProblems(policies.services, actions)
-  expectHanded(agents, host.predecessor?.endpoints ?? [], own, { problemsOf, log })
-  const taking = { take: (now: Options) => takeOptions(now, live, threads) }
-  const reload = filesOf(options, {
-    own,
-    metrics,
-    holder,
-    sites,
-    siteReader,
-    live: taking,
-    recorder,
-    testPolicy,
-    threads
-  })
-  return { ...controlled, opened, foundation, agents, keys, unused, dataPlane, policies, events, threads, reload }
 }
 
 interface Start {
@@ -216,52 +122,91 @@ interface Start {
   readonly capabilities: readonly Capability[]
 }
 
+/** Opens all stages until ports are opened: each stage uses the results of earlier ones. */
+async function prepare(options: Options, host: Host, { lifecycle, live, counters, capabilities }: Start) {
+  const foundation = createFoundation(options, host, lifecycle, live, counters)
+  const opened = new OpenedParts()
+  host.brings?.(opened)
+  const founded = { options, host, foundation, opened }
+  await runStage(capabilities, 'founded', founded)
+  const { keys, unused, sealer, storeCreated } = await openOperatorKeys(options, host, foundation)
+  const sealed = { ...founded, seal: await sealer() }
+  await runStage(capabilities, 'sealed', sealed)
+  const carrying = { ...sealed, dataPlane: openTraffic(sealed) }
+  await runStage(capabilities, 'carrying', carrying)
+  const records = opened.find(SHARED_RECORDS)
+  const { refusedKeys, limitsElsewhere: limitRelay } = foundation
+  const policies = await openPolicyServices(options, {
+    ...foundation,
+    loginKeys: carrying.dataPlane.keys.login,
+    refusedKeys,
+    limitRelay,
+    live,
+    traffic: carrying.dataPlane.traffic,
+    cluster: opened.all(POLICY_SERVICES),
+    ...(records === undefined ? {} : { records })
+  })
+  foundation.accessLog.choose(options, policies.services.expressions)
+  const outbound = [policies.services.outbound, policies.guests.services.outbound]
+  lifecycle.opens('requests of policies', {
+    outbound() {
+      for (const one of outbound) one.close()
+    }
+  })
+  const ruled = { ...carrying, policies }
+  await runStage(capabilities, 'ruled', ruled)
+  const controlled = { ...ruled, counters, ...(await openControlPlane({ ...ruled, keys, storeCreated })) }
+  await runStage(capabilities, 'controlled', controlled)
+  const { own } = controlled.control
+  const reload = filesOf(options, { ...foundation, own, live, opened })
+  return { ...controlled, keys, unused, reload }
+}
+
 /** The composition root. */
-async function stages(
-  options: Options,
-  host: Host,
-  { lifecycle, live, counters, capabilities }: Start
-): Promise<Running> {
-  const prepared = await prepare(options, host, lifecycle, live, counters)
-  const { foundation, agents, keys, unused, dataPlane, policies, events, threads, reload } = prepared
-  const { control, store, appliedAt, opened } = prepared
+async function stages(options: Options, host: Host, begun: Start): Promise<Running> {
+  const { lifecycle, counters, capabilities } = begun
+  const prepared = await prepare(options, host, begun)
+  const { foundation, keys, unused, dataPlane, policies, reload, control, store, appliedAt, opened } = prepared
   const { clock, log, limiter, holder } = foundation
-  const { own } = control
-  await takePlace(host, foundation, counters)
+  if (host.predecessor === undefined) await counters?.fill({ table: limiter, log })
+  await runStage(capabilities, 'opening', prepared)
   const applied = await applyFirst(reload, options)
-  const certificates = new CurrentCertificates(options, foundation, control)
-  await certificates.open()
+  await runStage(capabilities, 'serving', prepared)
   const { services, login } = policies
-  const upkeep = { services, dataPlane, agents, ...events, login, control, store, threads }
-  beginUpkeep(options, foundation, upkeep)
-  const health = await openHealth(foundation, { control, certificates, appliedAt, threads })
-  const kernel = {
-    options,
-    foundation,
+  beginUpkeep(options, foundation, { services, dataPlane, opened, login, control, store })
+  const health = await openHealth(foundation, { control, appliedAt, opened })
+  const gather = async (of?: { readonly limits: boolean }) => await opened.find(TRAFFIC_CARRIERS)?.count(of)
+  const groups = await openCapabilities(capabilities, { ...prepared, gather })
+  const describesRecord = describing(capabilities)
+  const { api, address } = await openApi(options, foundation, {
+    keys,
     control,
-    policies,
-    opened,
-    gather: async (of: { readonly limits: boolean }) => await threads?.count(of)
-  }
-  const groups = await openCapabilities(capabilities, kernel)
-  const pages = pagesOf(capabilities, options)
-  const { api, address } = await openApi(options, foundation, { keys, control, health, threads, groups, pages })
-  await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
+    health,
+    gather,
+    groups,
+    pages: pagesOf(capabilities, options),
+    describesRecord
+  })
+  await onceThere(foundation, store, async () => void login.ended.follow().catch(() => undefined))
+  const answering = { ...prepared, api }
+  await runStage(capabilities, 'answering', answering)
   await store.keep(options, () => control.configuration.place)
-  // Opened last, because agents that connect immediately cause events: subscriptions are followed by now.
-  const listening = await openAgents(options, foundation, { agents, store: store.store, own })
-  void host.predecessor?.gone.then(() => expectLast(agents, own, log))
+  // Agents that connect immediately cause events: subscriptions are followed by now.
+  await runStage(capabilities, 'admitting', answering)
   const plain = servedPlainly(holder.current())
   if (plain !== undefined) {
     log.info({ ...plain, option: options.edges_on_http }, 'HTTPS edges answer in plain HTTP too; see edges_on_http')
   }
-  await threads?.pool.whole()
+  await runStage(capabilities, 'whole', answering)
   // Not before: a start that fails leaves the file to the process that has it.
   const keeping = await counters?.keep({ table: limiter, clock, log })
-  if (keeping !== undefined) lifecycle.opens({ counters: keeping })
-  const parts = { ...prepared, events: events.events, logins: login.keeper, api, certificates, counters: keeping }
-  const handingOver = new HandingOver(options, foundation, parts)
+  if (keeping !== undefined) {
+    // A process that starts meanwhile reads them; no more requests are admitted at their last moment.
+    lifecycle.opens('the counters of limits', { shared: () => keeping.checkpoint(), counters: () => keeping.close() })
+  }
+  await runStage(capabilities, 'complete', { ...answering, keeping })
   lifecycle.ready()
+  const agents = opened.find(AGENTS_ADDRESS)
   const listeners = openListeners(dataPlane.traffic.ports, holder.current())
   const site = firstSiteRequest(listeners, holder.current())
   return {
@@ -271,17 +216,16 @@ async function stages(
       ...(site === undefined ? {} : { site }),
       threads: host.threads?.size ?? 0,
       api: address,
-      ...(listening === undefined ? {} : { agents: listening }),
+      ...(agents === undefined ? {} : { agents }),
       revision: applied.revision,
       warnings: applied.warnings,
       files: applied.named,
       ...(unused === undefined ? {} : { unusedKey: { text: unused, shown: () => keys.keepShown() } })
     },
     reload,
-    handingOver,
+    opened,
     lastError: () => control.configuration.lastError,
     takeConnection: (socket) => api.take(socket),
-    state: () => stateOf({ clock, limiter, ...dataPlane, agents, threaded: threads !== undefined }),
     stop: () => lifecycle.stop()
   }
 }
@@ -294,34 +238,6 @@ function trafficAddress(
   const usual = ports.listener(DEFAULT_LISTENER)
   if (usual !== undefined) return usual
   return listeners.find(({ tls }) => !tls) ?? listeners[0]
-}
-
-/** Applies reloaded options in every thread. */
-function takeOptions(options: Options, live: LiveOptions, threads: TrafficThreads | undefined): void {
-  live.take(options)
-  threads?.take(options)
-}
-
-function siteReaderOf(
-  options: Options,
-  { clock, environment = {} }: Host,
-  services: PolicyServices,
-  testPolicy: PolicyTesting
-): SiteReader {
-  return new SiteReader(options, {
-    clock,
-    environment,
-    policyProblems: policyProblems(services, actions, () => true),
-    testPolicy
-  })
-}
-
-/** The applied site file serves from the first snapshot on. Fails with `ConfigurationRefused`: its sites would be missing. */
-async function stageApplied({ site, own }: Pick<ControlPlane, 'site' | 'own'>): Promise<void> {
-  const stored = await site.stored()
-  if (stored === undefined) return
-  if (stored.part === undefined) throw new ConfigurationRefused(stored.problems)
-  own.stage(SITE_PART, stored.part)
 }
 
 interface OperatorKeys {

@@ -1,48 +1,15 @@
 import type { CapabilityPage } from '../api/dashboard/dashboard.js'
 import { type BoundGroup, bindRoutes, type RouteGroup } from '../api/define-route.js'
-import type { ControlPlane } from '../control/control-plane.js'
 import type { ErrorTable } from '../lib/errors.js'
 import type { Options } from '../options/options.js'
+import type { Resource } from '../resources/resource.js'
 import { type MetricFamily, registerFamily } from '../telemetry/metric-family.js'
-import type { Foundation } from './foundation.js'
-import type { OpenPolicyServices } from './server-services.js'
+import type { Controlled, Stages } from './stages.js'
 
-/** Names something that a stage of the kernel opens and a capability uses. */
-export interface PartKey<T> {
-  readonly name: string
-  readonly '~type'?: T
-}
-
-/** Returns a key; its name is for messages alone. */
-export function partKey<T>(name: string): PartKey<T> {
-  return { name }
-}
-
-/** Parts of capabilities that stages of the kernel have opened. */
-export class OpenedParts {
-  readonly #parts = new Map<PartKey<unknown>, unknown>()
-
-  put<T>(key: PartKey<T>, part: T): void {
-    this.#parts.set(key, part)
-  }
-
-  /** Throws a RangeError when no stage has opened it. */
-  get<T>(key: PartKey<T>): T {
-    if (!this.#parts.has(key)) throw new RangeError(`no stage has opened ${key.name}`)
-    return this.#parts.get(key) as T
-  }
-}
-
-/** The open stages of the kernel that capabilities build on. */
-export interface Kernel {
-  readonly options: Options
-  readonly foundation: Foundation
-  readonly control: ControlPlane
-  /** Services of policies. */
-  readonly policies: OpenPolicyServices
-  readonly opened: OpenedParts
+/** The open stages of the kernel that services of capabilities build on. */
+export interface Kernel extends Controlled {
   /** Gathers the counts of the worker threads. */
-  gather(of: { readonly limits: boolean }): Promise<void>
+  gather(of?: { readonly limits: boolean }): Promise<void>
 }
 
 /** Titles of the groups of error codes in the reference, by the place where a reader meets the codes. */
@@ -64,10 +31,12 @@ export type CapabilityErrors = Readonly<Partial<Record<ErrorGroupTitle, readonly
 
 interface Definition<S> {
   readonly name: string
-  /** False if the options switch it off: it is not opened, and has no routes, page and metrics. @default always on */
+  /** False if the options switch it off: its service is not opened, and it has no routes, page and metrics. @default always on */
   enabled?(options: Options): boolean
-  /** Opens the service once the kernel is open, before the API listens. Register resources to close with `foundation.lifecycle`. */
-  open(kernel: Kernel): S | Promise<S>
+  /** Its steps at the moments of a start. @default none */
+  readonly stages?: Stages
+  /** Opens the service of its routes and metrics, before the API listens. @default it has neither */
+  open?(kernel: Kernel): S | Promise<S>
   /** Routes of the management API over the service. */
   readonly routes?: RouteGroup<S> | readonly RouteGroup<S>[]
   /** Error codes of its own, for the reference. */
@@ -76,13 +45,20 @@ interface Definition<S> {
   readonly page?: CapabilityPage
   /** Metrics of its own, read from the service at each scrape. */
   readonly metrics?: readonly MetricFamily<S>[]
+  /** Adds its fields to the described answers about a record. */
+  readonly describesRecord?: DescribesRecord
 }
+
+/** Adds fields to the JSON Schema of a record in answers. */
+export type DescribesRecord = (resource: Resource, schema: object) => object
 
 /** A capability of the server, with the type of its service hidden. */
 export interface Capability {
   readonly name: string
   /** Undefined if it is always on. */
   readonly enabled: ((options: Options) => boolean) | undefined
+  readonly stages: Stages
+  readonly describesRecord: DescribesRecord | undefined
   /** For the description of the API. */
   readonly routes: readonly RouteGroup<never>[]
   /** For the reference of error codes. */
@@ -95,19 +71,22 @@ export interface Capability {
 }
 
 /** Defines a capability: all its code is in one folder, and `src/capabilities/registry.ts` has one line for it. */
-export function defineCapability<S>(definition: Definition<S>): Capability {
-  const { name, open, routes = [], errors = {}, page, metrics = [] } = definition
+export function defineCapability<S = undefined>(definition: Definition<S>): Capability {
+  const { name, stages = {}, routes = [], errors = {}, page, metrics = [], describesRecord } = definition
   const groups = [routes].flat() as readonly RouteGroup<S>[]
   return {
     name,
+    stages,
+    describesRecord,
     routes: groups,
     enabled: definition.enabled,
     errors,
     page,
     metrics,
     async open(kernel) {
-      if (definition.enabled?.(kernel.options) === false) return []
-      const service = await open(kernel)
+      if (groups.length + metrics.length === 0 || definition.enabled?.(kernel.options) === false) return []
+      if (definition.open === undefined) throw new RangeError(`the routes of ${name} have no service`)
+      const service = await definition.open(kernel)
       for (const family of metrics) registerFamily(kernel.foundation.metrics.registry, family, () => service)
       return groups.map((group) => bindRoutes(group, service))
     }
@@ -128,4 +107,10 @@ export async function openCapabilities(capabilities: readonly Capability[], kern
   const groups: BoundGroup[] = []
   for (const capability of capabilities) groups.push(...(await capability.open(kernel)))
   return groups
+}
+
+/** Returns the function that adds the fields of all capabilities to the described answers about a record. */
+export function describing(capabilities: readonly Capability[]): DescribesRecord {
+  const all = capabilities.flatMap(({ describesRecord }) => describesRecord ?? [])
+  return (resource, schema) => all.reduce((described, describes) => describes(resource, described), schema)
 }

@@ -1,5 +1,4 @@
 import type { Logger } from 'pino'
-import { traceFields } from '../capabilities/traces/trace-context.js'
 import type { Clock } from '../lib/clock.js'
 import type { DescriptorShares } from '../lib/descriptor-shares.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
@@ -43,7 +42,7 @@ const ENGINES = {
 export type SharedListener = NonNullable<TrafficParts['beside']>
 
 /** Dependencies of the data plane beside its foundation. State that is shared in the process comes from the caller. */
-interface DataPlaneParts {
+export interface DataPlaneParts {
   /** Live tunnels of agents. @default none */
   readonly tunnels?: TunnelGroups
   /** Receives events of traffic, and of servers that go down or come back. */
@@ -59,8 +58,8 @@ interface DataPlaneParts {
   /** 32 bytes each: see `StickyCookies`. */
   readonly stickyKeys: readonly Uint8Array[]
   readonly ticketKeys: TicketKeys
-  /** Creates traces. @default none */
-  readonly tracer?: RequestTracer
+  /** Creates traces, with the header fields that they take from peers. @default none */
+  readonly tracing?: { readonly tracer: RequestTracer; readonly fields: ConstructorParameters<typeof HeaderKinds>[0] }
   /** Shares a TLS listener. @default none is shared */
   readonly beside?: SharedListener
   /** Source of connections, and limits of handshakes. @default this thread accepts connections */
@@ -106,7 +105,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     terminations,
     accessLog,
     inherited,
-    tracer
+    tracing
   } = parts
   const engine = ENGINES[options.engine]
   const serverTransport = engine.front({ clock })
@@ -151,10 +150,10 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     upstreams,
     challenge,
     observers,
-    ...(tracer === undefined ? {} : { tracer }),
+    ...(tracing === undefined ? {} : { tracer: tracing.tracer }),
     holder,
     metrics,
-    kinds: new HeaderKinds(tracer === undefined ? {} : traceFields(options.traces)),
+    kinds: new HeaderKinds(tracing?.fields),
     clock,
     log,
     lines: accessLog.lines,

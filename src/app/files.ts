@@ -1,17 +1,7 @@
-import type { ExchangeRecorder } from '../capabilities/recorder/exchange-recorder.js'
-import { recorderSettings } from '../capabilities/recorder/recorder-settings.js'
-import type { SiteChanges } from '../capabilities/site-file/declared/site-file.js'
-import { type SiteFiles, type SiteReader, shownPath } from '../capabilities/site-file/reading.js'
-import { SITE_PART } from '../capabilities/site-file/sites.js'
-import { agentListenerErrors } from '../capabilities/tunnel/agents/listener-identity.js'
-import { sharesListener } from '../capabilities/tunnel/open-agents.js'
-import type { TrafficThreads } from '../capabilities/workers/threads.js'
-import { withoutThreads } from '../capabilities/workers/without-threads.js'
 import type { Applied, OwnPart, OwnUnits } from '../control/apply.js'
 import { fileUnits } from '../control/file-units.js'
 import { type PolicyTesting, testProblems } from '../control/policy-tests.js'
-import { CodedError } from '../lib/errors.js'
-import { readOptionFile } from '../lib/files.js'
+import { readOptionFile, shownPath } from '../lib/files.js'
 import { readAuthorityFile } from '../lib/x509.js'
 import { opensListen } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
@@ -19,13 +9,16 @@ import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
-import { ConfigurationRefused, startErrors } from './errors.js'
+import { ConfigurationRefused } from './errors.js'
 import type { LiveOptions } from './live-options.js'
+import type { OpenedParts } from './opened-parts.js'
+import type { FileChanges } from './own-files.js'
+import { OWN_FILES, POLICY_TESTS, RELOAD_STEPS } from './ports.js'
 
 /** Result of applying the files, with the changes of the site file. */
 export type AppliedFiles = Applied & {
   /** Changes of the site file; undefined without one. */
-  readonly sites?: SiteChanges
+  readonly sites?: FileChanges
   /** Absolute paths of the files that a site file names. */
   readonly named: readonly string[]
 }
@@ -41,37 +34,22 @@ interface FilesParts {
   readonly own: OwnUnits
   readonly metrics: Metrics
   readonly holder: SnapshotHolder
-  readonly sites: SiteFiles | undefined
-  readonly siteReader: SiteReader
   readonly live: Pick<LiveOptions, 'take'>
-  readonly recorder: Pick<ExchangeRecorder, 'prepare'>
-  readonly threads: TrafficThreads | undefined
-  readonly testPolicy: PolicyTesting
+  readonly opened: OpenedParts
 }
 
 /** Applies the files as a part of the units that belong to the process itself. */
-export function filesOf(
-  started: Options,
-  { own, metrics, holder, sites, siteReader, live, recorder, testPolicy, threads }: FilesParts
-): ApplyFiles {
+export function filesOf(started: Options, { own, metrics, holder, live, opened }: FilesParts): ApplyFiles {
+  const sites = opened.find(OWN_FILES)
   return async (options) => {
     const { listen } = started
     const { listeners, path_form, edges_on_http, hsts, upstream, files, upstream_ca, policy: path } = options
-    siteReader.use({ listeners, edges_on_http })
-    if (sharesListener(started, started.listeners) && !sharesListener(started, listeners)) {
-      throw new CodedError(
-        agentListenerErrors.AGENTS_ADDRESS,
-        'agents: the TLS listener that they share cannot go while the process runs'
-      )
-    }
-    const [against] = threads === undefined ? [] : withoutThreads(options)
-    if (against !== undefined) throw new CodedError(startErrors.WORKERS, against)
-    const recording = recorder.prepare(recorderSettings(options.recorder))
+    const uses = opened.all(RELOAD_STEPS).map((prepare) => prepare(options))
     const policy =
       path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }
     const site = await sites?.read()
     const units = fileUnits({
-      listen: opensListen({ listen, listeners }, site?.file?.listeners.length ?? 0) ? listen : undefined,
+      listen: opensListen({ listen, listeners }, site?.listeners ?? 0) ? listen : undefined,
       listeners,
       path_form,
       edges_on_http,
@@ -89,36 +67,39 @@ export function filesOf(
         upstream_ca === undefined ? undefined : await readAuthorityFile(upstream_ca, 'upstream_ca'),
       policy
     })
-    const failed = policy === undefined ? [] : await testsOf(options, policy.text, testPolicy)
+    const failed = policy === undefined ? [] : await testsOf(options, policy.text, opened.find(POLICY_TESTS)?.testing)
     if (failed.length > 0) {
       metrics.configuration('refused')
       return { ok: false, revision: holder.current().revision, problems: failed, ports: [], named: [] }
     }
-    if (site !== undefined && site.file === undefined) {
+    if (site !== undefined && site.part === undefined) {
       metrics.configuration('refused')
       const { revision } = holder.current()
       return { ok: false, revision, problems: site.problems, ports: [], named: site.files }
     }
     const parts = new Map<string, OwnPart>([['files', { units }]])
-    if (site?.file !== undefined && site.set !== undefined) {
-      parts.set(SITE_PART, { units: site.file.units, secrets: site.file.secrets, declared: site.set })
-    }
+    if (sites !== undefined && site?.part !== undefined) parts.set(sites.name, site.part)
     const applied = await own.putAll(parts)
     metrics.configuration(applied.ok ? 'applied' : 'refused')
     if (applied.ok) {
       live.take(options)
-      recording.use()
+      for (const use of uses) use?.()
     }
     if (!applied.ok || site === undefined) return { ...applied, named: site?.files ?? [] }
     site.applied()
-    const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.file?.units.has(key))]
+    const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.part?.units.has(key))]
     return { ...applied, warnings, sites: site.changes, named: site.files }
   }
 }
 
 /** Returns the problems of the policy's tests, or of the policy under its tests. */
-async function testsOf({ policy_tests: path }: Options, policy: string, test: PolicyTesting): Promise<UnitProblems[]> {
+async function testsOf(
+  { policy_tests: path }: Options,
+  policy: string,
+  test: PolicyTesting | undefined
+): Promise<UnitProblems[]> {
   if (path === undefined) return []
+  if (test === undefined) throw new RangeError('no tests of policies are run here')
   const tests = await readOptionFile(path, 'policy_tests')
   const problems = testProblems(await test({ policy, tests }))
   return problems.length === 0 ? [] : [{ key: 'policy_tests', source: shownPath(path), text: tests, problems }]

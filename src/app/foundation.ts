@@ -1,10 +1,4 @@
 import type { Logger } from 'pino'
-import { ChallengeTable } from '../capabilities/certificates/challenges.js'
-import type { Events } from '../capabilities/events/events.js'
-import type { HandedEndpoint } from '../capabilities/tunnel/agents/ephemeral-endpoints.js'
-import type { HandedTunnels } from '../capabilities/workers/sockets/handed-tunnels.js'
-import type { FromServing } from '../capabilities/workers/sockets/protocol.js'
-import type { ThreadOutput } from '../capabilities/workers/thread-parts.js'
 import { LimitsElsewhere } from '../features/rate-limit/elsewhere.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { Clock } from '../lib/clock.js'
@@ -13,17 +7,13 @@ import type { LineOutput } from '../lib/line-output.js'
 import type { Options } from '../options/options.js'
 import { StoreHealth } from '../store/store-health.js'
 import { LoopDelay } from '../telemetry/process-health.js'
+import type { TrafficEventQueue } from '../telemetry/traffic-events.js'
 import { type AccessLogOutput, openAccessLog } from './access-log.js'
 import type { CountersOfLimits } from './kept-counters.js'
 import type { LiveOptions } from './live-options.js'
+import type { OpenedParts } from './opened-parts.js'
 import type { Lifecycle } from './stop.js'
 import { createTrafficFoundation, type TrafficFoundation } from './traffic-foundation.js'
-
-/** Admissions of limits, four numbers each: both halves of the bucket's hash, the seconds of its window, and the cost. */
-export type Admissions = readonly number[]
-
-/** Counters of limits of a process: the concatenated `LimiterTable.pieces`, or a file of `handOver`. */
-export type HandedLimits = { readonly table: Uint8Array } | { readonly file: string }
 
 /** Environment of an app. */
 export interface Host {
@@ -43,55 +33,51 @@ export interface Host {
   readonly newSealKey?: boolean
   /** Create a missing store, even if its sealing key exists. */
   readonly newStore?: boolean
-  /** Number of workers, and their output. @default the main thread carries traffic */
+  /** Number of workers, and the output of their log. Its methods do not throw. @default the main thread carries traffic */
   readonly threads?: {
     readonly size: number
-  } & ThreadOutput
+    /** Takes whole lines. */
+    lines(text: string): void
+    /** Reports the number of dropped lines. */
+    lost(lines: number): void
+  }
   /** The predecessor process; its clock is `clock`. @default none */
   readonly predecessor?: {
     /** Secret of the table of limits: 16 bytes. */
     readonly limiterSecret: Uint8Array
     /** Keys of session tickets: 48 bytes. */
     readonly ticketKeys: Uint8Array
-    /** Those that agents have opened there. */
-    readonly endpoints: readonly HandedEndpoint[]
-    /** Passes messages about the tunnels of the predecessor's agents to `follower`; the returned function sends messages to it. */
-    tunnels(follower: Pick<HandedTunnels, 'receive' | 'lost'>): (message: FromServing) => void
-    /** Resolves when it has ended. */
-    readonly gone: Promise<void>
-    /** Returns the counters. Called once, right before ports are opened. Undefined if unavailable. */
-    limits(): Promise<HandedLimits | undefined>
-    /** Calls `count` with the predecessor's admissions since `limits`, until its end. */
-    admitted(count: (admissions: Admissions) => void): void
   }
+  /** Puts what the process has from elsewhere, such as from its predecessor, before the first stage. @default nothing */
+  readonly brings?: (opened: OpenedParts) => void
   /** Open nothing to the outside: the start only shows its result. */
   readonly rehearsal?: boolean
   /** Aborts a start; `Running.stop` stops a running process. */
   readonly signal?: AbortSignal
 }
 
-type TrafficEventQueue = Events['traffic']
+type TrafficEvents = Pick<TrafficEventQueue, 'wants' | 'publish' | 'put'>
 
 /** Events of traffic and agents, which are dropped until their delivery has started. */
 class EventBus {
-  #queue: TrafficEventQueue | undefined
+  #queue: TrafficEvents | undefined
 
   /** Connects the queue, which decides the wanted types. */
-  connect(queue: TrafficEventQueue): void {
+  connect(queue: TrafficEvents): void {
     this.#queue = queue
   }
 
-  wants(type: Parameters<TrafficEventQueue['wants']>[0]): boolean {
+  wants(type: Parameters<TrafficEvents['wants']>[0]): boolean {
     return this.#queue?.wants(type) === true
   }
 
   /** Takes an object that is complete. Does not throw. */
-  publish(...event: Parameters<TrafficEventQueue['publish']>): void {
+  publish(...event: Parameters<TrafficEvents['publish']>): void {
     this.#queue?.publish(...event)
   }
 
   /** Takes the fields of an event of traffic, which are read later. Does not throw. */
-  put(...event: Parameters<TrafficEventQueue['put']>): void {
+  put(...event: Parameters<TrafficEvents['put']>): void {
     this.#queue?.put(...event)
   }
 }
@@ -145,7 +131,6 @@ export interface Foundation extends TrafficFoundation, Pick<Host, 'output'> {
   readonly storeHealth: StoreHealth
   readonly loop: LoopDelay
   readonly bus: EventBus
-  readonly challenges: ChallengeTable
   readonly publicUrl: PublicUrl
   readonly revisions: RevisionFollowers
   readonly limitsElsewhere: LimitsElsewhere
@@ -159,14 +144,14 @@ export function createFoundation(
   counters: Pick<CountersOfLimits, 'secret'> | undefined
 ): Foundation {
   const loop = new LoopDelay()
-  lifecycle.opens({ loop })
+  lifecycle.opens('event loop', { begin: () => loop.stop() })
   const seed = predecessor?.limiterSecret ?? counters?.secret
   const about = { budgetBytes: options.limiter.budget, clock, logged: counters !== undefined || threads !== undefined }
   const limiter = new LimiterTable(seed === undefined ? about : { ...about, seed })
   const traffic = createTrafficFoundation(options, { clock, log, live, limiter })
-  lifecycle.opens({ names: traffic.names })
+  lifecycle.opens('names', { names: () => traffic.names.close() })
   const accessLog = openAccessLog(options, log, output)
-  lifecycle.opens({ accessLog })
+  lifecycle.opens('access log', { lines: () => accessLog.close() })
   return {
     ...traffic,
     ...(output === undefined ? {} : { output }),
@@ -176,7 +161,6 @@ export function createFoundation(
     storeHealth: new StoreHealth(clock),
     loop,
     bus: new EventBus(),
-    challenges: new ChallengeTable(),
     publicUrl: new PublicUrl(),
     revisions: new RevisionFollowers(),
     limitsElsewhere: new LimitsElsewhere()

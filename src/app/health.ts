@@ -1,6 +1,5 @@
 import type { Registry } from 'prom-client'
 import type { Degradation, Readiness } from '../api/health-routes.js'
-import type { CertificateService } from '../capabilities/certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
 import type { DescriptorShares } from '../lib/descriptor-shares.js'
@@ -9,6 +8,8 @@ import { type DescriptorUse, Health, type HealthParts, type HealthSources, reaso
 import { observeHealth } from '../telemetry/observed-metrics.js'
 import { Descriptors, type LoopDelay } from '../telemetry/process-health.js'
 import type { Foundation } from './foundation.js'
+import type { OpenedParts } from './opened-parts.js'
+import { HEALTH } from './ports.js'
 
 interface ProcessHealthParts {
   readonly clock: Clock
@@ -105,15 +106,14 @@ export class ProcessHealth {
 
 interface HealthStage {
   readonly control: ControlPlane
-  readonly certificates: Pick<CertificateService, 'overdue'>
   readonly appliedAt: () => number | undefined
-  readonly threads: { readonly missing: number } | undefined
+  readonly opened: OpenedParts
 }
 
-/** Opens the health of a process whose control plane and certificates are open. */
+/** Opens the health of a process whose control plane is open. */
 export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
   const { clock, log, output, metrics, names, storeHealth, loop, lifecycle, turnedAway, live } = foundation
-  const { control, certificates, appliedAt, threads } = stage
+  const { control, appliedAt, opened } = stage
   const health = await ProcessHealth.open({
     clock,
     log,
@@ -127,12 +127,13 @@ export async function openHealth(foundation: Foundation, stage: HealthStage): Pr
       servesCopy: () => typeof control.configuration.degraded === 'string',
       lastError: () => control.configuration.lastError,
       logDropping: () => output?.dropping,
-      overdueCertificates: () => certificates.overdue,
+      overdueCertificates: () => 0,
       dnsSilent: () => names.silent(),
       fullListeners: () => turnedAway.full,
-      workersMissing: () => threads?.missing ?? 0
+      workersMissing: () => 0,
+      ...Object.assign({}, ...opened.all(HEALTH))
     }
   })
-  lifecycle.opens({ health })
+  lifecycle.opens('health', { begin: () => health.stop() })
   return health
 }

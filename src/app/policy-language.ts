@@ -1,7 +1,6 @@
-import type { PolicyTestRun } from '../capabilities/policy-tests/stored-tests.js'
 import type { PolicyLanguage } from '../control/policies.js'
 import type { PolicyLanguageView, PolicyTestView } from '../control/policy-answers.js'
-import type { TestProblem } from '../control/policy-tests.js'
+import type { PolicyTestRun, TestProblem } from '../control/policy-tests.js'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { functionMeaning, variableMeaning } from '../expression/meanings/meaning.js'
 import { actions } from '../features/registry.js'

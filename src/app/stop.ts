@@ -15,40 +15,54 @@ export interface Drained {
 const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000, counters: 10_000 }
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
 
-type Close = () => Promise<unknown>
+/**
+ * Moments of the release of what only one process may have, in their order, with what ends at each. A process that takes the place of this one starts
+ * after the last of them.
+ */
+const RELEASE = [
+  /** Streams of the API; they last until then. */
+  'streams',
+  /** The recorder of exchanges. */
+  'records',
+  /** Listeners of the API and of agents, and all that writes into the store or the data folder; side by side. */
+  'shared',
+  /** The store. */
+  'store'
+] as const
 
-/** Resources that a stop closes. A stage adds its resources immediately, so that a failed start closes them, too. */
-export interface Opened {
-  readonly timers: readonly NodeJS.Timeout[]
-  readonly health: { stop(): void }
-  readonly loop: { stop(): void }
-  readonly accessLog: { close(): Promise<void> }
-  readonly openTelemetry: { close(): Promise<void> }
-  readonly shadows: { close(): void }
-  readonly counters: { checkpoint(): Promise<void>; close(): Promise<void> }
-  readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
-  readonly agents: { shut(): Promise<void>; move(within: number): Promise<void>; close(): Promise<void> }
-  readonly clientTransport: { close(): void }
-  readonly recorder: { stop: Close }
-  readonly history: { stop(): void }
-  readonly api: { close: Close }
-  readonly certificates: { stop: Close }
-  readonly storeCopy: { stop: Close }
-  readonly events: { handOver(): Promise<void>; stop(): Promise<void> }
-  readonly logins: { pause(): Promise<void> }
-  readonly store: { close: Close }
-  readonly clusterLimits: { close: Close }
-  readonly policyOutbound: readonly { close(): void }[]
-  readonly eventsOutbound: { close(): void }
-  readonly names: { close(): void }
+/** Moments after the release and the drain, in their order. */
+const DRAINED = ['tunnels', 'upstreams', 'events'] as const
+
+/** Moments after the connections that were left are cut, in their order. */
+const LAST = ['traffic', 'admissions', 'counters', 'traces', 'outbound', 'names', 'lines'] as const
+
+/**
+ * Moments of a stop. `begin`: at once, without waiting. `leave` and `move` come only when another process has taken over: at once, and when the last
+ * requests have arrived.
+ */
+type StopMoment =
+  | 'begin'
+  | 'leave'
+  | 'move'
+  | (typeof RELEASE)[number]
+  | (typeof DRAINED)[number]
+  | (typeof LAST)[number]
+
+/** Steps of a stop at its moments; what a step returns is waited for. `within`: milliseconds that connections have to end. */
+export type StopSteps = { readonly [Moment in StopMoment]?: (within: number) => unknown } & {
+  /** Ends idle connections, and busy ones when done or after this time (ms). */
+  readonly drain?: (within: number) => Promise<Drained>
 }
+
+/** Steps by the name of what they end, for the log. */
+type Parts = ReadonlyMap<string, StopSteps>
 
 /** Phase of an app between start and stop, and its open resources. */
 export class Lifecycle {
   readonly #log: Logger
   readonly #timeouts: { readonly drain: number }
   readonly #stopping = new AbortController()
-  #opened: Partial<Opened> = {}
+  readonly #parts = new Map<string, StopSteps>()
   #ready = false
   #stopped: Promise<Drained> | undefined
   #handedOver: Promise<void> | undefined
@@ -70,13 +84,17 @@ export class Lifecycle {
     return this.#ready ? 'ready' : 'starting'
   }
 
-  /** Adds resources to the stop. If it has begun, they are closed immediately, and its reason is thrown. */
-  opens(part: Partial<Opened>): void {
+  /**
+   * Adds the steps that end something; they replace those of the same name. If the stop has begun, they run immediately, and its reason is thrown. A
+   * stage adds its steps immediately, so that a failed start runs them, too.
+   */
+  opens(name: string, steps: StopSteps): void {
     if (this.signal.aborted) {
-      void this.#end(part, () => this.#handOver(part))
+      const part: Parts = new Map([[name, steps]])
+      void this.#end(part, () => this.#release(part))
       this.signal.throwIfAborted()
     }
-    this.#opened = { ...this.#opened, ...part }
+    this.#parts.set(name, steps)
   }
 
   ready(): void {
@@ -90,7 +108,7 @@ export class Lifecycle {
 
   /** Releases the resources of which only one process may have: its API, its agents' listener, its store. Traffic continues. */
   release(): Promise<void> {
-    this.#handedOver ??= this.#handOver(this.#opened)
+    this.#handedOver ??= this.#release(this.#parts)
     return this.#handedOver
   }
 
@@ -101,77 +119,48 @@ export class Lifecycle {
    */
   stop(): Promise<Drained> {
     this.#stopping.abort()
-    this.#stopped ??= this.#end(this.#opened, () => this.release())
+    this.#stopped ??= this.#end(this.#parts, () => this.release())
     return this.#stopped
   }
 
-  async #end(opened: Partial<Opened>, handOver: () => Promise<void>): Promise<Drained> {
-    for (const timer of opened.timers ?? []) clearInterval(timer)
-    opened.health?.stop()
-    opened.loop?.stop()
-    opened.shadows?.close()
+  async #end(parts: Parts, release: () => Promise<void>): Promise<Drained> {
     const { drain } = this.#timeouts
-    const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
+    for (const { begin } of parts.values()) begin?.(drain)
+    const drains = [...parts.values()].flatMap((steps) => steps.drain ?? [])
+    const draining = drains[0]?.(drain) ?? Promise.resolve(NOTHING_DRAINED)
     // Connections to agents that wait for another request would keep them here.
-    if (this.#succeeded) opened.clientTransport?.close()
-    const moving = this.#succeeded ? this.#move(opened, draining) : undefined
-    const rest = Promise.all([handOver(), draining, moving]).then(async () => {
-      await this.#step('agents', opened.agents?.close())
-      opened.clientTransport?.close()
-      await this.#step('events', opened.events?.stop())
-    })
+    if (this.#succeeded) for (const { leave } of parts.values()) leave?.(drain)
+    const moving = this.#succeeded ? this.#move(parts, draining) : undefined
+    const rest = Promise.all([release(), draining, moving]).then(() => this.#run(parts, DRAINED))
     await atMost(drain + STOP.beside, rest)
-    opened.traffic?.stop()
-    await this.#step('limits of the cluster', opened.clusterLimits?.close())
-    // No more requests are admitted.
-    await this.#step('the counters of limits', opened.counters?.close(), STOP.counters)
-    await this.#step('traces', opened.openTelemetry?.close())
-    for (const outbound of opened.policyOutbound ?? []) outbound.close()
-    opened.eventsOutbound?.close()
-    opened.names?.close()
-    await this.#step('access log', opened.accessLog?.close())
+    await this.#run(parts, LAST)
     return (await atMost(0, draining)) ?? NOTHING_DRAINED
   }
 
   /** Lets agents go, once requests are here that were on their way to them when the last connection was accepted. */
-  async #move({ agents }: Partial<Opened>, draining: Promise<unknown>): Promise<void> {
+  async #move(parts: Parts, draining: Promise<unknown>): Promise<void> {
     await atMost(STOP.arrivals, draining)
-    await agents?.move(Math.max(0, this.#timeouts.drain - STOP.arrivals))
+    const within = Math.max(0, this.#timeouts.drain - STOP.arrivals)
+    await Promise.all([...parts.values()].map(({ move }) => move?.(within)))
   }
 
   /** Releases the resources that a successor needs: the addresses of the API and of agents, and the store. */
-  async #handOver({
-    agents,
-    counters,
-    recorder,
-    history,
-    api,
-    certificates,
-    storeCopy,
-    events,
-    logins,
-    store
-  }: Partial<Opened>): Promise<void> {
-    // Streams of the API last until then.
-    history?.stop()
-    if (recorder !== undefined) await this.#step('the recorder', recorder.stop())
-    await Promise.all([
-      // A process that starts meanwhile reads them.
-      this.#step('the counters of limits', counters?.checkpoint()),
-      this.#step('agents', agents?.shut()),
-      this.#step('api', api?.close()),
-      this.#step('certificates', certificates?.stop()),
-      this.#step('the copy of the configuration', storeCopy?.stop()),
-      this.#step('events', events?.handOver()),
-      // Providers may have taken the tokens of before back.
-      this.#step('renewed sessions', logins?.pause())
-    ])
-    await this.#step('store', store?.close())
+  async #release(parts: Parts): Promise<void> {
+    await this.#run(parts, RELEASE)
+  }
+
+  /** Runs the steps of these moments, one moment after the other. */
+  async #run(parts: Parts, moments: readonly StopMoment[]): Promise<void> {
+    for (const moment of moments) {
+      const within = moment === 'counters' ? STOP.counters : STOP.step
+      const begun = [...parts].map(([name, steps]) => [name, steps[moment]?.(this.#timeouts.drain)] as const)
+      const waited = begun.flatMap(([name, work]) => (work instanceof Promise ? this.#step(name, work, within) : []))
+      if (waited.length > 0) await Promise.all(waited)
+    }
   }
 
   /** Waits for a step of the stop, but not for ever. */
-  async #step(step: string, work: Promise<unknown> | undefined, within = STOP.step): Promise<void> {
-    if (work === undefined) return
+  async #step(step: string, work: Promise<unknown>, within: number): Promise<void> {
     let late = true
     const done = work.catch((error: unknown) => this.#log.warn({ err: error, step }, 'a step of the stop failed'))
     await atMost(

@@ -154,3 +154,19 @@ async function copied(at: CopyPlace, { log, clock }: StartingStoreParts): Promis
   }
   return undefined
 }
+
+/**
+ * Runs work once the real store is reachable, unless the process stops. Resolves when it is done, or immediately if the process has started from
+ * its copy.
+ */
+export async function onceThere(
+  { lifecycle }: { readonly lifecycle: { readonly phase: string } },
+  { degraded, answered }: Pick<StartingStore, 'degraded' | 'answered'>,
+  work: () => Promise<unknown>
+): Promise<void> {
+  const begin = async () => {
+    if (lifecycle.phase !== 'draining') await work()
+  }
+  if (degraded === null) await begin()
+  else void answered.then(begin)
+}

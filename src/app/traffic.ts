@@ -1,4 +1,4 @@
-import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
+import type { StopFollowing } from '../control/calls.js'
 import type { TrafficSource } from '../control/traffic.js'
 import type {
   TrafficMinutesView,
@@ -36,12 +36,10 @@ export function openTraffic(
     return span === undefined ? null : minutesOf(span)
   }
   const readers = new Set<() => void>()
-  lifecycle.opens({
-    history: {
-      stop: () => {
-        clearInterval(timer)
-        for (const over of readers) over()
-      }
+  lifecycle.opens('history of traffic', {
+    streams() {
+      clearInterval(timer)
+      for (const over of readers) over()
     }
   })
   return {

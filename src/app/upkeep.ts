@@ -1,6 +1,3 @@
-import type { Events } from '../capabilities/events/events.js'
-import type { Agents } from '../capabilities/tunnel/agents/agents.js'
-import type { TrafficThreads } from '../capabilities/workers/threads.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Login } from '../features/login/service.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
@@ -20,6 +17,8 @@ import {
 } from '../telemetry/observed-metrics.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
+import type { OpenedParts } from './opened-parts.js'
+import { AGENT_NUMBERS, EVENT_DELIVERY, TRAFFIC_CARRIERS } from './ports.js'
 import type { StartingStore } from './store-copy.js'
 import { byName, together, upstreamStates } from './upstream-states.js'
 
@@ -36,41 +35,43 @@ const ENDED_EVERY = 500
 
 interface UpkeepStage {
   readonly services: PolicyServices
-  readonly agents: Agents
-  readonly events: Events
+  readonly opened: OpenedParts
   readonly login: Login
   readonly control: ControlPlane
   readonly store: StartingStore
   readonly dataPlane: Pick<DataPlane, 'upstreams'>
-  /** The workers; undefined if this thread carries traffic. */
-  readonly threads: Pick<TrafficThreads, 'upstreams'> | undefined
 }
 
 /** Starts the periodic tasks, and registers metrics that are read from the parts on demand. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
   const { metrics, output, limiter, refusedKeys, clock, lifecycle, holder } = foundation
-  const { services, agents, events, login, control, store, dataPlane, threads } = stage
+  const { services, opened, login, control, store, dataPlane } = stage
+  const [agents, events] = [opened.find(AGENT_NUMBERS), opened.find(EVENT_DELIVERY)]
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observe(services)
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () =>
-    byName(together(upstreamStates(dataPlane), threads?.upstreams() ?? []), holder.names)
+    byName(together(upstreamStates(dataPlane), opened.find(TRAFFIC_CARRIERS)?.upstreams() ?? []), holder.names)
   )
   observeUpstreamNames(registry, () => upstreamNames(dataPlane, holder.names))
-  observeAgents(registry, () => agents.statistics)
-  observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
-  observeDeliveries(registry, () => events.counts())
+  if (agents !== undefined) observeAgents(registry, () => agents.statistics)
+  const restricted = () => (agents === undefined ? {} : { agent: agents.addressCounts })
+  observeRestrictions(registry, () => ({ ...restricted(), ...control.access.addressCounts }))
+  if (events !== undefined) observeDeliveries(registry, () => events.counts())
   const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
-  lifecycle.opens({
-    timers: [
-      ...(followsEnded ? [every(ENDED_EVERY, () => void login.ended.follow().catch(() => undefined))] : []),
-      every(SWEEP.every, () => limiter.sweep(SWEEP.atMost)),
-      every(PRESSURE_EVERY, pressureReport(foundation)),
-      every(REFUSED_EVERY, () => refusedKeys?.sweep(clock.monotonic())),
-      every(FORGET_EVERY, () => void forgetHistory(options, foundation, stage))
-    ]
+  const timers = [
+    ...(followsEnded ? [every(ENDED_EVERY, () => void login.ended.follow().catch(() => undefined))] : []),
+    every(SWEEP.every, () => limiter.sweep(SWEEP.atMost)),
+    every(PRESSURE_EVERY, pressureReport(foundation)),
+    every(REFUSED_EVERY, () => refusedKeys?.sweep(clock.monotonic())),
+    every(FORGET_EVERY, () => void forgetHistory(options, foundation, stage))
+  ]
+  lifecycle.opens('timers', {
+    begin() {
+      for (const timer of timers) clearInterval(timer)
+    }
   })
 }
 

@@ -1,7 +1,7 @@
-import { isEndpoint } from '../capabilities/tunnel/agents/tunnel-groups.js'
 import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/unit-servers.js'
 import type { UnitNames } from '../runtime/names.js'
+import { isEndpoint } from '../runtime/tunnel-labels.js'
 import type { UpstreamState } from '../telemetry/observed-metrics.js'
 import type { DataPlane } from './data-plane.js'
 

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { Capability, CapabilityErrors } from '../app/capability.js'
 import type { DocumentKind } from '../cli/documents.js'
+import type { ProcessHooks } from '../cli/process-hooks.js'
 import { certificatesCommand, domainsCommand } from './certificates/command.js'
 import { tryCommand } from './explain/command.js'
 import { revertCommand } from './guard/command.js'
@@ -26,12 +27,16 @@ interface Entry {
   readonly commands?: Readonly<Partial<Record<HelpPart, () => readonly Command[]>>>
   /** Subcommands of commands of other capabilities, by the name of the command. */
   readonly subcommands?: Readonly<Record<string, () => readonly Command[]>>
+  /** Loads its part in the command `sluice start`. */
+  readonly process?: () => Promise<ProcessHooks>
   /** Loads kinds of documents for `sluice check` and `sluice schema`, by their name. */
   readonly documents?: Readonly<Record<string, () => Promise<DocumentKind>>>
 }
 
 /** All capabilities, in the order in which they open and in which the description of the API and each part of `sluice --help` list them. */
 const REGISTRY: Readonly<Record<string, Entry>> = {
+  traces: { server: async () => (await import('./traces/capability.js')).traces },
+  'cluster-limits': { server: async () => (await import('./cluster-limits/capability.js')).clusterLimits },
   certificates: {
     server: async () => (await import('./certificates/capability.js')).certificates,
     commands: { setup: () => [domainsCommand(), certificatesCommand()] }
@@ -41,7 +46,10 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
     server: async () => (await import('./explain/capability.js')).explain,
     commands: { traffic: () => [tryCommand()] }
   },
-  'policy-tests': { commands: { traffic: () => [testCommand()] } },
+  'policy-tests': {
+    server: async () => (await import('./policy-tests/capability.js')).policyTests,
+    commands: { traffic: () => [testCommand()] }
+  },
   recorder: {
     server: async () => (await import('./recorder/capability.js')).recorder,
     commands: { traffic: () => [logCommand(), replayCommand()] }
@@ -56,11 +64,11 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
     documents: { site: async () => (await import('./site-file/document.js')).siteDocument }
   },
   guard: {
-    errors: async () => ({ 'Management API': [(await import('./guard/errors.js')).guardErrors] }),
+    server: async () => (await import('./guard/capability.js')).guard,
     commands: { configuration: () => [revertCommand()] }
   },
   tunnel: {
-    errors: async () => (await import('./tunnel/errors.js')).tunnelErrors,
+    server: async () => (await import('./tunnel/capability.js')).tunnel,
     commands: { setup: () => [agentCommand()] }
   },
   transfer: {
@@ -70,6 +78,14 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
   limits: {
     server: async () => (await import('./limits/capability.js')).limits,
     commands: { traffic: () => [limitsCommand()] }
+  },
+  workers: {
+    server: async () => (await import('./workers/capability.js')).workers,
+    process: async () => (await import('./workers/process.js')).workerHooks
+  },
+  'take-over': {
+    server: async () => (await import('./take-over/capability.js')).takeOver,
+    process: async () => (await import('./take-over/process.js')).takeOverHooks
   },
   import: {
     errors: async () => ({ Commands: [(await import('./import/errors.js')).importErrors] }),
@@ -81,6 +97,12 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
 export async function serverCapabilities(): Promise<readonly Capability[]> {
   const loaded = Object.values(REGISTRY).map(async ({ server }) => await server?.())
   return (await Promise.all(loaded)).filter((one) => one !== undefined)
+}
+
+/** Loads what capabilities do in the command `sluice start`. */
+export async function processHooks(): Promise<ProcessHooks> {
+  const loaded = Object.values(REGISTRY).map(async ({ process }) => await process?.())
+  return Object.assign({}, ...(await Promise.all(loaded)))
 }
 
 /** Loads the error tables of all capabilities, for the reference. */

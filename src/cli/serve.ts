@@ -1,13 +1,8 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { type Running, type Started, start } from '../app/app.js'
-import { serverCapabilities } from '../capabilities/registry.js'
-import { commandOf, takeOver } from '../capabilities/take-over/keeper.js'
-import { Predecessor } from '../capabilities/take-over/predecessor.js'
-import { rehearsed } from '../capabilities/take-over/rehearsal.js'
-import { Successor } from '../capabilities/take-over/successor.js'
-import { wantedThreads } from '../capabilities/workers/wanted-threads.js'
-import { clockFrom, systemClock } from '../lib/clock.js'
+import { processHooks, serverCapabilities } from '../capabilities/registry.js'
+import { systemClock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
 import { packageRoot } from '../lib/files.js'
@@ -20,6 +15,7 @@ import { announce } from './greeting.js'
 import { writeLocalKey } from './local-key.js'
 import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals, UncaughtErrors } from './process.js'
+import type { ProcessHooks, SuccessorProcess } from './process-hooks.js'
 import { Reloading } from './reloading.js'
 import { explainStart } from './report.js'
 import { inheritedSockets, ServiceManager } from './service-manager.js'
@@ -80,7 +76,8 @@ function loadInput({ flags, config }: ServeInput, demo: DemoUpstream | undefined
 }
 
 async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, once: Once): Promise<number> {
-  const successor = Successor.of(process.env)
+  const hooks = await processHooks()
+  const successor = hooks.successor?.(process.env)
   const loaded = await loadOptions(input)
   if (!loaded.ok) {
     for (const problem of loaded.problems) {
@@ -95,14 +92,14 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, 
       console.error('error: --take-over needs a data folder; with :memory: there is nothing to hand over')
       return ExitCode.usage
     }
-    const code = await takeOver(data, signals)
+    const code = await hooks.takeOver?.(data, signals)
     if (code !== undefined) return code
     console.error(`take-over: no process runs on ${data}; starting normally`)
   }
   const log = createLog({ level: loaded.options.log.level, bytes: loaded.options.log.buffer }, process.stdout)
   const uncaught = new UncaughtErrors(log.logger)
   try {
-    return await run(input, loaded, log, { signals, uncaught, demo, once, successor })
+    return await run(input, loaded, log, { signals, uncaught, demo, once, hooks, successor })
   } finally {
     await log.close()
     uncaught.release()
@@ -117,13 +114,14 @@ interface RunParts {
   readonly uncaught: UncaughtErrors
   readonly demo: DemoRun
   readonly once: Once
-  /** The successor's side of a take-over; undefined if there is none. */
-  readonly successor: Successor | undefined
+  readonly hooks: ProcessHooks
+  /** Undefined if this process takes the place of no other one. */
+  readonly successor: SuccessorProcess | undefined
 }
 
 async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessLog, parts: RunParts): Promise<number> {
   const { options, warnings } = loaded
-  const { signals, uncaught, demo, successor } = parts
+  const { signals, uncaught, demo, hooks, successor } = parts
   const log = processLog.logger
   for (const warning of warnings)
     log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
@@ -164,13 +162,13 @@ async function run(input: LoadInput, loaded: LoadedOptions, processLog: ProcessL
     next.begin(running)
     return next
   }
-  const code = await untilEnd(running, { options, log, manager, signals, uncaught, reloading, again })
+  const code = await untilEnd(running, { options, log, manager, signals, uncaught, hooks, reloading, again })
   successor?.ends(code)
   return code
 }
 
 /** Prints why the process cannot start, or sends it to the predecessor; returns the exit code. */
-function failed(lines: readonly string[], successor: Successor | undefined): number {
+function failed(lines: readonly string[], successor: SuccessorProcess | undefined): number {
   for (const line of lines) {
     if (successor === undefined) console.error(line)
     else successor.explains(line)
@@ -183,7 +181,7 @@ function failed(lines: readonly string[], successor: Successor | undefined): num
 async function startUp(
   options: Options,
   processLog: ProcessLog,
-  { signals, uncaught, once, successor }: RunParts
+  { signals, uncaught, once, hooks, successor }: RunParts
 ): Promise<Running | NodeJS.Signals | Error> {
   const given = {
     log: processLog.logger,
@@ -193,8 +191,9 @@ async function startUp(
     newSealKey: once.newSealKey,
     newStore: once.newStore
   }
-  const released = await successor?.prepared(await rehearsed(options, { ...given, clock: systemClock }))
-  const threads = await wantedThreads(options, processLog)
+  const capabilities = await serverCapabilities()
+  const handed = await successor?.takesPlace(options, { ...given, clock: systemClock }, capabilities)
+  const threads = await hooks.threads?.(options, processLog)
   const ending = new AbortController()
   const sockets = successor?.sockets ?? inheritedSockets(process.env, process.pid, options)
   // A service manager that hands over the socket asks for it.
@@ -202,14 +201,14 @@ async function startUp(
   const host = {
     ...given,
     output: processLog.output,
-    clock: released === undefined ? systemClock : clockFrom(released.clockOrigin),
+    clock: systemClock,
     sockets,
-    ...(successor === undefined || released === undefined ? {} : { predecessor: successor.from(released) }),
+    ...handed,
     ...(threads === undefined ? {} : { threads }),
     signal: ending.signal
   }
   const asked = isAsked ? { ...options, listen: { host: options.listen.host, port: options.listen.port } } : options
-  const starting = start(asked, host, await serverCapabilities())
+  const starting = start(asked, host, capabilities)
   const first = await Promise.race([starting, signals.next(), uncaught.next()])
   if (typeof first !== 'string' && !(first instanceof Error)) return first
   ending.abort()
@@ -227,6 +226,7 @@ interface Serving {
   readonly manager: ServiceManager
   readonly signals: StopSignals
   readonly uncaught: UncaughtErrors
+  readonly hooks: ProcessHooks
   readonly reloading: Reloading
   /** Applies files again after `reloading` has been closed. */
   readonly again: () => Promise<Reloading>
@@ -234,12 +234,12 @@ interface Serving {
 
 /** Serves until a signal comes or another process has taken the place of this one; resolves with the exit code. */
 async function untilEnd(running: Running, serving: Serving): Promise<number> {
-  const { options, log, manager, signals, uncaught, again } = serving
+  const { options, log, manager, signals, uncaught, hooks, again } = serving
   let { reloading } = serving
   const predecessor =
     options.data === IN_MEMORY
       ? undefined
-      : await Predecessor.open({
+      : await hooks.replaceable?.({
           folder: options.data,
           log,
           running,
@@ -247,7 +247,6 @@ async function untilEnd(running: Running, serving: Serving): Promise<number> {
           tookBack: async () => {
             reloading = await again()
           },
-          own: { ...commandOf(process), folder: process.cwd() },
           environment: process.env
         })
   const ends = [signals.next(), uncaught.next(), ...(predecessor === undefined ? [] : [predecessor.next()])]

@@ -32,6 +32,9 @@ export interface Call {
   readonly spend?: ((bytes: number) => void) | undefined
 }
 
+/** Stops following. */
+export type StopFollowing = () => void
+
 /** Parameters of the path by name: `id`, `edge_id`, … */
 export type PathValues = Readonly<Record<string, string>>
 

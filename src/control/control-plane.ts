@@ -1,6 +1,3 @@
-import { GuardJudge } from '../capabilities/guard/guard-judge.js'
-import { Rehearsal, type Rehearse } from '../capabilities/shadow/shadow-changes.js'
-import { Sites } from '../capabilities/site-file/sites.js'
 import { atMost } from '../lib/concurrency.js'
 import { Access, Principals } from './access.js'
 import { OwnUnits } from './apply.js'
@@ -15,6 +12,7 @@ import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
 import { SESSION_LIFETIMES, Sessions } from './sessions.js'
 import { Traffic } from './traffic.js'
+import type { WriteGuards } from './write-guards.js'
 
 /** Maximum time for closing a failed store, which may be unresponsive (ms). */
 const CLOSING = 5_000
@@ -33,8 +31,6 @@ export interface ControlPlane {
   readonly revisions: Revisions
   /** Reverts revisions. */
   readonly reverts: Reverts
-  /** Computes the configuration after writes, without committing them. */
-  readonly rehearse: Rehearse
   /** Traffic in numbers and as a map. */
   readonly traffic: Traffic
   /** Policies before they serve. */
@@ -44,8 +40,8 @@ export interface ControlPlane {
   readonly serviceAccount: ServiceAccount
   /** Units of the process itself. */
   readonly own: OwnUnits
-  /** Configuration declared by a site file. */
-  readonly site: Sites
+  /** Reads the guards of writes. */
+  readonly guards: Pick<WriteGuards, 'read'>
   /** Waits for the write that runs and closes the store. */
   close(): Promise<void>
 }
@@ -62,7 +58,7 @@ export async function openControl(
   try {
     const principals = await Principals.open({ store, clock, operatorKeys })
     const parts = buildParts(options, sources, principals)
-    const { writer, applied, reports } = parts
+    const { writer, applied, reports, guards } = parts
     await writer.alone(() => applied.load(store))
     const follower = new Follower({ latest, store, writer, applied, reports, log })
     reports.soon()
@@ -74,20 +70,13 @@ export async function openControl(
       ...parts
     })
     const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
-    const site = new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log })
-    const callers = forCallers(options, sources, { ...parts, site })
-    const judge = new GuardJudge({
-      ...parts,
-      undo: async (revision, why, call) => (await callers.reverts.revert(revision, {}, call, why)).by,
-      clock,
-      log,
-      ended: options.guardEnded ?? (() => undefined)
-    })
+    const callers = forCallers(options, sources, parts)
+    guards.start(async (revision, why, call) => (await callers.reverts.revert(revision, {}, call, why)).by)
     const access = new Access({ store, principals, clock, holder, log })
     return {
       ...callers,
       own,
-      site,
+      guards,
       access,
       sessions: new Sessions({
         seal: options.seal,
@@ -99,7 +88,7 @@ export async function openControl(
       }),
       configuration,
       serviceAccount: parts,
-      close: () => close(follower, judge, parts)
+      close: () => close(follower, parts)
     }
   } catch (error) {
     await atMost(CLOSING, store.close())
@@ -107,12 +96,8 @@ export async function openControl(
   }
 }
 
-async function close(
-  follower: Follower,
-  judge: GuardJudge,
-  { reports, agents, writer, store }: ControlParts
-): Promise<void> {
-  await judge.stop()
+async function close(follower: Follower, { guards, reports, agents, writer, store }: ControlParts): Promise<void> {
+  await guards.stop()
   await follower.stop()
   await reports.stop()
   await agents.stop()
@@ -124,8 +109,8 @@ async function close(
 function forCallers(
   options: ControlOptions,
   sources: LiveSources,
-  parts: ControlParts & { readonly site: Sites }
-): Pick<ControlPlane, 'records' | 'reads' | 'revisions' | 'reverts' | 'rehearse' | 'policies' | 'traffic'> {
+  parts: ControlParts
+): Pick<ControlPlane, 'records' | 'reads' | 'revisions' | 'reverts' | 'policies' | 'traffic'> {
   const { clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -138,7 +123,6 @@ function forCallers(
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, clock, baseUrl }),
     traffic: new Traffic(options.trafficNumbers),
-    policies: new Policies(options.policyLanguage),
-    rehearse: new Rehearsal({ ...operations, resources: options.resources }).run
+    policies: new Policies(options.policyLanguage)
   }
 }

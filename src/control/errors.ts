@@ -185,6 +185,7 @@ export const controlErrors = defineErrors({
 
 /** Why a call was refused: a code of `controlErrors`, or the code of a field's problem (`FIELD_INVALID`, `POLICY_…`). */
 export class ControlError extends CodedError {
+  readonly #status: number | undefined
   /** Path of the field to blame, as in requests. */
   readonly field: string | undefined
   /** For programs: strings only, no secrets; has `field` when there is one. */
@@ -193,7 +194,7 @@ export class ControlError extends CodedError {
   readonly problems: readonly Problem[]
 
   constructor(
-    error: Coded,
+    error: Coded & { readonly status?: number | undefined },
     message: string,
     about: {
       readonly field?: string
@@ -204,9 +205,15 @@ export class ControlError extends CodedError {
   ) {
     super(error, message, about.cause === undefined ? {} : { cause: about.cause })
     this.name = 'ControlError'
+    this.#status = error.status
     this.field = about.field
     this.details = { ...(about.field === undefined ? {} : { field: about.field }), ...about.details }
     this.problems = about.problems ?? []
+  }
+
+  /** HTTP status from the table of the code; undefined for problems of a body. Not a field that logs show. */
+  get status(): number | undefined {
+    return this.#status
   }
 }
 
@@ -232,10 +239,10 @@ export function refusedBody(problems: readonly Problem[]): ControlError {
 export function ofMember(error: unknown, name: string): unknown {
   const prefix = `${name}.`
   if (!(error instanceof ControlError) || error.field?.startsWith(prefix) !== true) return error
-  const { code, details, problems, cause } = error
+  const { details, problems, cause } = error
   const field = error.field.slice(prefix.length)
   const message = error.message.replace(error.field, field)
-  return new ControlError({ code }, message, { field, details: { ...details, field }, problems, cause })
+  return new ControlError(error, message, { field, details: { ...details, field }, problems, cause })
 }
 
 /** Returns the error `NOT_FOUND` (404); `what` is the kind in its text. */

@@ -1,5 +1,3 @@
-import { type CountedTraffic, GuardedWrites } from '../capabilities/guard/guarded-writes.js'
-import type { SiteReading } from '../capabilities/site-file/declared/site-request.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
@@ -16,7 +14,6 @@ import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
 import { Live } from './apply.js'
 import type { EventRecorder, ProcessNumbers, RecordEvent, WorkerState } from './calls.js'
-import type { ChangedDecisions } from './changed-decisions.js'
 import { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
@@ -24,40 +21,56 @@ import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared-records.js'
 import { Edits } from './edits.js'
 import { DEFAULT_LISTENER } from './file-units.js'
-import type { EndedGuard } from './guard-note.js'
 import type { PolicyLanguage } from './policies.js'
 import type { PolicyTesting } from './policy-tests.js'
 import { Catalogue, Records } from './records.js'
 import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { TrafficSource } from './traffic.js'
+import { noGuards, type OpenWriteGuards, type WriteGuards } from './write-guards.js'
 import { Writer } from './writer.js'
 
-/** Dependencies of the control plane. */
-export interface ControlOptions {
+/** The store, and how work on it is done. */
+interface StoreOptions {
   /** Must be open; closed by the control plane, even if start-up fails. */
   readonly store: Store
   /** Receives the revisions of `store` since it was opened. */
   readonly latest: LatestRevision
   /** Returns the reason why a copy replaces the store, for display; null otherwise. */
   readonly degraded?: () => string | null
-  /** Every resource; in production the list of `registry.ts`. */
-  readonly resources: readonly Resource[]
   readonly seal: Sealer
   readonly clock: Clock
   readonly log: StoreLog
+  /** Creates the time slices of one piece of work. @default those of the system's clock */
+  readonly slices?: () => Slices
+  /** Milliseconds between reports to the other processes on the store; undefined for no reports. */
+  readonly reportEvery?: number
+}
+
+/** Rules of records: what there is, and what a write may hold. */
+interface RecordRules {
+  /** Every resource; in production the list of `registry.ts`. */
+  readonly resources: readonly Resource[]
   readonly checkPolicy: PolicyCheck
   /** Runs the tests stored with policies. Undefined if records with tests cannot be written. */
   readonly testPolicy?: PolicyTesting
-  /** Traffic statistics; undefined without a data plane. */
-  readonly trafficNumbers?: TrafficSource
   /** Policy language; undefined if policies cannot be checked or tested before a write. */
   readonly policyLanguage?: PolicyLanguage
-  /** Reads site files from the API; undefined if they are not accepted. */
-  readonly siteReading?: SiteReading
   /** Checks paths of files. @default destinations check their own files */
   readonly checkFile?: FileCheck
   /** Checks folders to be served. @default all folders are allowed */
   readonly checkFolder?: FileCheck
+  readonly zone: string
+  readonly regions: readonly string[]
+  /** Must the hosts of HTTPS edges be reserved domains? */
+  readonly requireReserved?: boolean
+  /** May static backends have link-local addresses? */
+  readonly linkLocalBackends?: boolean
+  /** Opens the guards of writes. @default guards are refused */
+  readonly guards?: OpenWriteGuards
+}
+
+/** The running configuration, and what follows its changes. */
+interface ServingOptions {
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
   /** Opens the listeners. @default none are opened */
@@ -68,47 +81,44 @@ export interface ControlOptions {
   readonly swapped?: (snapshot: Snapshot) => void
   /** Steps after `swapped`, beside traffic; the next change waits for them. Must not throw. */
   readonly settling?: (snapshot: Snapshot) => Steps<void>
-  /** Keys of the operator, outside of the store; they belong to the administrator. */
-  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
-  /** Remembers the sessions that were signed out. */
-  readonly endedSessions: EndedSessions
-  /** Lifetimes of dashboard sessions. @default `SESSION_LIFETIMES` */
-  readonly sessionLifetimes?: SessionLifetimes
-  /** Returns scheme, host and port of the API as clients see it, without a trailing slash; called for each response. */
-  readonly baseUrl: () => string
-  readonly zone: string
-  readonly regions: readonly string[]
-  /** Must the hosts of HTTPS edges be reserved domains? */
-  readonly requireReserved?: boolean
-  /** May static backends have link-local addresses? */
-  readonly linkLocalBackends?: boolean
   /** Stores the events of each write in its transaction. @default no events */
   readonly events?: EventRecorder
-  /** Returns the delivery status of an event destination. */
-  readonly deliveryOf?: (destination: string) => Json | undefined
-  /** Returns this process's health state of a backend's server. */
-  readonly healthOf?: (backend: string) => Json | undefined
-  /** Traffic counters for guards of writes; undefined if guards are rejected. */
-  readonly traffic?: CountedTraffic
-  /** Comparison of decisions for guards; undefined if that condition is rejected. */
-  readonly changedDecisions?: ChangedDecisions
-  /** Called when this process has ended the guard of a write. Must not throw. */
-  readonly guardEnded?: (end: EndedGuard) => void
   /** Called for each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
   /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
   readonly served?: (revision: number) => void
   /** Waits until the followers of these kinds have applied the changes; the response to a write waits for it. Must not reject. */
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
-  /** Creates the time slices of one piece of work. @default those of the system's clock */
-  readonly slices?: () => Slices
-  /** Milliseconds between reports to the other processes on the store; undefined for no reports. */
-  readonly reportEvery?: number
+}
+
+/** Callers that are let in. */
+interface AccessOptions {
+  /** Keys of the operator, outside of the store; they belong to the administrator. */
+  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+  /** Remembers the sessions that were signed out. */
+  readonly endedSessions: EndedSessions
+  /** Lifetimes of dashboard sessions. @default `SESSION_LIFETIMES` */
+  readonly sessionLifetimes?: SessionLifetimes
+}
+
+/** State of the process that answers show. */
+interface ShownState {
+  /** Returns scheme, host and port of the API as clients see it, without a trailing slash; called for each response. */
+  readonly baseUrl: () => string
+  /** Traffic statistics; undefined without a data plane. */
+  readonly trafficNumbers?: TrafficSource
+  /** Returns the delivery status of an event destination. */
+  readonly deliveryOf?: (destination: string) => Json | undefined
+  /** Returns this process's health state of a backend's server. */
+  readonly healthOf?: (backend: string) => Json | undefined
   /** Returns the workers. @default none */
   readonly workers?: () => Promise<readonly WorkerState[]>
   /** Returns the statistics of this process. @default none */
   readonly itself?: () => ProcessNumbers
 }
+
+/** Dependencies of the control plane. */
+export type ControlOptions = StoreOptions & RecordRules & ServingOptions & AccessOptions & ShownState
 
 /** Common parts of the readers and writers of records. */
 export interface ControlParts {
@@ -120,8 +130,7 @@ export interface ControlParts {
   readonly live: Live
   readonly applied: AppliedRevision
   readonly writer: Writer
-  /** Writes with a guard that bakes. */
-  readonly guarded: GuardedWrites
+  readonly guards: WriteGuards
   readonly reports: ProcessReports
   /** Agents of all processes on the store. */
   readonly agents: ClusterAgents
@@ -130,7 +139,11 @@ export interface ControlParts {
 }
 
 /** Access of services beside the API: their writes are regular writes. */
-export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits' | 'declared'> {
+export interface ServiceAccount
+  extends Pick<
+    ControlParts,
+    'store' | 'records' | 'catalogue' | 'writer' | 'answers' | 'edits' | 'declared' | 'agents'
+  > {
   readonly applied: Pick<AppliedRevision, 'degraded'>
 }
 
@@ -145,10 +158,9 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
   const records = new Records(seal)
   const declared = new DeclaredRecords()
   const live = new Live({ holder, compile, ports, replicas, slices, swapped, settling })
-  const { traffic, changedDecisions } = options
-  const guarded = new GuardedWrites({ catalogue, clock, log, traffic, changedDecisions })
+  const guards = options.guards?.({ store, catalogue }) ?? noGuards
   const followed = (revision: number) => {
-    guarded.served(revision)
+    guards.served(revision)
     served(revision)
   }
   const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served: followed, degraded })
@@ -178,7 +190,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       testPolicy: options.testPolicy,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },
-    guarded,
+    guards,
     recorder: events,
     committed: () => reports.soon(),
     published: (event) => publish(published, event, log),
@@ -204,7 +216,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
     live,
     applied,
     writer,
-    guarded,
+    guards,
     reports,
     agents,
     declared

@@ -1,4 +1,4 @@
-import type { TestLimits } from '../lib/caller-limits.js'
+import type { DocumentLimits, TestLimits } from '../lib/caller-limits.js'
 import type { Problem as DocumentProblem } from '../policy/problems.js'
 import { policyTextOf } from '../policy/record-policy.js'
 import type { Problem, ResourceRecord } from '../schema/field.js'
@@ -28,6 +28,21 @@ export type PolicyTesting = (stored: {
   /** Bounds of the caller; default: the bounds of every run. */
   readonly limits?: TestLimits | undefined
 }) => Promise<readonly TestProblem[]>
+
+/** Result of one case; `failure` is undefined if it has passed. */
+export interface CaseOutcome {
+  readonly name: string
+  readonly line: number
+  readonly failure: TestProblem | undefined
+}
+
+/** Runs tests on a policy and returns the result of each case. `problems`: why the run did not start or finish. */
+export type PolicyTestRun = (stored: {
+  readonly policy: string
+  readonly tests: string
+  /** Bounds of the caller; default: the bounds of every run. */
+  readonly limits?: (TestLimits & { readonly documents: DocumentLimits }) | undefined
+}) => Promise<{ readonly problems: readonly TestProblem[]; readonly cases: readonly CaseOutcome[] }>
 
 /**
  * Runs the tests that `after` has for its policy, when either is another than in `before`. Fails with `POLICY_TESTS_FAILED`, and

@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Sites } from '../capabilities/site-file/sites.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import { type Resource, recordText } from '../resources/resource.js'
@@ -7,7 +6,7 @@ import type { Body, ResourceRecord } from '../schema/field.js'
 import type { Store } from '../store/store.js'
 import { principalOf } from './access.js'
 import type { Call, Done, WriteMode } from './calls.js'
-import { type DeclaredRecords, SITE } from './declared-records.js'
+import type { DeclaredRecords } from './declared-records.js'
 import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
 import type { GuardedRevert } from './guard-note.js'
 import type { Catalogue, Records, Versioned } from './records.js'
@@ -23,11 +22,22 @@ interface RevertsParts {
   readonly records: Records
   readonly declared: DeclaredRecords
   readonly writer: Pick<Writer, 'write'>
-  readonly site: Pick<Sites, 'restore'>
   readonly clock: Clock
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
 }
+
+/**
+ * Undoes a revision whose only change is of a record that has no resource. `why`: reason of a revert by the service. Fails with a
+ * `ControlError` when it cannot be undone, and as any write.
+ */
+export type RestoreRecord = (
+  revision: number,
+  change: RecordedChange,
+  mode: WriteMode,
+  call: Call,
+  why: GuardedRevert | undefined
+) => Promise<{ readonly number: number; readonly changes: readonly RecordedChange[]; readonly done: Done }>
 
 /** Result of a revert. */
 export interface Reverted extends Done {
@@ -48,9 +58,15 @@ const SHOWN_OBSTACLES = 10
 /** Undoes revisions. Each revert is a write like any other, and can be reverted itself. */
 export class Reverts {
   readonly #parts: RevertsParts
+  readonly #restorers = new Map<string, RestoreRecord>()
 
   constructor(parts: RevertsParts) {
     this.#parts = parts
+  }
+
+  /** Revisions that change a record of this kind, which has no resource, are undone by `restore`. */
+  restores(kind: string, restore: RestoreRecord): void {
+    this.#restorers.set(kind, restore)
   }
 
   /**
@@ -61,8 +77,9 @@ export class Reverts {
   async revert(revision: number, mode: WriteMode, call: Call, why?: GuardedRevert): Promise<Reverted> {
     const changes = await orUnavailable(this.#changesOf(revision))
     const [first] = changes
-    if (first?.kind === SITE.kind && changes.length === 1) {
-      const { done, ...value } = await this.#parts.site.restore(revision, first, mode, call, why)
+    const restore = first === undefined ? undefined : this.#restorerOf(changes)
+    if (first !== undefined && restore !== undefined) {
+      const { done, ...value } = await restore(revision, first, mode, call, why)
       return { ...done, by: value.number, body: this.#answer(revision, value, mode) }
     }
     for (const { kind, change } of changes) mayOperate(call.principal, this.#resource(kind), OPPOSITE[change])
@@ -102,11 +119,16 @@ export class Reverts {
         revision,
         'the history keeps no fields of it: the service made it, or it changed very many records'
       )
-    const ofSite = changes.length === 1 && changes[0]?.kind === SITE.kind
-    const strange = ofSite ? undefined : changes.find(({ kind }) => catalogue.find(kind) === undefined)
+    const strange = this.#restorerOf(changes)
+      ? undefined
+      : changes.find(({ kind }) => catalogue.find(kind) === undefined)
     if (strange !== undefined)
       throw impossible(revision, `it changed a ${strange.kind}; apply the site file from before instead`)
     return changes
+  }
+
+  #restorerOf(changes: readonly RecordedChange[]): RestoreRecord | undefined {
+    return changes.length === 1 ? this.#restorers.get(changes[0]?.kind ?? '') : undefined
   }
 
   #resource(kind: string): Resource {

@@ -1,4 +1,4 @@
-import type { StopFollowing } from '../capabilities/recorder/exchanges.js'
+import type { StopFollowing } from './calls.js'
 import type { TrafficDayView, TrafficMap, TrafficSecondView, TrafficView } from './traffic-answers.js'
 
 /** Traffic of this process as numbers, as the API sees it. */

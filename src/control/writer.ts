@@ -1,4 +1,3 @@
-import type { GuardedWrites, OpeningGuard } from '../capabilities/guard/guarded-writes.js'
 import { CALLER_LIMITS, counted } from '../lib/caller-limits.js'
 import { atMost, Mutex } from '../lib/concurrency.js'
 import type { Slices } from '../lib/slices.js'
@@ -19,6 +18,7 @@ import { mayChangeAddresses, mayForce, mayOpenPorts, mayReach, mayTakeEveryHost,
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
 import { concernsReach, newReaches } from './vault-reach.js'
+import type { OpeningGuard, WriteGuards } from './write-guards.js'
 
 export interface WriterParts {
   readonly store: Store
@@ -30,7 +30,7 @@ export interface WriterParts {
   /** Creates the time slices of one write, so that traffic is not blocked. */
   readonly slices: () => Slices
   readonly draft: DraftParts
-  readonly guarded: GuardedWrites
+  readonly guards: Pick<WriteGuards, 'opening' | 'begin' | 'wrote'>
   /** Stores events in the transaction of their cause; undefined if events are not stored. */
   readonly recorder: EventRecorder | undefined
   /** Called once a revision of this process serves. Must not throw. */
@@ -176,7 +176,7 @@ export class Writer {
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     let opening: OpeningGuard | undefined
     try {
-      opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
+      opening = this.#parts.guards.opening(mode.guard, draft.changes, live.units, units)
       const writer = draft.author ?? call.principal
       mayChangeAddresses(writer, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       const refused = refusedOnPaths(units.put, live.units, ready.snapshot)
@@ -217,10 +217,10 @@ export class Writer {
 
   async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {
     const { draft, derived, ready, opening, note, warnings } = staged
-    const { applied, principals, guarded } = this.#parts
+    const { applied, principals, guards } = this.#parts
     principals.forget(draft.touched)
-    if (opening !== undefined) guarded.begin(revision, note, opening)
-    guarded.wrote(revision, note)
+    if (opening !== undefined) guards.begin(revision, note, opening)
+    guards.wrote(revision, note)
     await ready.swap(revision)
     if (draft.own !== undefined) {
       this.#parts.live.owns(draft.own)

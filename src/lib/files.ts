@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { type FileHandle, link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { basename, dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type ResourceLimits, Worker } from 'node:worker_threads'
@@ -337,4 +337,10 @@ export async function readOptionFile(path: string, option: string): Promise<stri
   } catch (error) {
     throw new CodedError(fileErrors.FILE_UNREADABLE, `${option}: cannot read ${path}`, { cause: error })
   }
+}
+
+/** Paths below the working directory are shown relative to it. */
+export function shownPath(path: string): string {
+  const near = relative(process.cwd(), path)
+  return near.startsWith('..') ? path : near
 }

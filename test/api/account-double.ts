@@ -1,4 +1,5 @@
 import type { Account } from '../../src/api/calls.js'
+import { readGuard } from '../../src/capabilities/guard/conditions.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
@@ -27,6 +28,7 @@ export class AccountDouble implements Account {
   readonly records = this
   readonly access = this
   readonly configuration = this
+  readonly guards = { read: readGuard }
 
   readonly revision = 8
 

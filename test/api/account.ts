@@ -1,9 +1,10 @@
 import type { Test } from 'tap'
 import { type BoundGroup, bindRoutes } from '../../src/api/define-route.js'
 import type { ApiOptions } from '../../src/api/server.js'
-import { pagesOf } from '../../src/app/capability.js'
+import { type Capability, describing, pagesOf } from '../../src/app/capability.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { writeGuards } from '../../src/capabilities/guard/write-guards.js'
 import { policyTesting } from '../../src/capabilities/policy-tests/stored-tests.js'
 import { serverCapabilities } from '../../src/capabilities/registry.js'
 import type { LiveSources } from '../../src/control/cluster/live-sources.js'
@@ -70,6 +71,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       log,
       checkPolicy: policyCheck(services, actions),
       testPolicy: policyTesting(),
+      guards: writeGuards({ clock, log, traffic: undefined, changedDecisions: undefined, ended: () => undefined }),
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
@@ -91,14 +93,16 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
     },
     sources
   )
+  const capabilities = await serverCapabilities()
   const listening = await listen(t, {
     clock,
     keys,
     account: {
       control,
       resources,
-      groups: await unansweredGroups(),
-      pages: pagesOf(await serverCapabilities(), undefined),
+      groups: unansweredGroups(capabilities),
+      pages: pagesOf(capabilities, undefined),
+      describesRecord: describing(capabilities),
       baseUrl,
       version: '0.0.0',
       ...(reasons === undefined ? {} : { reasons }),
@@ -112,8 +116,8 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
 }
 
 /** The routes of the capabilities, over services that answer nothing: this account has no traffic. */
-async function unansweredGroups(): Promise<BoundGroup[]> {
-  const groups = (await serverCapabilities()).flatMap(({ routes }) => routes)
+function unansweredGroups(capabilities: readonly Capability[]): BoundGroup[] {
+  const groups = capabilities.flatMap(({ routes }) => routes)
   return groups.map((group) => bindRoutes(group, undefined as never))
 }
 

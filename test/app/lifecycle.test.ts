@@ -1,28 +1,34 @@
 import { pino } from 'pino'
 import t from 'tap'
-import { Lifecycle, type Opened } from '../../src/app/stop.js'
+import { Lifecycle, type StopSteps } from '../../src/app/stop.js'
 
 const silent = pino({ enabled: false })
 
 /** Parts whose closing is written down. */
-function parts(closed: string[]): Partial<Opened> {
+function parts(closed: string[]): Readonly<Record<string, StopSteps>> {
   const close = (name: string) => async () => {
     closed.push(name)
   }
+  const client = () => void closed.push('client transport')
   return {
-    agents: { shut: close('agents shut'), move: close('agents moved'), close: close('agents closed') },
-    api: { close: close('api') },
-    events: { handOver: close('events handed over'), stop: close('events stopped') },
-    store: { close: close('store') },
-    clientTransport: { close: () => closed.push('client transport') },
-    names: { close: () => closed.push('names') }
+    agents: { shared: close('agents shut'), move: close('agents moved'), tunnels: close('agents closed') },
+    names: { names: () => void closed.push('names') },
+    api: { shared: close('api') },
+    events: { shared: close('events handed over'), events: close('events stopped') },
+    store: { store: close('store') },
+    client: { leave: client, upstreams: client }
   }
+}
+
+/** Opens them in the order in which they are written, which is not that of their ends. */
+function openAll(lifecycle: Lifecycle, all: Readonly<Record<string, StopSteps>>): void {
+  for (const [name, steps] of Object.entries(all)) lifecycle.opens(name, steps)
 }
 
 t.test('a stop hands over first, ends what needs no drain after it, and runs once', async (t) => {
   const closed: string[] = []
   const lifecycle = new Lifecycle(silent, { drain: 0 })
-  lifecycle.opens(parts(closed))
+  openAll(lifecycle, parts(closed))
   t.equal(lifecycle.phase, 'starting')
   lifecycle.ready()
   t.equal(lifecycle.phase, 'ready')
@@ -45,7 +51,7 @@ t.test('a stop hands over first, ends what needs no drain after it, and runs onc
 t.test('a stop after another process has taken over lets agents go there before they are told goodbye', async (t) => {
   const closed: string[] = []
   const lifecycle = new Lifecycle(silent, { drain: 0 })
-  lifecycle.opens(parts(closed))
+  openAll(lifecycle, parts(closed))
   lifecycle.succeeds()
   await lifecycle.stop()
   t.same(
@@ -58,7 +64,8 @@ t.test('what a stage opens after the stop has begun is ended, and the stage goes
   const closed: string[] = []
   const lifecycle = new Lifecycle(silent, { drain: 0 })
   await lifecycle.stop()
-  t.throws(() => lifecycle.opens(parts(closed)), { name: 'AbortError' })
+  for (const [name, steps] of Object.entries(parts(closed)))
+    t.throws(() => lifecycle.opens(name, steps), { name: 'AbortError' })
   t.ok(closed.includes('agents shut') && closed.includes('api'), 'ends at once')
 })
 
@@ -68,7 +75,7 @@ t.test('a step that fails does not keep the others from ending', async (t) => {
   const close = async () => {
     throw new Error('the listener is gone')
   }
-  lifecycle.opens({ ...parts(closed), api: { close } })
+  openAll(lifecycle, { ...parts(closed), api: { shared: close } })
   await lifecycle.stop()
   t.ok(closed.includes('store') && closed.includes('names'))
 })

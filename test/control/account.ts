@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { writeGuards } from '../../src/capabilities/guard/write-guards.js'
 import { policyTesting } from '../../src/capabilities/policy-tests/stored-tests.js'
 import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src/control/calls.js'
 import { LatestRevision } from '../../src/control/configuration.js'
@@ -136,6 +137,7 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
     log,
     checkPolicy: policyCheck(services, actions),
     testPolicy: policyTesting(),
+    guards: writeGuards({ clock, log, traffic: undefined, changedDecisions: undefined, ended: () => undefined }),
     holder,
     compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: { accepts: async (key) => key === OPERATOR_KEY },

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { start } from '../../src/app/app.js'
+import type { Capability } from '../../src/app/capability.js'
 import { serverCapabilities } from '../../src/capabilities/registry.js'
 import type { Applied } from '../../src/control/apply.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
@@ -34,6 +35,8 @@ export interface SluiceSetup {
   /** Options as environment variables write them, without `SLUICE_`: `{ TIMEOUTS_HEADERS: '1s' }`. */
   readonly options?: Readonly<Record<string, string>>
   readonly clock?: Clock
+  /** @default all of them */
+  readonly capabilities?: readonly Capability[]
   /** Threads that carry the traffic; the variable TEST_WORKERS says it when left out. */
   readonly threads?: number
 }
@@ -95,7 +98,7 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
       // Processes on one database need one key.
       sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
     },
-    await serverCapabilities()
+    setup.capabilities ?? (await serverCapabilities())
   )
   const { started } = app
   let stopped: Promise<{ ended: number; cut: number }> | undefined

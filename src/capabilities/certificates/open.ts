@@ -1,4 +1,5 @@
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
 import type { ControlPlane } from '../../control/control-plane.js'
 import { readOptionFile } from '../../lib/files.js'
 import { createOutbound, type Outbound } from '../../lib/http-client/outbound.js'
@@ -9,12 +10,46 @@ import type { Options } from '../../options/options.js'
 import { agentIngress } from '../../resources/domains.js'
 import { currentSite } from '../site-file/declared/site-file.js'
 import type { AuthorityOptions } from './account.js'
+import type { ChallengeTable } from './challenges.js'
 import { authorityOf, CertificateService } from './service.js'
 
+/** The challenges of managed certificates. */
+export const CHALLENGE_TABLE = partKey<ChallengeTable>('challenges of managed certificates')
+/** The managed certificates of this process. */
+export const CERTIFICATES = partKey<CurrentCertificates>('managed certificates')
+
+interface CertificateFoundation extends Pick<Foundation, 'clock' | 'names' | 'log' | 'revisions' | 'lifecycle'> {
+  readonly challenges: ChallengeTable
+}
+
+/** The certificates of a process; their service is recreated after each release. */
+export class CurrentCertificates {
+  readonly #open: () => Promise<CertificateService>
+  #service: CertificateService | undefined
+
+  constructor(options: Options, foundation: CertificateFoundation, control: ControlPlane) {
+    this.#open = () => openCertificates(options, foundation, control)
+  }
+
+  /** Fails as `openCertificates` does. */
+  async open(): Promise<void> {
+    this.#service = await this.#open()
+  }
+
+  /** See `CertificateService`. */
+  get overdue(): number {
+    return this.#service?.overdue ?? 0
+  }
+
+  async stop(): Promise<void> {
+    await this.#service?.stop()
+  }
+}
+
 /** Managed certificates as the options want them. Fails with `FILE_UNREADABLE`, and as `CertificateService.open` does. */
-export async function openCertificates(
+async function openCertificates(
   options: Options,
-  { clock, names, log, challenges, revisions, lifecycle }: Foundation,
+  { clock, names, log, challenges, revisions, lifecycle }: CertificateFoundation,
   control: ControlPlane
 ): Promise<CertificateService> {
   const { acme, dns, zone, regions } = options
@@ -58,13 +93,11 @@ export async function openCertificates(
     served: () => service.wake(),
     settled: (kinds) => (kinds.has(agentIngress.name) ? service.followed() : undefined)
   })
-  lifecycle.opens({
-    certificates: {
-      async stop() {
-        unfollow()
-        await service.stop()
-        outbound.close()
-      }
+  lifecycle.opens('certificates', {
+    async shared() {
+      unfollow()
+      await service.stop()
+      outbound.close()
     }
   })
   return service

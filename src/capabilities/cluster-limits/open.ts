@@ -1,26 +1,18 @@
 import type { Foundation, Host } from '../../app/foundation.js'
-import {
-  ClusterLimits,
-  type ClusterStatistics,
-  clusterLimits,
-  limitRules
-} from '../../features/rate-limit/leases/cluster-limits.js'
+import { ClusterLimits, clusterLimits, limitRules } from '../../features/rate-limit/leases/cluster-limits.js'
 import { newId } from '../../lib/id.js'
-import type { LimitLedger } from '../../lib/limit-ledger.js'
 import { processHasEnded, processName } from '../../lib/process-name.js'
 import type { Sealer } from '../../lib/seal.js'
 import { isShared, storeAddress } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import { type Provided, provide } from '../../policy/services.js'
-import type { ThreadMember } from '../workers/thread-ledger.js'
+import type { ClusterThreads } from '../workers/thread-parts.js'
 
 /** The limits over the cluster of a process. */
 export interface OpenClusterLimits {
   readonly services: readonly Provided[]
   /** Ledger and identities for workers; undefined if the process is alone on its store. */
-  readonly threads: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
-  /** Adds the statistics of workers to those of this thread. */
-  count(elsewhere: () => Iterable<ClusterStatistics>): void
+  readonly threads: ClusterThreads | undefined
 }
 
 /**
@@ -37,7 +29,7 @@ export async function openClusterLimits(
   const rules = provide(limitRules, options.limiter)
   const [secret] = seal.derive('limits')
   if (!isShared(address) || rehearsal === true || secret === undefined)
-    return { services: [rules], threads: undefined, count: () => undefined }
+    return { services: [rules], threads: undefined }
   const { PostgresLimitLedger } = await import('../../store/limit-ledger.js')
   const ledger = new PostgresLimitLedger(address, { log, lookup: names.forSockets })
   const newMember = () => ({ secret, member: `${processName() ?? ''} ${newId('member', clock.wall())}` })
@@ -48,10 +40,9 @@ export async function openClusterLimits(
     admits: threads === undefined,
     hasEnded: (member) => processHasEnded(member.split(' ', 1)[0] ?? '')
   })
-  lifecycle.opens({ clusterLimits: limits })
+  lifecycle.opens('limits of the cluster', { admissions: () => limits.close() })
   return {
     services: [rules, provide(clusterLimits, limits)],
-    threads: { ledger, newMember },
-    count: (elsewhere) => limits.countElsewhere(elsewhere)
+    threads: { ledger, newMember, count: (elsewhere) => limits.countElsewhere(elsewhere) }
   }
 }

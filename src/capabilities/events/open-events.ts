@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import { partKey } from '../../app/capability.js'
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
 import { namesOptions, outboundRules } from '../../app/server-services.js'
 import { ThreadedOutbound } from '../../lib/http-client/threaded.js'
 import { newId, unpredictable } from '../../lib/id.js'
@@ -26,7 +26,7 @@ export async function openEvents(options: Options, foundation: Foundation, seal:
   const folders = eventFolders(options.events.folders, options.data, options.policy)
   const rules = await outboundRules(options)
   const outbound = new ThreadedOutbound({ ...rules, names: namesOptions(options) }, lookups)
-  lifecycle.opens({ eventsOutbound: outbound })
+  lifecycle.opens('requests of events', { outbound: () => outbound.close() })
   const events = new Events({
     outbound,
     folders,
@@ -38,7 +38,7 @@ export async function openEvents(options: Options, foundation: Foundation, seal:
     baseUrl: publicUrl.read,
     process: isShared(storeAddress(options)) ? newId('proc', clock.wall()) : undefined
   })
-  lifecycle.opens({ events })
+  lifecycle.opens('events', { shared: () => events.handOver(), events: () => events.stop() })
   bus.connect(events.traffic)
   return { events, folders }
 }

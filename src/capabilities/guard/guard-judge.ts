@@ -1,8 +1,9 @@
-import type { Call, Principal } from '../../control/calls.js'
+import type { Principal } from '../../control/calls.js'
 import type { ChangedDecisions } from '../../control/changed-decisions.js'
 import { ControlError, controlErrors } from '../../control/errors.js'
-import { BAKING, type EndedGuard, type GuardEnd, type GuardedRevert } from '../../control/guard-note.js'
+import { BAKING, type EndedGuard, type GuardEnd } from '../../control/guard-note.js'
 import { readNote } from '../../control/revision-note.js'
+import type { UndoRevision } from '../../control/write-guards.js'
 import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
 import { type Json, timestampText } from '../../lib/json.js'
@@ -14,8 +15,7 @@ import { type Break, comparable, exceeds, judgeRates } from './judgement.js'
 interface GuardJudgeParts {
   readonly store: Pick<Store, 'history' | 'amend'>
   readonly guarded: GuardedWrites
-  /** Reverts a revision. Resolves with the reverting revision, or undefined if there was nothing to revert. Fails with a `ControlError`. */
-  readonly undo: (revision: number, why: GuardedRevert, call: Call) => Promise<number | undefined>
+  readonly undo: UndoRevision
   readonly clock: Clock
   readonly log: StoreLog
   /** Called when this process has ended a guard. Must not throw. */

@@ -6,6 +6,7 @@ import { ControlError } from '../../control/errors.js'
 import type { Baseline, Guard, GuardNote, GuardScope } from '../../control/guard-note.js'
 import type { Catalogue } from '../../control/records.js'
 import { MOST_CHANGES, type RecordedChange, type RevisionNote } from '../../control/revision-note.js'
+import type { OpeningGuard } from '../../control/write-guards.js'
 import type { Clock } from '../../lib/clock.js'
 import type { ShardedMap } from '../../lib/sharded-map.js'
 import type { Unit } from '../../runtime/plan.js'
@@ -67,12 +68,6 @@ export interface BakingWrite {
   superseded: number | undefined
   /** Reason for the revert in progress; undefined if none. */
   broken: string | undefined
-}
-
-/** A guard that is accepted, until its write is committed. */
-export interface OpeningGuard {
-  readonly guard: Guard
-  readonly note: GuardNote
 }
 
 /**

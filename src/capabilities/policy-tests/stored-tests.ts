@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto'
-import { type PolicyTesting, TESTS_FAILED, type TestProblem } from '../../control/policy-tests.js'
+import {
+  type CaseOutcome,
+  type PolicyTesting,
+  type PolicyTestRun,
+  TESTS_FAILED,
+  type TestProblem
+} from '../../control/policy-tests.js'
 import type { DocumentLimits, TestLimits } from '../../lib/caller-limits.js'
 import { type Geo, noGeo } from '../../lib/geo.js'
 import { Slices } from '../../lib/slices.js'
@@ -52,21 +58,6 @@ export function policyTesting(parts: TestingParts = {}): PolicyTesting {
     return []
   }
 }
-
-/** Result of one case; `failure` is undefined if it has passed. */
-interface CaseOutcome {
-  readonly name: string
-  readonly line: number
-  readonly failure: TestProblem | undefined
-}
-
-/** Runs tests on a policy and returns the result of each case. `problems`: why the run did not start or finish. */
-export type PolicyTestRun = (stored: {
-  readonly policy: string
-  readonly tests: string
-  /** Bounds of the caller; default: `STORED_TESTS` alone. */
-  readonly limits?: (TestLimits & { readonly documents: DocumentLimits }) | undefined
-}) => Promise<{ readonly problems: readonly TestProblem[]; readonly cases: readonly CaseOutcome[] }>
 
 /** The same bounds as for tests that are stored, all cases run. */
 export function policyTestRuns(parts: TestingParts = {}): PolicyTestRun {

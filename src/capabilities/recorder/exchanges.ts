@@ -1,3 +1,4 @@
+import type { StopFollowing } from '../../control/calls.js'
 import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
 import {
@@ -43,9 +44,6 @@ export const EXCHANGE_CRITERIA = [
   'text',
   'where'
 ] as const
-
-/** A way to stop following. */
-export type StopFollowing = () => void
 
 /** Options of a follower. */
 export interface FollowOptions {

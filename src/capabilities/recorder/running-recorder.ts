@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { partKey } from '../../app/capability.js'
 import type { DataPlane } from '../../app/data-plane.js'
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
+import type { StopFollowing } from '../../control/calls.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
 import { refused } from '../../control/request-body.js'
 import type { ConnectionFacts, RequestHead } from '../../flow/exchange.js'
@@ -20,14 +21,7 @@ import type { Archive, Comparison, ExchangeView, RecorderState } from './answers
 import { compare, type Judge, judgementOf, type PastExchange, pastOf, pastOfArchive, refusals } from './comparison.js'
 import { type ExchangeCondition, exchangeFilter } from './exchange-conditions.js'
 import { ExchangeRecorder } from './exchange-recorder.js'
-import type {
-  ComparisonRequest,
-  ExchangeCriteria,
-  ExchangeSource,
-  FollowOptions,
-  ReplayEdits,
-  StopFollowing
-} from './exchanges.js'
+import type { ComparisonRequest, ExchangeCriteria, ExchangeSource, FollowOptions, ReplayEdits } from './exchanges.js'
 import { EXPLAIN_HEADER } from './explain-keys.js'
 import { followerOf } from './followers.js'
 import { harOf, readHar, readHarLines } from './har.js'
@@ -43,6 +37,8 @@ import { recorderSettings } from './recorder-settings.js'
 
 /** The recorder of this process, for the API. */
 export const EXCHANGE_SOURCE = partKey<ExchangeSource>('recorder')
+/** The recorder of this process, for traffic. */
+export const RECORDER = partKey<ExchangeRecorder>('recorder of exchanges')
 
 interface RecorderStage {
   readonly dataPlane: DataPlane
@@ -59,7 +55,7 @@ export function openRecorder(
   const { expressions } = services
   const settings = recorderSettings(options.recorder)
   const recorder = new ExchangeRecorder({ observers, clock, expressions, settings, baseUrl: publicUrl.read, log })
-  lifecycle.opens({ recorder })
+  lifecycle.opens('the recorder', { records: () => recorder.stop() })
   const replayer = new Replayer(recorder, dataPlane.traffic, clock)
   const policyText = (key: string) => {
     const unit = holder.current().plan.units.get(key)

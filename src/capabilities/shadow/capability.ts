@@ -1,12 +1,34 @@
 import { defineCapability } from '../../app/capability.js'
+import { CHALLENGES } from '../../app/ports.js'
+import { resources } from '../../resources/registry.js'
+import { RECORDER } from '../recorder/running-recorder.js'
 import { shadowRoutes } from './routes.js'
-import { RUNNING_SHADOWS } from './running-shadows.js'
+import { RUNNING_SHADOWS, RunningShadows } from './running-shadows.js'
+import { Rehearsal } from './shadow-changes.js'
 import { Shadows } from './shadows.js'
 
 /** Runs candidates beside traffic, without effects. */
 export const shadow = defineCapability({
   name: 'shadow',
   routes: shadowRoutes,
-  open: ({ foundation: { publicUrl }, control, opened }) =>
-    new Shadows({ runner: opened.get(RUNNING_SHADOWS), rehearse: control.rehearse, baseUrl: publicUrl.read })
+  stages: {
+    ruled({ options, host, foundation, policies, opened }) {
+      const shadows = new RunningShadows({
+        ...foundation,
+        rateLimitHeaders: options.rate_limit_headers,
+        limitRules: options.limiter,
+        geo: policies.geo,
+        recorder: opened.get(RECORDER),
+        challenges: opened.find(CHALLENGES),
+        elsewhere: host.threads !== undefined
+      })
+      foundation.lifecycle.opens('shadows', { begin: () => shadows.close() })
+      opened.put(RUNNING_SHADOWS, shadows)
+    }
+  },
+  open({ foundation: { publicUrl, clock }, control, opened }) {
+    const { serviceAccount, reads } = control
+    const { run } = new Rehearsal({ ...serviceAccount, reads, clock, resources })
+    return new Shadows({ runner: opened.get(RUNNING_SHADOWS), rehearse: run, baseUrl: publicUrl.read })
+  }
 })

@@ -1,5 +1,6 @@
-import { partKey } from '../../app/capability.js'
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
+import type { Challenges } from '../../app/ports.js'
 import { ControlError, controlErrors } from '../../control/errors.js'
 import { limitedAt } from '../../features/rate-limit/feature.js'
 import { actions, modules } from '../../features/registry.js'
@@ -29,21 +30,14 @@ const MOST_ENDED = 16
 /** Longest wait for the next whole millisecond; milliseconds. */
 const LONGEST_WAIT = 2
 
-type OfFoundation =
-  | 'clock'
-  | 'log'
-  | 'holder'
-  | 'observers'
-  | 'metrics'
-  | 'limiter'
-  | 'trusted'
-  | 'publicUrl'
-  | 'challenges'
+type OfFoundation = 'clock' | 'log' | 'holder' | 'observers' | 'metrics' | 'limiter' | 'trusted' | 'publicUrl'
 
 interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
   readonly limitRules: Options['limiter']
   readonly geo: Geo
+  /** Challenges of authorities; undefined if this process answers none. */
+  readonly challenges: Pick<Challenges, 'answer'> | undefined
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
   /** Do other threads carry the traffic? Then no exchange comes by here. */
   readonly elsewhere: boolean
@@ -220,7 +214,7 @@ export class RunningShadows implements ShadowRunner {
     const { clock, limiter, trusted, geo, rateLimitHeaders, limitRules, challenges } = this.#parts
     const judge = new Judge({
       forwarding: trustingProxies(trusted),
-      challenge: (host, path) => challenges.answer(host, path),
+      challenge: (host, path) => challenges?.answer(host, path),
       budget,
       now: () => performance.now(),
       worked

@@ -128,7 +128,7 @@ function at(change: ShadowChange, error: unknown): unknown {
   if (code === controlErrors.ADMIN_REQUIRED.code) return error
   const own = field === undefined ? change.at : `${change.at}.${OF_ENTRY.has(field) ? field : `body.${field}`}`
   const message = `${change.at}: ${error.message}`
-  return new ControlError({ code }, message, {
+  return new ControlError(error, message, {
     field: own,
     details: { ...details, field: own },
     problems,

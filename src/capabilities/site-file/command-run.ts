@@ -8,7 +8,7 @@ import { ExitCode } from '../../cli/process.js'
 import { printProblems } from '../../cli/report.js'
 import { systemClock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
-import { fileErrors } from '../../lib/files.js'
+import { fileErrors, shownPath } from '../../lib/files.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import { fileReason } from '../../lib/system-errors.js'
@@ -19,7 +19,6 @@ import type { SiteDifference } from './declared/differences.js'
 import { newVersionKey, readSiteFile } from './declared/site-file.js'
 import { uncheckedPolicies } from './declared/site-input.js'
 import type { BundledFile, RemovedRecord, SiteBundle } from './declared/site-request.js'
-import { shownPath } from './reading.js'
 
 /** Common options of the commands on the site file of a running process. */
 interface SiteFlags {

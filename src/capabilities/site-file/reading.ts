@@ -1,9 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises'
-import { dirname, posix, relative } from 'node:path'
+import { dirname, posix } from 'node:path'
 import { type DeclaredSet, SITE_FILE } from '../../control/declared-records.js'
 import type { PolicyTesting } from '../../control/policy-tests.js'
 import type { Clock } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
+import { shownPath } from '../../lib/files.js'
 import { formatAuthority } from '../../lib/host.js'
 import { timestampText } from '../../lib/json.js'
 import { refusalOfFolder } from '../../lib/named-folders.js'
@@ -216,10 +217,4 @@ function unreadable(source: string, code: string): UnitProblems {
     text: '',
     problems: [{ severity: 'error', code: siteErrors.FILE_UNREADABLE.code, message, ...place }]
   }
-}
-
-/** Paths below the working directory are shown relative to it. */
-export function shownPath(path: string): string {
-  const near = relative(process.cwd(), path)
-  return near.startsWith('..') ? path : near
 }

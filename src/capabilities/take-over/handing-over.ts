@@ -13,8 +13,7 @@ import { isShared, storeAddress } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import { IN_MEMORY } from '../../options/values.js'
 import type { GivenAway } from '../../store/store.js'
-import { openCertificates } from '../certificates/open.js'
-import type { CertificateService } from '../certificates/service.js'
+import type { CurrentCertificates } from '../certificates/open.js'
 import type { Events } from '../events/events.js'
 
 /** Maximum time of a step that releases a resource (ms). */
@@ -25,54 +24,27 @@ const BEFORE = 'take-over.before'
 interface HandingOverParts {
   readonly control: ControlPlane
   readonly store: StartingStore
-  /** See `OpenControlPlane`. */
+  /** See `Controlled`. */
   readonly isBack: () => Promise<void>
   readonly events: Events
   readonly logins: Pick<SessionKeeper, 'pause' | 'resume'>
   readonly api: ApiServer
+  readonly certificates: Pick<CurrentCertificates, 'open' | 'stop'>
   /** Saves the counters of limits; undefined if they are not saved. */
   readonly counters: KeepingCounters | undefined
-}
-
-/** The certificates of a process; their service is recreated after each release. */
-export class CurrentCertificates {
-  readonly #open: () => Promise<CertificateService>
-  #service: CertificateService | undefined
-
-  constructor(options: Options, foundation: Foundation, control: ControlPlane) {
-    this.#open = () => openCertificates(options, foundation, control)
-  }
-
-  /** Fails as `openCertificates` does. */
-  async open(): Promise<void> {
-    this.#service = await this.#open()
-  }
-
-  /** See `CertificateService`. */
-  get overdue(): number {
-    return this.#service?.overdue ?? 0
-  }
-
-  async stop(): Promise<void> {
-    await this.#service?.stop()
-  }
 }
 
 /** Resources that only one process may hold while a successor starts. All of them can be taken back. */
 export class HandingOver {
   readonly #options: Options
   readonly #foundation: Foundation
-  readonly #parts: HandingOverParts & { readonly certificates: CurrentCertificates }
+  readonly #parts: HandingOverParts
   #held: HeldConnections | undefined
   #away: GivenAway | undefined
   #undo: string | undefined
   #isGone = false
 
-  constructor(
-    options: Options,
-    foundation: Foundation,
-    parts: HandingOverParts & { readonly certificates: CurrentCertificates }
-  ) {
+  constructor(options: Options, foundation: Foundation, parts: HandingOverParts) {
     this.#options = options
     this.#foundation = foundation
     this.#parts = parts

@@ -6,10 +6,10 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Running } from '../../app/app.js'
-import type { Admissions } from '../../app/foundation.js'
 import { managedBy } from '../../cli/service-manager.js'
 import { codeOf } from '../../lib/errors.js'
 import { SCHEMA_VERSION } from '../../store/migrations.js'
+import type { Admissions } from './handed.js'
 import { listeningSockets } from './listening-sockets.js'
 import {
   type FromSuccessor,
@@ -22,6 +22,7 @@ import {
   takeOverPlace,
   writeLine
 } from './protocol.js'
+import type { Succession } from './succession.js'
 
 /** Maximum time of each step of a successor (ms). */
 const STEP = 60_000
@@ -44,7 +45,7 @@ const OF_ONE_PROCESS =
 interface PredecessorParts {
   readonly folder: string
   readonly log: Logger
-  readonly running: Pick<Running, 'handingOver' | 'lastError' | 'state'>
+  readonly running: Pick<Running, 'lastError'> & Succession
   /** Called before the process lets go of its configuration, and when it has it again. */
   readonly releasing: () => Promise<void>
   readonly tookBack: () => Promise<void>

@@ -1,9 +1,9 @@
 import { closeSync, openSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
-import type { Admissions } from '../../app/foundation.js'
 import type { FromHolder } from '../workers/sockets/handed-tunnels.js'
 import type { FromServing } from '../workers/sockets/protocol.js'
+import type { Admissions } from './handed.js'
 import type { Rehearsed } from './rehearsal.js'
 import type { HandedState, LIMIT_FORMS } from './succession.js'
 

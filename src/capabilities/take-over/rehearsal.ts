@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { rehearse } from '../../app/app.js'
+import type { Capability } from '../../app/capability.js'
 import type { Host } from '../../app/foundation.js'
 import { isShared, storeAddress } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
@@ -29,7 +30,7 @@ export interface Rehearsed {
  * configured policies. The store is only read. PostgreSQL is not copied: it is read directly, unless its schema is older.
  * Rejects with the errors of a start.
  */
-export async function rehearsed(options: Options, host: Host): Promise<Rehearsed> {
+export async function rehearsed(options: Options, host: Host, capabilities: readonly Capability[]): Promise<Rehearsed> {
   const { file: _, ...recorder } = options.recorder
   const quiet: Options = {
     ...options,
@@ -43,7 +44,7 @@ export async function rehearsed(options: Options, host: Host): Promise<Rehearsed
   const address = storeAddress(options)
   const run = async (store: string) => ({
     schema: SCHEMA_VERSION,
-    incomplete: await rehearse({ ...quiet, store }, silent)
+    incomplete: await rehearse({ ...quiet, store }, silent, capabilities)
   })
   if (address === IN_MEMORY) return await run(address)
   if (isShared(address)) {

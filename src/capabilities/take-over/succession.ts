@@ -1,7 +1,9 @@
 import { rmSync, writeSync } from 'node:fs'
 import { open, readFile, rm } from 'node:fs/promises'
-import type { Admissions, Foundation, HandedLimits, Host } from '../../app/foundation.js'
+import type { Foundation } from '../../app/foundation.js'
 import type { CountersOfLimits } from '../../app/kept-counters.js'
+import { partKey } from '../../app/opened-parts.js'
+import type { FollowedTunnels } from '../../app/ports.js'
 import { handOver } from '../../features/rate-limit/kept/hand-over.js'
 import { KeptCounters } from '../../features/rate-limit/kept/reading.js'
 import { MAX_CAPACITY, undecided } from '../../features/rate-limit/limiter/decision.js'
@@ -12,7 +14,9 @@ import type { Agents } from '../tunnel/agents/agents.js'
 import type { HandedEndpoint } from '../tunnel/agents/ephemeral-endpoints.js'
 import type { FromHolder } from '../workers/sockets/handed-tunnels.js'
 import type { FromServing } from '../workers/sockets/protocol.js'
-import { type HeldTunnels, TunnelDirectory, TunnelOutlet } from '../workers/sockets/tunnel-outlet.js'
+import { TunnelDirectory, TunnelOutlet } from '../workers/sockets/tunnel-outlet.js'
+import type { Admissions, HandedLimits, HandedProcess } from './handed.js'
+import type { HandingOver } from './handing-over.js'
 
 /** State handed to the successor process. Secrets are Base64. */
 export interface HandedState {
@@ -59,7 +63,7 @@ interface StateParts {
   readonly clock: Clock
   readonly limiter: LimiterTable
   readonly ticketKeys: OwnTicketKeys
-  readonly tunnels: HeldTunnels
+  readonly tunnels: FollowedTunnels
   /** Do several threads decide? */
   readonly threaded: boolean
   readonly agents: Pick<Agents, 'handed' | 'handsTo'>
@@ -156,22 +160,31 @@ function resumed(limiter: LimiterTable, limits: HandedLimits): boolean {
 
 /**
  * Loads the counters of the predecessor and adds its later admissions, before ports are opened. Without usable counters from
- * a predecessor, those in the data folder are loaded.
+ * it, those in the data folder are loaded.
  */
 export async function takePlace(
-  { predecessor }: Pick<Host, 'predecessor'>,
+  predecessor: Pick<HandedProcess, 'limits' | 'admitted'>,
   { limiter, log }: Pick<Foundation, 'limiter' | 'log'>,
-  counters: Pick<CountersOfLimits, 'fill' | 'ignore'> | undefined
+  counters: Pick<CountersOfLimits, 'fill'> | undefined
 ): Promise<void> {
-  const limits = await predecessor?.limits()
+  const limits = await predecessor.limits()
   if (limits === undefined || !resumed(limiter, limits)) {
-    if (predecessor !== undefined && counters === undefined)
-      log.warn('counters of limits begin anew: the process before has left none, or limiter.budget is another one')
-    else if (predecessor !== undefined)
-      log.warn(
-        'counters of limits come from the data folder: the process before has left none, or limiter.budget is another one'
-      )
+    log.warn(
+      counters === undefined
+        ? 'counters of limits begin anew: the process before has left none, or limiter.budget is another one'
+        : 'counters of limits come from the data folder: the process before has left none, or limiter.budget is another one'
+    )
     await counters?.fill({ table: limiter, log })
   }
-  predecessor?.admitted((admissions) => count(limiter, admissions))
+  predecessor.admitted((admissions) => count(limiter, admissions))
 }
+
+/** Lets another process take the place of this one. */
+export interface Succession {
+  readonly handingOver: Pick<HandingOver, 'release' | 'takeBack' | 'give'>
+  /** Returns the state for the successor process. */
+  state(): HandedState
+}
+
+/** The way by which another process takes the place of this one. */
+export const SUCCESSION = partKey<Succession>('succession')

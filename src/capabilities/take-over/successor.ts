@@ -1,8 +1,11 @@
 import { closeSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer, Socket } from 'node:net'
-import type { Admissions, Host } from '../../app/foundation.js'
+import type { Capability } from '../../app/capability.js'
+import type { Host } from '../../app/foundation.js'
 import type { CheckFile } from '../../cli/documents.js'
+import type { SuccessorProcess } from '../../cli/process-hooks.js'
 import { formatFinding, styleFor } from '../../cli/report.js'
+import { clockFrom } from '../../lib/clock.js'
 import { codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import { InheritedSockets } from '../../lib/inherited-sockets.js'
@@ -10,15 +13,16 @@ import { systemReason } from '../../lib/system-errors.js'
 import { opensListen } from '../../options/catalogue.js'
 import type { Options } from '../../options/options.js'
 import type { FromHolder, HandedTunnels } from '../workers/sockets/handed-tunnels.js'
+import { type Admissions, type HandedProcess, PREDECESSOR } from './handed.js'
 import { type FromSuccessor, INHERITANCE, type Inheritance, type ToSuccessor, writeLine } from './protocol.js'
-import type { Rehearsed } from './rehearsal.js'
+import { type Rehearsed, rehearsed } from './rehearsal.js'
 import { LIMIT_FORMS } from './succession.js'
 
 /** Maximum response time of the predecessor, which then counts as hung (ms). */
 const ANSWER = 20_000
 
 /** The successor's side of a take-over. */
-export class Successor {
+export class Successor implements SuccessorProcess {
   readonly sockets: InheritedSockets
   readonly #asker: Socket | undefined
   readonly #answers = new Map<ToSuccessor['kind'], ToSuccessor>()
@@ -98,20 +102,31 @@ export class Successor {
     else writeLine(this.#asker, { kind: 'line', text: line })
   }
 
+  async takesPlace(options: Options, host: Host, capabilities: readonly Capability[]): Promise<Partial<Host>> {
+    const released = await this.#prepared(await rehearsed(options, host, capabilities))
+    if (released === undefined) return {}
+    const { clockOrigin, limiterSecret, ticketKeys } = released
+    return {
+      clock: clockFrom(clockOrigin),
+      predecessor: {
+        limiterSecret: Buffer.from(limiterSecret, 'base64'),
+        ticketKeys: Buffer.from(ticketKeys, 'base64')
+      },
+      brings: (opened) => opened.put(PREDECESSOR, this.#handed(released))
+    }
+  }
+
   /**
    * Reports the rehearsal, then waits until the predecessor has released store and ports. Resolves with undefined if the predecessor has exited.
    */
-  async prepared(came: Rehearsed): Promise<Extract<ToSuccessor, { kind: 'released' }> | undefined> {
+  async #prepared(came: Rehearsed): Promise<Extract<ToSuccessor, { kind: 'released' }> | undefined> {
     this.#report({ kind: 'prepared', ...came })
     return (await this.#answer('released')) as Extract<ToSuccessor, { kind: 'released' }> | undefined
   }
 
-  /** Returns the predecessor's state for a new process; see `Host.predecessor`. */
-  from(released: Extract<ToSuccessor, { kind: 'released' }>): NonNullable<Host['predecessor']> {
+  #handed({ endpoints }: Extract<ToSuccessor, { kind: 'released' }>): HandedProcess {
     return {
-      limiterSecret: Buffer.from(released.limiterSecret, 'base64'),
-      ticketKeys: Buffer.from(released.ticketKeys, 'base64'),
-      endpoints: released.endpoints,
+      endpoints,
       gone: this.#ended,
       tunnels: (follower) => {
         this.#tunnels = follower

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
 import { atMost } from '../../lib/concurrency.js'
 import { packageVersion } from '../../lib/files.js'
 import { createOutbound } from '../../lib/http-client/outbound.js'
@@ -13,6 +14,9 @@ import { attributesOf, METRICS, type Signal, TRACES } from './otlp/messages.js'
 import { MetricExporter } from './otlp/metric-exporter.js'
 import { SpanExporter } from './span-exporter.js'
 import { below, type Tracing, tracesUrl, tracing } from './tracing.js'
+
+/** The telemetry of this process. */
+export const TELEMETRY = partKey<OpenTelemetry>('telemetry')
 
 /** Traces and metrics that are sent elsewhere. */
 export interface OpenTelemetry extends Tracing {
@@ -51,7 +55,7 @@ export async function openTelemetry(options: Options, foundation: Foundation): P
       ways?.close()
     }
   }
-  lifecycle.opens({ openTelemetry: opened })
+  lifecycle.opens('traces', { traces: () => opened.close() })
   return opened
 }
 

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { untilStoreAnswers } from '../../app/control-plane.js'
 import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
 import type { policyProblems } from '../../app/policy-check.js'
 import type { OwnUnits } from '../../control/apply.js'
 import { CodedError } from '../../lib/errors.js'
@@ -14,6 +15,9 @@ import { Agents, type AgentsAddress } from './agents/agents.js'
 import type { HandedEndpoint } from './agents/ephemeral-endpoints.js'
 import { agentListenerErrors } from './agents/listener-identity.js'
 import { SessionEvents } from './agents/live-agents.js'
+
+/** The agents of this process. */
+export const AGENTS = partKey<Agents>('agents')
 
 /** Creates the agent service; it is not listening yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
@@ -51,7 +55,11 @@ export function createAgents(options: Options, foundation: Foundation): Agents {
     handshakeFailed: (why) => metrics.handshakeFailed(why),
     watch: new SessionEvents({ events: bus, clock, baseUrl: publicUrl.read, zone, regions })
   })
-  lifecycle.opens({ agents })
+  lifecycle.opens('agents', {
+    shared: () => agents.shut(),
+    move: (within) => agents.move(within),
+    tunnels: () => agents.close()
+  })
   return agents
 }
 

@@ -1,20 +1,14 @@
-import type { Logger } from 'pino'
+import type { Foundation } from '../../app/foundation.js'
+import { partKey } from '../../app/opened-parts.js'
+import type { Challenges, EventDelivery, FollowedTunnels } from '../../app/ports.js'
+import type { OpenTraffic } from '../../app/stages.js'
 import type { Login } from '../../features/login/service.js'
-import type { LimitsElsewhere } from '../../features/rate-limit/elsewhere.js'
-import type { LimiterTable } from '../../features/rate-limit/limiter/table.js'
-import type { Clock } from '../../lib/clock.js'
-import type { DescriptorShares } from '../../lib/descriptor-shares.js'
+import type { ClusterStatistics } from '../../features/rate-limit/leases/cluster-limits.js'
 import type { LimitLedger } from '../../lib/limit-ledger.js'
-import type { Lookup } from '../../lib/names/lookups.js'
 import type { MadeRecords } from '../../lib/shared-records.js'
-import type { TicketKeys } from '../../proxy/ticket-keys.js'
-import type { UnitServers } from '../../proxy/unit-servers.js'
-import type { Metrics } from '../../telemetry/metrics.js'
-import type { Subscribed } from '../../telemetry/traffic-events.js'
 import type { ExchangeRecorder } from '../recorder/exchange-recorder.js'
 import type { SpanExporter } from '../traces/span-exporter.js'
 import type { SocketDealer } from './sockets/dealer.js'
-import type { HeldTunnels } from './sockets/tunnel-outlet.js'
 import type { ThreadMember } from './thread-ledger.js'
 import type { TrafficThreadData } from './thread-protocol.js'
 
@@ -26,6 +20,18 @@ export interface ThreadOutput {
   lost(lines: number): void
 }
 
+/** Limits over the cluster, in which each worker is a member. */
+export interface ClusterThreads {
+  readonly ledger: LimitLedger
+  /** Creates the identity of a new worker. */
+  readonly newMember: () => ThreadMember
+  /** Adds the statistics of workers to those of the main thread. */
+  count(elsewhere: () => Iterable<ClusterStatistics>): void
+}
+
+/** Limits over the cluster of this process, for its workers. */
+export const CLUSTER_THREADS = partKey<ClusterThreads>('limits of the cluster')
+
 /** Dependencies of the workers. */
 export interface ThreadsParts {
   readonly size: number
@@ -33,24 +39,20 @@ export interface ThreadsParts {
     TrafficThreadData,
     'ticketKeys' | 'holdings' | 'slot' | 'threads' | 'limiter' | 'cluster' | 'beat'
   >
-  readonly ticketKeys: TicketKeys
-  readonly descriptors: DescriptorShares
-  readonly dealer: SocketDealer
-  readonly limiter: LimiterTable
-  readonly metrics: Metrics
-  readonly looked: (lookup: Lookup) => void
+  /** The log's output. */
   readonly output: ThreadOutput
-  /** Takes whole lines of the access log. */
-  readonly access: (lines: readonly string[]) => void
-  readonly limitsElsewhere: LimitsElsewhere
-  readonly log: Logger
-  readonly clock: Clock
-  readonly events: TrafficEvents
-  /** The servers of this thread, which judges how they do. */
-  readonly servers: UnitServers
+  readonly foundation: Pick<
+    Foundation,
+    'clock' | 'log' | 'live' | 'metrics' | 'lookups' | 'limiter' | 'limitsElsewhere' | 'accessLog'
+  >
+  /** The data plane of this thread, which judges how servers do. */
+  readonly dataPlane: Pick<OpenTraffic, 'upstreams' | 'ticketKeys'>
+  readonly dealer: SocketDealer
+  /** Event subscriptions, and the queue for written events; undefined if there are none. */
+  readonly events: Pick<EventDelivery, 'subscribe' | 'written'> | undefined
   /** Breakers and retry budgets, which all threads have together. */
   readonly records: MadeRecords
-  readonly tunnels: HeldTunnels
+  readonly tunnels: FollowedTunnels
   /** Exporter of spans; undefined if tracing is disabled. */
   readonly spans: SpanIntake | undefined
   /** Logins that were ended, and sessions that the store keeps. */
@@ -58,14 +60,9 @@ export interface ThreadsParts {
   /** Recorder of the workers' exchanges. */
   readonly recorder: ExchangeRecorder
   /** Ledger of limits, and identities for new workers; undefined if the process is alone on its store. */
-  readonly cluster: { readonly ledger: LimitLedger; readonly newMember: () => ThreadMember } | undefined
-  readonly challenges: { follow(follower: (answers: ReadonlyMap<string, Uint8Array>) => void): void }
-}
-
-/** Event subscriptions, and the queue for written events. */
-interface TrafficEvents {
-  subscribe(follower: (account: string, subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void): unknown
-  written(destination: string, event: string): void
+  readonly cluster: Pick<ClusterThreads, 'ledger' | 'newMember'> | undefined
+  /** Challenges of authorities; undefined if this process answers none. */
+  readonly challenges: Pick<Challenges, 'follow'> | undefined
 }
 
 /** Exporter of sampled exchanges. */

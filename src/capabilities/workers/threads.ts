@@ -73,14 +73,15 @@ export class TrafficThreads implements ServerHealth {
 
   /** `running`: snapshot served when the workers start. */
   constructor(parts: ThreadsParts, running: Snapshot) {
-    const { ticketKeys, challenges, events, metrics, size, log } = parts
+    const { challenges, events, size } = parts
+    const { metrics, log, clock } = parts.foundation
     this.#parts = parts
-    this.#answers = new ThreadAnswers(parts)
+    this.#answers = new ThreadAnswers({ ...parts, clock })
     this.#options = parts.data.options
     this.#watchdog = new ThreadWatchdog(this.#options.worker.silence)
     this.#heap = workerHeap(this.#options.worker.heap, size)
     this.#counted = new CountedElsewhere(metrics)
-    this.#ticketKeys = ticketKeys.current()
+    this.#ticketKeys = parts.dataPlane.ticketKeys.current()
     // Old and new worker overlap.
     this.#slots = Array.from({ length: SLOTS_EACH * size }, (_, slot) => slot)
     this.#holdings = holdingsMemory(this.#slots.length, randomInt(2 ** 32))
@@ -88,11 +89,11 @@ export class TrafficThreads implements ServerHealth {
       setInterval(() => this.#upkeep(), UPKEEP_EVERY).unref(),
       setInterval(() => this.#counted.read(), READ_EVERY).unref()
     ]
-    challenges.follow((answers) => {
+    challenges?.follow((answers) => {
       this.#challenges = { kind: 'challenges', answers }
       this.#send(this.#challenges)
     })
-    events.subscribe((account, subscriptions) => {
+    events?.subscribe((account, subscriptions) => {
       this.#subscribed = { kind: 'subscriptions', account, subscriptions }
       this.#send(this.#subscribed)
     })
@@ -200,7 +201,8 @@ export class TrafficThreads implements ServerHealth {
   }
 
   #start(): Worker {
-    const { data, dealer, limiter, records, clock, limitsElsewhere } = this.#parts
+    const { data, dealer, records } = this.#parts
+    const { limiter, clock, limitsElsewhere, live } = this.#parts.foundation
     const slot = Math.min(...this.#slots)
     if (!Number.isFinite(slot)) throw new RangeError('there are more threads than were provided for')
     this.#slots.splice(this.#slots.indexOf(slot), 1)
@@ -225,7 +227,7 @@ export class TrafficThreads implements ServerHealth {
     worker.on('exit', () => {
       this.#threads.delete(worker)
       clearHoldings(this.#holdings, slot)
-      this.#parts.descriptors.clear(slot + 1)
+      live.limits.descriptors.clear(slot + 1)
       limiter.repair(slot + 1)
       records.ended(slot + 1)
       limitsElsewhere.ends(thread)
@@ -241,7 +243,8 @@ export class TrafficThreads implements ServerHealth {
     const standing = [this.#subscribed, this.#challenges, ...this.#parts.recorder.standing()]
     for (const message of standing) if (message !== undefined) thread.send(message)
     for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
-    for (const [place, state] of this.#parts.servers.outages()) thread.send({ kind: 'outage', place, state })
+    for (const [place, state] of this.#parts.dataPlane.upstreams.servers.outages())
+      thread.send({ kind: 'outage', place, state })
     const stop = this.#parts.login.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
     worker.once('exit', stop)
     const unwatch = this.#watchdog.watch(beat, {
@@ -259,10 +262,10 @@ export class TrafficThreads implements ServerHealth {
   }
 
   #replaceHung(worker: Worker, thread: CarryingThread): void {
-    const { dealer, log, data } = this.#parts
+    const { dealer, data } = this.#parts
     const connections = dealer.loads.get(thread) ?? 0
     const about = { worker: thread.number, silence: data.options.worker.silence, connections }
-    log.error(
+    this.#parts.foundation.log.error(
       about,
       'a thread that carries traffic hangs: it is ended with its connections, and another one takes its place'
     )
@@ -272,8 +275,8 @@ export class TrafficThreads implements ServerHealth {
   }
 
   #receive(worker: Worker, thread: CarryingThread, message: FromTrafficThread): void {
-    const { dealer, looked, output, access, events, log, servers, limitsElsewhere, spans, metrics, recorder } =
-      this.#parts
+    const { dealer, output, events, spans, recorder } = this.#parts
+    const { lookups, accessLog, log, limitsElsewhere, metrics } = this.#parts.foundation
     switch (message.kind) {
       case 'serving':
         thread.serves = true
@@ -301,12 +304,12 @@ export class TrafficThreads implements ServerHealth {
         thread.send({ kind: 'taken', what: 'lines', bytes: message.bytes })
         return
       case 'access':
-        access(message.lines)
+        accessLog.take(message.lines)
         if (message.dropped > 0) output.lost(message.dropped)
         thread.send({ kind: 'taken', what: 'access', bytes: message.bytes })
         return
       case 'events':
-        for (const [destination, event] of message.events) events.written(destination, event)
+        for (const [destination, event] of message.events) events?.written(destination, event)
         if (message.dropped > 0)
           log.warn({ dropped: message.dropped }, 'events of traffic were dropped: a thread had no room for them')
         thread.send({ kind: 'taken', what: 'events', bytes: message.bytes })
@@ -335,13 +338,13 @@ export class TrafficThreads implements ServerHealth {
         void this.#ledger?.answer(message, (answer) => thread.send(answer))
         return
       case 'server':
-        servers.reported(message.place, message.how)
+        this.#parts.dataPlane.upstreams.servers.reported(message.place, message.how)
         return
       case 'release':
         this.#answers.release(message)
         return
       case 'looked':
-        for (const lookup of message.lookups) looked(lookup)
+        for (const lookup of message.lookups) lookups(lookup)
         return
       case 'failing':
         thread.failing = true
@@ -366,7 +369,7 @@ export class TrafficThreads implements ServerHealth {
 
   #upkeep(): void {
     this.#answers.sweep()
-    const keys = this.#parts.ticketKeys.current()
+    const keys = this.#parts.dataPlane.ticketKeys.current()
     if (keys === this.#ticketKeys) return
     this.#ticketKeys = keys
     this.#send({ kind: 'ticket-keys', keys })

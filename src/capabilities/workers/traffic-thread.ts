@@ -26,6 +26,7 @@ import { RelayedRates } from '../../telemetry/relayed-traffic.js'
 import { SharedSeriesMemory } from '../../telemetry/series-memory.js'
 import { TrafficEventQueue } from '../../telemetry/traffic-events.js'
 import { ThreadRecorder } from '../recorder/thread-recorder.js'
+import { traceFields } from '../traces/trace-context.js'
 import { threadTracing } from '../traces/tracing.js'
 import { Replica } from './replicas/replica.js'
 import { adoptingSockets, SocketInlet } from './sockets/inlet.js'
@@ -95,7 +96,7 @@ export async function openTrafficThread(
   const dataPlane = openDataPlane(options, foundation, {
     learnt: { checks, judge, threads: data.threads },
     tunnels,
-    ...(tracer === undefined ? {} : { tracer }),
+    ...(tracer === undefined ? {} : { tracing: { tracer, fields: traceFields(options.traces) } }),
     events,
     challenge: given.challenge,
     development: DevelopmentIdentity.of(development),

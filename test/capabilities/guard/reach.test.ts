@@ -1,13 +1,16 @@
 import { connect } from 'node:net'
 import t from 'tap'
 import { readGuard } from '../../../src/capabilities/guard/conditions.js'
+import { writeGuards } from '../../../src/capabilities/guard/write-guards.js'
 import type { ChangedDecisions } from '../../../src/control/changed-decisions.js'
 import type { EndedGuard } from '../../../src/control/guard-note.js'
 import { TrafficRates } from '../../../src/telemetry/traffic-rates.js'
 import { DENY as DENY_TEXT, open } from '../../control/account.js'
 import { create } from '../../helpers/account.js'
+import { ManualClock } from '../../helpers/clock.js'
 import { until } from '../../helpers/until.js'
 import { freePort } from '../../proxy/free-port.js'
+import { Lines } from '../../store/opened.js'
 import { DENY, GUARD, guarded } from './guarded.js'
 
 /** Seconds of traffic after which a fault must be undone. */
@@ -75,8 +78,15 @@ t.test('a share of changed decisions breaks a guard where policies are compared'
     since: (revision) => counts.get(revision),
     end: () => undefined
   }
-  const guardEnded = (end: EndedGuard) => void ended.push(end)
-  const account = await open(t, { traffic: new TrafficRates(), changedDecisions, guardEnded })
+  const [clock, traffic] = [new ManualClock(), new TrafficRates()]
+  const guards = writeGuards({
+    clock,
+    log: new Lines(),
+    traffic,
+    changedDecisions,
+    ended: (end) => void ended.push(end)
+  })
+  const account = await open(t, { clock, guards })
   const { edge, route } = await account.site('a.test')
   const guard = readGuard('changed-decisions=5%; bake=10s')
   const path = { id: route, edge_id: edge }

@@ -1,21 +1,14 @@
 import type { ConnectionFacts } from '../../../flow/exchange.js'
+import { ENDPOINT } from '../../../runtime/tunnel-labels.js'
 import { DialError, type Dialer } from '../../../transport/contract.js'
 import type { CredentialGrant, Labels } from '../server/authority.js'
 import { type EndpointDialer, labelDialer } from '../server/dialer.js'
 import type { Registry } from '../server/registry.js'
 import type { Tunnel } from '../server/tunnel.js'
 
-/** A label whose name no record and no agent can have: its value is the id of an endpoint opened by an agent. */
-const ENDPOINT = ''
-
 /** The labels of an upstream that leads to the tunnels of one endpoint. */
 export function endpointLabels(id: string): Labels {
   return { [ENDPOINT]: id }
-}
-
-/** Do the labels lead to an endpoint of agents? */
-export function isEndpoint(labels: Labels): boolean {
-  return Object.hasOwn(labels, ENDPOINT)
 }
 
 /** Returns true for a visitor of a TCP edge: the stream's header informs the agent, which answers for a dead upstream accordingly. */
