@@ -41,6 +41,7 @@ const CAPABILITIES = {
   recorder: ['explain', 'policy-tests', 'shadow', 'workers'],
   shadow: ['explain', 'recorder'],
   'site-file': ['guard', 'policy-tests', 'transfer'],
+  status: [],
   'take-over': ['certificates', 'events', 'tunnel', 'workers'],
   traces: [],
   transfer: ['policy-tests'],

@@ -1,6 +1,7 @@
 import { certificateOptions } from './certificates/options.js'
 import { eventOptions } from './events/options.js'
 import { recorderOptions } from './recorder/options.js'
+import { statusOptions } from './status/options.js'
 import { otelEnvironment } from './traces/environment.js'
 import { traceOptions } from './traces/options.js'
 import { agentOptions } from './tunnel/options.js'
@@ -13,7 +14,8 @@ export const optionGroups = [
   recorderOptions,
   traceOptions,
   eventOptions,
-  workerOptions
+  workerOptions,
+  statusOptions
 ] as const
 
 /** Readers of variables of other programs that set these options. */

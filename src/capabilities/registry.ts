@@ -11,6 +11,7 @@ import { testCommand } from './policy-tests/command.js'
 import { logCommand, replayCommand } from './recorder/command.js'
 import { shadowCommand } from './shadow/command.js'
 import { adoptCommand, applyCommand, diffCommand, planCommand } from './site-file/command.js'
+import { statusCommand } from './status/command.js'
 import { backupCommand, exportCommand, importCommand, restoreCommand, sealCommand } from './transfer/command.js'
 import { agentCommand } from './tunnel/command.js'
 
@@ -78,6 +79,10 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
   limits: {
     server: async () => (await import('./limits/capability.js')).limits,
     commands: { traffic: () => [limitsCommand()] }
+  },
+  status: {
+    server: async () => (await import('./status/capability.js')).status,
+    commands: { traffic: () => [statusCommand()] }
   },
   workers: {
     server: async () => (await import('./workers/capability.js')).workers,

@@ -18,8 +18,8 @@ interface Operation {
   readonly responses: Record<string, { readonly content?: Record<string, { readonly schema: object }> }>
 }
 
-/** For supervisors, which send no version; what stands behind their paths is not looked at. */
-const UNVERSIONED = ['/healthz', '/readyz', '/metrics']
+/** For supervisors and for everybody: they send no version, and their queries are not looked at. */
+const UNVERSIONED = ['/healthz', '/readyz', '/metrics', '/status']
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const
 const REASONS = [{ name: 'store_full', means: 'the disk is full' }]
 const degradation = { reasons: ['store_full'], revisionsBehind: 0 }
