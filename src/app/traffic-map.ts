@@ -4,6 +4,7 @@ import { timestampText } from '../lib/json.js'
 import { appendTo } from '../lib/lists.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
+import { destinationOf, type UnitNames } from '../runtime/names.js'
 import type {
   EdgeUnit,
   HostPort,
@@ -29,6 +30,7 @@ type MappedEdge = TrafficMap['edges'][number]
 
 interface MapParts {
   readonly units: Units
+  readonly names: UnitNames
   readonly certificates: Certificates
   readonly rates: TrafficRates
   readonly servers: Pick<UnitServers, 'stateOf' | 'tunnelStatesOf'>
@@ -62,10 +64,11 @@ function listenerOf(key: string, { name, host, port, tls, publicPort }: Listener
 }
 
 function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly RouteUnit[], parts: MapParts): MappedEdge {
-  const { certificates, units, clock } = parts
+  const { certificates, units, clock, names } = parts
   const named = hosts === 'every' ? [] : hosts
   return {
     id,
+    name: names.siteOf(id) ?? id,
     protocol: protocol ?? 'https',
     hosts: named.map(({ host, port }) => {
       const shown = protocol === undefined ? certificates.find(host, clock.wall()) : undefined
@@ -83,6 +86,7 @@ function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly Rout
 function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapParts): MappedEdge['routes'][number] {
   return {
     id,
+    name: parts.names.routeOf(id) ?? id,
     match,
     path,
     modules: Object.keys(modules),
@@ -95,6 +99,7 @@ function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapPa
 function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): TrafficMap['tcp_edges'][number] {
   return {
     id,
+    name: parts.names.siteOf(id) ?? id,
     ports: (passedHosts(parts.units, id) ?? ports).map(({ host, port }) => ({ host, port })),
     modules: Object.keys(modules),
     policies: policiesOf(modules, parts),
@@ -122,30 +127,14 @@ function policiesOf(modules: ModuleConfigs, { units }: MapParts): MappedEdge['ro
 function backendOf(key: string, parts: MapParts, depth: number): MappedBackend {
   const unit = parts.units.get(key)
   const id = key.slice(key.indexOf(':') + 1)
-  if (unit?.kind !== 'upstream') return { id, form: 'missing', to: null, servers: [], members: [] }
+  if (unit?.kind !== 'upstream') return { id, name: id, form: 'missing', to: null, servers: [], members: [] }
   return {
     id,
+    name: unit.name ?? id,
     form: unit.form,
-    to: addressOf(unit),
+    to: destinationOf(unit) ?? null,
     servers: serversOf(unit, parts),
     members: membersOf(unit, parts, depth)
-  }
-}
-
-function addressOf(unit: UpstreamUnit): string | null {
-  switch (unit.form) {
-    case 'address':
-      return `${unit.protocol}://${unit.service ?? (unit.socket === undefined ? `${unit.host}:${unit.port}` : `unix:${unit.socket}`)}${unit.pathPrefix ?? ''}`
-    case 'response':
-      return `answer ${unit.status}`
-    case 'files':
-      return `file://${unit.folder}`
-    case 'tunnels':
-      return Object.entries(unit.labels)
-        .map(([name, value]) => `${name}=${value}`)
-        .join(', ')
-    default:
-      return null
   }
 }
 
@@ -155,7 +144,7 @@ function serversOf(unit: UpstreamUnit, { servers }: MapParts): MappedBackend['se
   if (tunnels !== undefined) return tunnels.map(([name, { state, reason, since }]) => shown(name, state, reason, since))
   const known = servers.stateOf(unit)
   if (known === undefined) return []
-  const named = known.servers ?? [{ name: addressOf(unit) ?? '', state: known }]
+  const named = known.servers ?? [{ name: destinationOf(unit) ?? '', state: known }]
   return named.map(({ name, state: { state, reason, since } }) => shown(name, state, reason, since))
 }
 

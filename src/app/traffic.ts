@@ -63,6 +63,7 @@ export function openTraffic(
       const { plan, tables } = holder.current()
       return trafficMap({
         units: plan.units,
+        names: holder.names,
         certificates: tables.certificates,
         rates,
         servers: upstreams.servers,

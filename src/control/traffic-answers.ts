@@ -76,8 +76,11 @@ export const TRAFFIC_DAY = titledObject('TrafficDay', {
 const RATES = object({ requests: count, failed: count, refused: count, client_errors: count })
 const SERVER = object({ server: text, status: text, reason: orNull(text), since: orNull(time) })
 
+const NAME = { ...text, description: 'Name for people; the id if it has none.' }
+
 const BACKEND_FIELDS = {
   id: text,
+  name: NAME,
   form: words(['address', 'response', 'files', 'tunnels', 'weighted', 'failover', 'missing']),
   to: orNull(text),
   servers: listOf(SERVER, 'As this process knows them.')
@@ -119,6 +122,7 @@ const LISTENER = object({
 
 const ROUTE = object({
   id: text,
+  name: NAME,
   match: text,
   path: text,
   modules: MODULES,
@@ -129,6 +133,7 @@ const ROUTE = object({
 
 const EDGE = object({
   id: text,
+  name: NAME,
   protocol: words(['http', 'https']),
   hosts: listOf(
     object({ host: text, port: integer, certificate: orNull(object({ id: text, not_after: time })) }),
@@ -142,6 +147,7 @@ const EDGE = object({
 
 const TCP_EDGE = object({
   id: text,
+  name: NAME,
   ports: listOf(object({ host: text, port: integer })),
   modules: MODULES,
   policies: POLICIES,

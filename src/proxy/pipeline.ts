@@ -5,7 +5,6 @@ import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { EdgeAt } from '../runtime/http-edges.js'
-import { routeNameOf } from '../runtime/names.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
@@ -22,6 +21,7 @@ import {
   type InternalPlace,
   lead,
   NO_HOPS,
+  namedRoute,
   type RoutePlace,
   requestSteps,
   responseSteps,
@@ -62,18 +62,14 @@ interface RequestContext extends RoutePlace {
   /** Routes of internal endpoints that the exchange was forwarded through. */
   inner: string[] | undefined
   status: number
-  /** True if the response is from Sluice itself. */
   own: boolean
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
   /** Created when the request is forwarded and a log or event shows it. */
   tries: UpstreamTries | undefined
-  /** True if an observer wants calls before the end. */
   observed: boolean
-  /** Strict-Transport-Security value of the response. */
   hsts: string | undefined
-  /** Called when the exchange has finished. */
   readonly onEnd: (() => void) | undefined
 }
 
@@ -365,7 +361,7 @@ export class Pipeline {
 
   #ended(context: RequestContext, sent: Sent): void {
     const { metrics, accessLog, events, clock } = this.#parts
-    const { exchange, flow, route, site, status, code, upstreamDuration } = context
+    const { exchange, flow, route, status, code, upstreamDuration } = context
     const at = sent.endedAt === 0 ? clock.monotonic() : sent.endedAt
     const duration = at - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration)
@@ -379,8 +375,8 @@ export class Pipeline {
       request: exchange.request,
       flow,
       route,
-      site,
-      routeName: route === undefined || site === undefined ? undefined : routeNameOf(site, route.name),
+      site: context.site,
+      routeName: namedRoute(context),
       revision: context.snapshot.revision,
       status,
       code,

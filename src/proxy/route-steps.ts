@@ -4,6 +4,7 @@ import { ownPath } from '../flow/reserved-paths.js'
 import { hasParameters, withoutParameters } from '../flow/target.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { CompiledEdge, Route } from '../runtime/http-edges.js'
+import { routeNameOf } from '../runtime/names.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { type AdmittedFlow, formAt } from './admission.js'
 
@@ -38,6 +39,11 @@ export interface RoutePlace {
   ran: number
   /** Routes whose policies forwarded to this one, in order. */
   before: readonly Hop[]
+}
+
+/** Returns the name of the route; undefined without one. */
+export function namedRoute({ route, site }: Pick<RoutePlace, 'route' | 'site'>): string | undefined {
+  return route === undefined || site === undefined ? undefined : routeNameOf(site, route.name)
 }
 
 /** Returns the route of a request. Login paths select the route of the edge that has the login. */

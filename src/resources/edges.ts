@@ -21,7 +21,7 @@ import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
-import { authorityKey, nameOf, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
+import { authorityKey, ownName, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
 
 /** Identity of the HTTPS edge for its routes; the edge itself is defined below them. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
@@ -327,7 +327,7 @@ export const httpsEdges = planned(
       ...(tls === undefined ? {} : { tls }),
       ...(pathForm === 'strict' || pathForm === 'lenient' || pathForm === 'exact' ? { pathForm } : {})
     }
-    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked, ...nameOf(one) }]]
+    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked, ...ownName(one) }]]
   }
 )
 
@@ -360,7 +360,7 @@ export const httpsRoutes = planned(
     const formed = read.ok ? read.text : body.match
     const path = match === 'exact' ? formed : comparedPath(body.match_type, withoutStar(formed))
     const place = { edge: body.edge_id, match, path } as const
-    return [...units, [routeKey(id), { kind: 'route', id, ...place, ...upstream, modules, ...nameOf(one) }]]
+    return [...units, [routeKey(id), { kind: 'route', id, ...place, ...upstream, modules, ...ownName(one) }]]
   }
 )
 
@@ -374,7 +374,7 @@ export const tcpEdges = planned(
     const hosts = body.hostports.map(splitHostport)
     const isPassed = body.tls === PASSTHROUGH
     // The unit of a passed-through edge has no ports to be named by.
-    const own = isPassed ? { name: siteNameOf(hosts, nameOf(one).name) } : nameOf(one)
+    const own = isPassed ? { name: siteNameOf(hosts, ownName(one).name) } : ownName(one)
     return [
       ...units,
       [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: isPassed ? [] : hosts, ...upstream, modules, ...own }],

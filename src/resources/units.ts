@@ -30,14 +30,14 @@ export function planned<R extends Resource>(
 }
 
 /** Returns the member `name` of the unit of a record; empty if the metadata of the record has none. */
-export function nameOf({ record }: PlannedRecord): { readonly name?: string } {
+export function ownName({ record }: PlannedRecord): { readonly name?: string } {
   const { metadata } = record.body
   return named(nameInMetadata(typeof metadata === 'string' ? metadata : undefined))
 }
 
 /** Returns the unit of a backend with its name: that of the metadata, of the file, or its destination. */
 export function namedBackend(one: PlannedRecord, unit: UpstreamUnit): UpstreamUnit {
-  const { name = one.name ?? destinationOf(unit) } = nameOf(one)
+  const { name = one.name ?? destinationOf(unit) } = ownName(one)
   return { ...unit, ...named(name) }
 }
 

@@ -225,7 +225,6 @@ export interface RouteUnit {
   /** Key of a unit. @default no upstream */
   readonly upstream?: string
   readonly modules: ModuleConfigs
-  /** Name for people. @default site and path */
   readonly name?: string
 }
 
@@ -257,7 +256,6 @@ export interface EdgeUnit {
   readonly onHttp?: OnHttp
   /** @default that of the unit `https:default` */
   readonly hsts?: Hsts
-  /** Name for people. @default the first host */
   readonly name?: string
 }
 
@@ -294,7 +292,6 @@ export interface TcpEdgeUnit {
   readonly ports: readonly HostPort[]
   readonly upstream?: string
   readonly modules: ModuleConfigs
-  /** Name for people. @default the first host */
   readonly name?: string
 }
 

@@ -44,7 +44,7 @@ const UNLABELLED = ''
 /** Count of one label set. */
 interface Cell {
   readonly labels: Labels
-  /** As they were shown last. */
+  /** Labels as they were shown last. */
   readonly shown: Record<string, string>
   /** A single number. */
   readonly count: Float64Array

@@ -44,13 +44,7 @@ interface LabelledUnits {
 }
 
 const unnamed = () => undefined
-const NO_NAMES: LabelNames = {
-  siteOf: unnamed,
-  siteOfRoute: unnamed,
-  routeOf: unnamed,
-  backendOf: unnamed,
-  ownerOf: unnamed
-}
+const NO_NAMES = { siteOf: unnamed, siteOfRoute: unnamed, routeOf: unnamed, backendOf: unnamed, ownerOf: unnamed }
 
 /** Returns the shown values of labels that are counted by id. */
 function shownBy(names: LabelNames): ShownLabel {

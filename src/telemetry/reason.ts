@@ -25,6 +25,7 @@ const MEANINGS: ReadonlyMap<string, string> = new Map(
 
 /** First status of a refusal or failure. */
 const REFUSED = 400
+/** Code of a request without a site or route. */
 const NO_ROUTE = flowErrors.NO_ROUTE.code
 
 /** Returns true if the exchange was refused or failed. */
@@ -40,21 +41,21 @@ export function reasonOf(facts: ReasonFacts): string | undefined {
   if (!isRefusedOrFailed(facts)) return undefined
   const { status, flow } = facts
   const start = status === 0 ? 'closed' : String(status)
-  return `${start}${causeOf(facts, codeOf(facts))}${waitOf(flow?.refusal)}`
+  return `${start}${cause(facts, failureCode(facts))}${wait(flow?.refusal)}`
 }
 
-function codeOf({ code, sent }: ReasonFacts): string | undefined {
+function failureCode({ code, sent }: ReasonFacts): string | undefined {
   return code ?? (sent?.failure === undefined ? undefined : FAILURES[sent.failure].code)
 }
 
-function causeOf({ flow, site, tries }: ReasonFacts, code: string | undefined): string {
+function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): string {
   const { refusal, decidedBy } = flow ?? {}
   const meaning = code === undefined ? '' : `: ${MEANINGS.get(code) ?? code}`
   if (refusal?.limit !== undefined) {
     const { name, used, capacity, seconds } = refusal.limit
     return ` by limit "${name}"${capacity > 0 ? `: ${used} of ${capacity} in ${seconds}s` : meaning}`
   }
-  if (decidedBy !== undefined) return ` by ${deciderOf(decidedBy)}${meaning}`
+  if (decidedBy !== undefined) return ` by ${decider(decidedBy)}${meaning}`
   if (code === NO_ROUTE)
     return site === undefined ? ': no site has this host' : `: the site ${site} has no route for this path`
   const last = tries?.last
@@ -64,11 +65,11 @@ function causeOf({ flow, site, tries }: ReasonFacts, code: string | undefined): 
   return ` from backend ${place}${count > 1 ? ` after ${count} tries` : ''}${meaning}`
 }
 
-function deciderOf({ action, rule, phase }: NonNullable<Flow['decidedBy']>): string {
+function decider({ action, rule, phase }: NonNullable<Flow['decidedBy']>): string {
   // A rule without a name is called by its place.
   return rule.startsWith('#') ? `${action} (${phase}, rule ${Number(rule.slice(1)) + 1})` : `${action}, rule "${rule}"`
 }
 
-function waitOf(refusal: Refusal | undefined): string {
+function wait(refusal: Refusal | undefined): string {
   return refusal?.retryAfter === undefined ? '' : `; free again in ${refusal.retryAfter}s`
 }

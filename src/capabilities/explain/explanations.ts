@@ -1,4 +1,9 @@
-import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
+import {
+  CANDIDATES_SCHEMA,
+  type CandidatePolicies,
+  candidatesOf,
+  findReplaced
+} from '../../control/candidate-policies.js'
 import { notFound } from '../../control/errors.js'
 import {
   countOf,
@@ -15,7 +20,7 @@ import { isObject } from '../../lib/json.js'
 import { hashOf } from '../../lib/seal.js'
 import { parseDuration } from '../../lib/units.js'
 import { policyKey } from '../../runtime/plan.js'
-import type { Snapshot } from '../../runtime/snapshot.js'
+import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { ExplainedPolicy, Explanation } from './answers.js'
 
 /** Simulated requests, and changes of the running configuration for them. */
@@ -87,23 +92,24 @@ const KEYS = Object.keys(EXPLAIN_SCHEMA.properties)
 /** Says how imagined requests would be decided. */
 export class Explanations {
   readonly #explain: Explain
-  readonly #serving: () => Pick<Snapshot, 'policySource'>
+  readonly #serving: Pick<SnapshotHolder, 'current' | 'names'>
 
-  constructor(explain: Explain, serving: () => Pick<Snapshot, 'policySource'>) {
+  constructor(explain: Explain, serving: Pick<SnapshotHolder, 'current' | 'names'>) {
     this.#explain = explain
     this.#serving = serving
   }
 
   /** Returns the policy that serves for an owner: the places in explanations are places in its text. Fails with `NOT_FOUND`. */
   policy(owner: string): ExplainedPolicy {
-    const found = this.#serving().policySource(policyKey(owner))
+    const found = this.#serving.current().policySource(policyKey(owner))
     if (found === undefined) throw notFound(`policy of ${owner}`)
     return { owner, source: found.source, digest: hashOf(found.text), text: found.text }
   }
 
   /** Returns one explanation for each request. Fails with a ControlError for a wrong body, or a policy with errors in it. */
   async explain(body: unknown): Promise<readonly Explanation[]> {
-    return await this.#explain(readExplainRequest(body))
+    const request = readExplainRequest(body)
+    return await this.#explain({ ...request, instead: await findReplaced(request.instead, this.#serving) })
   }
 }
 

@@ -9,6 +9,7 @@ import { Slices } from '../../lib/slices.js'
 import type { KeyPart, LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
 import { httpsEdge, tcpEdge } from '../../resources/edges.js'
 import { commandEventType } from '../../resources/resource.js'
+import { ownerIdOf, UnitNames } from '../../runtime/names.js'
 import type { PolicyUnit } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { StoreLog } from '../../store/store.js'
@@ -308,19 +309,18 @@ function mostRefused(all: readonly Listed[]): Listed[] {
     .map(({ one }) => one)
 }
 
-function ownerOf(units: Snapshot['plan']['units'], { owner: id, author }: PolicyUnit): Owner {
+function ownerOf(units: Snapshot['plan']['units'], { owner, author }: PolicyUnit): Owner {
+  const id = ownerIdOf(owner)
+  const name = new UnitNames(() => units).ownerOf(id)
   const route = units.get(`route:${id}`)
-  // The hosts of a TCP edge that takes connections of TLS listeners are in its other unit.
-  const entry = units.get(`edge:${route?.kind === 'route' ? route.edge : id}`) ?? units.get(`tcp_edge:${id}`)
-  const path = route?.kind === 'route' ? route.path : ''
-  const hosts = entry?.kind === 'edge' ? entry.hosts : entry?.kind === 'tcp_edge' ? entry.ports : 'every'
-  if (hosts === 'every') return { kind: 'options', id, name: 'every other host', path: undefined }
-  const named = hosts.map(({ host, port }) => (port === 443 ? host : `${host}:${port}`)).join(', ')
-  const name = `${named}${path}`
+  const edge = units.get(`edge:${route?.kind === 'route' ? route.edge : id}`)
+  if (name === undefined || (edge?.kind === 'edge' && edge.hosts === 'every'))
+    return { kind: 'options', id, name: 'every other host', path: undefined }
   // Several agents may serve one address, each with its own endpoint.
   if (author === 'agent') return { kind: 'endpoint', id, name, path: undefined }
   if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
-  return { kind: 'edge', id, name, path: `${tcpEdge.path}/${id}` }
+  const { path } = units.get(`tcp_edge:${id}`) === undefined ? httpsEdge : tcpEdge
+  return { kind: 'edge', id, name, path: `${path}/${id}` }
 }
 
 function textOf({ id, limit, owner, rule }: Listed): string {

@@ -25,5 +25,6 @@ export const recorder = defineCapability({
       })
     }
   },
-  open: ({ foundation: { publicUrl }, opened }) => new Exchanges(opened.get(EXCHANGE_SOURCE), publicUrl.read)
+  open: ({ foundation: { publicUrl, holder }, opened }) =>
+    new Exchanges(opened.get(EXCHANGE_SOURCE), publicUrl.read, holder)
 })

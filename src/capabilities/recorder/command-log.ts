@@ -151,7 +151,7 @@ async function* eventsIn(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Stre
 }
 
 /** Returns the rule or backend that served an exchange. */
-function whoOf(by: ExchangeSummary['decision']['by'], upstream: ExchangeSummary['upstream']): string {
+function serverText(by: ExchangeSummary['decision']['by'], upstream: ExchangeSummary['upstream']): string {
   if (by !== null) return ` by ${by.action}, rule "${by.rule}"`
   return upstream === null ? '' : ` by ${upstream.name}`
 }
@@ -162,7 +162,7 @@ function lineOf(exchange: ExchangeSummary, { colors }: ReportStyle): string {
   const { status, by, reason } = decision
   const color = status === 0 || status >= 500 ? 'red' : status >= 400 ? 'yellow' : 'green'
   const shown = reason ?? (decided === 'forwarded' ? String(status) : decided)
-  const who = reason === null ? whoOf(by, upstream) : ''
+  const who = reason === null ? serverText(by, upstream) : ''
   const painted = colors ? styleText(color, shown) : shown
   return `${at.slice(11, 23)} ${client_ip} ${printable(`${method} ${url}`)} ${painted}${printable(who)} ${duration_ms}ms ${id}`
 }

@@ -63,7 +63,7 @@ Examples:
   sluice replay exch_2x8…
   sluice replay exch_2x8… -X PUT -H 'x-debug: 1' -H 'cookie:' --data '{"a":2}'
   sluice replay --policy shop.yaml --where 'req.host == "shop.example.com"'
-  sluice replay --policy rt_31…=shop.yaml --capacity 60,80,100 --limit 50000
+  sluice replay --policy shop.example.com/api=shop.yaml --capacity 60,80,100 --limit 50000
   sluice replay --policy shop.yaml --archive browser.har
 
 With an id: sends the recorded request again through the running process. Rate limits count it, and the upstream answers it.
@@ -84,7 +84,12 @@ export function replayCommand(): Command {
       .option('--url <url>', 'change the URL')
       .option('-H, --header <name: value>', 'change a header; may be repeated', collect, [])
       .option('-d, --data <text>', 'change the body')
-      .option('--policy <[route=]file>', 'policy to test, for one route; may be repeated', collect, [])
+      .option(
+        '--policy <[route=]file>',
+        'policy to test, for one route or site by its name; may be repeated',
+        collect,
+        []
+      )
       .option('--capacity <numbers>', 'capacities of rate limits to test')
       .option('--capacity-of <rule>', 'only for rate limits of this rule')
       .option('--counters <begin>', 'initial counters of rate limits: empty, or running (a copy of the current ones)')

@@ -205,7 +205,13 @@ export class ExchangeRecorder {
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
     const followed = this.#wantedOf(flow)
     const explained = keyed || followed === 'explained' || repeats !== null || this.#explain?.(flow) === true
-    if (!explained && followed === 'passed-over' && this.#where === undefined && this.#attended === 0 && !this.#keepsBodies) {
+    if (
+      !explained &&
+      followed === 'passed-over' &&
+      this.#where === undefined &&
+      this.#attended === 0 &&
+      !this.#keepsBodies
+    ) {
       flow.set(notes, 'passed-over')
       return 'passed-over'
     }

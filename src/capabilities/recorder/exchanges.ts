@@ -1,5 +1,10 @@
 import type { StopFollowing } from '../../control/calls.js'
-import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from '../../control/candidate-policies.js'
+import {
+  CANDIDATES_SCHEMA,
+  type CandidatePolicies,
+  candidatesOf,
+  findReplaced
+} from '../../control/candidate-policies.js'
 import { ControlError, controlErrors, notFound } from '../../control/errors.js'
 import {
   countOf,
@@ -15,6 +20,7 @@ import {
 } from '../../control/request-body.js'
 import { isObject, timestampText } from '../../lib/json.js'
 import { parseDuration } from '../../lib/units.js'
+import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type {
   Archive,
   Comparison,
@@ -204,10 +210,12 @@ export const COMPARISON_SCHEMA = {
 export class Exchanges {
   readonly #source: ExchangeSource
   readonly #baseUrl: () => string
+  readonly #serving: Pick<SnapshotHolder, 'current' | 'names'>
 
-  constructor(source: ExchangeSource, baseUrl: () => string) {
+  constructor(source: ExchangeSource, baseUrl: () => string, serving: Pick<SnapshotHolder, 'current' | 'names'>) {
     this.#source = source
     this.#baseUrl = baseUrl
+    this.#serving = serving
   }
 
   /** Returns one page of exchanges, the newest first, with the state of the recorder. */
@@ -269,7 +277,7 @@ export class Exchanges {
       criteria: criteriaOf(given.exchanges),
       limit: countOf(given.limit, 'limit', { least: 1, most: MOST_COMPARED, absent: 10_000 }),
       archive: given.archive,
-      instead: candidatesOf(given.policies),
+      instead: await findReplaced(candidatesOf(given.policies), this.#serving),
       capacities: capacitiesOf(given.capacities),
       counters: wordOf(given.counters, 'counters', ['running', 'empty'], 'empty'),
       examples: countOf(given.examples, 'examples', { least: 0, most: 100, absent: 3 })

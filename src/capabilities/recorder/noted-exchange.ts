@@ -64,7 +64,7 @@ export function recordedExchange(
     connection: recordedConnection(connection),
     client: clientOf(flow, record),
     request,
-    fields: fieldsOf(flow, noted),
+    fields: fieldsIn(flow, noted),
     pathForm: flow?.request?.pathForm ?? 'lenient',
     site: record.site ?? null,
     edge: route?.edge ?? null,
@@ -110,7 +110,7 @@ export function keepFields(flow: AdmittedFlow): void {
   flow.set(firstFields, flow.request.headers.list)
 }
 
-function fieldsOf(flow: Flow | undefined, noted: Noted | undefined): HeaderList | null {
+function fieldsIn(flow: Flow | undefined, noted: Noted | undefined): HeaderList | null {
   const fields = noted?.fields ?? flow?.get(firstFields)
   return fields === undefined ? null : withoutKey(fields)
 }
@@ -137,7 +137,14 @@ function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefi
   const backend = tries?.last?.backend ?? 'response'
   const unit = units instanceof Snapshot ? units.upstream(upstreamKey(backend)) : undefined
   const { method, target, headers } = request
-  return { backend, name: unit?.name ?? backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: headers.list }
+  return {
+    backend,
+    name: unit?.name ?? backend,
+    form: unit?.form ?? 'response',
+    method,
+    uri: target.uri,
+    headers: headers.list
+  }
 }
 
 function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): RecordedExchange['client'] {

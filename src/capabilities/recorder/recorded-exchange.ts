@@ -69,7 +69,7 @@ export interface RecordedExchange {
   readonly routeName: string | null
   readonly decision: Explanation['decision']
   /** Forwarded request and its server; null if none. */
-  readonly upstream:  (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
+  readonly upstream: (NonNullable<Explanation['upstream']> & { readonly server: string | null }) | null
   /** The tries to reach an upstream, as logs show them. */
   readonly tries: readonly unknown[]
   /** Response of the upstream, before any policy. */

@@ -26,9 +26,9 @@ export const shadow = defineCapability({
       opened.put(RUNNING_SHADOWS, shadows)
     }
   },
-  open({ foundation: { publicUrl, clock }, control, opened }) {
+  open({ foundation: { publicUrl, clock, holder }, control, opened }) {
     const { serviceAccount, reads } = control
     const { run } = new Rehearsal({ ...serviceAccount, reads, clock, resources })
-    return new Shadows({ runner: opened.get(RUNNING_SHADOWS), rehearse: run, baseUrl: publicUrl.read })
+    return new Shadows({ runner: opened.get(RUNNING_SHADOWS), rehearse: run, serving: holder, baseUrl: publicUrl.read })
   }
 })

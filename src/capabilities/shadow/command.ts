@@ -6,7 +6,7 @@ const SHADOW_EXAMPLES = `
 Examples:
   export SLUICE_API_KEY=…
   sluice shadow policy.yaml --for 10m
-  sluice shadow policy.yaml --route edghtsrt_2ab --share 10% --for 1h
+  sluice shadow policy.yaml --route shop.example.com/api --share 10% --for 1h
   sluice shadow policy.yaml --json | jq '.matrix[] | select(.differs != [])'
 
 Evaluates the policy on live traffic beside the active one, without enforcing it and without delaying clients (dry run). Counts are
@@ -21,8 +21,8 @@ export function shadowCommand(): Command {
     .description('test a policy on live traffic without enforcing it')
     .argument('<policy>', 'policy file to test')
     .option(
-      '--route <id>',
-      'id of the route whose policy it would replace; "default" is the policy of the options',
+      '--route <name>',
+      'route whose policy it would replace, such as shop.example.com/api, or a site; "default" is the policy of the options',
       'default'
     )
     .option('--share <share>', 'share of clients, for example 10%', '100%')

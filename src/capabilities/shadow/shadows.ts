@@ -1,8 +1,9 @@
 import type { Call } from '../../control/calls.js'
-import { CANDIDATES_SCHEMA, candidatesOf } from '../../control/candidate-policies.js'
+import { CANDIDATES_SCHEMA, candidatesOf, findReplaced } from '../../control/candidate-policies.js'
 import { notFound } from '../../control/errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from '../../control/request-body.js'
 import { formatDuration, parseDuration } from '../../lib/units.js'
+import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { ShadowList, ShadowView } from './answers.js'
 import { type Rehearse, type ShadowChange, shadowChange } from './shadow-changes.js'
 import type { ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
@@ -67,6 +68,8 @@ interface ShadowsParts {
   readonly runner: ShadowRunner
   /** Computes the configuration after these writes. Fails with a ControlError, as the writes would. */
   readonly rehearse: Rehearse
+  /** The configuration that serves. */
+  readonly serving: Pick<SnapshotHolder, 'current' | 'names'>
   readonly baseUrl: () => string
 }
 
@@ -81,9 +84,9 @@ export class Shadows {
   /** Starts a candidate. Fails with `SHADOWS_FULL`, or with the error of the body, of a policy in it, or of a write. */
   async create(body: unknown, call: Call): Promise<ShadowView> {
     const { instead, writes, settings } = readShadowRequest(body)
-    const { runner, rehearse } = this.#parts
+    const { runner, rehearse, serving } = this.#parts
     const changes = writes.length === 0 ? undefined : await rehearse(writes, call)
-    return await runner.start({ instead, changes }, settings)
+    return await runner.start({ instead: await findReplaced(instead, serving), changes }, settings)
   }
 
   /** Lists the candidates, the newest first, without their matrix. */

@@ -319,7 +319,7 @@ t.test('limits of routes name their hosts and paths; the list is searched, order
   }
   t.same(
     (await limits()).map(({ owner }: { owner: { name: string } }) => owner.name),
-    ['b.test/cart', 'c.test/cart', 'd.test/cart', 'every other host']
+    ['b.test/cart/', 'c.test/cart/', 'd.test/cart/', 'every other host']
   )
   const names = async (query: string) => (await limits(query)).map(({ name }: { name: string }) => name)
   t.match(await limits('text=C.TEST'), [

@@ -16,7 +16,7 @@ async function stand(t: Test) {
   await new Promise<void>((ready) => upstream.listen(0, '127.0.0.1', ready))
   t.teardown(() => new Promise((done) => upstream.close(done)))
   const { port } = upstream.address() as AddressInfo
-  const sluice = await startSluice(t, { upstream: { port }, policy: POLICY })
+  const sluice = await startSluice(t, { upstream: { port }, policy: POLICY, options: { RECORDER_WHERE: 'false' } })
   return { sluice, url: `http://127.0.0.1:${sluice.port}`, call: account(sluice) }
 }
 

@@ -37,7 +37,7 @@ async function stand(t: Test, options: Readonly<Record<string, string>> = {}, po
   await new Promise<void>((ready) => upstream.listen(0, '127.0.0.1', ready))
   t.teardown(() => new Promise((done) => upstream.close(done)))
   const { port } = upstream.address() as AddressInfo
-  const sluice = await startSluice(t, { upstream: { port }, policy, options })
+  const sluice = await startSluice(t, { upstream: { port }, policy, options: { RECORDER_WHERE: 'false', ...options } })
   const ask = asker('127.0.0.1', sluice.apiPort)
   const { apiKey: key } = sluice
   const call = (path: string, method = 'GET', body?: object) =>

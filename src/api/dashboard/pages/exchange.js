@@ -73,8 +73,8 @@ function Shown({ exchange, gone, link, back }) {
     decided,
     client_ip: client,
     listener,
-    edge,
-    route,
+    site,
+    route_name: route,
     revision,
     at,
     connection
@@ -152,12 +152,12 @@ function Shown({ exchange, gone, link, back }) {
             `${connection.id}, ${connection.client.ip}:${connection.client.port} to ${connection.server.ip}:${connection.server.port}`
           ],
           ['Listener', listener],
-          ['Edge', edge === null ? 'none' : html`<a href=${`#/traffic?edge=${encodeURIComponent(edge)}`}>${edge}</a>`],
+          ['Site', site === null ? 'none' : html`<a href=${`#/traffic?site=${encodeURIComponent(site)}`}>${site}</a>`],
           [
             'Route',
             route === null ? 'none' : html`<a href=${`#/traffic?route=${encodeURIComponent(route)}`}>${route}</a>`
           ],
-          ['Backend', exchange.upstream?.backend],
+          ['Backend', exchange.upstream?.name],
           ['Revision', String(revision)],
           [
             'Logged by policies',

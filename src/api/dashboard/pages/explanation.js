@@ -130,14 +130,14 @@ function Decision({ explanation }) {
     </p>
     <p class="small">
       <code>${request.method} ${request.url}</code> from ${request.client_ip}, <${When} at=${at} />, listener ${listener},
-      ${edge === null ? (ports.length === 0 ? ' no edge' : ` no edge: the host is served on port ${ports.join(', ')} alone`) : ` edge ${edge.id} (${edge.host}:${edge.port})`},
-      ${route === null ? ' no route' : html` route ${route.id} (<code>${route.path}</code>)`}
+      ${edge === null ? (ports.length === 0 ? ' no site' : ` no site: the host is served on port ${ports.join(', ')} alone`) : ` site ${edge.name} (${edge.host}:${edge.port})`},
+      ${route === null ? ' no route' : html` route <code>${route.name}</code>`}
     </p>
     ${
       others.length === 0
         ? null
         : html`<details>
-            <summary>${others.length === 1 ? 'Another route' : `${others.length} other routes`} of the edge did not match</summary>
+            <summary>${others.length === 1 ? 'Another route' : `${others.length} other routes`} of the site did not match</summary>
             <ul class="small">
               ${others.map((/** @type {any} */ one) => html`<li><code>${one.path}</code> (${one.id}): ${one.why}</li>`)}
             </ul>
@@ -152,10 +152,11 @@ function decisionWord({ outcome, status, code }) {
 }
 
 /**
- * The module, rule or action that decided, in a sentence.
+ * Why the exchange was refused or failed, or what decided it, in a sentence.
  * @param {any} decision
  */
-export function decisionSentence({ outcome, by }) {
+export function decisionSentence({ outcome, by, reason }) {
+  if (reason !== null && reason !== undefined) return `${reason}.`
   const what =
     outcome === 'forwarded'
       ? 'Forwarded'

@@ -27,7 +27,7 @@ export default function OverviewPage() {
     <div class="columns">
       ${map.data === undefined ? null : html`<${TopSites} map=${map.data} />`}
       <${RefusedKeys} />
-      ${map.data === undefined ? null : html`<${Recorded} map=${map.data} />`}
+      <${Recorded} />
     </div>
   <//>`
 }
@@ -180,8 +180,7 @@ async function refusedKeys() {
     .slice(0, TOP)
 }
 
-/** @param {{ map: any }} props */
-function Recorded({ map }) {
+function Recorded() {
   const reason = refusalOf('exchanges')
   const { data, error } = useLoad(
     () => (reason === undefined ? call('GET', `/exchanges?limit=${RECORDED}`) : Promise.resolve({ exchanges: [] })),
@@ -196,18 +195,12 @@ function Recorded({ map }) {
     (all) => all.length
   )
   const routes = top(
-    exchanges.filter((/** @type {any} */ one) => one.route !== null),
-    (one) => one.route,
+    exchanges.filter((/** @type {any} */ one) => one.route_name !== null),
+    (one) => one.route_name,
     (all) => all.reduce((sum, one) => sum + (one.duration_ms ?? 0), 0) / all.length
   )
-  /** @type {Map<string, string>} */
-  const names = new Map()
-  for (const edge of map.edges) {
-    const host = edge.every_host ? 'Every other host' : (edge.hosts[0]?.host ?? '')
-    for (const { id, path } of edge.routes) names.set(id, `${host} ${path}`)
-  }
   const none = html`<p>
-    No exchange is recorded. The option <code>recorder.where</code> keeps them, and so does an open page Traffic.
+    No exchange is recorded yet.
   </p>`
   return html`<section>
       <h2>Clients of the last ${exchanges.length} recorded exchanges</h2>
@@ -232,7 +225,7 @@ function Recorded({ map }) {
         place=${(/** @type {any} */ row) => `traffic?route=${encodeURIComponent(row.name)}`}
         empty=${none}
         columns=${[
-          { title: 'Route', cell: (/** @type {any} */ row) => names.get(row.name) ?? row.name },
+          { title: 'Route', cell: (/** @type {any} */ row) => row.name },
           { title: 'Exchanges', numeric: true, cell: (/** @type {any} */ row) => row.count },
           { title: 'Took on average', numeric: true, cell: (/** @type {any} */ row) => durationText(row.value) }
         ]}

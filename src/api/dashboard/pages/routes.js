@@ -52,7 +52,7 @@ function Listeners({ listeners }) {
 }
 
 /** @param {{ edge: any }} props */
-function Edge({ edge: { id, hosts, every_host: every, protocol, rates, routes } }) {
+function Edge({ edge: { name, hosts, every_host: every, protocol, rates, routes } }) {
   const title = every
     ? 'Every other host'
     : hosts.map((/** @type {any} */ { host, port }) => `${host}:${port}`).join(', ')
@@ -64,7 +64,7 @@ function Edge({ edge: { id, hosts, every_host: every, protocol, rates, routes } 
   return html`<section class="panel edge" aria-label=${title}>
     <h2>${title}</h2>
     <p class="row">
-      <${Badge}>${protocol}<//> <${Rates} rates=${rates} place=${`traffic?edge=${id}`} />
+      <${Badge}>${protocol}<//> <${Rates} rates=${rates} place=${`traffic?site=${encodeURIComponent(name)}`} />
       ${[...certificates.values()].map((one) => html`<${Certificate} certificate=${one} />`)}
       ${without ? html`<${Badge} title="TLS clients cannot connect to this name">no certificate<//>` : null}
     </p>
@@ -86,10 +86,10 @@ function TcpEdge({ edge: { ports, modules, policies, rates, backend } }) {
 }
 
 /** @param {{ route: any }} props */
-function Route({ route: { id, match, path, modules, policies, rates, backend } }) {
+function Route({ route: { name, match, path, modules, policies, rates, backend } }) {
   return html`<li>
     <p class="row">
-      <code>${path}${match === 'prefix' ? ' …' : ''}</code> <${Rates} rates=${rates} place=${`traffic?route=${id}`} />
+      <code>${path}${match === 'prefix' ? ' …' : ''}</code> <${Rates} rates=${rates} place=${`traffic?route=${encodeURIComponent(name)}`} />
       <${Modules} modules=${modules} policies=${policies} />
     </p>
     <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
@@ -113,10 +113,10 @@ function Modules({ modules, policies }) {
 /** @param {{ backend: any }} props */
 function Backend({ backend }) {
   if (backend === null) return html`<span class="small">no backend</span>`
-  const { id, form, to, servers, members } = backend
+  const { name, form, to, servers, members } = backend
   return html`<p class="row">
-      <span>→ ${to === null ? form : html`<code>${to}</code>`}</span> <span class="small">${id}</span>
-      ${servers.map((/** @type {any} */ one) => html`<${Badge} tone=${STATES[one.status] ?? 'warn'} title=${one.reason ?? ''}>${servers.length > 1 ? `${one.server} ` : ''}${one.status}<//>`)}
+      <span>→ ${to === null ? form : html`<code>${to}</code>`}</span> ${name === to ? null : html`<span class="small">${name}</span>`}
+      ${servers.map((/** @type {any} */ one) => html`<${Server} server=${one} alone=${servers.length === 1} />`)}
       ${form === 'tunnels' && servers.length === 0 ? html`<${Badge} tone="bad">no agent<//>` : null}
     </p>
     ${
@@ -126,6 +126,16 @@ function Backend({ backend }) {
             ${members.map((/** @type {any} */ one) => html`<li>${one.weight === null ? null : html`<span class="small">weight ${one.weight}</span>`}<${Backend} backend=${one.backend} /></li>`)}
           </ul>`
     }`
+}
+
+/**
+ * The state of a server; of one that is down also why and since when.
+ * @param {{ server: any, alone: boolean }} props
+ */
+function Server({ server: { server, status, reason, since }, alone }) {
+  return html`<${Badge} tone=${STATES[status] ?? 'warn'} title=${reason ?? ''}>${alone ? '' : `${server} `}${status}<//>${
+    status === 'down' ? html` <span class="small">${reason} since <${When} at=${since} /></span>` : null
+  } `
 }
 
 /**

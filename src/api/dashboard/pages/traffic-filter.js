@@ -6,13 +6,13 @@ import { Field, go, html } from './ui.js'
 const CRITERIA = [
   { name: 'status', hint: '429, 4xx, 400-499' },
   { name: 'client', hint: 'address or network' },
-  { name: 'route', hint: 'id' },
+  { name: 'route', hint: 'shop.example.com/api' },
   { name: 'text', hint: 'stands anywhere' },
   { name: 'host', hint: 'shop.example.com, *.example.com' },
   { name: 'method', hint: 'POST' },
   { name: 'rule', hint: 'name' },
   { name: 'action', hint: 'rate-limit' },
-  { name: 'edge', hint: 'id' },
+  { name: 'site', hint: 'shop.example.com' },
   { name: 'since', hint: '2026-01-31T12:00:00Z' },
   { name: 'until', hint: '2026-01-31T13:00:00Z' }
 ]

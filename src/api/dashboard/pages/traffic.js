@@ -227,12 +227,12 @@ function Rows({ rows, filter, filterKey, live }) {
 
 /** @param {{ exchange: any, filter: Filter, onOpen: (id: string) => void }} props */
 function Row({ exchange, filter, onOpen }) {
-  const { id, at, decided, decision, method, url, client_ip: client, route, duration_ms: took } = exchange
-  const { status, by } = decision
+  const { id, at, decided, decision, method, url, client_ip: client, route_name: route, duration_ms: took } = exchange
+  const { status, by, reason } = decision
   const shown = decided === 'forwarded' ? String(status) : decided
   return html`<tr role="row" class=${status >= 500 || status === 0 ? 'bad' : status >= 400 ? 'warn' : ''}>
     <td role="cell" data-label="Time" class="mono" title=${at}>${clock(at)}</td>
-    <td role="cell" data-label="Decision"><${Badge} tone=${status === 0 ? 'bad' : toneOf(status)}>${shown}<//></td>
+    <td role="cell" data-label="Decision"><${Badge} tone=${status === 0 ? 'bad' : toneOf(status)} title=${reason ?? ''}>${shown}<//></td>
     <th scope="row" role="rowheader" title=${`${method} ${url}`}>
       <a id=${`open-${id}`} href=${`#/${placeOf(filter, id)}`} onClick=${() => onOpen(id)}>${method} ${shortUrl(url)}</a>
     </th>
