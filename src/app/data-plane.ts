@@ -19,6 +19,7 @@ import { DevelopmentIdentity } from '../proxy/tls.js'
 import type { NameChange, ServerChange, TunnelGroups } from '../proxy/unit-servers.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { Via } from '../proxy/via.js'
+import type { UnitNames } from '../runtime/names.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { EventSink } from '../telemetry/event-fields.js'
 import type { ClientTransport, ServerTransport, SocketTransport } from '../transport/contract.js'
@@ -130,7 +131,7 @@ export function openDataPlane(options: Options, foundation: TrafficFoundation, p
     certificate: (key) => holder.current().tables.certificates.at(key),
     ...(learnt ?? {
       checks,
-      changed: serverChanges(log, events),
+      changed: serverChanges(log, events, holder.names),
       named: nameChanges(log),
       outage: (place, state) => health?.outage(place, state)
     }),
@@ -207,9 +208,13 @@ const LINES = {
 }
 
 /** Logs and publishes an event for each server that goes down or comes back. */
-function serverChanges(log: Logger, events: DataPlaneParts['events']): (change: ServerChange) => void {
+function serverChanges(
+  log: Logger,
+  events: DataPlaneParts['events'],
+  names: UnitNames
+): (change: ServerChange) => void {
   return ({ backend, server, state: { state, reason, since }, by }) => {
-    const fields = { backend, upstream: server, reason, by }
+    const fields = { backend, name: names.backendOf(backend) ?? backend, upstream: server, reason, by }
     if (state === 'down') log.warn(fields, LINES[by])
     else log.info(fields, 'an upstream is up again')
     const type = state === 'down' ? DOWN : UP

@@ -19,7 +19,7 @@ export interface ReasonFacts {
 /** Meaning of each code of the data plane, as a part of a sentence. */
 const MEANINGS: ReadonlyMap<string, string> = new Map(
   [flowErrors, ...features.flatMap(({ errors = [] }) => errors)].flatMap((table) =>
-    Object.entries(table).map(([code, row]) => [code, messageOf(row)] as const)
+    Object.entries(table).map(([code, row]) => [code, messageOf(row).split(/[.;] /, 1).join()] as const)
   )
 )
 
@@ -55,7 +55,8 @@ function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): st
     const { name, used, capacity, seconds } = refusal.limit
     return ` by limit "${name}"${capacity > 0 ? `: ${used} of ${capacity} in ${seconds}s` : meaning}`
   }
-  if (decidedBy !== undefined) return ` by ${decider(decidedBy)}${meaning}`
+  // The action deny says all that its code means.
+  if (decidedBy !== undefined) return ` by ${decider(decidedBy)}${decidedBy.action === 'deny' ? '' : meaning}`
   if (code === NO_ROUTE)
     return site === undefined ? ': no site has this host' : `: the site ${site} has no route for this path`
   const last = tries?.last

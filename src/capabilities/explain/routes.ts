@@ -67,7 +67,7 @@ const explainRequests = defineRoute({
           outcome: 'answered',
           status: 403,
           code: 'POLICY_DENIED',
-          reason: '403 by deny, rule "closed": a policy denies the request',
+          reason: '403 by deny, rule "closed"',
           by: { phase: 'on_http_request', rule: 'closed', action: 'deny' }
         },
         upstream: null,

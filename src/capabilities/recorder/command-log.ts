@@ -153,7 +153,9 @@ async function* eventsIn(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Stre
 /** Returns the rule or backend that served an exchange. */
 function serverText(by: ExchangeSummary['decision']['by'], upstream: ExchangeSummary['upstream']): string {
   if (by !== null) return ` by ${by.action}, rule "${by.rule}"`
-  return upstream === null ? '' : ` by ${upstream.name}`
+  if (upstream === null) return ''
+  // The upstream of the options has no name that says more than its address.
+  return ` by ${upstream.name === 'default' ? (upstream.server ?? upstream.name) : upstream.name}`
 }
 
 /** `12:30:05.123 203.0.113.9 GET http://shop/cart 429 by limit "per client": 60 of 60 in 60s; free again in 12s 0.5ms exch_…` */

@@ -11,7 +11,7 @@ for (const scheme of ['light', 'dark'] as const) {
   t.test(`a refusal is seen live, opened, and explained by its rule, ${scheme}`, TIMES, async (t) => {
     const { page, traffic, picture, sluice } = await openTraffic(t, { scheme })
     await page.getByText(`curl ${traffic}/`, { exact: true }).waitFor()
-    t.match(await page.locator('.empty').textContent(), /No exchange yet.*The recorder is off.*recorder\.where/s)
+    t.match(await page.locator('.empty').textContent(), /No exchange yet.*keeps refused and failed requests.*recorder\.where/s)
     t.same(await violations(page), [], 'the empty page')
     await picture(`traffic-empty-${scheme}`)
 
@@ -32,7 +32,7 @@ for (const scheme of ['light', 'dark'] as const) {
     await page.getByRole('heading', { level: 1, name: /GET .*\/limited/ }).waitFor()
     t.equal(await page.evaluate('document.activeElement.tagName'), 'H1', 'readers of the screen are where the page is')
     const why = page.getByRole('region', { name: 'Why' })
-    t.match(await why.textContent(), /429 RATE_LIMITED.*by rate-limit of rule two a minute in on_http_request/s)
+    t.match(await why.textContent(), /429 RATE_LIMITED.*429 by limit ".*": 2 of 2 in 60s; free again in \d+s/s)
     t.match(await why.locator('[aria-current=true]').textContent(), /two a minute.*matched, and decided/s)
     t.match(await why.locator('[aria-current=true]').textContent(), /req\.url\.path = "\/limited".*"limited":true/s)
     const marked = why.locator('.policy-lines li.marked')

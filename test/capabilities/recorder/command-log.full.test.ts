@@ -35,7 +35,7 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
   t.equal((await fetch(`${traffic}/open`)).status, 200)
   await until(async () => (await run('log')).out.split('\n').length === 2)
   const { out } = await run('log')
-  t.match(out, /GET \S+\/admin\?token=\[redacted\] 403 deny rule "no admin" [\d.]+ms exch_\w+\n.*\/open 200 by http/)
+  t.match(out, /GET \S+\/admin\?token=\[redacted\] 403 by deny, rule "no admin" [\d.]+ms exch_\w+\n.*\/open 200 by http/)
   const [id = ''] = /exch_\w+/.exec(out) ?? []
   t.match(await run('log', id), { code: 0, out: /policy:2:5 no admin: matched\n.*req\.url\.path[\s\S]*"\/admin"/ })
   t.match(await run('log', '--status', '2xx', '--json'), { code: 0, out: /^\{"id":"exch_\w+".*"decided":"forwarded"/ })
@@ -65,7 +65,7 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
 
 t.test('exchanges are followed on the terminal, with explanations', async (t) => {
   const { folder, api, traffic, run } = await stand(t)
-  t.match(await run('log'), { code: 0, err: /no recorded requests: set recorder\.where/ })
+  t.match(await run('log'), { code: 0, err: /no recorded requests yet/ })
   const words = ['log', '--follow', '--explain', '--where', 'res.status_code == 403', '--api', api]
   const following = new SluiceProcess(t, words, { cwd: folder, env: { SLUICE_API_KEY: KEY } })
   const shown: string[] = []
@@ -73,7 +73,7 @@ t.test('exchanges are followed on the terminal, with explanations', async (t) =>
   await until(async () => {
     await fetch(`${traffic}/open`)
     await fetch(`${traffic}/admin`)
-    return shown.join('').includes('answered: 403 POLICY_DENIED')
+    return shown.join('').includes('answered: 403 by deny, rule "no admin"')
   })
   t.notMatch(shown.join(''), /\/open/)
   following.child.kill('SIGINT')

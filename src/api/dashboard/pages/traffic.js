@@ -270,16 +270,16 @@ function NothingYet({ filter, recorder }) {
   const { data: address } = useLoad(listenerAddress)
   if (filter.length > 0)
     return html`<${Empty} title="No matching requests yet">
-      What comes is looked at as it ends${recorder?.where == null ? '' : ', and what is recorded was looked through'}.${' '}
+      What comes is looked at as it ends, and what is recorded was looked through.${' '}
       <a href="#/traffic">Show everything</a>
     <//>`
   return html`<${Empty} title="No exchange yet" command=${`curl ${address ?? 'http://127.0.0.1:8080/'}`}>
     Send a request, and it appears here with how it was decided.${' '}
     ${
       recorder?.where == null
-        ? html`The recorder is off: exchanges are kept only while a page like this one follows them. The option${' '}
+        ? html`The recorder keeps refused and failed requests, and a sample of the others. The option${' '}
             <code>recorder.where</code>, such as <code>SLUICE_RECORDER_WHERE=true</code>, or${' '}
-            <code>recorder: { where: "res.status_code >= 400" }</code> in the options file, keeps them always;${' '}
+            <code>recorder: { where: "res.status_code >= 400" }</code> in the options file, chooses others;${' '}
             <code>recorder.bodies</code> says how much of their bodies.`
         : html`The recorder keeps what fits <code>${recorder.where}</code>.`
     }
