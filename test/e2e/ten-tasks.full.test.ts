@@ -1,114 +1,41 @@
 import { once } from 'node:events'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer, type IncomingHttpHeaders, request, type Server } from 'node:http'
-import { connect as connect2, createServer as createServer2 } from 'node:http2'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingHttpHeaders, request } from 'node:http'
 import { request as requestTls } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Server } from 'node:net'
 import { join } from 'node:path'
-import { connect } from 'node:tls'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { connect, createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import { makeServerCertificate } from '../../src/lib/self-signed.js'
-import { needsPebble, startPebble } from '../capabilities/certificates/pebble.js'
-import { startResolver } from '../capabilities/certificates/resolver.js'
-import { SluiceProcess } from '../cli/process.js'
+import { startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
+import { tasksOf } from './ten-tasks.js'
 
 /** Runs every `sluice.yaml` of docs/ten-tasks.md as it stands there, with free ports in place of its own. */
+const tasks = await tasksOf('ten-tasks.md')
 
-interface Task {
-  readonly title: string
-  /** Texts by the name of their file. */
-  readonly files: ReadonlyMap<string, string>
-}
-
-function tasksOf(page: string): Task[] {
-  return page
-    .split(/^## \d+\. /m)
-    .slice(1)
-    .map((section) => ({
-      title: section.slice(0, section.indexOf('\n')),
-      files: new Map(
-        [...section.matchAll(/^```\w+ (\S+)\n([\s\S]*?)^```$/gm)].map(([, name = '', text = '']) => [name, text])
-      )
-    }))
-}
-
-/** Lines that say something. */
-const linesOf = (text: string) => text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('#')).length
-
-const tasks = tasksOf(await readFile('docs/ten-tasks.md', 'utf8'))
-
-const taskOf = (title: string): Task => {
-  const found = tasks.find((task) => task.title.startsWith(title))
-  if (found === undefined) throw new Error(`there is no task ${title}`)
-  return found
-}
-
-t.test('each task takes no more lines than with the shortest of the others', async (t) => {
-  t.equal(tasks.length, 10, 'the page was read')
-  for (const { title, files } of tasks) {
-    const [ours, ...others] = [...files.values()].map(linesOf)
-    t.equal([...files.keys()][0], 'sluice.yaml')
-    t.ok(others.length > 0 && (ours as number) <= Math.min(...others), `${title}: ${ours} beside ${others.join(', ')}`)
-  }
-})
-
-/** An upstream that answers with its name, for any path but those of `own`. */
-async function upstream(t: Test, name: string, own: Readonly<Record<string, string>> = {}): Promise<number> {
-  const server = createServer(({ url = '' }, response) => response.end(own[url] ?? name))
-  server.on('upgrade', (_request, socket) => {
-    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n')
-    socket.pipe(socket)
-  })
-  return await listening(t, server)
-}
-
-async function listening(t: Test, server: Pick<Server, 'listen' | 'close' | 'address' | 'once'>): Promise<number> {
+async function listening(t: Test, server: Server): Promise<number> {
   server.listen(0, '127.0.0.1')
-  await once(server as Server, 'listening')
+  await once(server, 'listening')
   t.teardown(() => void server.close())
   return (server.address() as AddressInfo).port
 }
 
-interface Running {
-  /** Ports of clients. */
-  readonly plain: number
-  readonly secure: number
-  readonly sluice: SluiceProcess
-  /** Path of the file that it serves. */
-  readonly file: string
+/** An upstream that answers with its name and the path, or with the text of `own`; a header of its request comes back. */
+function upstream(t: Test, name: string, own: () => Readonly<Record<string, string>> = () => ({})): Promise<number> {
+  const server = createServer(({ url = '', headers }, response) => {
+    response.setHeader('x-powered-by', name)
+    response.setHeader('content-type', 'text/plain')
+    response.end(own()[url] ?? `${name} ${url} ${headers['x-shop'] ?? ''}`.trim())
+  })
+  return listening(t, server)
 }
 
-/** Starts the product with the file of a task. `upstreams`: real ports by the ports of the page. */
-async function started(
-  t: Test,
-  { files }: Task,
-  upstreams: Readonly<Record<string, number>>,
-  prepare: (text: string, plain: number, folder: string) => Promise<string> = async (text) => text
-): Promise<Running> {
-  const [plain, secure] = [await freePort(), await freePort()]
-  let text = files.get('sluice.yaml') as string
-  text = text.replace('http://0.0.0.0:80', `http://127.0.0.1:${plain}`)
-  text = text.replace('https://0.0.0.0:443', `https://127.0.0.1:${secure}`)
-  // In one pass: the port of one may begin with that of another.
-  text = text.replaceAll(/127\.0\.0\.1:(\d+)/g, (all, port) =>
-    port in upstreams ? `127.0.0.1:${upstreams[port]}` : all
-  )
-  const cwd = t.testdir({})
-  await writeFile(join(cwd, 'sluice.yaml'), await prepare(text, plain, cwd))
-  const { cert, key } = await makeServerCertificate('CN=shop', ['shop.example.com'], {
-    now: Date.now(),
-    life: 86_400_000
-  })
-  await mkdir(join(cwd, 'tls'))
-  await Promise.all([writeFile(join(cwd, 'tls/shop.pem'), cert), writeFile(join(cwd, 'tls/shop.key'), key)])
-  // On another address, so that its port is none of those that were free.
-  const words = ['start', 'sluice.yaml', '--listen', '127.0.0.2:0', '--api', '127.0.0.2:0', '--data', ':memory:']
-  const sluice = new SluiceProcess(t, words, { cwd, env: { SLUICE_OUTBOUND_ALLOW_PRIVATE: 'on' } })
-  await sluice.logged('listening')
-  return { plain, secure, sluice, file: join(cwd, 'sluice.yaml') }
+interface Asked {
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly tls?: boolean
 }
 
 interface Answer {
@@ -117,24 +44,45 @@ interface Answer {
   readonly text: string
 }
 
-interface Asked {
-  readonly method?: string
-  readonly path?: string
-  readonly headers?: Readonly<Record<string, string>>
-  readonly tls?: boolean
+interface Stand {
+  /** Port of clients without TLS, and with it. */
+  readonly plain: number
+  readonly secure: number
+  ask(host: string, asked?: Asked): Promise<Answer>
 }
 
-function ask(
-  port: number,
-  host: string,
-  { method = 'GET', path = '/', headers = {}, tls = false }: Asked = {}
-): Promise<Answer> {
+/** Starts the product with the site file of task `number`. `ports`: real ports by the ports of the page. */
+async function started(
+  t: Test,
+  number: number,
+  ports: Readonly<Record<string, number>>,
+  files: Readonly<Record<string, string>> = {},
+  change: (text: string) => string = (text) => text
+): Promise<Stand> {
+  const secure = await freePort()
+  const text = change(tasks[number - 1]?.files.get('sluice.yaml') ?? '')
+    .replace(/http:\/\/0\.0\.0\.0:80(, )?/, '')
+    .replace('https://0.0.0.0:443', `https://127.0.0.1:${secure}`)
+    .replace('{ env: CLIENT_SECRET }', '{ file: secret }')
+    .replaceAll(/127\.0\.0\.1:(\d+)/g, (all, port) => (port in ports ? `127.0.0.1:${ports[port]}` : all))
+  const cwd = t.testdir({})
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(join(cwd, name, '..'), { recursive: true })
+    await writeFile(join(cwd, name), content)
+  }
+  await writeFile(join(cwd, 'sluice.yaml'), text)
+  const options = { SITE_FILE: join(cwd, 'sluice.yaml'), OUTBOUND_ALLOW_PRIVATE: 'on' }
+  const { port: plain } = await startSluice(t, { options })
+  return { plain, secure, ask: (host, asked = {}) => ask(asked.tls === true ? secure : plain, host, asked) }
+}
+
+function ask(port: number, host: string, { path = '/', headers = {}, tls = false }: Asked): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const about = { host: '127.0.0.1', port, method, path, headers: { host, ...headers }, agent: false as const }
+    const about = { host: '127.0.0.1', port, path, headers: { host, ...headers }, agent: false as const }
     const sent = tls ? requestTls({ ...about, servername: host, rejectUnauthorized: false }) : request(about)
     sent.on('response', (response) => {
       let text = ''
-      response.setEncoding('utf8').on('data', (part: string) => {
+      response.setEncoding('latin1').on('data', (part: string) => {
         text += part
       })
       response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, text }))
@@ -144,167 +92,143 @@ function ask(
   })
 }
 
-t.test('1. two hosts, three upstreams', async (t) => {
-  const ports = { 3000: await upstream(t, 'shop'), 3001: await upstream(t, 'api'), 3002: await upstream(t, 'blog') }
-  const { plain } = await started(t, taskOf('Two hosts'), ports)
-  t.match(await ask(plain, 'blog.example.com'), { status: 200, text: 'blog' })
-  t.match(await ask(plain, 'shop.example.com', { path: '/cart' }), { text: 'shop' })
-  t.match(await ask(plain, 'shop.example.com', { path: '/api/carts' }), { text: 'api' })
+const SHOP = 'shop.example.com'
+const certificateOf = (name: string) =>
+  makeServerCertificate(`CN=${name}`, [name], { now: Date.now(), life: 86_400_000 })
+
+async function certificateFiles(): Promise<Record<string, string>> {
+  const { cert, key } = await certificateOf(SHOP)
+  return { 'tls/shop.pem': cert, 'tls/shop.key': key }
+}
+
+t.test('1. reverse proxy to a local server', async (t) => {
+  const { ask } = await started(t, 1, { 3000: await upstream(t, 'local') })
+  t.match(await ask('any.example.com', { path: '/a?b=c' }), { status: 200, text: 'local /a?b=c' })
 })
 
-t.test('2. balancing with health checks', async (t) => {
-  const checked = { count: 0 }
+t.test('2. several sites by host', async (t) => {
+  const { ask } = await started(t, 2, { 3000: await upstream(t, 'shop'), 3001: await upstream(t, 'blog') })
+  t.match(await ask(SHOP), { status: 200, text: 'shop /' })
+  t.match(await ask('blog.example.com'), { status: 200, text: 'blog /' })
+  t.equal((await ask('other.example.com')).status, 404)
+})
+
+t.test('3. path routes with the prefix stripped', async (t) => {
+  const { ask } = await started(t, 3, { 3000: await upstream(t, 'shop'), 3001: await upstream(t, 'api') })
+  t.match(await ask(SHOP, { path: '/api/users' }), { status: 200, text: 'api /users' })
+  t.match(await ask(SHOP, { path: '/apiary' }), { status: 200, text: 'shop /apiary' })
+})
+
+t.test('4. HTTPS with a certificate of your own', async (t) => {
+  const { ask, secure } = await started(t, 4, { 3000: await upstream(t, 'shop') }, await certificateFiles())
+  t.match(await ask(SHOP, { tls: true }), { status: 200, text: 'shop /' })
+  t.match(await ask(SHOP, { path: '/cart' }), {
+    status: 308,
+    headers: { location: `https://${SHOP}:${secure}/cart` }
+  })
+})
+
+t.test('5. basic authentication', async (t) => {
+  const { ask } = await started(t, 5, { 3000: await upstream(t, 'shop') })
+  const as = (user: string) => ({ headers: { authorization: `Basic ${Buffer.from(user).toString('base64')}` } })
+  t.match(await ask(SHOP), { status: 401, headers: { 'www-authenticate': /^Basic/ } })
+  t.equal((await ask(SHOP, as('ann:wrong'))).status, 401)
+  t.match(await ask(SHOP, as('ann:secret')), { status: 200, text: 'shop /' })
+})
+
+t.test('6. IP allow list', async (t) => {
+  const ports = { 3000: await upstream(t, 'shop') }
+  const { ask } = await started(t, 6, ports)
+  t.match(await ask(SHOP), { status: 200, text: 'shop /' })
+  const outside = await started(t, 6, ports, {}, (text) => text.replace(', 127.0.0.1]', ']'))
+  t.equal((await outside.ask(SHOP)).status, 403)
+})
+
+t.test('7. rate limit for each key', async (t) => {
+  const { ask } = await started(t, 7, { 3000: await upstream(t, 'api') })
+  const status = async (key: string) => (await ask('api.example.com', { headers: { 'x-api-key': key } })).status
+  const statuses: number[] = []
+  for (let n = 0; n < 102; n++) statuses.push(await status('one'))
+  t.same([statuses.indexOf(429), statuses.lastIndexOf(200)], [100, 99])
+  t.equal(await status('two'), 200)
+  t.equal((await ask('api.example.com')).status, 401)
+})
+
+t.test('8. headers, strip prefix and redirect', async (t) => {
+  const { ask } = await started(t, 8, { 3000: await upstream(t, 'shop'), 3001: await upstream(t, 'api') })
+  const { headers, text } = await ask(SHOP)
+  t.equal(text, 'shop / main')
+  t.match(headers, { 'x-frame-options': 'DENY', 'x-powered-by': undefined })
+  t.match(await ask(SHOP, { path: '/api/users' }), { status: 200, text: 'api /users main' })
+  t.match(await ask(SHOP, { path: '/old' }), { status: /^30[1278]$/, headers: { location: '/new' } })
+})
+
+t.test('9. single-page application', async (t) => {
+  const { ask } = await started(t, 9, {}, { 'dist/index.html': '<p>app</p>', 'dist/app.js': 'run()' })
+  t.match(await ask('app.example.com', { path: '/app.js' }), { status: 200, text: 'run()' })
+  t.match(await ask('app.example.com', { path: '/users/7' }), { status: 200, text: '<p>app</p>' })
+})
+
+t.test('10. compression', async (t) => {
+  const { ask } = await started(t, 10, { 3000: await upstream(t, 'shop', () => ({ '/': 'text '.repeat(1_000) })) })
+  const compressed = await ask(SHOP, { headers: { 'accept-encoding': 'gzip' } })
+  t.match(compressed, { status: 200, headers: { 'content-encoding': 'gzip' } })
+  t.ok(compressed.text.length < 1_000)
+})
+
+t.test('11. load balancing with health checks', async (t) => {
+  let checked = 0
   const well = createServer(({ url }, response) => {
-    if (url === '/healthz') checked.count++
+    if (url === '/healthz') checked++
     response.end('well')
   })
-  const ports = { 3000: await listening(t, well), 3001: await freePort() }
-  const { plain } = await started(t, taskOf('Balancing'), ports)
-  for (let n = 0; n < 6; n++) t.match(await ask(plain, 'shop.example.com'), { status: 200, text: 'well' })
-  await until(() => checked.count > 0)
+  const { ask } = await started(t, 11, { 3000: await listening(t, well), 3001: await freePort() })
+  for (let n = 0; n < 4; n++) t.match(await ask(SHOP), { status: 200, text: 'well' })
+  await until(() => checked > 0)
 })
 
-for (const title of ['HTTPS with a', 'From HTTP']) {
-  t.test(`3 and 4. ${title}`, async (t) => {
-    const { plain, secure } = await started(t, taskOf(title), { 3000: await upstream(t, 'shop') })
-    t.match(await ask(secure, 'shop.example.com', { tls: true }), { status: 200, text: 'shop' })
-    t.match(await ask(plain, 'shop.example.com', { path: '/cart?a=1', method: 'POST' }), {
-      status: 308,
-      headers: { location: `https://shop.example.com:${secure}/cart?a=1` }
+t.test('12. login by OpenID Connect', async (t) => {
+  let issuer = ''
+  const provider = await upstream(t, 'provider', () => ({
+    '/.well-known/openid-configuration': JSON.stringify({
+      issuer,
+      authorization_endpoint: `${issuer}/authorize`,
+      token_endpoint: `${issuer}/token`,
+      jwks_uri: `${issuer}/jwks`,
+      response_types_supported: ['code'],
+      subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: ['RS256']
     })
-  })
-}
-
-t.test('5. gRPC', async (t) => {
-  const server = createServer2()
-  server.on('stream', (stream) => {
-    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true })
-    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }))
-    stream.resume()
-    stream.end('answer')
-  })
-  const { secure } = await started(t, taskOf('gRPC'), { 50051: await listening(t, server as unknown as Server) })
-  const session = connect2(`https://127.0.0.1:${secure}`, { servername: 'shop.example.com', rejectUnauthorized: false })
-  t.teardown(() => session.close())
-  const call = session.request({
-    ':method': 'POST',
-    ':path': '/test.Words/One',
-    ':authority': 'shop.example.com',
-    'content-type': 'application/grpc',
-    te: 'trailers'
-  })
-  const trailers = once(call, 'trailers')
-  call.end('ask')
-  const text = (await call.setEncoding('utf8').toArray()).join('')
-  t.equal(text, 'answer')
-  t.match((await trailers)[0], { 'grpc-status': '0' })
+  }))
+  issuer = `http://127.0.0.1:${provider}`
+  const ports = { 3000: await upstream(t, 'shop') }
+  const named = (text: string) => text.replace('https://login.example.com', issuer)
+  const { ask } = await started(t, 12, ports, { ...(await certificateFiles()), secret: 'of the client' }, named)
+  const { status, headers } = await ask(SHOP, { path: '/cart', tls: true, headers: { accept: 'text/html' } })
+  t.ok(status === 302 || status === 303, `status ${status}`)
+  const url = new URL(headers.location ?? '')
+  t.equal(`${url.origin}${url.pathname}`, `${issuer}/authorize`)
+  t.equal(url.searchParams.get('client_id'), 'my-app')
 })
 
-t.test('6. WebSockets', async (t) => {
-  const { plain } = await started(t, taskOf('WebSockets'), { 3000: await upstream(t, 'chat') })
-  const sent = request({
-    host: '127.0.0.1',
-    port: plain,
-    headers: {
-      host: 'chat.example.com',
-      connection: 'upgrade',
-      upgrade: 'websocket',
-      'sec-websocket-version': '13',
-      'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ=='
-    }
-  })
-  sent.end()
-  const [response, socket] = await once(sent, 'upgrade')
-  t.equal(response.statusCode, 101)
-  socket.write('there and back')
-  t.equal(String((await once(socket, 'data'))[0]), 'there and back')
-  socket.destroy()
+t.test('13. error pages', async (t) => {
+  const { ask } = await started(t, 13, { 3000: await freePort() }, { 'errors/5xx.html': '<p>Back soon.</p>' })
+  t.match(await ask(SHOP), { status: 502, headers: { 'content-type': /html/ }, text: '<p>Back soon.</p>' })
 })
 
-t.test('7. a limit for each address and one for each key', async (t) => {
-  const { plain } = await started(t, taskOf('A limit'), { 3000: await upstream(t, 'api') })
-  const statuses = new Map<number, number>()
-  for (let n = 0; n < 105; n++) {
-    const { status } = await ask(plain, 'api.example.com', { headers: { 'x-api-key': 'one' } })
-    statuses.set(status, (statuses.get(status) ?? 0) + 1)
+t.test('14. TLS pass-through by name', async (t) => {
+  const secureUpstream = async (name: string) => {
+    const { cert, key } = await certificateOf(name)
+    return await listening(
+      t,
+      createTlsServer({ cert, key }, (socket) => void socket.end(name))
+    )
   }
-  t.same(
-    [...statuses],
-    [
-      [200, 100],
-      [429, 5]
-    ]
-  )
+  const ports = { 3000: await secureUpstream(SHOP), 3001: await secureUpstream('blog.example.com') }
+  const { secure } = await started(t, 14, ports)
+  for (const servername of [SHOP, 'blog.example.com']) {
+    const socket = connect({ port: secure, host: '127.0.0.1', servername, rejectUnauthorized: false })
+    const [text] = await Promise.all([socket.setEncoding('utf8').toArray(), once(socket, 'secureConnect')])
+    t.equal(text.join(''), servername)
+  }
 })
-
-t.test('8. JSON Web Tokens', async (t) => {
-  const { publicKey, privateKey } = await generateKeyPair('ES256')
-  const jwks = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }] })
-  const ports = { 3000: await upstream(t, 'api'), 3001: await upstream(t, 'none', { '/jwks': jwks }) }
-  const { plain } = await started(t, taskOf('JSON Web'), ports)
-  const token = (issuer: string) =>
-    new SignJWT({})
-      .setProtectedHeader({ alg: 'ES256', kid: 'k' })
-      .setIssuer(issuer)
-      .setExpirationTime('1h')
-      .sign(privateKey)
-  const status = async (bearer?: string) =>
-    (
-      await ask(plain, 'api.example.com', {
-        headers: bearer === undefined ? {} : { authorization: `Bearer ${bearer}` }
-      })
-    ).status
-  t.equal(await status(), 401)
-  t.equal(await status(await token('https://elsewhere.example.com')), 401)
-  t.equal(await status(await token('https://idp.example.com')), 200)
-})
-
-t.test('9. pages of other origins', async (t) => {
-  const { plain } = await started(t, taskOf('Pages of'), { 3000: await upstream(t, 'api') })
-  const origin = 'https://app.example.com'
-  const preflight = { origin, 'access-control-request-method': 'PUT', 'access-control-request-headers': 'content-type' }
-  t.match(await ask(plain, 'api.example.com', { method: 'OPTIONS', headers: preflight }), {
-    status: 204,
-    headers: { 'access-control-allow-origin': origin, 'access-control-allow-methods': 'GET, PUT' }
-  })
-  t.match(await ask(plain, 'api.example.com', { headers: { origin } }), {
-    status: 200,
-    headers: { 'access-control-allow-origin': origin },
-    text: 'api'
-  })
-})
-
-t.test('10. HTTPS with certificates of an authority', needsPebble, async (t) => {
-  const resolver = await startResolver(t)
-  const { plain, secure, sluice, file } = await started(
-    t,
-    taskOf('HTTPS with certificates of'),
-    { 3000: await upstream(t, 'shop') },
-    async (text, http, folder) => {
-      const { directory, ca } = await startPebble(t, { dns: resolver.port, http })
-      await writeFile(join(folder, 'ca.pem'), ca)
-      return text.replace('agree_to_terms: true', `agree_to_terms: true, directory: "${directory}", ca: ca.pem`)
-    }
-  )
-  await sluice.logged('a certificate was issued')
-  t.match(await ask(secure, 'shop.example.com', { tls: true }), { status: 200, text: 'shop' })
-  t.match(await issuerOf(secure, 'shop.example.com'), /^Pebble/)
-  t.match(await ask(plain, 'shop.example.com', { path: '/cart' }), {
-    status: 308,
-    headers: { location: `https://shop.example.com:${secure}/cart` }
-  })
-  // Taken out of the file, its certificate is no longer kept.
-  await writeFile(file, (await readFile(file, 'utf8')).replace('shop.example.com', 'other.example.com'))
-  await sluice.logged('a certificate was issued', 2)
-  t.match(await issuerOf(secure, 'other.example.com'), /^Pebble/)
-  await until(async () => !/^Pebble/.test(await issuerOf(secure, 'shop.example.com')))
-})
-
-/** Who has issued the certificate that a name gets. */
-async function issuerOf(port: number, servername: string): Promise<string> {
-  const socket = connect({ port, host: '127.0.0.1', servername, rejectUnauthorized: false })
-  await once(socket, 'secureConnect')
-  const { issuer } = socket.getPeerCertificate()
-  socket.destroy()
-  return String(issuer.CN)
-}
