@@ -23,8 +23,12 @@ export class Ledger {
   }[] = []
   readonly #byPosition = new Map<string, number>()
 
-  /** Adds a statement that no one has judged yet. `within`: the blocks around it, the innermost first. */
+  /**
+   * Adds a statement that no one has judged yet. `within`: the blocks around it, the innermost first. A statement of a file that is included
+   * several times is added once.
+   */
   add(at: SourcePosition, text: string, within: readonly SourcePosition[] = []): void {
+    if (this.has(at)) return
     this.#byPosition.set(positionText(at), this.#statements.length)
     this.#statements.push({ at, text, within, verdict: undefined })
   }

@@ -16,7 +16,8 @@ const OWN_FIELDS: Readonly<Record<string, string | undefined>> = {
   'x-forwarded-host': undefined,
   'x-forwarded-port': undefined,
   'x-forwarded-for': 'addresses that the client itself claims are passed on only from peers of trusted_proxies',
-  forwarded: 'Sluice writes it by itself'
+  forwarded: 'Sluice writes it by itself',
+  'x-request-id': 'Sluice writes its own id, and keeps that of trusted_proxies'
 }
 const HOSTS = ['$host', '$http_host', '$host:$server_port', '$host:$proxy_port']
 

@@ -285,6 +285,7 @@ export class ServerReader {
       ? toRe2((directive.args.at(-1) ?? '').replace(/\)$/, ''))
       : undefined
     const actions: RouteAction[] = []
+    const fields: Directive[] = []
     let refused =
       when === undefined ? 'its condition is about files, or uses a variable that Sluice does not have' : undefined
     for (const one of block) {
@@ -301,11 +302,16 @@ export class ServerReader {
         else refused ??= 'what it does cannot be converted'
       } else if (one.name === 'access_log' || one.name === 'break')
         inside.judge(one, close('the access log is an option of the process'))
+      else if (one.name === 'add_header' && block.some(({ name }) => name === 'return')) fields.push(one)
       else refused ??= `"${one.name}" inside "if" changes a part of the location`
     }
     if (refused === undefined) {
       level.judge(directive, EXACT)
-      return actions
+      if (fields.length === 0) return actions
+      // The fields belong to the answer of the block; those of the location stay, which nginx leaves out here.
+      const added = responseHeaders(inside, variables, false).filter(({ at }) => fields.some((one) => one.at === at))
+      for (const one of fields) inside.judge(one, close('fields of the blocks around are in the answer, too'))
+      return [...added.map((action) => ({ ...action, ...(when === undefined ? {} : { when }) })), ...actions]
     }
     const closes = block.some(
       ({ name, args: [code = ''] }) => (name === 'return' && /^4/.test(code)) || name === 'deny'

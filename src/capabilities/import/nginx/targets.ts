@@ -212,9 +212,12 @@ function timeoutsOf(level: Level): ImportedTimeouts | undefined {
       level.judge(directive, seconds === undefined ? notHere('it is no time', 'write timeouts of the backend') : EXACT)
     return seconds
   }
-  const [connect, read] = [of('proxy_connect_timeout'), of('proxy_read_timeout')]
-  const send = level.one('proxy_send_timeout')
-  if (send !== undefined) level.judge(send, close('the idle time of the backend counts for both directions'))
+  const connect = of('proxy_connect_timeout') ?? of('grpc_connect_timeout')
+  const read = of('proxy_read_timeout') ?? of('grpc_read_timeout')
+  for (const name of ['proxy_send_timeout', 'grpc_send_timeout']) {
+    const send = level.one(name)
+    if (send !== undefined) level.judge(send, close('the idle time of the backend counts for both directions'))
+  }
   if (connect === undefined && read === undefined) return undefined
   return {
     ...(connect === undefined ? {} : { connect }),
