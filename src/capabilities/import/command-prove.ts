@@ -15,7 +15,7 @@ import type { ImportedConfig, ImportedListener, Statement } from './model.js'
 import { formatProof, type ProofServers, proofFailed, proofJson, proveRequests } from './proof/prove.js'
 import { Recorder } from './proof/recorder.js'
 import { deriveRequests, type ProofRequest, readRequests } from './proof/requests.js'
-import { writeSiteFile } from './site-file.js'
+import { withoutClashes, writeSiteFile } from './site-file.js'
 
 /** Result of a proof. */
 export interface Proof {
@@ -107,7 +107,8 @@ async function startNew(
   const folder = await mkdtemp(join(tmpdir(), 'sluice-import-'))
   stops.push(() => rm(folder, { recursive: true, force: true }))
   const ports = new Map<ImportedListener, number>()
-  for (const listener of config.listeners) ports.set(listener, await freePort())
+  const listeners = withoutClashes(config.listeners)
+  for (const listener of listeners) ports.set(listener, await freePort())
   const served = withRecorders(config, recorders)
   const { text } = writeSiteFile(served, { portOf: (listener) => ports.get(listener) as number })
   const file = join(folder, 'site.yaml')
@@ -131,8 +132,8 @@ async function startNew(
   stops.push(() => app.stop())
   const tls = old.protocol === 'https:'
   const listener =
-    config.listeners.find((one) => one.tls === tls && String(one.port) === old.port) ??
-    config.listeners.find((one) => one.tls === tls)
+    listeners.find((one) => one.tls === tls && String(one.port) === old.port) ??
+    listeners.find((one) => one.tls === tls)
   if (listener === undefined)
     throw new CodedError(
       importErrors.IMPORT_PROOF,

@@ -147,8 +147,6 @@ export type RouteTarget =
 /** Static files. */
 export interface FileTarget {
   readonly folder: string
-  /** Prefix that is removed from the path first. */
-  readonly stripPrefix?: string
   readonly index?: readonly string[]
   /** Path of the file for requests that no file answers. */
   readonly fallback?: string

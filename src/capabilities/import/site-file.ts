@@ -235,7 +235,7 @@ class SiteWriter {
 }
 
 /** One listener for a port where several addresses include each other: `[::]` takes IPv4, too. */
-function withoutClashes(listeners: readonly ImportedListener[]): ImportedListener[] {
+export function withoutClashes(listeners: readonly ImportedListener[]): ImportedListener[] {
   return listeners.filter(({ address, port }) => {
     const wider = address === '::' ? [] : address === '0.0.0.0' ? ['::'] : ['::', '0.0.0.0']
     return !listeners.some((other) => other.port === port && wider.includes(other.address))
@@ -248,22 +248,13 @@ function shortest(fields: Fields): unknown {
 }
 
 /** Static files, as a route of the site file has them. */
-function filesFields({ folder, stripPrefix, index, fallback, listing, cache }: FileTarget): Fields {
-  const pattern =
-    stripPrefix === undefined || stripPrefix === '/'
-      ? undefined
-      : `^${stripPrefix.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}`
-  const policy =
-    pattern === undefined
-      ? {}
-      : { policy: { on_http_request: [{ actions: [{ type: 'url-rewrite', config: { from: pattern, to: '/' } }] }] } }
+function filesFields({ folder, index, fallback, listing, cache }: FileTarget): Fields {
   return {
     files: folder,
     ...(index === undefined ? {} : { index }),
     ...(fallback === undefined ? {} : { fallback }),
     ...(listing === true ? { listing } : {}),
-    ...(cache === undefined ? {} : { cache }),
-    ...policy
+    ...(cache === undefined ? {} : { cache })
   }
 }
 

@@ -8,6 +8,7 @@ import {
   type RouteAction,
   type RouteTarget
 } from '../model.js'
+import { escapeRegex } from '../requests-in-cel.js'
 import { type Level, secondsOf } from './level.js'
 import { templateWithGroups, UNKNOWN_VARIABLE, urlPattern } from './rewrites.js'
 import type { Directive } from './syntax.js'
@@ -266,12 +267,16 @@ function files(level: Level, variables: Variables, reading: Reading, { path, isR
   if (listing !== undefined) level.judge(listing, close('the list of a folder looks different'))
   const target: FileTarget = {
     folder,
-    ...(alias === undefined ? {} : { stripPrefix: path }),
     ...(index === undefined ? {} : { index: index.args }),
     ...(fallback === undefined ? {} : { fallback }),
     ...(level.isOn('autoindex') ? { listing: true } : {})
   }
-  return { target: { kind: 'files', files: target }, actions: [] }
+  const prefix = alias === undefined || isRegex ? '' : path.replace(/\/$/, '')
+  const pattern = `^${escapeRegex(prefix)}/?`
+  return {
+    target: { kind: 'files', files: target },
+    actions: prefix === '' ? [] : [{ kind: 'rewrite', pattern, to: '/', at: root.at }]
+  }
 }
 
 function fallbackOf(level: Level, tries: Directive | undefined): string | undefined {

@@ -166,9 +166,10 @@ export async function readCertificate(
   const at = { path: [...path, 'certificate'], span: chain.value.span }
   const keyAt = { path: [...path, 'key'], span: key.value.span }
   const file = declaration.text(chain.value, at.path, 'the file of a certificate')
-  const certificatePem = file && (await declaration.file(file, at, 'the certificate'))
-  const privateKey = await readKey(declaration, values, key.value, keyAt)
-  if (file === undefined || certificatePem === undefined || privateKey === undefined) return undefined
+  const chainPem = file && (await declaration.file(file, at, 'the certificate'))
+  const keyPem = await readKey(declaration, values, key.value, keyAt)
+  if (file === undefined || chainPem === undefined || keyPem === undefined) return undefined
+  const [certificatePem, privateKey] = chainPem === keyPem ? splitPem(chainPem) : [chainPem, keyPem]
   const name = nameOf(file, certificatePem)
   const id = declaredId(tlsCertificate, name)
   if (known(id)) return id
@@ -187,6 +188,19 @@ export async function readCertificate(
   })
   if (record !== undefined) judgeTime(declaration, record.body, at)
   return record?.id
+}
+
+/** Returns the certificates and the private key of a file that holds both, as HAProxy has them; for other files both texts are the file. */
+function splitPem(text: string): readonly [chain: string, key: string] {
+  const chain: string[] = []
+  const key: string[] = []
+  let block = chain
+  for (const line of text.split('\n')) {
+    if (line.startsWith('-----BEGIN ')) block = /PRIVATE KEY|EC PARAMETERS/.test(line) ? key : chain
+    block.push(line)
+  }
+  const isBoth = key.length > 0 && chain.some((line) => line.startsWith('-----BEGIN '))
+  return isBoth ? [`${chain.join('\n')}\n`, `${key.join('\n')}\n`] : [text, text]
 }
 
 async function readKey(declaration: Declaration, values: Values, node: TreeNode, at: At): Promise<string | undefined> {

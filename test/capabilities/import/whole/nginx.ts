@@ -62,7 +62,7 @@ server {
   }
 }`,
       visits: [
-        { host: 'shop.example.test', path: '/a?b=1', status: 301, location: 'https://shop.example.test/a?b=1' },
+        { host: 'shop.example.test', path: '/a?b=1', status: 308, location: 'https://shop.example.test/a?b=1' },
         { port: 443, host: 'shop.example.test', path: '/a', status: 200, target: '/a' }
       ]
     },
