@@ -1,8 +1,7 @@
-import { askApi, openAccess } from '../../cli/api-client.js'
+import { accessFor, askApi, printApiError } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
 import { type DiffLineKind, diffLines } from '../../control/revision-text.js'
-import { printable } from '../../lib/printable.js'
 
 export interface DiffFlags {
   readonly api: string
@@ -15,18 +14,15 @@ const NUMBER = /^[1-9]\d{0,14}$/
 
 /** Asks a running process what a revision changed, or how two differ. Resolves with the exit code. */
 export async function diff(revision: string, flags: DiffFlags): Promise<number> {
-  const access = openAccess(flags, process.env)
-  if (typeof access === 'string') return refuse(access)
+  const access = accessFor('diff', flags)
+  if (typeof access === 'number') return access
   if (!NUMBER.test(revision)) return refuse(`${revision} is no revision`)
   if (flags.from !== undefined && flags.from !== '0' && !NUMBER.test(flags.from))
     return refuse(`--from: ${flags.from} is no revision`)
   const query = flags.from === undefined ? '' : `?from=${flags.from}`
   const { status, body } = await askApi(access, `/revisions/${revision}/diff${query}`)
   if (flags.json === true) process.stdout.write(`${JSON.stringify(body)}\n`)
-  if (status !== 200) {
-    if (flags.json !== true) process.stderr.write(`error: ${printable(String(body.msg))}\n`)
-    return ExitCode.failure
-  }
+  if (status !== 200) return flags.json === true ? ExitCode.failure : printApiError(body)
   if (flags.json === true) return ExitCode.ok
   const { colors } = styleFor(process.stdout, process.env)
   const painted = (kind: DiffLineKind, text: string) =>

@@ -3,15 +3,15 @@ import { dirname, resolve } from 'node:path'
 import { commandErrors } from '../../app/errors.js'
 import { type ApiAccess, type ApiAnswer, apiAccess, askApi, isExposed, unusable } from '../../cli/api-client.js'
 import { confirmed } from '../../cli/confirm.js'
-import { failureText } from '../../cli/failure.js'
 import { ExitCode } from '../../cli/process.js'
 import { printProblems } from '../../cli/report.js'
+import { explained } from '../../cli/store-place.js'
+import { readTextFile } from '../../cli/text-file.js'
 import { systemClock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { fileErrors, shownPath } from '../../lib/files.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import { fileReason } from '../../lib/system-errors.js'
 import { readListener } from '../../options/values.js'
 import type { Problem, UnitProblems } from '../../policy/problems.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from '../guard/command-guard.js'
@@ -52,18 +52,20 @@ interface Plan {
 
 /** Prints the changes that the file would make in the running process; resolves with the exit code. */
 export async function planSite(path: string, flags: ApplyFlags): Promise<number> {
-  return await explained('nothing was compared', async () => {
+  try {
     const { access, bundle, remove } = await prepared(path, flags)
     const plan = await planned(access, bundle, remove)
     if (plan === undefined) return PlanCode.failure
     show(bundle, plan, flags)
     return plan.changes.length + plan.removed.length === 0 ? PlanCode.same : PlanCode.different
-  })
+  } catch (error) {
+    return explained(error, 'nothing was compared')
+  }
 }
 
 /** Makes the running process serve the file; resolves with the exit code. */
 export async function applySite(path: string, flags: ApplyFlags): Promise<number> {
-  return await explained('nothing was applied', async () => {
+  try {
     const wrong = wrongGuard(flags)
     if (wrong !== undefined) {
       console.error(`error: ${wrong}`)
@@ -92,16 +94,8 @@ export async function applySite(path: string, flags: ApplyFlags): Promise<number
     if (answer.status !== 200) return refused(bundle, answer)
     if (flags.json !== true) console.log('applied')
     return differs && flags.wait === true ? await guardEnd(access, revisionOf(answer)) : ExitCode.ok
-  })
-}
-
-async function explained(what: string, run: () => Promise<number>): Promise<number> {
-  try {
-    return await run()
   } catch (error) {
-    if (!(error instanceof CodedError)) throw error
-    console.error(`${what}: ${failureText(error)}`)
-    return ExitCode.failure
+    return explained(error, 'nothing was applied')
   }
 }
 
@@ -119,7 +113,7 @@ async function prepared(path: string, flags: ApplyFlags) {
 
 /** The records of a file that `sluice adopt` has written. */
 async function adopted(path: string): Promise<RemovedRecord[]> {
-  const text = await textOf(path)
+  const text = await readTextFile(path)
   let data: unknown
   try {
     data = JSON.parse(text)
@@ -131,23 +125,12 @@ async function adopted(path: string): Promise<RemovedRecord[]> {
   throw new CodedError(fileErrors.FILE_UNREADABLE, `${path} is not a records.json of "sluice adopt"`)
 }
 
-async function textOf(path: string): Promise<string> {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path))
-  } catch (error) {
-    if (error instanceof TypeError) throw new CodedError(fileErrors.FILE_UNREADABLE, `${path} is no UTF-8 text`)
-    const code = codeOf(error)
-    if (code === undefined) throw error
-    throw new CodedError(fileErrors.FILE_UNREADABLE, `${path}: ${fileReason(code)}`)
-  }
-}
-
 /**
  * The file with everything that it names. References to the environment are the server's: here every variable has a value,
  * and the server alone judges the file.
  */
 async function bundleOf(path: string): Promise<SiteBundle> {
-  const text = await textOf(path)
+  const text = await readTextFile(path)
   const files = new Map<string, BundledFile>()
   await readSiteFile({
     source: path,
@@ -197,7 +180,7 @@ async function planned(
 }
 
 /** Prints the API's errors, in the form of `sluice check` if they have positions. */
-function refused({ file, text, files }: SiteBundle, { status, body }: ApiAnswer): number {
+function refused(bundle: SiteBundle, { status, body }: ApiAnswer): number {
   const {
     details,
     msg,
@@ -215,15 +198,17 @@ function refused({ file, text, files }: SiteBundle, { status, body }: ApiAnswer)
     console.error(printable(`${String(code)}: ${String(msg)} (status ${status})`))
     return ExitCode.failure
   }
-  const texts = new Map([
-    [file, text],
-    ...files.flatMap((one) => ('text' in one ? [[one.name, one.text] as const] : []))
-  ])
+  const texts = textsOf(bundle)
   printProblems(
     found.map((one) => asUnit(one, texts)),
     process.stderr
   )
   return ExitCode.failure
+}
+
+/** The texts of a site file and of the files that it names. */
+function textsOf({ file, text, files }: SiteBundle): ReadonlyMap<string, string> {
+  return new Map([[file, text], ...files.flatMap((one) => ('text' in one ? [[one.name, one.text] as const] : []))])
 }
 
 /** The message of a single problem begins with its place, which the report shows anyway. */
@@ -241,16 +226,14 @@ function asUnit(one: Readonly<Record<string, string>>, texts: ReadonlyMap<string
 
 const SIGNS = { added: '+', changed: '~', removed: '-' } as const
 
-function show({ file, text, files }: SiteBundle, plan: Plan, { json }: SiteFlags): void {
+function show(bundle: SiteBundle, plan: Plan, { json }: SiteFlags): void {
   const { changes, removed, warnings } = plan
+  const { file } = bundle
   if (json === true) {
     console.log(JSON.stringify({ file, different: changes.length + removed.length > 0, changes, removed, warnings }))
     return
   }
-  const texts = new Map([
-    [file, text],
-    ...files.flatMap((one) => ('text' in one ? [[one.name, one.text] as const] : []))
-  ])
+  const texts = textsOf(bundle)
   printProblems(
     warnings.map((one) => {
       const problem: Problem = { ...one, severity: 'warning' }

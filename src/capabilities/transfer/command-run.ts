@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
@@ -7,14 +7,14 @@ import { commandErrors } from '../../app/errors.js'
 import { confirmed } from '../../cli/confirm.js'
 import { ExitCode } from '../../cli/process.js'
 import { explained, openPlace, type StoreFlags, type StorePlace, sealerOf, storePlace } from '../../cli/store-place.js'
+import { readTextFile } from '../../cli/text-file.js'
 import { MOST_CHANGES, recordedChange, revisionNote } from '../../control/revision-note.js'
 import { systemClock } from '../../lib/clock.js'
 import { atMost } from '../../lib/concurrency.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
-import { fileErrors, replaceFile } from '../../lib/files.js'
+import { replaceFile } from '../../lib/files.js'
 import { newId } from '../../lib/id.js'
 import { printable } from '../../lib/printable.js'
-import { fileReason } from '../../lib/system-errors.js'
 import { resources } from '../../resources/registry.js'
 import { backUpSqlite } from '../../store/sqlite-backup.js'
 import type { Store } from '../../store/store.js'
@@ -191,7 +191,7 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
     return ExitCode.usage
   }
   try {
-    const text = await readText(file)
+    const text = readAccountText(await readTextFile(file, file === '-' ? buffer(process.stdin) : undefined))
     if (!text.ok) return report(file, text.problems)
     const code = await located(file, text, async () => {
       const document = readAccountDocument(text.data, resources, mode)
@@ -276,24 +276,6 @@ async function attempt(
     return difference
   })
   return { difference, committed }
-}
-
-async function readText(file: string): Promise<AccountText> {
-  const bytes = file === '-' ? await buffer(process.stdin) : await contentOf(file)
-  try {
-    return readAccountText(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error
-    throw new CodedError(fileErrors.FILE_UNREADABLE, `${file} is no UTF-8 text`)
-  }
-}
-
-async function contentOf(file: string): Promise<Uint8Array> {
-  try {
-    return await readFile(file)
-  } catch (error) {
-    throw new CodedError(fileErrors.FILE_UNREADABLE, `${file}: ${fileReason(error)}`)
-  }
 }
 
 /** Runs `run`; reports errors in the document with their positions. */
