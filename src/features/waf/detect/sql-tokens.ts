@@ -27,10 +27,16 @@ export interface SqlToken {
 export type SqlContext = '' | "'" | '"'
 
 /** Greatest number of tokens that are read: an injection shows at its beginning. */
-const MAX_TOKENS = 24
+const MAX_TOKENS = 96
 
 /** Greatest length of a keyword or function. */
 const MAX_WORD = 20
+
+/** Kinds of which one says as much as several. */
+const REPEATED: readonly SqlKind[] = ['(', ')', ';', 'N', '-', '+', 'X']
+
+/** Kinds of operators that make a number of two numbers. */
+const ARITHMETIC: readonly SqlKind[] = ['a', '-', '+']
 
 /** Kinds of single characters. */
 const MARKS: Readonly<Record<string, SqlKind>> = {
@@ -110,8 +116,12 @@ class SqlReader {
     return true
   }
 
+  /** Adds a token, unless it repeats a sign or a parenthesis or goes on with arithmetic of numbers, which could pad the text. */
   #push(kind: SqlKind, end: number, word = ''): void {
-    this.tokens.push({ kind, word, spaced: this.#spaced })
+    const last = this.tokens.at(-1)?.kind
+    const sum = kind === '1' && ARITHMETIC.includes(last ?? '') && this.tokens.at(-2)?.kind === '1'
+    if (sum) this.tokens.pop()
+    else if (last !== kind || !REPEATED.includes(kind)) this.tokens.push({ kind, word, spaced: this.#spaced })
     this.#at = end
     this.#spaced = false
   }
@@ -182,7 +192,11 @@ class SqlReader {
       while (hexValue(text.charCodeAt(at)) !== -1) at++
     } else {
       while (isDigit(text.charCodeAt(at))) at++
-      if (text.charCodeAt(at) === 0x2e && !isLetter(text.charCodeAt(at + 1))) at++
+      if (
+        text.charCodeAt(at) === 0x2e &&
+        (!isWordCode(text.charCodeAt(at + 1)) || isDigit(text.charCodeAt(at + 1)) || this.#isKeyword(at + 1))
+      )
+        at++
       while (isDigit(text.charCodeAt(at))) at++
       const exponent = (text.charCodeAt(at) | 0x20) === 0x65 ? at + 1 : 0
       const sign = text.charCodeAt(exponent) === HYPHEN || text.charCodeAt(exponent) === 0x2b ? 1 : 0
@@ -192,9 +206,12 @@ class SqlReader {
       }
     }
     const end = this.#wordEnd(at)
-    const keyword = end > at && SQL_WORDS.has(this.#wordText(at, end))
-    if (end === at || keyword) this.#push('1', at)
+    if (end === at || this.#isKeyword(at)) this.#push('1', at)
     else this.#push('n', end)
+  }
+
+  #isKeyword(start: number): boolean {
+    return SQL_WORDS.has(this.#wordText(start, this.#wordEnd(start)))
   }
 
   #variable(): void {
@@ -227,6 +244,11 @@ class SqlReader {
       // End of a conditional comment.
       this.#at += 2
       this.#spaced = true
+      return
+    }
+    if (text.startsWith('\\N', this.#at)) {
+      // NULL of MySQL
+      this.#push('1', this.#at + 2)
       return
     }
     const operator = OPERATORS.find(([mark]) => text.startsWith(mark, this.#at))

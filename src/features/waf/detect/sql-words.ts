@@ -27,7 +27,7 @@ const KEYWORDS: Readonly<Record<SqlKind, string>> = {
 /** Functions that attacks use to wait, to read files and to leak data by errors. */
 const DANGEROUS =
   'sleep pg_sleep pg_sleep_for benchmark load_file extractvalue updatexml xp_cmdshell xp_dirtree randomblob load_extension sys_eval ' +
-  'sys_exec lo_import lo_export pg_read_file pg_ls_dir receive_message utl_inaddr httpuritype dbms_xmlgen sqlite_version get_lock'
+  'sys_exec lo_import lo_export pg_read_file pg_ls_dir receive_message utl_inaddr httpuritype dbms_xmlgen sqlite_version get_lock gtid_subset gtid_subtract get_host_address drithsx'
 
 /** Other functions of SQL that conditions call. */
 const FUNCTIONS =

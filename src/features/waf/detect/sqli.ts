@@ -10,11 +10,11 @@ const SELECT = 'E(?:[1sfDvt(]|a[k,(]|n[,k(c.])'
 /** Continuations of a complete value that only an attack has. */
 const ATTACKS: readonly string[] = [
   // OR 1=1, AND id='1', OR name LIKE 'a', OR x IS NULL
-  '[&|]\\(*(?:[1svt]\\)*[ow][(1svntfDE]|n[o][1sv]|nws|[1svn]z)',
+  '[&|]\\(*(?:[1svt]\\)*[ow][(1svntfDE]|no[1sv]|non[c;]|nws|[1svn]z)',
   // AND (SELECT …), OR sleep(5), AND CASE …
   `[&|]\\(*(?:${SELECT}|[fDC])`,
   // OR 1 --, OR TRUE; with the end of the statement
-  '[&|]\\(*[1t][c;]',
+  '[&|]\\(*[1t](?:[c;]|k1)',
   // UNION SELECT
   `U\\(*${SELECT}`,
   // Stacked statements
@@ -36,11 +36,12 @@ const BARE = new RegExp(
   [
     `^[1vst]\\)*(?:${ATTACKS.join('|')})`,
     // A single name before it.
-    `^n\\)*(?:[&|]\\(*(?:1o1|sos|D)|U\\(*E(?:[1sfDv(]|ak)|;+(?:W|Tn?(?:[;c]|$)))`,
+    `^n(?:o[1s])?\\)*(?:[&|]\\(*(?:1o1|sos|D)|U\\(*E(?:[1sfDv(]|ak)|;+(?:W|Tn?(?:[;c]|$)))`,
     // A call and nothing else
-    '^D\\([1snva,]*\\)*[;c]?$',
+    '^D\\([1s][1snva,]*\\)*[;c]?$',
+    '^f\\(.{0,12}D\\(',
     // A statement
-    '^\\(*E(?:ak|a,|[1st][k,U]|f|D|v|\\(E)',
+    `^\\(*E(?:ak|\\([1s]\\)*k|a,|[1st][k,U]|f|D|v|\\(${SELECT})`,
     '^;*(?:W|Tn(?:[;c]|k\\(|kn[ow]))',
     'X.*[UETW]'
   ].join('|')
@@ -52,7 +53,7 @@ const QUOTED = new RegExp(
     `^s\\)*(?:${ATTACKS.join('|')}|D\\([1snv])`,
     // The rest of the statement is a comment.
     '^s(?:,[1sn])*\\)*;?c$',
-    '^s[a+]+1c$',
+    '^s\\)*[aow+]+[1s]c$',
     // || TRUE
     '^s\\)*[|]\\(*[1t]$',
     // = '' OR ''=''
@@ -111,6 +112,9 @@ function kinds(tokens: readonly SqlToken[]): SqlKind[] {
       // IS NOT NULL; in prose, "is not" goes on with other words.
       if (pair !== 'N') found.push(pair)
       else found.push(truth === '1' || truth === 't' ? 'z' : 'n')
+    } else if (token.word === 'collate' && next?.kind === 'n') {
+      // A collation changes no value.
+      i++
     } else found.push(phraseKind(tokens, i))
   }
   return found
@@ -136,7 +140,8 @@ function fold(found: readonly SqlKind[], context: SqlContext): string {
     // A sign, NOT or an opening parenthesis before a value
     if (afterOperator && (kind === 'N' || kind === '-' || kind === '+')) continue
     if (out === '' && context === '' && kind === '(') continue
-    if (kind === 'n' && out.endsWith('n.')) out = out.slice(0, -1)
+    if (isNamed(kind) && out.endsWith('n.') && (kind === 'n' || out !== 'n.')) out = `${out.slice(0, -2)}${kind}`
+    else if (kind === 's' && last === 's') continue
     else if (isOperand(kind) && last === 'a' && isOperand(out.at(-2) ?? '')) {
       // 1-1 is a number, a-b a name.
       out = out.slice(0, -1)
@@ -146,5 +151,8 @@ function fold(found: readonly SqlKind[], context: SqlContext): string {
   }
   return out
 }
+
+/** A name, or a function that a name of a package may precede. */
+const isNamed = (kind: SqlKind) => kind === 'n' || kind === 'f' || kind === 'D'
 
 const isOperand = (kind: SqlKind) => kind === '1' || kind === 'n' || kind === 'v'
