@@ -11,7 +11,7 @@ import {
   QUOTE,
   SLASH
 } from '../bytes.js'
-import { SQL_WORDS, type SqlKind } from './sql-words.js'
+import { SQL_STARTS, SQL_WORDS, type SqlKind } from './sql-words.js'
 
 /** A token; `word` is the word in lower case, and empty for other tokens. */
 export interface SqlToken {
@@ -27,7 +27,7 @@ export interface SqlToken {
 export type SqlContext = '' | "'" | '"'
 
 /** Greatest number of tokens that are read: an injection shows at its beginning. */
-const MAX_TOKENS = 96
+const MAX_TOKENS = 40
 
 /** Greatest length of a keyword or function. */
 const MAX_WORD = 20
@@ -80,8 +80,20 @@ const OPERATORS: readonly (readonly [string, SqlKind])[] = [
 export function readSqlTokens(text: string, context: SqlContext): SqlToken[] {
   const reader = new SqlReader(text)
   if (context !== '') reader.openString(context === "'" ? APOSTROPHE : QUOTE)
-  while (reader.tokens.length < MAX_TOKENS && reader.next());
+  while (reader.tokens.length < MAX_TOKENS && !isProse(reader.tokens) && reader.next());
   return reader.tokens
+}
+
+/**
+ * Returns true if nothing that follows makes the tokens an attack: the second of three is a word where SQL has an operator, or a
+ * parenthesis follows a number.
+ */
+function isProse(tokens: readonly SqlToken[]): boolean {
+  const [first, second, third] = tokens
+  if (third === undefined) return false
+  if (tokens.at(-1)?.kind === '(' && tokens.at(-2)?.kind === '1') return true
+  if (second?.kind !== 'n' || SQL_STARTS.has(second.word)) return false
+  return first?.kind === 's' || (first?.kind === 'n' && !SQL_STARTS.has(first.word))
 }
 
 class SqlReader {

@@ -62,3 +62,10 @@ export const SQL_PAIRS: ReadonlyMap<string, SqlKind> = new Map(entries(PAIRS, ',
 
 /** Kind of a word before an opening parenthesis. */
 export const SQL_FUNCTIONS: ReadonlyMap<string, SqlKind> = new Map(entries({ f: FUNCTIONS, D: DANGEROUS }, ' '))
+
+/** Words that are no keywords by themselves and can begin something that an attack is made of. */
+export const SQL_STARTS: ReadonlySet<string> = new Set([
+  ...[...SQL_PAIRS.keys()].map((pair) => pair.slice(0, pair.indexOf(' '))),
+  ...SQL_FUNCTIONS.keys(),
+  ...['in', 'update', 'declare', 'shutdown', 'collate']
+])

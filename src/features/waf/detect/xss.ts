@@ -11,6 +11,9 @@ import {
   PASSIVE_DATA
 } from './html-words.js'
 
+/** Greatest length of the name of a tag or attribute. */
+const MAX_NAME = 64
+
 /** Greatest length of a decoded address or style that is looked at, in characters. */
 const MAX_ADDRESS = 4_096
 
@@ -27,13 +30,44 @@ const MAX_ENTITY_DIGITS = 64
  */
 export function detectXss(text: string): boolean {
   if (text.includes('<') && scanContent(text)) return true
-  if (!text.includes('=')) return false
+  if (!hasActiveAttribute(text)) return false
   if (new AttributeScan(text, 0, 'bare').runs()) return true
   for (const quote of ['"', "'", '`']) {
     const end = text.indexOf(quote)
     if (end !== -1 && new AttributeScan(text, end + 1, 'quoted').runs()) return true
   }
   return false
+}
+
+/** Returns true if an equals sign stands behind the name of an attribute that can run code. Most texts have none. */
+function hasActiveAttribute(text: string): boolean {
+  for (let equals = text.indexOf('='); equals !== -1; equals = text.indexOf('=', equals + 1)) {
+    let end = equals
+    while (isSpace(text.charCodeAt(end - 1))) end--
+    let start = end
+    while (end - start <= MAX_NAME && !isSeparator(text.charCodeAt(start - 1))) start--
+    const name = lowerText(text.slice(start, end))
+    const local = name.slice(name.lastIndexOf(':') + 1)
+    if (EVENT_ATTRIBUTES.has(name) || ACTIVE_ATTRIBUTES.has(name) || VALUE_ATTRIBUTES.has(local)) return true
+    if (ADDRESS_ATTRIBUTES.has(local)) return true
+  }
+  return false
+}
+
+/** Attributes whose value is more than an address. */
+const VALUE_ATTRIBUTES: ReadonlySet<string> = new Set(['style', 'filter', 'attributename'])
+
+/** Returns true for what ends the name of an attribute on its left, and before the text. */
+function isSeparator(code: number): boolean {
+  return (
+    Number.isNaN(code) ||
+    isSpace(code) ||
+    code === SLASH ||
+    code === 0x3d ||
+    code === 0x22 ||
+    code === 0x27 ||
+    code === 0x60
+  )
 }
 
 /** Reads text in the data state. */
@@ -87,7 +121,7 @@ function tagNameEnd(text: string, start: number): number {
 
 /** Returns the name of a tag in lower case without its namespace; one that is too long is empty. */
 function tagName(text: string, start: number, end: number): string {
-  if (end - start > 64) return ''
+  if (end - start > MAX_NAME) return ''
   const name = lowerText(text.slice(start, end))
   return name.slice(name.lastIndexOf(':') + 1)
 }
@@ -135,7 +169,7 @@ class AttributeScan {
     const start = this.at
     this.at++
     this.#skip((code) => !isSpace(code) && code !== SLASH && code !== GREATER && code !== 0x3d)
-    const name = this.at - start > 64 ? '' : lowerText(this.#text.slice(start, this.at))
+    const name = this.at - start > MAX_NAME ? '' : lowerText(this.#text.slice(start, this.at))
     const nameEnd = this.at
     this.#skip(isSpace)
     if (this.#code() !== 0x3d) {
