@@ -25,7 +25,13 @@ const ATTACKS: Readonly<Record<string, readonly string[]>> = {
     '<!--><script>',
     '<!-- a -- b --><svg>',
     '<!--x--!><svg>',
-    '<3 <script>'
+    '<3 <script>',
+    '<<script>x',
+    '<script<b',
+    '<script/src=//a.b>',
+    '<svg:script>',
+    '<body><math href=x>',
+    '<svg\fonload=x>'
   ],
   declarations: [
     '<!DOCTYPE html>',
@@ -44,7 +50,15 @@ const ATTACKS: Readonly<Record<string, readonly string[]>> = {
     '<p onbeforehellfreezes=x>',
     '<xml:a onclick=x>',
     '<a b=`c` onclick=x>',
-    '<input autofocus onfocus=x>'
+    '<input autofocus onfocus=x>',
+    '<details open ontoggle=x>',
+    '<video><source onerror="x">',
+    '<body onload=x>',
+    '<x onclick>',
+    '<img src=x onerror =x',
+    '<a href=# onclick=x>',
+    "<a b='\n' c=d onfocus=x>",
+    '</a><p/ onfocus=x>'
   ],
   'addresses in tags': [
     '<a href=javascript:alert(1)>',
@@ -62,7 +76,16 @@ const ATTACKS: Readonly<Record<string, readonly string[]>> = {
     '<div style="width:expression(alert(1))">',
     '<div style="w:ex/**/pre\\ssion(alert(1))">',
     '<div style="behavior: url(x)">',
-    '<iframe srcdoc=x>'
+    '<iframe srcdoc=x>',
+    '<a href="jav&#x09;ascript:x">',
+    '<a href=" &#14; javascript:x">',
+    '<a href=java&#1&#2script:x>',
+    '<table background="javascript:x">',
+    '<p style=x:expression(y)>',
+    '<p style="x:e&#x78;pression(y)">',
+    '<p style="@import url(x)">',
+    '<a href="javascript&#0000058;x">',
+    '<a href="view-source:x">'
   ],
   'attribute values': [
     '"onmouseover=\'prompt(document.cookie)\'"',
@@ -73,7 +96,13 @@ const ATTACKS: Readonly<Record<string, readonly string[]>> = {
     'x" style="width:expression(alert(1))',
     'x" href="javascript:alert(1)',
     '/a/"onload=x',
-    '"/onload=x'
+    '"/onload=x',
+    "x' onwebkitanimationend='x",
+    '" formaction=javascript:x',
+    '" xlink:href="javascript:x',
+    "' style='x:expression(y)",
+    'x onfocus=alert(1) autofocus',
+    '"onclick = x'
   ]
 }
 

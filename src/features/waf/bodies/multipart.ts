@@ -37,7 +37,7 @@ export interface MultipartResult extends BodyResult {
   readonly filesSize: number
 }
 
-export interface MultipartOptions extends BodyOptions {
+interface MultipartOptions extends BodyOptions {
   /** Value of the header Content-Type. */
   readonly contentType: string
 }

@@ -1,7 +1,7 @@
 import { BACKSLASH, hexByte, isSpace, lowerText, PERCENT, QUOTE } from '../bytes.js'
 
 /** A parameter of a header; `name` is in lower case. */
-export interface Parameter {
+interface Parameter {
   readonly name: string
   readonly value: string
   readonly quoted: boolean
