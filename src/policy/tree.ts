@@ -27,6 +27,7 @@ export interface ListNode {
   readonly items: readonly TreeNode[]
 }
 
+/** A value of a document that is neither a map nor a list. */
 export interface ScalarNode {
   readonly kind: 'scalar'
   readonly span: Span

@@ -26,8 +26,11 @@ export const SITE_ADOPTION = titledObject('SiteFileAdoption', {
   ),
   left: listOf(object({ ...RECORD, why: text }), 'What the file cannot say, or says otherwise, with the reason.')
 })
+/** A site file made of the API's records, with the files that it names. */
 export type Adoption = ValueOf<typeof SITE_ADOPTION>
+/** A record that a site file cannot express, or expresses otherwise. */
 export type LeftOut = Adoption['left'][number]
+/** File for the value of a secret, which API responses do not contain. */
 export type NeededSecret = Adoption['secrets'][number]
 
 const PORT = ':443'

@@ -179,11 +179,6 @@ export class Declaration {
     }
   }
 
-  /** The files that it imports. */
-  get imports(): readonly ImportedText[] {
-    return this.source.imports
-  }
-
   lineAt(span: Span): FileLine {
     return this.source.lineAt(span)
   }

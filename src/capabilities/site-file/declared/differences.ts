@@ -33,6 +33,7 @@ const KINDS = [
   ['acme', 'acme']
 ] as const
 
+/** Schema of a line number. */
 export const SITE_LINE = { ...integer, minimum: 1, description: 'Line in the file.' } as const
 const ITEM = {
   kind: words(KINDS.map(([, kind]): string => kind)),
@@ -44,6 +45,7 @@ const value = (description: string) => ({ description }) as { readonly descripti
 
 /** Something that a site file declares. */
 export const SITE_ITEM = titledObject('SiteFileItem', ITEM)
+/** A declared thing with its place. */
 export type SiteItem = ValueOf<typeof SITE_ITEM>
 
 /** Difference of one declared thing between two site files. Contains no secret. */
@@ -60,6 +62,7 @@ export const SITE_CHANGE = titledObject('SiteFileChange', {
   ),
   secrets: listOf(text, 'Fields of secrets whose values differ.')
 })
+/** A changed thing, for plans, histories and answers. */
 export type SiteDifference = ValueOf<typeof SITE_CHANGE>
 type FieldDifference = SiteDifference['fields'][number]
 

@@ -265,7 +265,7 @@ function* deriving(
     byId: declaration.byId,
     claims: declaration.claims,
     listeners,
-    imports: declaration.imports,
+    imports: declaration.source.imports,
     get policies() {
       return declaration.allPolicies()
     },
