@@ -35,7 +35,10 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
   t.equal((await fetch(`${traffic}/open`)).status, 200)
   await until(async () => (await run('log')).out.split('\n').length === 2)
   const { out } = await run('log')
-  t.match(out, /GET \S+\/admin\?token=\[redacted\] 403 by deny, rule "no admin" [\d.]+ms exch_\w+\n.*\/open 200 by http/)
+  t.match(
+    out,
+    /GET \S+\/admin\?token=\[redacted\] 403 by deny, rule "no admin" [\d.]+ms exch_\w+\n.*\/open 200 by http/
+  )
   const [id = ''] = /exch_\w+/.exec(out) ?? []
   t.match(await run('log', id), { code: 0, out: /policy:2:5 no admin: matched\n.*req\.url\.path[\s\S]*"\/admin"/ })
   t.match(await run('log', '--status', '2xx', '--json'), { code: 0, out: /^\{"id":"exch_\w+".*"decided":"forwarded"/ })
