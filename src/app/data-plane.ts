@@ -40,7 +40,7 @@ const ENGINES = {
 } as const
 
 /** Handler on a shared TLS listener, with its address. */
-export type SharedListener = NonNullable<TrafficParts['beside']>
+type SharedListener = NonNullable<TrafficParts['beside']>
 
 /** Dependencies of the data plane beside its foundation. State that is shared in the process comes from the caller. */
 export interface DataPlaneParts {

@@ -20,7 +20,7 @@ export interface OpenTraffic extends DataPlane {
 }
 
 /** The foundation is there, and nothing else. */
-export interface Founded {
+interface Founded {
   readonly options: Options
   readonly host: Host
   readonly foundation: Foundation
@@ -33,7 +33,7 @@ export interface Sealed extends Founded {
 }
 
 /** The data plane is there, without open ports. */
-export interface Carrying extends Sealed {
+interface Carrying extends Sealed {
   readonly dataPlane: OpenTraffic
 }
 
@@ -52,12 +52,12 @@ export interface Controlled extends Ruled {
 }
 
 /** The API listens. */
-export interface Answering extends Controlled {
+interface Answering extends Controlled {
   readonly api: ApiServer
 }
 
 /** Everything is open. */
-export interface Complete extends Answering {
+interface Complete extends Answering {
   /** Saves the counters of limits; undefined if they are not saved. */
   readonly keeping: KeepingCounters | undefined
 }

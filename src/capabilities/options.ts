@@ -1,3 +1,4 @@
+import type { ForeignEnvironment } from '../options/group.js'
 import { certificateOptions } from './certificates/options.js'
 import { eventOptions } from './events/options.js'
 import { recorderOptions } from './recorder/options.js'
@@ -19,4 +20,4 @@ export const optionGroups = [
 ] as const
 
 /** Readers of variables of other programs that set these options. */
-export const foreignEnvironments = [otelEnvironment] as const
+export const foreignEnvironments: readonly ForeignEnvironment[] = [otelEnvironment]

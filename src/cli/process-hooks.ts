@@ -31,7 +31,7 @@ export interface SuccessorProcess {
 }
 
 /** Lets other processes take the place of this one. */
-export interface OpenToSuccessors {
+interface OpenToSuccessors {
   /** Resolves with the id of the process that serves in the place of this one. */
   next(): Promise<number>
   /** No process takes over any more. */
@@ -39,7 +39,7 @@ export interface OpenToSuccessors {
 }
 
 /** Facts for processes that take the place of this one. */
-export interface ReplaceableProcess {
+interface ReplaceableProcess {
   readonly folder: string
   readonly log: Logger
   readonly running: Pick<Running, 'opened' | 'lastError'>

@@ -45,7 +45,7 @@ export interface WriteGuards {
 }
 
 /** Parts of the control plane that guards build on. */
-export interface WriteGuardParts {
+interface WriteGuardParts {
   readonly store: Pick<Store, 'history' | 'amend'>
   readonly catalogue: Catalogue
 }

@@ -13,7 +13,7 @@ import type { ThreadMember } from './thread-ledger.js'
 import type { TrafficThreadData } from './thread-protocol.js'
 
 /** Output of threads. Its methods do not throw. */
-export interface ThreadOutput {
+interface ThreadOutput {
   /** Takes whole lines of the log. */
   lines(text: string): void
   /** Reports the number of dropped lines. */
