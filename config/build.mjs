@@ -117,10 +117,11 @@ await record()
  * more than making it; a prototype is made for each function that is asked for one.
  */
 function withNames(text) {
-  const helper = /(var __name = \((\w+), value\) => )(__defProp\(\2, "name", \{ value, configurable: true \}\));/
+  const helper =
+    /(var __name = \((\w+), (\w+)\) => )(__defProp\(\2, "name", \{ (?:value|value: \3), configurable: true \}\));/
   if (!helper.test(text)) throw new Error('esbuild writes its helper for names in another way')
   return text
-    .replace(helper, '$1$2.prototype === undefined ? $2 : $3;')
+    .replace(helper, '$1$2.prototype === undefined ? $2 : $4;')
     .replace(/^\s*__name\(([\w$]+), "\1"\);\n/gm, '')
     .replace(
       /((?:\bclass |\b(?=[\w$]+ = class ))([\w$]+) (?:= class )?(?:extends [^{}]+ )?\{\n)\s*static \{\n\s*__name\(this, "\2"\);\n\s*\}\n/g,

@@ -19,6 +19,7 @@ const backend = (
   members: readonly MappedBackend[] = []
 ): MappedBackend => ({
   id: 'bk_secret',
+  name: 'app',
   form,
   to: 'http://10.0.0.9:3000',
   servers: servers.map((status) => ({ server: '10.0.0.9:3000', status, reason: 'refused', since: null })),
@@ -31,6 +32,7 @@ const edge = (
   id = 'edghts_1'
 ): TrafficMap['edges'][number] => ({
   id,
+  name: host,
   protocol: 'https',
   hosts: [{ host, port: 443, certificate: null }],
   every_host: false,
@@ -38,6 +40,7 @@ const edge = (
   rates: RATES,
   routes: backends.map((to) => ({
     id: 'rt_1',
+    name: 'a.test/hidden',
     match: 'prefix',
     path: '/hidden',
     modules: [],
@@ -91,6 +94,7 @@ t.test('a name is listed once, and the worst of its edges shows', async (t) => {
       tcp_edges: [
         {
           id: 'edgtcp_1',
+          name: 'db',
           ports: [{ host: '0.0.0.0', port: 5432 }],
           modules: [],
           policies: [],
