@@ -13,6 +13,8 @@ const FOREIGN = [
   /^SERVING$/,
   // Words of the files of other servers that `sluice import` reads.
   /^(METH_GET|LOCALHOST|SERVERID|DENY)$/,
+  // Collections of the rule language of ModSecurity.
+  /^(ARGS|ARGS_GET|ARGS_POST|ARGS_NAMES|FILES|FILES_NAMES|MULTIPART_PART_HEADERS|XML)$/,
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/,
   // What node and OpenSSL say of certificates, and the alerts of TLS.

@@ -12,7 +12,7 @@ export const importErrors = defineErrors({
     help: 'Run the command where the included files are, or remove the line that includes them.'
   },
   IMPORT_ADAPT: {
-    text: '`caddy adapt` has made no JSON of a Caddyfile.',
+    text: 'The command caddy adapt did not turn the Caddyfile into JSON.',
     help: 'Correct what the message names, or leave --adapt out: then Sluice reads the Caddyfile by itself.'
   },
   IMPORT_PROOF: {
