@@ -132,6 +132,12 @@ export class Automaton {
 
   /** Returns undefined if the meter is exhausted before the result is known. */
   test(text: string, meter: Meter): boolean | undefined {
+    const end = this.end(text, meter)
+    return end === undefined ? undefined : end >= 0
+  }
+
+  /** Returns the first offset at which a match is known to have ended, -1 without a match, and undefined if the meter is exhausted first. */
+  end(text: string, meter: Meter): number | undefined {
     const { classes } = this.#program
     const { latin1Class, numClasses } = classes
     const { length } = text
@@ -153,14 +159,14 @@ export class Automaton {
         if (meter.budget < 0) return undefined
         place.next[kind] = next
       }
-      if (next === FOUND) return true
-      if (next === NOT_FOUND) return false
+      if (next === FOUND) return i
+      if (next === NOT_FOUND) return -1
       place = next
     }
     const last = place.next[numClasses] ?? this.#step(place, END, meter)
     if (meter.budget < 0) return undefined
     place.next[numClasses] = last
-    return last === FOUND
+    return last === FOUND ? length : -1
   }
 
   /**

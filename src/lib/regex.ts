@@ -19,6 +19,8 @@ export interface Regex {
   test(text: string): boolean
   /** Like `test`, charging the work; returns undefined if the meter is exhausted before the result is known. */
   testWithin(text: string, meter: Meter): boolean | undefined
+  /** Like `testWithin`, but returns an offset at which a match ends, -1 without a match. It is the first such offset, or the one after it. */
+  endWithin(text: string, meter: Meter): number | undefined
   exec(text: string): RegexMatch | undefined
   /**
    * Replaces every match. `$1`, `${1}`, `${name}` and `$0` are groups, `$$` is a dollar; an unknown group is ''. One search takes linear
@@ -53,13 +55,27 @@ const MAX_DYNAMIC = 2_048
 /** A group reference in a replacement. */
 const GROUP = /\$(?:(\$)|(\d{1,2})|\{(\w+)\}|<(\w+)>)/g
 
+/** Variants of a pattern. */
+export interface RegexOptions {
+  /** `.` also matches line breaks. */
+  readonly dotAll?: boolean
+  /** `^` and `$` also match at line breaks. */
+  readonly multiline?: boolean
+  /**
+   * Maximum length of the pattern in UTF-16 units, for patterns of the operator.
+   * @default MAX_PATTERN
+   */
+  readonly maxLength?: number
+}
+
 /** Compiles `pattern` (RE2 syntax), or returns the mistake in one sentence. */
-export function compileRegex(pattern: string): CompiledRegex {
-  if (pattern.length > MAX_PATTERN) {
-    return { ok: false, message: `the pattern is longer than ${MAX_PATTERN} characters` }
+export function compileRegex(pattern: string, options: RegexOptions = {}): CompiledRegex {
+  const { dotAll = false, multiline = false, maxLength = MAX_PATTERN } = options
+  if (pattern.length > maxLength) {
+    return { ok: false, message: `the pattern is longer than ${maxLength} characters` }
   }
   try {
-    const program = RE2JS.compile(pattern)
+    const program = RE2JS.compile(pattern, (dotAll ? RE2JS.DOTALL : 0) | (multiline ? RE2JS.MULTILINE : 0))
     if (program.programSize() > MAX_PROGRAM) {
       return { ok: false, message: 'the pattern is too large once its repetitions are written out' }
     }
@@ -123,6 +139,12 @@ class Re2Regex implements Regex {
   testWithin(text: string, meter: Meter): boolean | undefined {
     if (this.#literal !== undefined) return text.includes(this.#literal)
     return this.automaton.test(text, meter)
+  }
+
+  endWithin(text: string, meter: Meter): number | undefined {
+    if (this.#literal === undefined) return this.automaton.end(text, meter)
+    const at = text.indexOf(this.#literal)
+    return at < 0 ? -1 : at + this.#literal.length
   }
 
   get automaton(): Automaton {

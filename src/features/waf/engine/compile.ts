@@ -1,0 +1,251 @@
+import type { Steps } from '../../../lib/slices.js'
+import type { Assignment, Control, Rule, RuleSetSource, VariableUse } from '../seclang/rule.js'
+import { PlaceError, RuleSetError } from '../seclang/rule.js'
+import { transformation } from '../transformations.js'
+import { compileMacros, type Macro } from './macros.js'
+import { compileOperator, type Matcher, toNumber } from './operators.js'
+import type { Selection, Selections } from './selection.js'
+import { Target, TargetList } from './target.js'
+import type { Transaction } from './transaction.js'
+import type { Transformation, TransformationChains } from './transformation-chains.js'
+
+/** Rules of a rule set, selected by id or by tag. */
+export interface RuleSelector {
+  readonly ids: readonly (readonly [from: number, to: number])[]
+  readonly tag: string | undefined
+}
+
+/** A rule with its chain, compiled. */
+export interface CompiledRule {
+  readonly rule: Rule
+  /** Number of the rule in its set. */
+  readonly number: number
+  /** Evaluates the rule with all effects but `skipAfter`; returns whether it matched. Throws `WorkExceeded`. */
+  evaluate(transaction: Transaction): boolean
+}
+
+/** Members of a rule set that its rules share. */
+export interface CompileScope {
+  readonly chains: TransformationChains
+  readonly selections: Selections
+  /** Returns the numbers of the selected rules. Complete only after all rules are compiled. */
+  select(selector: RuleSelector): readonly number[]
+  /** Number of all rules. */
+  readonly count: () => number
+  data(name: string): string | undefined
+}
+
+/** Effect of a match of one link. */
+type Effect = (transaction: Transaction) => void
+
+/** Returns whether one link of a chain matches, with its effects. */
+type Link = (transaction: Transaction) => boolean
+
+/**
+ * Compiles the rules of a set, one in a step. Throws `RuleSetError` with every mistake; with `skipUnknown`, rules with mistakes are left
+ * out and described by `skip`.
+ */
+export function* compileRules(
+  items: RuleSetSource['items'],
+  scope: CompileScope,
+  skip?: (problem: string) => void
+): Steps<(CompiledRule | { readonly marker: string })[]> {
+  const compiled: (CompiledRule | { readonly marker: string })[] = []
+  const problems: string[] = []
+  let number = 0
+  for (const item of items) {
+    if ('marker' in item) {
+      compiled.push(item)
+      continue
+    }
+    try {
+      compiled.push(compileRule(item, number, scope))
+      number++
+    } catch (error) {
+      if (!(error instanceof PlaceError)) throw error
+      if (skip === undefined) problems.push(error.message)
+      else skip(error.message)
+    }
+    yield
+  }
+  if (problems.length > 0) throw new RuleSetError(problems)
+  return compiled
+}
+
+function compileRule(rule: Rule, number: number, scope: CompileScope): CompiledRule {
+  const [head, ...links] = [rule, ...rule.links].map((link) => compileLink(link, number, rule, scope)) as [
+    Link,
+    ...Link[]
+  ]
+  const { report, effects, id } = rule
+  const about = { id, severity: report.severity }
+  const message = compileMacros(report.message, about)
+  const data = compileMacros(report.data, about)
+  const denies = [rule, ...rule.links].some((link) => link.effects.disruption === 'deny')
+  return {
+    rule,
+    number,
+    evaluate(transaction) {
+      transaction.matchedAll = []
+      if (!head(transaction)) return false
+      for (const link of links) if (!link(transaction)) return false
+      if (report.logs) {
+        transaction.report({
+          id,
+          message: message(transaction),
+          severity: report.severity,
+          data: data(transaction),
+          variable: rule.test.variables.length === 0 ? '' : (transaction.matched?.name ?? '')
+        })
+      }
+      if (denies) transaction.denied ??= { id, status: effects.status }
+      return true
+    }
+  }
+}
+
+function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope): Link {
+  const effect = compileEffects(link, head, scope)
+  const { test, place, report } = link
+  if (test.operator === undefined) {
+    return (transaction) => {
+      effect?.(transaction)
+      return true
+    }
+  }
+  const { operator } = test
+  const targets = withoutExcluded(scope.selections.compile(test.variables, place), number, scope)
+  const chains = scope.chains.add(test.transformations.map((name) => [name, transformationOf(name, link)]))
+  const captures = test.capture
+  const rule = { id: head.id, severity: report.severity }
+  const matcher = compileOperator(operator, { place, captures, rule, data: scope.data })
+  const parts = { targets, matcher, negated: operator.negated, chains, effect, scope: scope.chains }
+  return test.multiMatch && chains.length > 1 ? eachFormLink(parts) : lastFormLink(parts)
+}
+
+interface LinkParts {
+  readonly targets: Selection
+  readonly matcher: Matcher
+  readonly negated: boolean
+  /** Numbers of the transformation chain and of its beginnings. */
+  readonly chains: readonly number[]
+  readonly effect: Effect | undefined
+  readonly scope: TransformationChains
+}
+
+/** A link that tests values after all of its transformations. */
+function lastFormLink({ targets, matcher, negated, chains, effect, scope }: LinkParts): Link {
+  const chain = chains.at(-1) as number
+  const mayMatch = negated ? undefined : matcher.mayMatch
+  return (transaction) => {
+    const list = targets(transaction)
+    const { items } = list
+    if (items.length === 0) return false
+    if (mayMatch !== undefined && items.length > 1) {
+      if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
+    }
+    let matched = false
+    for (const target of items) {
+      const form = scope.form(target, chain, transaction.meter)
+      if (matcher.matches(form, transaction) === negated) continue
+      matched = true
+      matchTarget(target, form, transaction, effect)
+    }
+    return matched
+  }
+}
+
+/** A link with `multiMatch`: it tests values before and after each of its transformations. */
+function eachFormLink({ targets, matcher, negated, chains, effect, scope }: LinkParts): Link {
+  return (transaction) => {
+    let matched = false
+    for (const target of targets(transaction).items) {
+      let before: string | undefined
+      for (const chain of chains) {
+        const form = scope.form(target, chain, transaction.meter)
+        if (form === before) continue
+        before = form
+        if (matcher.matches(form, transaction) === negated) continue
+        matched = true
+        matchTarget(target, form, transaction, effect)
+      }
+    }
+    return matched
+  }
+}
+
+/** Records the matching value and applies the effects of the link, once for each value. */
+function matchTarget(target: Target, form: string, transaction: Transaction, effect: Effect | undefined): void {
+  const matched = form === target.value ? target : new Target(target.collection, target.member, form)
+  transaction.matched = matched
+  transaction.matchedAll.push(matched)
+  effect?.(transaction)
+}
+
+function transformationOf(name: string, { place }: Rule): Transformation {
+  const found = transformation(name)
+  if (found === undefined) throw new PlaceError(place, `the transformation ${name} is not known`)
+  return found
+}
+
+/** Leaves out values that the transaction excludes from the rule. */
+function withoutExcluded(selection: Selection, number: number, { selections }: CompileScope): Selection {
+  return (transaction) => {
+    const list = selection(transaction)
+    const excluded = transaction.excludedFrom(number)
+    if (excluded === undefined) return list
+    return new TargetList(
+      list.items.filter((target) => !excluded.some((use) => selections.isExcluded(target, use, transaction)))
+    )
+  }
+}
+
+function compileEffects({ effects, report }: Rule, head: Rule, scope: CompileScope): Effect | undefined {
+  const about = { id: head.id, severity: report.severity }
+  const all = [
+    ...effects.assignments.map((assignment) => compileAssignment(assignment, about)),
+    ...effects.controls.map((control) => compileControl(control, scope))
+  ]
+  const [first, second] = all
+  if (second === undefined) return first
+  return (transaction) => {
+    for (const effect of all) effect(transaction)
+  }
+}
+
+function compileAssignment(
+  { name: written, how, value: right }: Assignment,
+  rule: { readonly id: number; readonly severity: string }
+): Effect {
+  const name: Macro = compileMacros(written, rule)
+  if (how === 'unset') return (transaction) => transaction.unsetTx(name(transaction))
+  const value = compileMacros(right, rule)
+  if (how === 'set') return (transaction) => transaction.setTx(name(transaction), value(transaction))
+  const sign = how === 'add' ? 1 : -1
+  return (transaction) => {
+    const key = name(transaction).toLowerCase()
+    const sum = toNumber(transaction.getTx(key) ?? '0') + sign * toNumber(value(transaction))
+    transaction.setTx(key, String(sum))
+  }
+}
+
+function compileControl(control: Control, scope: CompileScope): Effect {
+  switch (control.kind) {
+    case 'remove-rules':
+      return (transaction) => transaction.removeRules(scope.select(control), scope.count())
+    case 'remove-target': {
+      const target: VariableUse = { ...control.target, kind: 'excluded' }
+      return (transaction) => transaction.excludeTarget(scope.select(control), target)
+    }
+    case 'body-variable':
+      return (transaction) => {
+        transaction.keepsBodyText = control.on
+      }
+    case 'body-processor':
+      return (transaction) => transaction.setOne('REQBODY_PROCESSOR', control.name)
+    case 'engine':
+      return (transaction) => {
+        transaction.off = control.mode === 'off'
+      }
+  }
+}

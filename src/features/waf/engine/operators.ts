@@ -1,0 +1,167 @@
+import { CidrSet, parseCidr } from '../../../lib/ip.js'
+import { compilePhrases } from '../phrases.js'
+import { type OperatorUse, type Place, PlaceError } from '../seclang/rule.js'
+import { compileByteRange, validateUrlEncoding, validateUtf8Encoding } from '../validators.js'
+import { compileMacros, hasMacros, type Macro } from './macros.js'
+import { RulePattern } from './patterns.js'
+import type { Transaction } from './transaction.js'
+
+/** Condition of a rule, compiled. */
+export interface Matcher {
+  /** Returns whether a value matches, before negation; keeps the match in TX if the rule captures. Throws `WorkExceeded`. */
+  matches(text: string, transaction: Transaction): boolean
+  /** Returns false if no value of a text joined by line breaks matches. Undefined if joined values cannot be tested. */
+  readonly mayMatch?: ((joined: string, transaction: Transaction) => boolean) | undefined
+}
+
+/** Context for compiling an operator. */
+export interface OperatorScope {
+  readonly place: Place
+  readonly captures: boolean
+  readonly rule: { readonly id: number; readonly severity: string }
+  /** Returns the text of a data file beside the rules; undefined if it does not exist. */
+  data(name: string): string | undefined
+}
+
+type Compile = (argument: string, scope: OperatorScope) => Matcher
+
+/** Compiles an operator. Throws `PlaceError`. */
+export function compileOperator({ name, argument }: OperatorUse, scope: OperatorScope): Matcher {
+  const compile = OPERATORS[name.toLowerCase()]
+  if (compile === undefined) throw new PlaceError(scope.place, `the operator @${name} is not known`)
+  return compile(argument, scope)
+}
+
+const OPERATORS: Readonly<Record<string, Compile>> = {
+  rx: compilePattern,
+  pm: (argument, scope) =>
+    phraseMatcher(
+      argument.split(/\s+/).filter((phrase) => phrase !== ''),
+      scope
+    ),
+  pmf: phrasesFromFile,
+  pmfromfile: phrasesFromFile,
+  streq: text((value, argument) => value === argument),
+  contains: text((value, argument) => value.includes(argument)),
+  beginswith: text((value, argument) => value.startsWith(argument)),
+  endswith: text((value, argument) => value.endsWith(argument)),
+  within: text((value, argument) => argument.includes(value)),
+  eq: number((value, argument) => value === argument),
+  ge: number((value, argument) => value >= argument),
+  gt: number((value, argument) => value > argument),
+  le: number((value, argument) => value <= argument),
+  lt: number((value, argument) => value < argument),
+  ipmatch: compileAddresses,
+  validatebyterange: compileRange,
+  validateurlencoding: () => charged((value) => validateUrlEncoding(value) !== undefined),
+  validateutf8encoding: () => charged((value) => validateUtf8Encoding(value) !== undefined),
+  unconditionalmatch: () => ({ matches: () => true }),
+  nomatch: () => ({ matches: () => false })
+}
+
+function compilePattern(argument: string, { place, captures }: OperatorScope): Matcher {
+  if (hasMacros(argument)) throw new PlaceError(place, 'a pattern cannot contain a macro')
+  const pattern = RulePattern.compile(argument)
+  if (typeof pattern === 'string') throw new PlaceError(place, pattern)
+  return {
+    matches: captures
+      ? (value, transaction) => pattern.capture(value, transaction)
+      : (value, transaction) => pattern.test(value, transaction),
+    mayMatch: pattern.joins ? (joined, transaction) => pattern.mayMatch(joined, transaction) : undefined
+  }
+}
+
+function phrasesFromFile(argument: string, scope: OperatorScope): Matcher {
+  const phrases = argument.split(/\s+/).flatMap((name) => {
+    const content = scope.data(name)
+    if (content === undefined)
+      throw new PlaceError(scope.place, `the data file ${name} does not exist beside the rules`)
+    return content
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== '' && !line.startsWith('#'))
+  })
+  return phraseMatcher(phrases, scope)
+}
+
+function phraseMatcher(phrases: readonly string[], { place, captures }: OperatorScope): Matcher {
+  if (phrases.length === 0) throw new PlaceError(place, 'there is no phrase to look for')
+  const find = compilePhrases(phrases)
+  return {
+    matches: (value, transaction) => {
+      transaction.spend(value.length + 1)
+      const phrase = find(value)
+      if (phrase !== undefined && captures) transaction.capture([phrase])
+      return phrase !== undefined
+    },
+    mayMatch: (joined, transaction) => {
+      transaction.spend(joined.length)
+      return find(joined) !== undefined
+    }
+  }
+}
+
+/** An operator over two texts, the second of which may contain macros. */
+function text(compare: (value: string, argument: string) => boolean): Compile {
+  return (written, { rule, captures }) => {
+    const argument = compileMacros(written, rule)
+    return {
+      matches: (value, transaction) => {
+        transaction.spend(value.length + 1)
+        const found = compare(value, argument(transaction))
+        if (found && captures) transaction.capture([value])
+        return found
+      }
+    }
+  }
+}
+
+/** An operator over two whole numbers, the second of which may be a macro. A text that is no number counts as 0. */
+function number(compare: (value: number, argument: number) => boolean): Compile {
+  return (written, { rule, place }) => {
+    if (!hasMacros(written)) {
+      if (!/^[+-]?\d+$/.test(written)) throw new PlaceError(place, `"${written}" is not a whole number`)
+      const argument = Number(written)
+      return { matches: (value) => compare(toNumber(value), argument) }
+    }
+    const argument: Macro = compileMacros(written, rule)
+    return { matches: (value, transaction) => compare(toNumber(value), toNumber(argument(transaction))) }
+  }
+}
+
+/** Returns the whole number at the start of a text, 0 without one. */
+export function toNumber(text: string): number {
+  const number = Number.parseInt(text, 10)
+  return Number.isNaN(number) ? 0 : number
+}
+
+function compileAddresses(argument: string, { place }: OperatorScope): Matcher {
+  const networks = argument.split(',').map((word) => {
+    const network = parseCidr(word.trim())
+    if (network === undefined) throw new PlaceError(place, `"${word.trim()}" is neither an address nor a network`)
+    return network
+  })
+  const set = new CidrSet(networks)
+  return {
+    matches: (value) => set.match(value) !== undefined
+  }
+}
+
+function compileRange(argument: string, { place }: OperatorScope): Matcher {
+  try {
+    const firstOutside = compileByteRange(argument)
+    return charged((value) => firstOutside(value) !== undefined)
+  } catch (error) {
+    throw error instanceof RangeError ? new PlaceError(place, error.message) : error
+  }
+}
+
+/** A matcher that reads a value once. */
+function charged(matches: (value: string) => boolean): Matcher {
+  return {
+    matches: (value, transaction) => {
+      transaction.spend(value.length + 1)
+      return matches(value)
+    }
+  }
+}

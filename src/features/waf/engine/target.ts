@@ -1,0 +1,41 @@
+/** A value that rules examine, with its forms after transformations. */
+export class Target {
+  /** Collection in upper case. */
+  readonly collection: string
+  /** Name of the member in lower case; '' for a variable with one value. */
+  readonly key: string
+  readonly value: string
+  readonly #member: string
+  /** Results of transformation chains by the number of the chain. */
+  readonly forms: (string | undefined)[] = []
+
+  constructor(collection: string, member: string, value: string) {
+    this.collection = collection
+    this.#member = member
+    this.key = member.toLowerCase()
+    this.value = value
+  }
+
+  /** `ARGS:name`, as rules and logs name the value. */
+  get name(): string {
+    return this.#member === '' ? this.collection : `${this.collection}:${this.#member}`
+  }
+
+  /** Name of the member as it was received. */
+  get member(): string {
+    return this.#member
+  }
+}
+
+/** Values that a rule examines. The joined form of all of them is computed once for each transformation chain. */
+export class TargetList {
+  readonly items: readonly Target[]
+  readonly joined: (string | undefined)[] = []
+
+  constructor(items: readonly Target[]) {
+    this.items = items
+  }
+}
+
+/** A list without values. */
+export const NO_TARGETS = new TargetList([])

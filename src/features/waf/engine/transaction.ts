@@ -1,0 +1,181 @@
+import type { VariableUse } from '../seclang/rule.js'
+import { Target, type TargetList } from './target.js'
+import { type Meter, WorkExceeded } from './transformation-chains.js'
+
+/** A rule that matched. */
+export interface MatchedRule {
+  readonly id: number
+  readonly message: string
+  readonly severity: string
+  readonly data: string
+  /** The variable whose value matched last in the chain: `ARGS:q`; '' for a rule without variables. */
+  readonly variable: string
+}
+
+/** A rule that denies the request or response. */
+export interface Denial {
+  readonly id: number
+  readonly status: number | undefined
+}
+
+/** Maximum length of a value in TX and of expanded data in UTF-16 units. */
+const MAX_TEXT = 4_096
+/** Maximum number of variables in TX, so that names from a request do not grow it without bound. */
+const MAX_VARIABLES = 4_096
+/** Maximum number of recorded matches. */
+const MAX_RECORDED = 256
+
+const NO_VALUES: readonly Target[] = []
+
+/** State of the rules for one request and its response. */
+export class Transaction {
+  readonly meter: Meter
+  /** Lists of values by the number of the variable set, for variables that rules do not change. */
+  readonly lists: (TargetList | undefined)[] = []
+  /** Matches that rules report, in order. */
+  readonly reported: MatchedRule[] = []
+  /** Rules continue after a denial, as for a decision that is not enforced. */
+  readonly detectionOnly: boolean
+  /** First denial. */
+  denied: Denial | undefined = undefined
+  /** `ctl:ruleEngine=Off`: no further rule is evaluated. */
+  off = false
+  /** `ctl:forceRequestBodyVariable`: REQUEST_BODY is set whatever the type of the body. */
+  keepsBodyText = false
+  /** The value that matched last. */
+  matched: Target | undefined = undefined
+  /** Values that matched in the current chain. */
+  matchedAll: Target[] = []
+  readonly #fixed: ReadonlyMap<string, string>
+  readonly #tx: Map<string, string>
+  #captures: readonly string[] = []
+  readonly #values = new Map<string, readonly Target[]>()
+  #removed: Uint8Array | undefined
+  #ownsRemoved = false
+  #excluded: Map<number, VariableUse[]> | undefined
+
+  /** `fixed`: variables of TX that rules cannot change. `removed`: 1 at the numbers of rules that are not evaluated. */
+  constructor(options: {
+    readonly budget: number
+    readonly fixed?: ReadonlyMap<string, string>
+    readonly removed?: Uint8Array | undefined
+    readonly detectionOnly?: boolean
+  }) {
+    const { budget, fixed = new Map<string, string>(), removed, detectionOnly = false } = options
+    this.meter = { budget }
+    this.#fixed = fixed
+    this.#tx = new Map(fixed)
+    this.#removed = removed
+    this.detectionOnly = detectionOnly
+  }
+
+  /** Charges work. Throws `WorkExceeded`. */
+  spend(steps: number): void {
+    this.meter.budget -= steps
+    if (this.meter.budget < 0) throw new WorkExceeded()
+  }
+
+  /** Returns a variable of TX; `name` is in lower case. */
+  getTx(name: string): string | undefined {
+    if (name.length === 1) {
+      const digit = name.charCodeAt(0) - 0x30
+      if (digit >= 0 && digit <= 9) return this.#captures[digit]
+    }
+    return this.#tx.get(name)
+  }
+
+  setTx(name: string, value: string): void {
+    const key = name.toLowerCase()
+    if (this.#fixed.has(key)) return
+    if (this.#tx.size >= MAX_VARIABLES && !this.#tx.has(key)) throw new WorkExceeded()
+    this.#tx.set(key, value.length > MAX_TEXT ? value.slice(0, MAX_TEXT) : value)
+  }
+
+  unsetTx(name: string): void {
+    const key = name.toLowerCase()
+    if (!this.#fixed.has(key)) this.#tx.delete(key)
+  }
+
+  /** Keeps the match and its groups as TX:0 to TX:9. */
+  capture(groups: readonly string[]): void {
+    this.#captures = groups.length > 10 ? groups.slice(0, 10) : groups
+  }
+
+  /** Sets the values of a variable. */
+  set(collection: string, values: readonly Target[]): void {
+    this.#values.set(collection, values)
+    this.lists.length = 0
+  }
+
+  /** Sets a variable with one value. */
+  setOne(collection: string, value: string): void {
+    this.set(collection, [new Target(collection, '', value)])
+  }
+
+  /** Returns the values of a variable by its name in upper case. */
+  collection(name: string): readonly Target[] {
+    switch (name) {
+      case 'TX':
+        return this.#txTargets()
+      case 'MATCHED_VAR':
+        return this.matched === undefined ? NO_VALUES : [new Target('MATCHED_VAR', '', this.matched.value)]
+      case 'MATCHED_VAR_NAME':
+        return this.matched === undefined ? NO_VALUES : [new Target('MATCHED_VAR_NAME', '', this.matched.name)]
+      case 'MATCHED_VARS':
+        return this.matchedAll
+      case 'MATCHED_VARS_NAMES':
+        return this.matchedAll.map(({ name: one, member }) => new Target('MATCHED_VARS_NAMES', member, one))
+      default:
+        return this.#values.get(name) ?? NO_VALUES
+    }
+  }
+
+  /** Returns the target of one variable of TX; `name` is in lower case. */
+  txTarget(name: string): Target | undefined {
+    const value = this.getTx(name)
+    return value === undefined ? undefined : new Target('TX', name, value)
+  }
+
+  #txTargets(): readonly Target[] {
+    const targets: Target[] = []
+    for (const [name, value] of this.#tx) targets.push(new Target('TX', name, value))
+    for (const [i, value] of this.#captures.entries()) targets.push(new Target('TX', String(i), value))
+    return targets
+  }
+
+  /** Returns whether the rule of this number is not evaluated. */
+  isRemoved(rule: number): boolean {
+    return this.#removed !== undefined && this.#removed[rule] === 1
+  }
+
+  /** Removes rules by their numbers; `count` is the number of all rules. */
+  removeRules(rules: Iterable<number>, count: number): void {
+    if (!this.#ownsRemoved) {
+      const own = new Uint8Array(count)
+      if (this.#removed !== undefined) own.set(this.#removed)
+      this.#removed = own
+      this.#ownsRemoved = true
+    }
+    for (const rule of rules) (this.#removed as Uint8Array)[rule] = 1
+  }
+
+  /** Excludes values from the rules of these numbers. */
+  excludeTarget(rules: Iterable<number>, target: VariableUse): void {
+    this.#excluded ??= new Map()
+    for (const rule of rules) {
+      const known = this.#excluded.get(rule)
+      if (known === undefined) this.#excluded.set(rule, [target])
+      else known.push(target)
+    }
+  }
+
+  /** Returns the values that this transaction excludes from a rule; undefined without any. */
+  excludedFrom(rule: number): readonly VariableUse[] | undefined {
+    return this.#excluded?.get(rule)
+  }
+
+  /** Records a match that its rule reports. */
+  report(match: MatchedRule): void {
+    if (this.reported.length < MAX_RECORDED) this.reported.push(match)
+  }
+}

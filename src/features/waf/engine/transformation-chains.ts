@@ -1,0 +1,76 @@
+import type { Target, TargetList } from './target.js'
+
+/** Maps text of Latin-1 code units. */
+export type Transformation = (text: string) => string
+
+/** Work that a request may cost, in steps of about a nanosecond; below zero it is exhausted. */
+export interface Meter {
+  budget: number
+}
+
+/** A request costs more work than it may. */
+export class WorkExceeded extends Error {
+  constructor() {
+    super('the request takes more work than it may')
+  }
+}
+
+/** Steps for each character of a transformation. */
+const TRANSFORMATION_COST = 8
+
+interface Chain {
+  readonly parent: number
+  readonly transform: Transformation
+}
+
+/** Sequences of transformations of a rule set, as a tree: equal beginnings share their results. Chain 0 changes nothing. */
+export class TransformationChains {
+  readonly #chains: Chain[] = [{ parent: 0, transform: (text) => text }]
+  readonly #numbers = new Map<string, number>()
+
+  /** Returns the numbers of the chain and of its beginnings, the shortest first. */
+  add(steps: readonly (readonly [name: string, transform: Transformation])[]): readonly number[] {
+    const numbers = [0]
+    for (const [name, transform] of steps) {
+      const parent = numbers.at(-1) as number
+      const key = `${parent} ${name.toLowerCase()}`
+      let number = this.#numbers.get(key)
+      if (number === undefined) {
+        number = this.#chains.push({ parent, transform }) - 1
+        this.#numbers.set(key, number)
+      }
+      numbers.push(number)
+    }
+    return numbers
+  }
+
+  /** Returns the value of a target after a chain. Throws `WorkExceeded`. */
+  form(target: Target, chain: number, meter: Meter): string {
+    if (chain === 0) return target.value
+    const known = target.forms[chain]
+    if (known !== undefined) return known
+    const { parent, transform } = this.#chains[chain] as Chain
+    const before = this.form(target, parent, meter)
+    meter.budget -= TRANSFORMATION_COST * (before.length + 1)
+    if (meter.budget < 0) throw new WorkExceeded()
+    const after = transform(before)
+    target.forms[chain] = after
+    return after
+  }
+
+  /** Returns all values after a chain, joined by line breaks. Throws `WorkExceeded`. */
+  joined(list: TargetList, chain: number, meter: Meter): string {
+    const known = list.joined[chain]
+    if (known !== undefined) return known
+    let joined = ''
+    let first = true
+    for (const target of list.items) {
+      const form = this.form(target, chain, meter)
+      joined = first ? form : `${joined}\n${form}`
+      first = false
+    }
+    meter.budget -= joined.length
+    list.joined[chain] = joined
+    return joined
+  }
+}
