@@ -4,7 +4,7 @@ import { ClientShares, clientKey } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import { flowErrors } from './error-codes.js'
-import type { Body, Failure, Outgoing } from './exchange.js'
+import type { Body, BodyStart, Failure, Outgoing } from './exchange.js'
 import type { Flow, FlowResponse } from './flow.js'
 import { refuse, type Verdict } from './verdict.js'
 
@@ -79,6 +79,8 @@ export interface BodyBuffersParts extends BodyLimits {
 
 /** Interval of the check for slow bodies (ms). */
 const PERIOD = 250
+/** Time limit for the start of a request body (ms). */
+const START_DEADLINE = 15_000
 /** Time before the minimum rate applies (ms). */
 const GRACE = 5_000
 /** Verdict for an exhausted budget. */
@@ -153,6 +155,43 @@ export class BodyBuffers {
       response.trailers = keptTrailers(response)
     }
     return whole
+  }
+
+  /**
+   * Returns the first bytes of the request's or response's body, at most `limit`, or a verdict: 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or the
+   * response to the failure of the message, such as its slowness. The body stays whole. Transforms of a response are not applied.
+   */
+  async start(flow: Flow, of: 'request' | 'response', limit: number): Promise<BodyStart | Verdict> {
+    const body = of === 'request' ? flow.request?.body : flow.response?.body
+    if (body === undefined) return { bytes: EMPTY, complete: true }
+    if (body instanceof Uint8Array) return { bytes: body.subarray(0, limit), complete: body.length <= limit }
+    if (!isEngineBody(body)) {
+      const whole = await this.response(flow)
+      return whole instanceof Uint8Array ? { bytes: whole.subarray(0, limit), complete: whole.length <= limit } : whole
+    }
+    if (isAbsent(body)) return { bytes: EMPTY, complete: true }
+    const full = this.reserve(flow, limit)
+    if (full !== undefined) return full
+    return await this.#peek(body, of, limit)
+  }
+
+  async #peek(body: Body, of: 'request' | 'response', limit: number): Promise<BodyStart | Verdict> {
+    const { pace, broken } = this.#parts
+    let watch: StartWatch | undefined
+    try {
+      const start = body.peek(limit)
+      if (of === 'response' || pace === undefined) return await start
+      const late = new Promise<'late'>((resolve) => {
+        watch = new StartWatch(pace.clock.monotonic() + START_DEADLINE, () => resolve('late'))
+        this.#slow?.add(watch)
+      })
+      const outcome = await Promise.race([start, late])
+      return outcome === 'late' ? broken('client-timeout') : outcome
+    } catch {
+      return broken(body.failure ?? (of === 'request' ? 'client-gone' : 'upstream-gone'))
+    } finally {
+      if (watch !== undefined) this.#slow?.delete(watch)
+    }
   }
 
   /**
@@ -233,6 +272,22 @@ export class BodyBuffers {
 interface Holding {
   bytes: number
   readonly client: string
+}
+
+/** Reports when the start of a body takes too long. */
+class StartWatch implements DeadlineOwner {
+  place = -1
+  readonly #deadline: number
+  readonly #late: () => void
+
+  constructor(deadline: number, late: () => void) {
+    this.#deadline = deadline
+    this.#late = late
+  }
+
+  checkDeadlines(now: number): void {
+    if (now > this.#deadline) this.#late()
+  }
 }
 
 /** Cancels a body that takes too long. */

@@ -81,6 +81,13 @@ export interface TrailerRules {
   passes(name: string): boolean
 }
 
+/** First bytes of a body. */
+export interface BodyStart {
+  readonly bytes: Uint8Array
+  /** The body ends with these bytes. */
+  readonly complete: boolean
+}
+
 /**
  * A body inside its engine. At most one of claim, buffer and discard may be called; without any, the body is forwarded unchanged, or
  * discarded with its exchange.
@@ -101,6 +108,11 @@ export interface Body {
   claim(): Readable
   /** Returns the whole body up to `limit` bytes, or 'too-large' without loss: bytes already read precede the rest. */
   buffer(limit: number): Promise<Uint8Array | 'too-large'>
+  /**
+   * Returns the first bytes, at most `limit`, and whether they are the whole body. They stay in the body and precede the rest; may be followed
+   * by claim, buffer and discard, or nothing. Rejects if the message fails before.
+   */
+  peek(limit: number): Promise<BodyStart>
   /** Inserts a transform without taking the body from the engine; framing becomes open. */
   through(transform: () => Duplex): void
   /**

@@ -1,6 +1,6 @@
 import type { OutgoingMessage } from 'node:http'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
-import type { Body, Failure, Framing, TrailerRules } from '../flow/exchange.js'
+import type { Body, BodyStart, Failure, Framing, TrailerRules } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import { allowedTrailers, pairs } from './fields.js'
@@ -167,11 +167,23 @@ export class MessageBody implements Body {
 
   buffer(limit: number): Promise<Uint8Array | 'too-large'> {
     if (this.#framing.kind === 'none') return Promise.resolve(new Uint8Array(0))
-    const front = this.#front ?? new ByteQueue()
-    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : front.length
+    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : (this.#front?.length ?? 0)
     if (announced > limit) return Promise.resolve('too-large')
+    return this.#receive(limit + 1, (front) => (front.length > limit ? 'too-large' : allOf(front)))
+  }
+
+  peek(limit: number): Promise<BodyStart> {
+    if (this.#framing.kind === 'none') return Promise.resolve({ bytes: new Uint8Array(0), complete: true })
+    return this.#receive(limit, (front, ended) => {
+      return { bytes: allOf(front).subarray(0, limit), complete: ended && front.length <= limit }
+    })
+  }
+
+  /** Holds bytes until there are at least `least`, or all; `take` makes the result of them. They precede the rest. */
+  #receive<T>(least: number, take: (front: ByteQueue, ended: boolean) => T): Promise<T> {
     this.#want()
-    this.#front = front
+    this.#front ??= new ByteQueue()
+    const front = this.#front
     const message = this.#message
     return new Promise((resolve, reject) => {
       const detach = (): void => {
@@ -183,18 +195,16 @@ export class MessageBody implements Body {
         this.#watcher?.(chunk)
         front.push(chunk)
         this.#arrived = front.length
-        if (front.length <= limit) return
+        if (front.length < least) return
         detach()
         message.pause()
-        resolve('too-large')
+        resolve(take(front, false))
       }
       const onEnd = (): void => {
         detach()
         this.#bytes = front.length
         this.#settle(true)
-        const all = front.takeAll()
-        front.push(all)
-        resolve(all)
+        resolve(take(front, true))
       }
       const onClose = (): void => {
         detach()
@@ -203,6 +213,7 @@ export class MessageBody implements Body {
       }
       if (message.readableEnded) return onEnd()
       if (message.destroyed) return onClose()
+      if (front.length >= least) return resolve(take(front, false))
       message.on('data', onData)
       message.on('end', onEnd)
       message.on('close', onClose)
@@ -354,4 +365,11 @@ export function httpSink(message: OutgoingMessage): MessageSink {
       else message.end()
     }
   }
+}
+
+/** Returns all bytes of a queue, which stay in it. */
+function allOf(queue: ByteQueue): Uint8Array {
+  const all = queue.takeAll()
+  queue.push(all)
+  return all
 }

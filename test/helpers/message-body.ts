@@ -1,5 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Failure, Framing } from '../../src/flow/exchange.js'
+import type { Body, BodyStart, Failure, Framing } from '../../src/flow/exchange.js'
 import type { HeaderList } from '../../src/flow/headers.js'
 
 export interface ScriptedBodyOptions {
@@ -69,6 +69,12 @@ export class ScriptedBody implements Body {
 
   buffer(): Promise<Uint8Array | 'too-large'> {
     throw new TypeError('not part of the script')
+  }
+
+  peek(limit: number): Promise<BodyStart> {
+    if (this.#options.failure !== undefined) return Promise.reject(new Error('broken'))
+    const all = Buffer.concat(this.#chunks.map((chunk) => Buffer.from(chunk)))
+    return Promise.resolve({ bytes: all.subarray(0, limit), complete: all.length <= limit })
   }
 
   through(transform: () => Duplex): void {

@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type {
   AbortSignalLike,
   Body,
+  BodyStart,
   ConnectionFacts,
   Exchange,
   Outgoing,
@@ -242,6 +243,11 @@ export class UnreadBody implements Body {
   buffer(): Promise<Uint8Array> {
     this.#read()
     return Promise.resolve(new Uint8Array(0))
+  }
+
+  peek(): Promise<BodyStart> {
+    this.#read()
+    return Promise.resolve({ bytes: new Uint8Array(0), complete: true })
   }
 
   through(): void {

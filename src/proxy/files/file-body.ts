@@ -1,9 +1,10 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Framing } from '../../flow/exchange.js'
+import type { Body, BodyStart, Framing } from '../../flow/exchange.js'
 import { BodyBroken } from '../../transport/message-body.js'
 import type { OpenFile } from './open-files.js'
 
 const OPEN: Framing = { kind: 'open' }
+const NOTHING = new Uint8Array(0)
 /** Bytes between checks that a long file is unchanged. */
 const CHECKED_EVERY = 8 * 1024 * 1024
 
@@ -72,6 +73,21 @@ export class FileBody implements Body {
       this.#whole = Buffer.concat(chunks)
     }
     return this.#whole.length > limit ? 'too-large' : this.#whole
+  }
+
+  peek(limit: number): Promise<BodyStart> {
+    const part = this.#part
+    const whole = this.#whole ?? (part === undefined ? NOTHING : undefined)
+    if (whole !== undefined)
+      return Promise.resolve({ bytes: whole.subarray(0, limit), complete: whole.length <= limit })
+    const { file, from, to } = part as FilePart
+    const bytes = Buffer.alloc(Math.min(limit, to - from))
+    return new Promise((resolve, reject) => {
+      file.read(bytes, from, (error, read) => {
+        if (error !== null || read < bytes.length) reject(new BodyBroken('upstream-gone'))
+        else resolve({ bytes, complete: to - from <= limit })
+      })
+    })
   }
 
   through(transform: () => Duplex): void {

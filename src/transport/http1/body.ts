@@ -1,5 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Failure, Framing, TrailerRules } from '../../flow/exchange.js'
+import type { Body, BodyStart, Failure, Framing, TrailerRules } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
@@ -181,20 +181,31 @@ export class CodecBody implements Body {
 
   buffer(limit: number): Promise<Uint8Array | 'too-large'> {
     if (this.#framing.kind === 'length' && this.#framing.bytes > limit) return Promise.resolve('too-large')
+    return this.#receive(limit + 1, (whole, length) => (length > limit ? 'too-large' : whole()))
+  }
+
+  peek(limit: number): Promise<BodyStart> {
+    return this.#receive(limit, (whole, length) => {
+      return { bytes: whole().subarray(0, limit), complete: this.complete && length <= limit }
+    })
+  }
+
+  /** Holds bytes until there are at least `least`, or all; `take` makes the result of them. They stay in the body. */
+  #receive<T>(least: number, take: (whole: () => Buffer, length: number) => T): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#state === 'free') this.#state = 'wanted'
       this.#want()
-      const whole = (): Buffer => this.#held?.whole() ?? NOTHING
+      const taken = (): T => take(() => this.#held?.whole() ?? NOTHING, this.#held?.length ?? 0)
       const full = (): boolean => {
-        if ((this.#held?.length ?? 0) <= limit) return false
+        if ((this.#held?.length ?? 0) < least) return false
         this.#sink = undefined
         this.#source?.pauseBody()
-        resolve('too-large')
+        resolve(taken())
         return true
       }
       if (this.#broken) reject(new BodyBroken(this.failure))
       else if (full()) return
-      else if (this.complete) resolve(whole())
+      else if (this.complete) resolve(taken())
       else {
         this.#sink = {
           text: ignore,
@@ -203,7 +214,7 @@ export class CodecBody implements Body {
             full()
           },
           flush: ignore,
-          end: () => resolve(whole()),
+          end: () => resolve(taken()),
           broke: (why) => reject(new BodyBroken(why))
         }
         this.#source?.resumeBody()
