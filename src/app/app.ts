@@ -147,10 +147,9 @@ async function prepare(options: Options, host: Host, { lifecycle, live, counters
     ...(records === undefined ? {} : { records })
   })
   foundation.accessLog.choose(options, policies.services.expressions)
-  const outbound = [policies.services.outbound, policies.guests.services.outbound]
   lifecycle.opens('requests of policies', {
     outbound() {
-      for (const one of outbound) one.close()
+      for (const one of policies.closes) one.close()
     }
   })
   const ruled = { ...carrying, policies }

@@ -7,6 +7,7 @@ import { expressionErrors } from '../expression/problems.js'
 import { moduleErrors } from '../features/contract.js'
 import { loginStartErrors, providerErrors } from '../features/login/provider-fetch.js'
 import { actions, features } from '../features/registry.js'
+import { wafStartErrors } from '../features/waf/errors.js'
 import { flowErrors, internalRequestErrors } from '../flow/error-codes.js'
 import { systemClock } from '../lib/clock.js'
 import type { ErrorTable } from '../lib/errors.js'
@@ -114,6 +115,7 @@ const GROUPS: readonly ErrorGroup[] = [
       copyErrors,
       portErrors,
       loginStartErrors,
+      wafStartErrors,
       providerErrors
     ]
   },

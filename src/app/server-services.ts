@@ -9,6 +9,7 @@ import { limiter, rateLimitHeaders } from '../features/rate-limit/feature.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type RefusedKeysMemory, refusedKeys } from '../features/rate-limit/refused-keys.js'
 import { actions } from '../features/registry.js'
+import { FolderRules, loadRules, wafRules } from '../features/waf/rules.js'
 import { type ReplayMemory, replays } from '../features/webhook/replays.js'
 import { BodyBuffers, type Holdings } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
@@ -99,10 +100,12 @@ export interface OpenPolicyServices {
   /** Rights of policies that agents send. */
   readonly guests: PolicyRights
   readonly geo: Geo
+  /** Parts that the caller closes at the end. */
+  readonly closes: readonly { close(): void }[]
 }
 
 /**
- * Creates the services of policies from the options. The caller closes the `outbound` of both. Fails with `FILE_UNREADABLE`,
+ * Creates the services of policies from the options. The caller closes `closes`. Fails with `FILE_UNREADABLE`,
  * and with the errors in a file.
  */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
@@ -140,6 +143,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     })
   }
   const login = await openLogin(options, parts, outbound)
+  const rules = await FolderRules.open(options.waf, log)
   const shared = [
     provide(limiter, parts.limiter),
     provide(refusedKeys, parts.refusedKeys),
@@ -147,6 +151,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     provide(limitRelay, parts.limitRelay),
     ...(parts.cluster ?? []),
     provide(logins, login),
+    provide(wafRules, rules),
     provide(internalRequests, parts.traffic.internal),
     ...(parts.records === undefined ? [] : [provide(breakerRecords, parts.records)]),
     ...(parts.replays === undefined ? [] : [provide(replays, parts.replays)])
@@ -161,6 +166,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     services: policyServices(base, [...shared, provide(keyFolders, options.jwt.key_folders ?? [])]),
     login,
     geo,
+    closes: [outbound, guest.outbound, ...(rules === undefined ? [] : [rules])],
     guests: {
       services: policyServices(guest, [...shared, provide(keyFolders, [])]),
       actions: guestActions,
@@ -168,6 +174,9 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     }
   }
 }
+
+/** Reads and compiles the rules of the web application firewall. Rejects with `WAF_RULES_INVALID`. */
+export const firewallRules = loadRules
 
 async function openLogin(
   { login }: Options,

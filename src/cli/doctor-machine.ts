@@ -4,7 +4,8 @@ import { readFile, stat, statfs } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { dataFolderProblem } from '../app/data-folder.js'
 import { CountersOfLimits } from '../app/kept-counters.js'
-import { codeOf } from '../lib/errors.js'
+import { firewallRules } from '../app/server-services.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { portPermission, systemReason } from '../lib/system-errors.js'
 import { formatSize } from '../lib/units.js'
@@ -125,6 +126,25 @@ export async function checkUpstream({ upstream }: Pick<Options, 'upstream'>): Pr
     return [doubtful('upstream', `${formatAuthority(host, port)}: ${text}`, help)]
   } finally {
     socket.destroy()
+  }
+}
+
+/** Reads and compiles the rules of the web application firewall. */
+export async function checkFirewall({ waf }: Pick<Options, 'waf'>): Promise<Finding[]> {
+  if (waf.rules === undefined) return []
+  try {
+    const rules = await firewallRules(waf.rules, waf)
+    const name = rules.signature === '' ? 'rules without a name' : rules.signature
+    const about = `${name} (number of rules: ${rules.size}, SHA-256: ${rules.digest})`
+    const [first] = rules.skipped
+    if (first === undefined) return [fine('waf', about)]
+    const left = `${about}; ${rules.skipped.length} left out, the first: ${first}`
+    return [
+      doubtful('waf', left, 'these attacks are not found; use a release that Sluice knows, or set skip_unknown to off')
+    ]
+  } catch (error) {
+    if (!(error instanceof CodedError)) throw error
+    return [wrong('waf', error.message, error.help ?? 'correct waf.rules')]
   }
 }
 

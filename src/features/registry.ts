@@ -22,6 +22,7 @@ import { trafficPolicy } from './traffic-policy.js'
 import { urlRewrite } from './url-rewrite/feature.js'
 import { userAgentFilter } from './user-agent-filter.js'
 import { variables } from './variables.js'
+import { waf } from './waf/feature.js'
 import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
 
@@ -48,7 +49,8 @@ export const features: readonly Feature[] = [
   respond,
   terminateTls,
   urlRewrite,
-  variables
+  variables,
+  waf
 ]
 
 /**
@@ -134,12 +136,7 @@ interface Switched {
 const saml = defineUnsupported('saml', 'saml was never released; use openid-connect for single sign-on')
 const aiGateway = defineUnsupported('ai-gateway', 'ai-gateway is retired and has no successor')
 
-const WAF =
-  'needs the OWASP core rule set and an engine for it, which Sluice does not ship; write expressions with deny instead'
-const owaspCrsRequest = defineUnsupported('owasp-crs-request', `owasp-crs-request ${WAF}`)
-const owaspCrsResponse = defineUnsupported('owasp-crs-response', `owasp-crs-response ${WAF}`)
-
-const unsupported: readonly Action[] = [saml, aiGateway, owaspCrsRequest, owaspCrsResponse]
+const unsupported: readonly Action[] = [saml, aiGateway]
 
 /** Returns the actions of a feature; each has the reason if agents cannot use them. */
 function actionsOf({ actions = [], notInAgent }: Feature): readonly Action[] {

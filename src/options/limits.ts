@@ -216,3 +216,22 @@ export const login = object(
   },
   { description: 'Logins with identity providers.' }
 )
+
+/** Options of the web application firewall. */
+export const waf = object(
+  {
+    rules: optional(
+      file({
+        description:
+          'Folder of a release of the OWASP Core Rule Set 4, for the actions owasp-crs-request and owasp-crs-response: crs-setup.conf ' +
+          '(or its example) and rules/*.conf. A changed folder is read again.'
+      })
+    ),
+    skip_unknown: switched({
+      description:
+        'Leave out rules with a directive, operator or transformation that Sluice does not know. off: such a folder is refused.',
+      default: 'off'
+    })
+  },
+  { description: 'Web application firewall.' }
+)

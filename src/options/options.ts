@@ -5,7 +5,7 @@ import type { Schema } from '../schema/schema.js'
 import { choice, duration, integer, object, optional, type Parsed, size } from '../schema/values.js'
 import { accessLog } from './access-log.js'
 import { withGroups } from './group.js'
-import { identity, limits, login, timeouts } from './limits.js'
+import { identity, limits, login, timeouts, waf } from './limits.js'
 import * as option from './values.js'
 
 const MIB = 1024 * 1024
@@ -295,6 +295,7 @@ export const optionsSchema = Type.Object(
         { description: 'Requests made by policies and modules.' }
       ),
       login,
+      waf,
       jwt: object(
         {
           key_folders: optional(

@@ -47,8 +47,7 @@ t.test('unknown names are refused where they stand, with what was probably meant
     "req.headers['a'].orderBy(x, size(x))": /did you mean sortBy\(/,
     "req.headers['a'].contains('b')": /EXPRESSION_TYPE .*this is a list: did you mean \[0\]\.contains\(/,
     "getReqHeader('a').startsWith('b')": /did you mean \[0\]\.startsWith\(/,
-    "actions.service.owasp_crs_request.decision == ''":
-      /owasp_crs_request\.decision: the action owasp-crs-request is not/,
+    "actions.service.ai_gateway.decision == ''": /ai_gateway\.decision: the action ai-gateway is not/,
     'size()': /size\(\) does not take these arguments/,
     'b"x".json()': /EXPRESSION_UNKNOWN/
   }

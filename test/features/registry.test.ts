@@ -128,7 +128,7 @@ t.test('every feature says in one sentence what it does, and its fields and metr
 t.test('what agents cannot use is refused there by name, with the reason of its feature', async (t) => {
   const inAgent = new Map(confinedActions(actions, 'agent').map((action) => [action.type, action]))
   const outside = features.filter(({ notInAgent }) => notInAgent !== undefined)
-  t.same(outside.map(({ name }) => name).sort(), ['forward-internal', 'login', 'terminate-tls'])
+  t.same(outside.map(({ name }) => name).sort(), ['forward-internal', 'login', 'terminate-tls', 'waf'])
   for (const { notInAgent, actions: own = [] } of outside) {
     for (const { type } of own) t.match(inAgent.get(type), { availability: 'unsupported', reason: notInAgent })
   }

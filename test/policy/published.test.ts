@@ -66,7 +66,7 @@ t.test('the schema for editors refuses what is wrong', async (t) => {
     ['no actions', { on_http_request: [{ actions: [] }] }],
     ['an unknown action', rule({ type: 'denny' })],
     ['an action of another phase', rule({ type: 'compress-response' })],
-    ['an unsupported action', rule({ type: 'owasp-crs-request' })],
+    ['an unsupported action', rule({ type: 'saml' })],
     ['a config that is missing', rule({ type: 'rate-limit' })],
     ['an unknown field', rule({ type: 'deny', config: { status: 403 } })],
     ['a wrong value', rule({ type: 'deny', config: { status_code: 200 } })]

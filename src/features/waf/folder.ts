@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { formatSize } from '../../lib/units.js'
 import type { RuleFile } from './seclang/reader.js'
 import { RuleSetError } from './seclang/rule.js'
 
@@ -34,7 +35,7 @@ export async function readRuleFolder(folder: string): Promise<RuleFolder> {
   const read = async (path: string, name: string): Promise<string> => {
     const content = await readFile(path)
     size += content.length
-    if (size > MAX_BYTES) throw new RuleSetError([`${folder}: the files have more than ${MAX_BYTES} bytes`])
+    if (size > MAX_BYTES) throw new RuleSetError([`${folder}: the files are larger than ${formatSize(MAX_BYTES)}`])
     hash.update(`${name} ${content.length}\n`).update(content)
     return content.toString('latin1')
   }

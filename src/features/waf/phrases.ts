@@ -54,7 +54,7 @@ function buildTrie(phrases: readonly string[]): Trie {
     let node = ROOT
     for (let i = 0; i < phrase.length; i++) {
       const byte = lowerCode(phrase.charCodeAt(i))
-      let next = childOf(trie, node, byte)
+      let next = findChild(trie, node, byte)
       if (next === ROOT) {
         next = nodes++
         trie.byte[next] = byte
@@ -82,7 +82,7 @@ function trimTrie(trie: Trie, nodes: number): Trie {
 }
 
 /** Returns the child of a node for a byte, or `ROOT` if there is none. */
-function childOf(trie: Trie, node: number, byte: number): number {
+function findChild(trie: Trie, node: number, byte: number): number {
   if (node === ROOT) return trie.root[byte] as number
   let next = trie.child[node] as number
   while (next !== ROOT && trie.byte[next] !== byte) next = trie.sibling[next] as number
@@ -109,7 +109,7 @@ function linkFailures(trie: Trie): void {
 function follow(trie: Trie, from: number, byte: number): number {
   let node = from
   for (;;) {
-    const next = childOf(trie, node, byte)
+    const next = findChild(trie, node, byte)
     if (next !== ROOT || node === ROOT) return next
     node = trie.failure[node] as number
   }

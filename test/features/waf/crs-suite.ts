@@ -76,7 +76,7 @@ export async function compileSuiteRules(folder: string): Promise<RuleSet> {
   const [setup, ...rules] = files
   if (setup === undefined) throw new Error('the folder has no rules')
   const source = readRuleSet([setup, { name: 'settings', text: SETTINGS }, ...rules])
-  return atOnce(RuleSet.compile(source, { digest, data: (name) => data.get(name), skipUnknown: true }))
+  return atOnce(RuleSet.compile(source, { digest, data: (name) => data.get(name) }))
 }
 
 /** Request of a stage as bytes of Latin-1. */

@@ -4,7 +4,7 @@ import { readMultipart } from '../bodies/multipart.js'
 import { readUrlencoded } from '../bodies/urlencoded.js'
 import type { BodyResult } from '../bodies/values.js'
 import { readXml } from '../bodies/xml.js'
-import { fieldOf, setArguments, setFields } from './request-values.js'
+import { readField, setArguments, setFields } from './request-values.js'
 import { Target } from './target.js'
 import type { Transaction } from './transaction.js'
 
@@ -28,7 +28,7 @@ export function setRequestBody(
   const processor = transaction.collection('REQBODY_PROCESSOR')[0]?.value ?? ''
   transaction.setOne('REQUEST_BODY_LENGTH', String(bytes.length))
   if (bytes.length === 0) return undefined
-  const result = readBody(processor, bytes, truncated, fieldOf(headers, 'content-type'))
+  const result = readBody(processor, bytes, truncated, readField(headers, 'content-type'))
   const error = result?.error
   if (processor === 'URLENCODED' || transaction.keepsBodyText || error !== undefined)
     transaction.setOne('REQUEST_BODY', bytes.toString('latin1'))
@@ -75,7 +75,7 @@ export function setResponseHead(
   transaction.setOne('RESPONSE_STATUS', String(response.status))
   transaction.setOne('RESPONSE_PROTOCOL', response.protocol)
   setFields(transaction, 'RESPONSE_HEADERS', response.headers)
-  const [type = ''] = fieldOf(response.headers, 'content-type').split(';')
+  const [type = ''] = readField(response.headers, 'content-type').split(';')
   transaction.setOne('RESPONSE_CONTENT_TYPE', type.trim())
 }
 

@@ -115,7 +115,7 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   }
   const { operator } = test
   const targets = withoutExcluded(scope.selections.compile(test.variables, place), number, scope)
-  const chains = scope.chains.add(test.transformations.map((name) => [name, transformationOf(name, link)]))
+  const chains = scope.chains.add(test.transformations.map((name) => [name, findTransformation(name, link)]))
   const captures = test.capture
   const rule = { id: head.id, severity: report.severity }
   const matcher = compileOperator(operator, { place, captures, rule, data: scope.data })
@@ -182,7 +182,7 @@ function matchTarget(target: Target, form: string, transaction: Transaction, eff
   effect?.(transaction)
 }
 
-function transformationOf(name: string, { place }: Rule): Transformation {
+function findTransformation(name: string, { place }: Rule): Transformation {
   const found = transformation(name)
   if (found === undefined) throw new PlaceError(place, `the transformation ${name} is not known`)
   return found

@@ -1,4 +1,6 @@
 import { CidrSet, parseCidr } from '../../../lib/ip.js'
+import { detectSqli } from '../detect/sqli.js'
+import { detectXss } from '../detect/xss.js'
 import { compilePhrases } from '../phrases.js'
 import { type OperatorUse, type Place, PlaceError } from '../seclang/rule.js'
 import { compileByteRange, validateUrlEncoding, validateUtf8Encoding } from '../validators.js'
@@ -24,6 +26,9 @@ export interface OperatorScope {
 }
 
 type Compile = (argument: string, scope: OperatorScope) => Matcher
+
+/** Steps for each character of the detection of SQL injection and of scripts. */
+const DETECTION_COST = 16
 
 /** Compiles an operator. Throws `PlaceError`. */
 export function compileOperator({ name, argument }: OperatorUse, scope: OperatorScope): Matcher {
@@ -56,7 +61,23 @@ const OPERATORS: Readonly<Record<string, Compile>> = {
   validateurlencoding: () => charged((value) => validateUrlEncoding(value) !== undefined),
   validateutf8encoding: () => charged((value) => validateUtf8Encoding(value) !== undefined),
   unconditionalmatch: () => ({ matches: () => true }),
-  nomatch: () => ({ matches: () => false })
+  nomatch: () => ({ matches: () => false }),
+  detectsqli: (_, { captures }) => ({
+    matches: (value, transaction) => {
+      transaction.spend(DETECTION_COST * (value.length + 1))
+      const fingerprint = detectSqli(value)
+      if (fingerprint !== undefined && captures) transaction.capture([fingerprint])
+      return fingerprint !== undefined
+    }
+  }),
+  detectxss: (_, { captures }) => ({
+    matches: (value, transaction) => {
+      transaction.spend(DETECTION_COST * (value.length + 1))
+      const found = detectXss(value)
+      if (found && captures) transaction.capture([value])
+      return found
+    }
+  })
 }
 
 function compilePattern(argument: string, { place, captures }: OperatorScope): Matcher {

@@ -44,7 +44,7 @@ export function setRequestHead(transaction: Transaction, facts: RequestFacts): v
   transaction.setOne('SERVER_PORT', String(facts.serverPort))
   setFields(transaction, 'REQUEST_HEADERS', headers)
   setCookies(transaction, headers)
-  const processor = bodyProcessor(fieldOf(headers, 'content-type'))
+  const processor = bodyProcessor(readField(headers, 'content-type'))
   transaction.setOne('REQBODY_PROCESSOR', processor)
   const { values } = readUrlencoded(Buffer.from(query, 'latin1'))
   setArguments(transaction, 'ARGS_GET', values)
@@ -52,7 +52,7 @@ export function setRequestHead(transaction: Transaction, facts: RequestFacts): v
 }
 
 /** Returns the first value of a header field, '' without it. `name` is in lower case. */
-export function fieldOf(headers: HeaderList, name: string): string {
+export function readField(headers: HeaderList, name: string): string {
   for (let i = 0; i < headers.length; i += 2) if (headers[i]?.toLowerCase() === name) return headers[i + 1] as string
   return ''
 }

@@ -118,6 +118,11 @@ export class RuleSet {
     return this.#scope.rules.length
   }
 
+  /** Returns the id of the rule of this number. */
+  idOf(number: number): number {
+    return this.#scope.rules[number]?.rule.id ?? 0
+  }
+
   /** Returns the numbers of rules. */
   select(selector: RuleSelector): readonly number[] {
     return this.#scope.select(selector)
@@ -231,7 +236,7 @@ const COMPARISONS: Readonly<Record<string, (left: number, right: number) => bool
   ge: (left, right) => left >= right
 }
 
-/** What the rules of a set share while they are compiled and evaluated. */
+/** Parts that the rules of a set share while they are compiled and evaluated. */
 class Scope {
   readonly chains = new TransformationChains()
   readonly selections = new Selections()

@@ -25,8 +25,8 @@ export class Selections {
     const [only] = uses
     if (uses.length === 1 && only?.collection === 'TX' && only.key !== undefined) {
       const { key } = only
-      if (only.kind === 'values') return (transaction) => listOf(transaction.txTarget(key))
-      return (transaction) => listOf(new Target('TX', key, transaction.getTx(key) === undefined ? '0' : '1'))
+      if (only.kind === 'values') return (transaction) => toList(transaction.txTarget(key))
+      return (transaction) => toList(new Target('TX', key, transaction.getTx(key) === undefined ? '0' : '1'))
     }
     if (uses.some(({ collection }) => CHANGING.has(collection))) return (transaction) => select(selectors, transaction)
     const number = this.#number(uses)
@@ -75,7 +75,7 @@ export class Selections {
   }
 }
 
-function listOf(target: Target | undefined): TargetList {
+function toList(target: Target | undefined): TargetList {
   return target === undefined ? NO_TARGETS : new TargetList([target])
 }
 

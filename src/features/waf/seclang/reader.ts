@@ -136,7 +136,7 @@ class Reader {
       effects: {
         assignments: effects.assignments,
         controls: effects.controls,
-        disruption: disruptionOf(own, defaults),
+        disruption: chooseDisruption(own, defaults),
         status: effects.status ?? defaults?.effects.status,
         skipAfter: effects.skipAfter
       },
@@ -171,7 +171,7 @@ class Reader {
   }
 }
 
-function disruptionOf(own: RuleActions, defaults: RuleActions | undefined): Disruption {
+function chooseDisruption(own: RuleActions, defaults: RuleActions | undefined): Disruption {
   const written = own.effects.disruption ?? 'block'
   const chosen = written === 'block' ? (defaults?.effects.disruption ?? 'pass') : written
   return chosen === 'deny' ? 'deny' : 'pass'
