@@ -1,0 +1,66 @@
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { startSluice } from '../../helpers/sluice.js'
+import { startRoute } from '../route.js'
+import { writeRules } from './crs-like.js'
+
+const POLICY = `on_http_request:
+  - actions:
+      - type: owasp-crs-request
+        config:
+          process_body: true
+`
+
+/** The product with the rules and the policy, before an upstream that answers how many bytes it has received. */
+async function start(t: Test) {
+  const server = createServer((incoming, response) => {
+    let size = 0
+    incoming.on('data', (piece: Buffer) => {
+      size += piece.length
+    })
+    incoming.on('end', () => response.end(String(size)))
+  }).listen(0, '127.0.0.1')
+  await new Promise((listening) => server.once('listening', listening))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const { port: upstream } = server.address() as AddressInfo
+  const options = { WAF_RULES: writeRules(t.testdir()) }
+  const { port } = await startSluice(t, { upstream: { port: upstream }, policy: POLICY, options })
+  return (path: string, pieces: readonly string[] = [], type = 'application/x-www-form-urlencoded') =>
+    new Promise<string>((resolve, reject) => {
+      const method = pieces.length === 0 ? 'GET' : 'POST'
+      const headers = { host: 'app.example.com', ...(pieces.length === 0 ? {} : { 'content-type': type }) }
+      const sent = request({ host: '127.0.0.1', port, path, method, headers, agent: false }, (response) => {
+        const { 'sluice-error-code': code } = response.headers
+        const received: Buffer[] = []
+        response.on('data', (piece: Buffer) => received.push(piece))
+        response.on('end', () =>
+          resolve(`${response.statusCode} ${code === undefined ? Buffer.concat(received).toString() : String(code)}`)
+        )
+      })
+      sent.on('error', reject)
+      for (const piece of pieces) sent.write(piece)
+      sent.end()
+    })
+}
+
+t.test('requests are examined by the rules of the folder, and their bodies arrive whole', async (t) => {
+  const send = await start(t)
+  t.equal(await send('/?q=1'), '200 0')
+  t.equal(await send('/?q=%3Cscript%3E'), '403 WAF_REQUEST_DENIED')
+  t.equal(await send('/', ['q=', 'harmless']), '200 10')
+  t.equal(await send('/', ['q=%3C', 'script']), '403 WAF_REQUEST_DENIED')
+  t.equal(await send('/', ['q=', 'a'.repeat(300_000), '%3Cscript']), '200 300011', 'beyond the examined beginning')
+  t.equal(await send('/', ['{"a": ', 'x}'], 'application/json'), '400 WAF_BODY_INVALID')
+})
+
+t.test('a policy with the action is refused without the option', async (t) => {
+  const { api, path } = await startRoute(t, (_, response) => response.end('ok'))
+  const value = JSON.stringify({ on_http_request: [{ actions: [{ type: 'owasp-crs-request' }] }] })
+  const { status, text } = await api('PUT', `${path}/traffic_policy`, { enabled: true, value })
+  t.equal(status, 400)
+  t.match(text, /name its folder in the option waf\.rules/)
+})
