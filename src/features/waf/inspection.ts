@@ -13,7 +13,7 @@ import type { Transaction } from './engine/transaction.js'
 import { WorkExceeded } from './engine/transformation-chains.js'
 
 /** Failure of an inspection. */
-export type InspectionError = 'body-invalid' | 'work-exceeded'
+type InspectionError = 'body-invalid' | 'work-exceeded'
 
 /** End of an inspection: done, failed, or a verdict about a message that broke. */
 export type Inspected = InspectionError | Verdict | undefined

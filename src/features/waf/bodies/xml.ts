@@ -2,9 +2,9 @@ import { APOSTROPHE, hexValue, isDigit, isLetter, isSpace, QUOTE } from '../byte
 import { BodyError, type BodyOptions, type BodyResult, type BodyValues, collectValues, utf8Text } from './values.js'
 
 /** Name of the values that are texts of elements, as CRS selects them. */
-export const XML_TEXT = '/*'
+const XML_TEXT = '/*'
 /** Name of the values that are attributes. */
-export const XML_ATTRIBUTE = '//@*'
+const XML_ATTRIBUTE = '//@*'
 
 /** Greatest number of nested elements. */
 const MAX_DEPTH = 256

@@ -72,7 +72,7 @@ export type Control =
 export type Disruption = 'pass' | 'deny'
 
 /** Condition of a rule: it matches if the operator holds for a value of a variable after the transformations. */
-export interface RuleTest {
+interface RuleTest {
   /** Empty for a `SecAction`, which always matches. */
   readonly variables: readonly VariableUse[]
   readonly operator: OperatorUse | undefined
@@ -85,7 +85,7 @@ export interface RuleTest {
 }
 
 /** Consequences of a match. */
-export interface RuleEffects {
+interface RuleEffects {
   readonly assignments: readonly Assignment[]
   readonly controls: readonly Control[]
   readonly disruption: Disruption
@@ -95,7 +95,7 @@ export interface RuleEffects {
 }
 
 /** Description of a match, for the log. */
-export interface RuleReport {
+interface RuleReport {
   /** May contain macros. */
   readonly message: string
   /** May contain macros. */

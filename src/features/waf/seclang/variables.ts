@@ -64,12 +64,12 @@ export const CHANGING: ReadonlySet<string> = new Set([
 ])
 
 /** Returns whether the engine knows a variable of this name, in upper case. */
-export function isVariable(name: string): boolean {
+function isVariable(name: string): boolean {
   return COLLECTIONS.has(name) || SCALARS.has(name)
 }
 
 /** Returns whether a variable has named members. */
-export function isCollection(name: string): boolean {
+function isCollection(name: string): boolean {
   return COLLECTIONS.has(name)
 }
 
