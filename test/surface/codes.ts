@@ -13,8 +13,6 @@ const FOREIGN = [
   /^SERVING$/,
   // Words of the files of other servers that `sluice import` reads.
   /^(METH_GET|LOCALHOST|SERVERID|DENY)$/,
-  // Collections of the rule language of ModSecurity.
-  /^(ARGS|ARGS_GET|ARGS_POST|ARGS_NAMES|FILES|FILES_NAMES|MULTIPART_PART_HEADERS|XML)$/,
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/,
   // What node and OpenSSL say of certificates, and the alerts of TLS.
@@ -23,8 +21,12 @@ const FOREIGN = [
   /^CERTIFICATE_(REQUIRED|REVOKED|UNKNOWN)$/
 ]
 
-/** Is a text an error code? Every text in capitals counts as one unless it is a word that comes from elsewhere. */
-export function isCode(text: string): boolean {
+/** The engine of the rule language of ModSecurity, whose variables and severities are in capitals; its own codes begin with WAF_. */
+const RULE_LANGUAGE = /^features\/waf\//
+
+/** Returns true if a text of a file is an error code: every text in capitals is one unless it is a word that comes from elsewhere. */
+export function isCode(text: string, file: string): boolean {
+  if (RULE_LANGUAGE.test(file) && !text.startsWith('WAF_')) return false
   return CODE.test(text) && !FOREIGN.some((words) => words.test(text))
 }
 

@@ -23,14 +23,14 @@ await source.everyNode((node, file) => {
     return false
   }
   const text = source.textOf(node)
-  if (text !== undefined && isCode(text)) written.set(text, (written.get(text) ?? new Set()).add(file))
+  if (text !== undefined && isCode(text, file)) written.set(text, (written.get(text) ?? new Set()).add(file))
   const name = source.accessedName(node)
   if (name !== undefined) named.add(name)
   const call = source.called(node)
   if (call === undefined || !TAKES_A_ROW.test(call.name)) return true
   for (const argument of call.args) {
     const code = source.isObject(argument) ? source.textOf(source.member(argument, 'code')) : undefined
-    if (code !== undefined && isCode(code)) free.push(`${file}: ${call.name}({ code: '${code}' })`)
+    if (code !== undefined && isCode(code, file)) free.push(`${file}: ${call.name}({ code: '${code}' })`)
   }
   return true
 })
