@@ -130,7 +130,16 @@ const LAST_ANSWERS = 250
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, account: AccountOptions, health: RouteGroup<never>): void {
-  const { control, resources, groups = [], pages = new Map(), describesRecord, baseUrl, version, dashboard = true } = account
+  const {
+    control,
+    resources,
+    groups = [],
+    pages = new Map(),
+    describesRecord,
+    baseUrl,
+    version,
+    dashboard = true
+  } = account
   const service = { account: control, baseUrl }
   const all = [
     ...serviceRoutes.map((group) => bindRoutes(group, service)),
@@ -147,7 +156,9 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
   addDocsPages(router)
   if (dashboard) addDashboard(router, pages)
   else redirectToDocs(router)
-  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord }))
+  addDescription(router, () =>
+    openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord })
+  )
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

@@ -28,8 +28,7 @@ export async function openClusterLimits(
   const address = storeAddress(options)
   const rules = provide(limitRules, options.limiter)
   const [secret] = seal.derive('limits')
-  if (!isShared(address) || rehearsal === true || secret === undefined)
-    return { services: [rules], threads: undefined }
+  if (!isShared(address) || rehearsal === true || secret === undefined) return { services: [rules], threads: undefined }
   const { PostgresLimitLedger } = await import('../../store/limit-ledger.js')
   const ledger = new PostgresLimitLedger(address, { log, lookup: names.forSockets })
   const newMember = () => ({ secret, member: `${processName() ?? ''} ${newId('member', clock.wall())}` })

@@ -131,7 +131,10 @@ function routesOf(
       other.push({ id: one.id, path: one.path, match: one.match, why: whyNot(one, path, route) })
     }
   }
-  const shown = route === undefined ? null : { id: route.id, name: record?.routeName ?? route.id, path: route.path, match: route.match }
+  const shown =
+    route === undefined
+      ? null
+      : { id: route.id, name: record?.routeName ?? route.id, path: route.path, match: route.match }
   return { route: shown, other_routes: other }
 }
 

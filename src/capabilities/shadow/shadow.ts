@@ -352,7 +352,10 @@ function explained(trial: Trial, recorder: ExplanationRecorder): Explanation | n
         : {
             ...sent,
             backend: upstream === undefined ? '' : upstream.slice(upstream.indexOf(':') + 1),
-            name: upstream === undefined ? '' : (snapshot.upstream(upstream)?.name ?? upstream.slice(upstream.indexOf(':') + 1)),
+            name:
+              upstream === undefined
+                ? ''
+                : (snapshot.upstream(upstream)?.name ?? upstream.slice(upstream.indexOf(':') + 1)),
             form: upstream === undefined ? '' : (snapshot.upstream(upstream)?.form ?? '')
           },
     answer: answer === undefined ? undefined : { ...answer, body: answer.body ?? new Uint8Array(0) },

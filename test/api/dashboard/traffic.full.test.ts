@@ -11,7 +11,10 @@ for (const scheme of ['light', 'dark'] as const) {
   t.test(`a refusal is seen live, opened, and explained by its rule, ${scheme}`, TIMES, async (t) => {
     const { page, traffic, picture, sluice } = await openTraffic(t, { scheme })
     await page.getByText(`curl ${traffic}/`, { exact: true }).waitFor()
-    t.match(await page.locator('.empty').textContent(), /No exchange yet.*keeps refused and failed requests.*recorder\.where/s)
+    t.match(
+      await page.locator('.empty').textContent(),
+      /No exchange yet.*keeps refused and failed requests.*recorder\.where/s
+    )
     t.same(await violations(page), [], 'the empty page')
     await picture(`traffic-empty-${scheme}`)
 
