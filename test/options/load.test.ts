@@ -113,6 +113,7 @@ t.test('without anything the defaults hold', async (t) => {
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory', orders: 300 },
     dns: { addresses: [], resolver: 'own', servers: [] },
     login: { stored_sessions: 256 * 1024 * 1024 },
+    waf: { skip_unknown: false },
     events: {},
     jwt: { key_folders: [] },
     history: 10_000,

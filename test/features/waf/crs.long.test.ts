@@ -9,7 +9,6 @@ const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
     '920181-1',
     'a request with Content-Length and Transfer-Encoding is refused by the transport, which may smuggle another'
   ],
-  ['942101-11', 'the detection of SQL injection also finds a whole statement in a path whose spaces are plus signs'],
   ['920620-1', 'the server of the tests joins two fields Content-Type; here both stay, and the rule finds them']
 ])
 
