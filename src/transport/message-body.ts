@@ -169,13 +169,13 @@ export class MessageBody implements Body {
     if (this.#framing.kind === 'none') return Promise.resolve(new Uint8Array(0))
     const announced = this.#framing.kind === 'length' ? this.#framing.bytes : (this.#front?.length ?? 0)
     if (announced > limit) return Promise.resolve('too-large')
-    return this.#receive(limit + 1, (front) => (front.length > limit ? 'too-large' : allOf(front)))
+    return this.#receive(limit + 1, (front) => (front.length > limit ? 'too-large' : peekAll(front)))
   }
 
   peek(limit: number): Promise<BodyStart> {
     if (this.#framing.kind === 'none') return Promise.resolve({ bytes: new Uint8Array(0), complete: true })
     return this.#receive(limit, (front, ended) => {
-      return { bytes: allOf(front).subarray(0, limit), complete: ended && front.length <= limit }
+      return { bytes: peekAll(front).subarray(0, limit), complete: ended && front.length <= limit }
     })
   }
 
@@ -368,7 +368,7 @@ export function httpSink(message: OutgoingMessage): MessageSink {
 }
 
 /** Returns all bytes of a queue, which stay in it. */
-function allOf(queue: ByteQueue): Uint8Array {
+function peekAll(queue: ByteQueue): Uint8Array {
   const all = queue.takeAll()
   queue.push(all)
   return all
