@@ -78,6 +78,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
   const { bodies, meter } = scope.services
   const counters = decisionCounters(meter, scope.owner, side.name, DECISIONS)
   const source = scope.service(wafRules)
+  if (source === 'unchecked') return () => undefined
   if (source === undefined) {
     const help = 'unpack a release of the OWASP Core Rule Set 4 and name its folder in the option waf.rules'
     scope.unavailable([], `the process has no rules for this action; ${help}`, wafProblems.WAF_RULES_MISSING)

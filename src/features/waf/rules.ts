@@ -16,8 +16,8 @@ export interface WafRules {
   readonly current: RuleSet
 }
 
-/** Rules for the actions; undefined if the option is not set, and where documents are only checked. */
-export const wafRules = serviceKey<WafRules | undefined>('waf_rules', () => undefined)
+/** Rules for the actions; undefined if the option is not set, `unchecked` where documents are only checked. */
+export const wafRules = serviceKey<WafRules | 'unchecked' | undefined>('waf_rules', () => 'unchecked')
 
 /** Option values of the firewall. */
 export interface WafOptions {

@@ -149,7 +149,8 @@ t.test('responses are examined with their body', async (t) => {
 })
 
 t.test('without rules the actions are refused with what to do', (t) => {
-  const [problem] = new Kit().problems('owasp-crs-request', {})
+  t.same(new Kit().problems('owasp-crs-request', {}), [], 'a check alone knows no folder')
+  const [problem] = new Kit('none', { more: [provide(wafRules, undefined)] }).problems('owasp-crs-request', {})
   t.match(problem, /WAF_RULES_MISSING .*waf\.rules/)
   t.end()
 })
