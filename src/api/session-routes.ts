@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Principal } from '../control/calls.js'
-import { SESSION, SESSION_SCHEMA, type Session } from '../control/sessions.js'
+import { SESSION } from '../control/session-answers.js'
+import { SESSION_SCHEMA, type Session } from '../control/sessions.js'
 import { type Account, addressOf } from './calls.js'
 import { defineRoute, type RouteGroup } from './define-route.js'
 import { ApiError, apiErrors } from './errors.js'

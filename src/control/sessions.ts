@@ -4,12 +4,12 @@ import { CodedError } from '../lib/errors.js'
 import { timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Resource } from '../resources/resource.js'
-import { mapOf, object, orNull, text, time, titledObject, type ValueOf, words } from '../schema/answer.js'
 import type { Access } from './access.js'
 import type { Principal } from './calls.js'
 import { ControlError, controlErrors, orUnavailable } from './errors.js'
 import { membersOf, textOf } from './request-body.js'
 import { rightsOf } from './rights.js'
+import type { SessionView } from './session-answers.js'
 
 /** Lifetimes of dashboard sessions (ms). */
 export interface SessionLifetimes {
@@ -30,19 +30,6 @@ export const SESSION_SCHEMA = {
   required: ['key'],
   additionalProperties: false
 } as const
-
-/** The caller of a request, with its rights. */
-export const SESSION = titledObject('Session', {
-  principal: object({ id: text, role: words(['administrator', 'member']), subject: text }),
-  rights: mapOf(
-    undefined,
-    'What the caller may do: each right of the account as true or false, and under resources, by their names, read, create, update, delete and command as any, own or none.'
-  ),
-  expires_at: {
-    ...orNull(time),
-    description: 'When the session ends without another call; null for a call with an API key.'
-  }
-})
 
 /** A session: its cookie, and its principal. */
 export interface Session {
@@ -167,7 +154,7 @@ export class Sessions {
   }
 
   /** Returns the public form of a caller, with its rights. `remaining`: remaining time of the session; undefined without one. */
-  shown(principal: Principal, remaining: number | undefined): ValueOf<typeof SESSION> {
+  shown(principal: Principal, remaining: number | undefined): SessionView {
     const { id, role, subject } = principal
     return {
       principal: { id, role, subject },

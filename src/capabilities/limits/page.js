@@ -32,6 +32,8 @@ const POLICY = `on_http_request:
           rate: 60s
           bucket_key: [conn.client_ip]`
 
+/** @typedef {import('./answers.js').LimitSummary} Limit */
+
 /**
  * The page; `#/limits/{limit}` shows one.
  * @param {{ path: string[] }} props
@@ -48,13 +50,13 @@ function List() {
   const [most, show] = useState(PAGE)
   const load = async () => {
     const query = new URLSearchParams({ order: 'refused', limit: String(PAGE), ...(text === '' ? {} : { text }) })
-    /** @type {any[]} */
+    /** @type {Limit[]} */
     const rows = []
     for (let before = ''; ; ) {
       const found = await call('GET', `/limits?${query}${before}`)
       rows.push(...found.limits)
       if (found.next_page_uri === null || rows.length >= most) return { rows, total: found.total }
-      before = `&before_id=${rows.at(-1).id}`
+      before = `&before_id=${rows.at(-1)?.id}`
     }
   }
   const { data, error } = useLoad(load, [text, most], { every: EVERY })
@@ -72,28 +74,28 @@ function List() {
         : html`<${Table}
             label="Limits"
             rows=${rows}
-            id=${(/** @type {any} */ row) => row.id}
-            place=${(/** @type {any} */ row) => `limits/${row.id}`}
-            tone=${(/** @type {any} */ row) => (row.recent.refused > 0 && row.enforce ? 'warn' : undefined)}
+            id=${(/** @type {Limit} */ row) => row.id}
+            place=${(/** @type {Limit} */ row) => `limits/${row.id}`}
+            tone=${(/** @type {Limit} */ row) => (row.recent.refused > 0 && row.enforce ? 'warn' : undefined)}
             empty=${
               text === ''
                 ? html`<${Empty} title="No rate limits" command=${POLICY}>Add an action <code>rate-limit</code> to a policy, for example one for each client address:<//>`
                 : html`<p>No limit matches this name, owner or rule.</p>`
             }
             columns=${[
-              { title: 'Limit', cell: (/** @type {any} */ row) => row.name },
-              { title: 'Owner', cell: (/** @type {any} */ row) => row.owner.name },
-              { title: 'Rule', cell: (/** @type {any} */ row) => row.rule },
+              { title: 'Limit', cell: (/** @type {Limit} */ row) => row.name },
+              { title: 'Owner', cell: (/** @type {Limit} */ row) => row.owner.name },
+              { title: 'Rule', cell: (/** @type {Limit} */ row) => row.rule },
               {
                 title: 'Capacity',
-                cell: (/** @type {any} */ row) =>
+                cell: (/** @type {Limit} */ row) =>
                   html`${capacityOf(row)} in ${row.rate}${row.scope === 'cluster' ? ', over the cluster' : ''}`
               },
-              { title: 'Mode', cell: (/** @type {any} */ row) => html`<${Mode} limit=${row} />` },
-              { title: 'Buckets in use', numeric: true, cell: (/** @type {any} */ row) => row.buckets },
-              { title: 'Admitted', numeric: true, cell: (/** @type {any} */ row) => row.admitted },
-              { title: 'Refused', numeric: true, cell: (/** @type {any} */ row) => overOf(row) },
-              { title: 'Refused in 5 minutes', numeric: true, cell: (/** @type {any} */ row) => row.recent.refused }
+              { title: 'Mode', cell: (/** @type {Limit} */ row) => html`<${Mode} limit=${row} />` },
+              { title: 'Buckets in use', numeric: true, cell: (/** @type {Limit} */ row) => row.buckets },
+              { title: 'Admitted', numeric: true, cell: (/** @type {Limit} */ row) => row.admitted },
+              { title: 'Refused', numeric: true, cell: (/** @type {Limit} */ row) => overOf(row) },
+              { title: 'Refused in 5 minutes', numeric: true, cell: (/** @type {Limit} */ row) => row.recent.refused }
             ]}
           />`
     }
@@ -108,13 +110,13 @@ function List() {
   <//>`
 }
 
-/** @param {any} limit */
+/** @param {Limit} limit */
 const overOf = ({ refused, would_refuse: would }) => (would === 0 ? refused : `${refused} (${would} let through)`)
 
-/** A number, or the expression that says it for each request. @param {any} limit */
+/** A number, or the expression that says it for each request. @param {Limit} limit */
 const capacityOf = ({ capacity, capacity_expression: expression }) => capacity ?? html`<code>${expression}</code>`
 
-/** @param {{ limit: any }} props */
+/** @param {{ limit: Limit }} props */
 function Mode({ limit }) {
   return limit.enforce
     ? html`<${Badge} tone="good">enforced<//>`

@@ -6,7 +6,7 @@ const STYLE = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}
 table{width:100%;border-collapse:collapse}
 th,td{text-align:left;padding:.4rem 0;border-bottom:1px solid #8884}
-td:last-child{text-align:right}
+td:last-child,th:last-child{text-align:right}
 .up{color:#1a7f37}.degraded{color:#9a6700}.down{color:#cf222e}
 @media(prefers-color-scheme:dark){.up{color:#3fb950}.degraded{color:#d29922}.down{color:#f85149}}`
 
@@ -42,7 +42,7 @@ export function statusPage({ status, checked_at, sites, omitted }: StatusView): 
 <body>
 <h1 class="${status}">${sites.length === 0 ? 'There are no sites' : HEADINGS[status]}</h1>
 <table>
-<thead><tr><th scope="col">Site</th><td>Status</td></tr></thead>
+<thead><tr><th scope="col">Site</th><th scope="col">Status</th></tr></thead>
 <tbody>
 ${rows.join('\n')}
 </tbody>

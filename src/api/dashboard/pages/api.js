@@ -43,7 +43,7 @@ export class Store {
 /**
  * The user who is signed in; undefined until it is known, null after signing out.
  * @typedef {'any' | 'own' | 'none'} Extent
- * @typedef {{ principal: { id: string, role: string, subject: string }, rights: Record<string, any>, expires_at: string | null }} Session
+ * @typedef {import('../../../control/session-answers.js').SessionView & { rights: Record<string, any> }} Session
  * @type {Store<Session | null | undefined>}
  */
 export const session = new Store(/** @type {Session | null | undefined} */ (undefined))

@@ -8,7 +8,7 @@ import { everyOf } from './ui.js'
  * name for /explain and /shadows, undefined where they have none; `policy`: null where there is none, its `value` undefined until it is
  * loaded; `source`: the file and line, or "the API"; `fixed`: the reason why the API cannot change it.
  * @typedef {{ id: string, title: string, layer: 'http' | 'tcp', path: string, resource: string, route: string | undefined, policy: { enabled: boolean, value: string | undefined, lines: number } | null, tests: string, source: string, fixed: string | undefined, example: string }} Place
- * @typedef {{ owner: string, source: string, lines: number }} Served
+ * @typedef {import('../../../control/traffic-answers.js').TrafficMap['tcp_edges'][number]['policies'][number]} Served
  */
 
 const API = 'the API'
