@@ -163,9 +163,15 @@ export const TRAFFIC_MAP = titledObject('TrafficMap', {
   omitted: { ...count, description: 'Edges that are left out because there are too many.' }
 })
 
+/** Numbers that every span of traffic has. */
 export type TrafficNumbersView = ValueOf<typeof NUMBERS_OF>
+/** Traffic of one second. */
 export type TrafficSecondView = ValueOf<typeof SECOND>
+/** Traffic of some minutes. */
 export type TrafficMinutesView = ValueOf<typeof MINUTES>
+/** Traffic of the last seconds, one by one, and of the last minute. */
 export type TrafficView = ValueOf<typeof TRAFFIC>
+/** Traffic of the last day in steps. */
 export type TrafficDayView = ValueOf<typeof TRAFFIC_DAY>
+/** The running configuration, from listeners to backends. */
 export type TrafficMap = ValueOf<typeof TRAFFIC_MAP>

@@ -53,6 +53,7 @@ t.test('without anything the defaults hold', async (t) => {
       session_idle: 1_800_000,
       session_longest: 43_200_000
     },
+    status_page: false,
     zone: 'sluice.localhost',
     regions: ['global'],
     require_reserved: false,
