@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -48,19 +48,21 @@ const LONGEST = 60_000
 
 const URL_OF_FILE = "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;"
 
+const bundled = new Set()
 for (const [name, source] of Object.entries(ENTRIES)) {
   // The launcher runs the program itself, and would have to copy all of it to wrap it as Node does.
   const wrapped = name === 'program'
-  await build({
+  const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: [source],
+    metafile: true,
     outfile: join(folder, `${name}.cjs`),
     bundle: true,
     platform: 'node',
     target: 'node20',
     // Only a script, not a module, can be started with what V8 has compiled before.
     format: 'cjs',
-    define: { 'import.meta.url': 'importMetaUrl' },
+    define: { 'import.meta.url': 'importMetaUrl', SLUICE_COMMIT: JSON.stringify(commit()) },
     banner: { js: `${wrapped ? '(function (exports, require, module, __filename, __dirname) {' : ''}${URL_OF_FILE}` },
     footer: { js: wrapped ? '})' : '' },
     external: BESIDE,
@@ -70,6 +72,7 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     legalComments: 'none',
     logLevel: 'warning'
   })
+  note(Object.keys(metafile.inputs))
 }
 // Patterns and comments are left as they are written. The launcher reads one byte for one character. A pattern whose `source` is
 // published is written as a text, whose value this does not change.
@@ -93,8 +96,9 @@ for (const capability of await readdir(join(root, 'src', 'capabilities'))) {
   }
 }
 // The editor of policies comes in many modules, which a browser would load one by one.
-await build({
+const { metafile } = await build({
   absWorkingDir: root,
+  metafile: true,
   entryPoints: ['src/api/dashboard/codemirror.js'],
   outfile: join(folder, 'assets', 'codemirror', 'codemirror.js'),
   bundle: true,
@@ -106,6 +110,10 @@ await build({
   legalComments: 'none',
   logLevel: 'warning'
 })
+note(Object.keys(metafile.inputs))
+note(ASSETS.map(([library]) => `node_modules/${library}/`))
+// What is inside, for the bill of materials of an executable.
+await writeFile(join(folder, 'packages.json'), `${JSON.stringify([...bundled].sort(), undefined, 2)}\n`)
 const main = join(folder, 'main.js')
 await copyFile(join(here, 'launcher.mjs'), main)
 await copyFile(join(here, 'launch.mjs'), join(folder, 'launch.mjs'))
@@ -127,6 +135,24 @@ function withNames(text) {
       /((?:\bclass |\b(?=[\w$]+ = class ))([\w$]+) (?:= class )?(?:extends [^{}]+ )?\{\n)\s*static \{\n\s*__name\(this, "\2"\);\n\s*\}\n/g,
       '$1'
     )
+}
+
+/** Keeps the packages that files of a bundle came from. */
+function note(files) {
+  for (const file of files) {
+    const place = /(?:^|\/)(node_modules\/(?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]
+    if (place !== undefined) bundled.add(place)
+  }
+}
+
+/** The commit that is built; empty where there is no clone, as in an unpacked package. */
+function commit() {
+  try {
+    const words = ['-C', root, 'rev-parse', '--short=12', 'HEAD']
+    return execFileSync('git', words, { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }).trim()
+  } catch {
+    return ''
+  }
 }
 
 /** Starts the product once in an empty folder, and keeps what was compiled for it. Without that it starts too, only slower. */

@@ -3,10 +3,12 @@ import { capabilityCommands } from '../capabilities/registry.js'
 import { packageVersion } from '../lib/files.js'
 import { apiKeyCommand } from './api-key-commands.js'
 import { checkCommand, doctorCommand, schemaCommand, startCommand } from './commands.js'
+import { completionCommand } from './completion-command.js'
 import { failureText } from './failure.js'
 import { keepsRunning } from './flags.js'
 import { hashPasswordCommand } from './hash-password-command.js'
 import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
+import { upgradeCommand } from './upgrade-command.js'
 
 const EXAMPLES = `
 Examples:
@@ -36,11 +38,20 @@ export async function runProgram(words: readonly string[]): Promise<number> {
   }
 }
 
+/** The commit of the build; the build puts it in. */
+declare const SLUICE_COMMIT: string | undefined
+
+/** Returns the version with the commit, where the build was made in a clone, and the release of Node. */
+function versionLine(): string {
+  const commit = typeof SLUICE_COMMIT === 'string' && SLUICE_COMMIT !== '' ? `commit ${SLUICE_COMMIT}, ` : ''
+  return `${packageVersion()} (${commit}Node ${process.versions.node})`
+}
+
 /** All commands with their flags; nothing of their work is loaded. */
 export function createProgram(): Command {
   const program = new Command('sluice')
     .description('Reverse proxy and API gateway with traffic policies in CEL and hot reload.')
-    .version(packageVersion(), '-V, --version', 'print the version')
+    .version(versionLine(), '-V, --version', 'print the version, the commit and Node')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
   const commands = [
@@ -52,7 +63,9 @@ export function createProgram(): Command {
     schemaCommand(),
     apiKeyCommand(),
     hashPasswordCommand(),
-    ...capabilityCommands('setup')
+    ...capabilityCommands('setup'),
+    completionCommand(program),
+    upgradeCommand()
   ]
   for (const command of commands) program.addCommand(command)
   program.hook('preAction', (_program, command) => {

@@ -3,6 +3,7 @@ import { languageCatalogue } from '../app/policy-language.js'
 import { EXAMPLE_FLOW } from '../expression/meanings/meaning.js'
 import { actions, features, moduleFields, modules } from '../features/registry.js'
 import type { ErrorRow } from '../lib/errors.js'
+import { packageVersion } from '../lib/files.js'
 import { formatDuration, formatSize } from '../lib/units.js'
 import { optionEntries } from '../options/catalogue.js'
 import type { Action } from '../policy/action.js'
@@ -10,6 +11,8 @@ import { resources } from '../resources/registry.js'
 import { EVENT_TYPES, eventMeaning, type Resource } from '../resources/resource.js'
 import type { Schema } from '../schema/schema.js'
 import { TRAFFIC_FIELDS } from '../telemetry/event-fields.js'
+import { manPage } from './man-page.js'
+import { createProgram } from './program.js'
 
 /** Returns the pages of `docs/reference`, made from the declarations of the code: text by name of file, the same at each call. */
 export async function referencePages(): Promise<ReadonlyMap<string, string>> {
@@ -21,7 +24,8 @@ export async function referencePages(): Promise<ReadonlyMap<string, string>> {
     ['expressions.md', page('Expressions', expressions())],
     ['resources.md', page('Resources', resourcesPage())],
     ['metrics.md', page('Metrics', await metrics())],
-    ['events.md', page('Events', events())]
+    ['events.md', page('Events', events())],
+    ['sluice.1', manPage(createProgram(), packageVersion())]
   ])
 }
 

@@ -259,7 +259,7 @@ t.test('the program tells its version and its commands, and guesses what was mea
   const cwd = t.testdir()
   const run = (...words: string[]) => new SluiceProcess(t, words, { cwd }).ended()
   const [version, help, none, typo] = await Promise.all([run('--version'), run('--help'), run(), run('strat')])
-  t.match(version, { code: 0, out: /^\d+\.\d+\.\d+$/, err: '' })
+  t.match(version, { code: 0, out: /^\d+\.\d+\.\d+ \((?:commit [0-9a-f]{12}, )?Node \d+\.\d+\.\d+\)$/, err: '' })
   t.equal(help.code, 0)
   for (const command of ['start', 'check', 'schema', 'api-key', 'Examples:']) t.match(help.out, command)
   t.equal(none.code, 2)

@@ -107,6 +107,6 @@ t.test('the command of a clone runs from any folder, also by a link, and asks no
   const env = { ...ENV, npm_config_registry: 'http://127.0.0.1:1' }
   for (const command of [join(project, 'sluice'), join(elsewhere, 'linked')]) {
     const { stdout } = await run(command, ['--version'], { cwd: elsewhere, env })
-    t.match(stdout, /^\d+\.\d+\.\d+\n$/)
+    t.match(stdout, /^\d+\.\d+\.\d+ \(.*Node \d+\.\d+\.\d+\)\n$/)
   }
 })

@@ -19,9 +19,13 @@ const GONE_WITHIN = 5_000
 /** Option that requests a take-over. */
 const FLAG = '--take-over'
 
-/** The words of a command as they were given, without the flag that asks for a take-over. */
+/**
+ * Returns the words of a command as they were given, without the flag that asks for a take-over. A single executable has its own path in place of
+ * the script, which is no word of the command.
+ */
 export function commandOf({ execPath, execArgv, argv }: Pick<NodeJS.Process, 'execPath' | 'execArgv' | 'argv'>) {
-  return { program: execPath, words: [...execArgv, ...argv.slice(1).filter((word) => word !== FLAG)] }
+  const own = argv[1] === execPath ? 2 : 1
+  return { program: execPath, words: [...execArgv, ...argv.slice(own).filter((word) => word !== FLAG)] }
 }
 
 /**
