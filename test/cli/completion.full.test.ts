@@ -23,7 +23,11 @@ t.test('completion in a real bash: commands, subcommands, flags', { skip: lacks(
   t.same(await offered('sta'), ['start'])
   t.same(await offered('start', '--upst'), ['--upstream'])
   t.match((await offered('api-key', '')).slice(0, 3), ['create', 'list', 'revoke'])
-  t.match(await offered('start', '--upstream', 'http://x', '--polic'), ['--policy'], 'the value of a flag changes nothing')
+  t.match(
+    await offered('start', '--upstream', 'http://x', '--polic'),
+    ['--policy'],
+    'the value of a flag changes nothing'
+  )
 })
 
 t.test('scripts of the other shells, and a shell that there is not', async (t) => {

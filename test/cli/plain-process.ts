@@ -1,10 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { inheritedEnvironment } from './process.js'
-
-const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
+import { inheritedEnvironment, sluiceCommand } from './process.js'
 
 interface Test {
   teardown(run: () => Promise<void>): void
@@ -19,8 +16,8 @@ export class PlainProcess {
   readonly #listening: Promise<{ traffic: string; api: string }>
 
   constructor(t: Test, cwd: string, env: Readonly<Record<string, string>>) {
-    const words = [MAIN, 'start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
-    this.child = spawn(process.execPath, words, {
+    const [command, words] = sluiceCommand(['start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0'])
+    this.child = spawn(command, words, {
       cwd,
       env: { ...inheritedEnvironment(), ...env },
       stdio: ['ignore', 'pipe', 'pipe']

@@ -6,6 +6,15 @@ import { createInterface } from 'node:readline'
 
 /** The program, compiled together with its tests. */
 const MAIN = join('dist-test', 'src', 'main.js')
+/** An executable of the product that is tested in place of the program, by its absolute path. */
+const { TEST_BINARY } = process.env
+
+/** Returns what runs `sluice` with `words`, as arguments of `spawn`. */
+export function sluiceCommand(words: readonly string[]): readonly [command: string, words: readonly string[]] {
+  if (TEST_BINARY !== undefined) return [TEST_BINARY, words]
+  if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build:test first`)
+  return [process.execPath, [join(process.cwd(), MAIN), ...words]]
+}
 
 /** Where the variable TEST_WORKERS names a number of threads, they carry the traffic. */
 const { TEST_WORKERS } = process.env
@@ -37,8 +46,8 @@ export class SluiceProcess {
   readonly #waiting = new Set<() => void>()
 
   constructor(t: Test, words: readonly string[], options: { cwd: string; env?: Record<string, string> }) {
-    if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build:test first`)
-    this.child = spawn(process.execPath, [join(process.cwd(), MAIN), ...words], {
+    const [command, all] = sluiceCommand(words)
+    this.child = spawn(command, all, {
       cwd: options.cwd,
       env: { ...inheritedEnvironment(), ...WORKERS, ...options.env },
       stdio: ['ignore', 'pipe', 'pipe']
