@@ -1,3 +1,4 @@
+import { formatAuthority } from '../lib/host.js'
 import type { HostPort, RouteUnit, Unit, UpstreamUnit } from './plan.js'
 
 /** Id and name of the entry that the options define for all other hosts. */
@@ -12,7 +13,7 @@ export function siteNameOf(hosts: readonly HostPort[] | 'every', name?: string):
   if (name !== undefined) return name
   const [first] = hosts === 'every' ? [] : hosts
   if (first === undefined) return DEFAULT
-  return first.port === USUAL_PORT ? first.host : `${first.host}:${first.port}`
+  return first.port === USUAL_PORT ? first.host : formatAuthority(first.host, first.port)
 }
 
 /** Returns the path of a route as a site file writes it: a prefix ends with a slash, an exact path does not. */
@@ -40,7 +41,7 @@ export function compileRouteName(route: Pick<RouteUnit, 'match' | 'path' | 'name
 export function destinationOf(unit: UpstreamUnit): string | undefined {
   switch (unit.form) {
     case 'address':
-      return `${unit.protocol}://${unit.service ?? (unit.socket === undefined ? `${unit.host}:${unit.port}` : `unix:${unit.socket}`)}${unit.pathPrefix ?? ''}`
+      return `${unit.protocol}://${unit.service ?? (unit.socket === undefined ? formatAuthority(unit.host, unit.port) : `unix:${unit.socket}`)}${unit.pathPrefix ?? ''}`
     case 'response':
       return `answer ${unit.status}`
     case 'files':

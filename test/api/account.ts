@@ -12,9 +12,11 @@ import { LatestRevision } from '../../src/control/configuration.js'
 import { openControl } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { EndedSessions } from '../../src/features/login/ended-sessions.js'
+import { limitRules } from '../../src/features/rate-limit/leases/cluster-limits.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
+import { provide } from '../../src/policy/services.js'
 import { resources } from '../../src/resources/registry.js'
 import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
@@ -56,7 +58,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const logged: { readonly fields: object; readonly message: string }[] = []
   const note = (fields: object, message: string) => void logged.push({ fields, message })
   const log = { info: note, warn: note }
-  const services = policyServices(offline(actions))
+  const services = policyServices(offline(actions), [provide(limitRules, { scope: 'server', short_windows: false })])
   const holder = new SnapshotHolder(Snapshot.empty())
   const keys = new ApiKeys([KEY], undefined)
   const latest = new LatestRevision(clock)

@@ -34,6 +34,7 @@ t.test('a policy is live on its host when the write is answered', async (t) => {
   const upstream = holder.current().route('a.test', '/x')?.upstream
   t.same(holder.current().upstream(upstream ?? ''), {
     kind: 'upstream',
+    name: 'https://[::1]:3000',
     form: 'address',
     protocol: 'https',
     host: '::1',

@@ -6,7 +6,7 @@ import { LedgerAway } from '../../features/rate-limit/leases/cluster-window.js'
 import type { Clock } from '../../lib/clock.js'
 import { type Json, timestampText } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
-import type { KeyPart, LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
+import type { LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
 import { httpsEdge, tcpEdge } from '../../resources/edges.js'
 import { commandEventType } from '../../resources/resource.js'
 import { ownerIdOf, UnitNames } from '../../runtime/names.js'
@@ -15,6 +15,7 @@ import type { Snapshot } from '../../runtime/snapshot.js'
 import type { StoreLog } from '../../store/store.js'
 import { isSensitive, REDACTED } from '../../telemetry/redaction.js'
 import type { LimitBucketView, LimitList, LimitView, RefusedKeys } from './answers.js'
+import { invalid, valueOfKey, valuesOf } from './bucket-values.js'
 
 /** Milliseconds. */
 const MINUTE = 60_000
@@ -345,47 +346,6 @@ function shownKey({ secret }: Listed, { text }: LimitedKey): readonly Json[] | n
   return values.map((value, i) => (secret[i] === true && value !== null ? REDACTED : value))
 }
 
-/** The value of a key that has one part. */
-function valueOfKey({ limit }: Listed, text: string): Json {
-  const [part, other] = limit.bucketKey
-  if (part === undefined || other !== undefined) {
-    throw invalid('key', `names one value, and keys of this limit have several (${sourcesOf(limit)}): give values`)
-  }
-  return valueOfPart(part, text, 'key')
-}
-
-function valuesOf({ limit }: Listed, text: string): readonly Json[] {
-  const wanted = limit.bucketKey.length
-  const values = parsed(text)
-  if (!Array.isArray(values) || values.length !== wanted) {
-    const what = wanted === 1 ? 'the value' : `${wanted} values`
-    throw invalid('values', `must be a JSON list of ${what} of ${sourcesOf(limit)}`)
-  }
-  return limit.bucketKey.map((part, i) => {
-    const value = values[i] as Json
-    return typeof value === 'string' ? valueOfPart(part, value, 'values') : value
-  })
-}
-
-/** A value that is given as text, as the type of its expression wants it. */
-function valueOfPart({ source, type }: KeyPart, text: string, field: string): Json {
-  switch (type) {
-    case 'int':
-    case 'uint':
-      if (!/^-?\d{1,20}$/.test(text)) throw invalid(field, `must have a whole number for ${source}`)
-      return Number.isSafeInteger(Number(text)) ? Number(text) : text
-    case 'double':
-      if (text.trim() === '') throw invalid(field, `must have a number for ${source}`)
-      return Number.isFinite(Number(text)) ? Number(text) : text
-    case 'bool':
-      if (text !== 'true' && text !== 'false') throw invalid(field, `must have true or false for ${source}`)
-      return text === 'true'
-    default:
-      if (!type.startsWith('list') && !type.startsWith('map')) return text
-      throw invalid(field, `must have a ${type} for ${source}: give values, a JSON list with it`)
-  }
-}
-
 /** Sums the decisions of the steps that began in the last minute. */
 function lastMinute(limit: LiveLimit): LimitView['last_minute'] {
   const sum = { admitted: 0, refused: 0 }
@@ -395,20 +355,4 @@ function lastMinute(limit: LiveLimit): LimitView['last_minute'] {
     sum.refused += refused
   }
   return sum
-}
-
-function sourcesOf({ bucketKey }: LiveLimit): string {
-  return bucketKey.map(({ source }) => source).join(', ')
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-function invalid(field: string, reason: string): ControlError {
-  return new ControlError(controlErrors.QUERY_INVALID, `${field} ${reason}`, { field })
 }

@@ -13,13 +13,13 @@ const POLICY = `on_http_request:
 `
 
 /** The product with the rules and the policy, before an upstream that answers how many bytes it has received. */
-async function start(t: Test) {
+async function start(t: Test, policy = POLICY, shown: (size: number) => string = String) {
   const server = createServer((incoming, response) => {
     let size = 0
     incoming.on('data', (piece: Buffer) => {
       size += piece.length
     })
-    incoming.on('end', () => response.end(String(size)))
+    incoming.on('end', () => response.end(shown(size)))
   }).listen(0, '127.0.0.1')
   await new Promise((listening) => server.once('listening', listening))
   t.teardown(() => {
@@ -28,7 +28,7 @@ async function start(t: Test) {
   })
   const { port: upstream } = server.address() as AddressInfo
   const options = { WAF_RULES: writeRules(t.testdir()) }
-  const { port } = await startSluice(t, { upstream: { port: upstream }, policy: POLICY, options })
+  const { port } = await startSluice(t, { upstream: { port: upstream }, policy, options })
   return (path: string, pieces: readonly string[] = [], type = 'application/x-www-form-urlencoded') =>
     new Promise<string>((resolve, reject) => {
       const method = pieces.length === 0 ? 'GET' : 'POST'
@@ -63,4 +63,19 @@ t.test('a policy with the action is refused without the option', async (t) => {
   const { status, text } = await api('PUT', `${path}/traffic_policy`, { enabled: true, value })
   t.equal(status, 400)
   t.match(text, /name its folder in the option waf\.rules/)
+})
+
+t.test('responses are examined by the rules of the folder', async (t) => {
+  const policy = `on_http_response:
+  - actions:
+      - type: owasp-crs-response
+        config:
+          process_body: true
+`
+  const safe = await start(t, policy, () => 'harmless')
+  t.equal(await safe('/'), '200 harmless')
+  const source = await start(t, policy, () => '<?php echo 1;')
+  t.equal(await source('/'), '403 WAF_RESPONSE_DENIED')
+  const beyond = await start(t, policy, () => `${'a'.repeat(100_000)}<?php`)
+  t.match(await beyond('/'), /^200 a{100000}<\?php$/, 'only the beginning is examined')
 })
