@@ -14,19 +14,19 @@ interface Giver {
   stop(): void
 }
 
-/** Writes the content of one message to its stream, no faster than the stream takes it. */
+/** Writes the body of one message to its stream and pauses the source while the stream is congested. */
 export class AnswerWriter implements BodySink {
   readonly #stream: Http2Stream
   readonly #broke: (why: Failure) => void
   #giver: Giver | undefined = undefined
   #trailers: (() => HeaderList) | undefined
-  /** Bytes that are still due; -1: any number. */
+  /** Remaining bytes of the announced length; -1 if none was announced. */
   #left: number
   #over = false
-  /** Bytes that were given to the stream. */
+  /** Bytes written to the stream. */
   carried = 0
 
-  /** `length`: what the head has announced, or -1. `broke` is called when the body ended early; the stream is as it was. */
+  /** `length`: bytes announced in the head, or -1. `broke` is called if the body ends early; the stream stays open. */
   constructor(
     stream: Http2Stream,
     length: number,
@@ -54,7 +54,7 @@ export class AnswerWriter implements BodySink {
     return new StreamGiver(stream, body, this)
   }
 
-  /** Lets the giver go in the middle of the message. */
+  /** Releases the source before the end of the message. */
   stop(): void {
     this.#over = true
     const giver = this.#giver
@@ -62,7 +62,7 @@ export class AnswerWriter implements BodySink {
     giver?.stop()
   }
 
-  /** The stream takes bytes again. */
+  /** Resumes the source after congestion. */
   resume(): void {
     this.#giver?.resume()
   }
@@ -101,7 +101,7 @@ export class AnswerWriter implements BodySink {
     this.#broke(why)
   }
 
-  /** False: the bytes do not belong to the message. More than was announced would make it malformed. */
+  /** Counts the bytes. Returns false after the end, or if they exceed the announced length, which would make the message malformed. */
   #takes(size: number): boolean {
     if (this.#over) return false
     if (this.#left >= 0) {

@@ -10,20 +10,17 @@ import type { SessionOwner } from './session-owner.js'
 import { SETTING } from './settings.js'
 import type { Http2Stream, StreamUser } from './stream.js'
 
-/** Streams that we open on one connection, whatever its peer allows. */
+/** Maximum number of open streams per connection, even if the server allows more. */
 export const STREAMS = 100
-/**
- * Content of all streams that may arrive before it is consumed: more than twice what the streams may hold back together, so
- * that slow ones never take the window of the others.
- */
+/** Receive window of the connection (bytes): over twice the windows of all streams, so that slow streams do not block others. */
 const WINDOW = (2 * STREAMS + 2) * STREAM_WINDOW
 /** Maximum size of a header list (bytes). */
 const LIST_BYTES = 262_144
 /** Maximum number of fields in a header list. */
 const LIST_FIELDS = 2048
-/** A connection without a stream is given up after this time. Milliseconds. */
+/** Time until a connection without streams is closed (ms). */
 const IDLE_TIME = 30_000
-/** Servers of gRPC take no more than one PING in five minutes from a client that sends nothing. */
+/** Time without received bytes until a PING (ms): gRPC servers accept one in five minutes from an idle client. */
 const SILENCE = 310_000
 /** Timeout for a PING response (ms). */
 const PONG_TIME = 10_000
@@ -32,7 +29,7 @@ const SETTLE = 30_000
 /** Time for the peer to close after GOAWAY (ms). */
 const LINGER = 500
 
-/** Its server ended it without a word of why. */
+/** Failure if the server closes the connection without GOAWAY. */
 const ENDED = { failure: 'upstream-gone', message: 'the connection ended' } as const
 
 /** Owner of a connection. */
@@ -43,15 +40,15 @@ export interface ClientHost {
   now(): number
 }
 
-/** Called with what becomes of a connection. */
+/** Owner of a client connection. */
 export interface ClientOwner {
-  /** The SETTINGS of the peer came for the first time, or changed, or a stream has ended: there may be room. */
+  /** Called if a stream may have become available: the peer sent SETTINGS, or a stream ended. */
   room(connection: ClientConnection): void
-  /** It takes no more streams. `before`: it never took any; why. Called once. */
+  /** Called once when the connection accepts no more streams. `before`: the failure, if the connection never accepted any. */
   gone(connection: ClientConnection, before: Failure | undefined, detail: string): void
 }
 
-/** The user of a stream; it is called when the chunk that fed it has been read. */
+/** User of a client stream. `flushBody` is called after the chunk with its bytes has been read. */
 export interface ClientUser extends StreamUser {
   flushBody(): void
 }
@@ -72,14 +69,14 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   #left = false
   #closing = false
   readonly #startedAt: number
-  /** When the last stream ended, or the end began. */
+  /** Monotonic time when the last stream ended, or when closing began (ms). */
   #since: number
   #pongDue = false
   #pingedAt = 0
   #receivedAt: number
-  /** It has carried a stream before. */
+  /** True if a stream has ended on this connection. */
   reused = false
-  /** Why streams end that end with the connection. */
+  /** Failure of the streams that the end of the connection ends. */
   failure: Failure = 'upstream-gone'
   detail = 'the connection ended'
 
@@ -100,52 +97,52 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     host.deadlineTimer.add(this)
   }
 
-  /** Streams that may be opened now. */
+  /** Number of streams that can be opened now. */
   get free(): number {
-    // One that owes the answer to a PING may be dead.
+    // A connection with an unanswered PING may be dead.
     if (!this.#greeted || this.#left || this.#pongDue || this.#pipe.stale === true) return 0
     return Math.min(STREAMS, this.allowed) - this.#session.streams
   }
 
-  /** Streams that the server allows at once. */
+  /** Maximum number of concurrent streams that the server allows. */
   get allowed(): number {
     return this.#session.peer.concurrentStreams
   }
 
-  /** Can an extended CONNECT be sent (RFC 8441 3)? */
+  /** True if the server accepts an extended CONNECT (RFC 8441 3). */
   get takesWebSockets(): boolean {
     return this.#session.peer.connectProtocol
   }
 
-  /** It broke before the peer had read any of what was written. */
+  /** True if the connection failed before the peer read any written byte. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
   }
 
-  /** Why it was not read, when `unreached`. */
+  /** Reason of the failure if `unreached`. */
   get refusal(): NonNullable<BytePipe['refusal']> {
     return this.#pipe.refusal ?? TURNED_AWAY
   }
 
-  /** Opens a stream whose head is to be sent at once; only while `free` is above 0. */
+  /** Opens a stream. The caller sends the head at once, and calls only if `free` is above 0. */
   open(user: ClientUser): Http2Stream | undefined {
     const stream = this.#session.open(user)
     if (stream === undefined) this.leave()
     return stream
   }
 
-  /** A body got bytes; its user is called when the chunk at hand has been read. */
+  /** Schedules `flushBody` of a stream's user for after the current chunk. */
   fed(user: ClientUser): void {
     this.#fed.push(user)
   }
 
-  /** A stream has ended. */
+  /** Handles the end of a stream. */
   released(): void {
     this.reused = true
     if (!this.#left) this.#owner.room(this)
   }
 
-  /** A stream ran out of time: sends a PING to learn whether the server is alive. No stream is opened until it answers. */
+  /** Handles a timeout of a stream: sends a PING, and opens no stream until the server has answered. */
   doubt(): void {
     if (this.#pongDue || this.#session.over) return
     this.#pongDue = true
@@ -153,7 +150,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     this.#session.ping()
   }
 
-  /** Takes no more streams, and ends with its last one. */
+  /** Accepts no more streams, and closes with the last one. */
   leave(): void {
     this.#leave(undefined)
     if (this.#session.streams === 0) this.#hangUp(CODE.none)
@@ -178,7 +175,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     }
   }
 
-  // What the wire says.
+  // Events of the wire.
 
   received(chunk: Buffer, length: number): void {
     this.#receivedAt = this.#host.now()
@@ -201,9 +198,9 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     this.#host.deadlineTimer.delete(this)
   }
 
-  // What the session says.
+  // Events of the session.
 
-  /** A server opens no streams: the session refuses them. */
+  /** Resets a stream of the server, which must not open any. */
   begins(stream: Http2Stream): void {
     stream.reset(CODE.protocol, 'malformed')
   }
@@ -213,7 +210,6 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
       this.#fail('upstream-malformed', 'too many frames', CODE.enhanceYourCalm)
   }
 
-  /** A server may refuse as many streams as it likes. */
   spoiled(): void {
     this.#since = this.#host.now()
   }
@@ -261,7 +257,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     this.#hangUp(code)
   }
 
-  /** GOAWAY and FIN. */
+  /** Sends GOAWAY and FIN. */
   #hangUp(code: number): void {
     if (this.#closing) return
     this.#closing = true

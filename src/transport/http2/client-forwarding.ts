@@ -24,12 +24,12 @@ import type { HpackDecoder } from './hpack-decoder.js'
 import type { Http2Stream, StreamEnd } from './stream.js'
 import { StreamDuplex } from './stream-duplex.js'
 
-/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+/** Time to wait for 100 before the body is sent without it (ms; RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
 /** Time for a stalled request body after the complete response (ms). */
 const UPLOAD_REST = 1000
 
-/** One request on a stream of an upstream's connection, and its answer. */
+/** One request and its response on a stream of an upstream connection. */
 export class Http2Forwarding implements ClientUser, Waiter, BodySource, DeadlineOwner {
   place = -1
   readonly #host: ClientHost
@@ -43,14 +43,14 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   #body: CodecBody | undefined = undefined
   #duplex: StreamDuplex | undefined = undefined
   #trailers: HeaderList = []
-  /** The connection had carried a stream before. */
+  /** True if the connection had carried a stream before. */
   #reused = false
   #websocket = false
   #interim: InterimBudget | undefined = undefined
-  /** Something of an answer came. */
+  /** True after the first bytes of a response. */
   #begun = false
   #sent = false
-  /** The body takes no more at the moment, and so many bytes that came meanwhile. */
+  /** True while the body is paused; `#heldBytes` arrived meanwhile. */
   #held = true
   #heldBytes = 0
   #abandoned = false
@@ -93,7 +93,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     }
   }
 
-  // What the pool says.
+  // Events of the pool.
 
   connected(connection: ClientConnection): void {
     const waited = this.#stopWaiting !== ignore
@@ -133,19 +133,19 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#fail(failure, retry, detail)
   }
 
-  /** The server takes this request over HTTP/1.1 only. */
+  /** Sends the request over HTTP/1.1, because the server accepts it only there. */
   #fallBack(): void {
     this.#leave()
     this.#resolve('http1')
   }
 
-  /** Nothing of the body is lost when the request is sent again. */
+  /** True if the request can be sent again because none of its body was read. */
   get #repeatable(): boolean {
     const { body } = this.#options
     return body === undefined || body instanceof Uint8Array || framingOf(body).kind === 'none'
   }
 
-  // What comes on the stream.
+  // Events of the stream.
 
   data(bytes: Buffer, from: number, to: number, wire: Wire): void {
     const body = this.#body
@@ -208,11 +208,11 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     }
     if (end === 'here' || this.#phase === 'over') return
     const connection = this.#connection as ClientConnection
-    // A whole answer may be followed by the word that the rest of the request is not wanted (RFC 9113 8.1).
+    // A server may reset the stream after a complete response if it does not need the rest of the request (RFC 9113 8.1).
     if (this.#phase === 'answered' && this.#body?.complete === true) this.#leave()
     else if (end === 'malformed') this.#fail('upstream-malformed', 'never', 'the answer is malformed')
     else if (end === 'peer') {
-      // It was not processed at all (RFC 9113 8.7).
+      // The server has not processed the request (RFC 9113 8.7).
       const refused = code === CODE.refusedStream && !this.#begun
       if (code === CODE.http11Required && !this.#begun && this.#repeatable) this.#fallBack()
       else this.#fail('upstream-gone', refused ? 'safe' : 'never', `the stream was reset (${code})`)
@@ -224,10 +224,10 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     }
   }
 
-  // What the body of the answer wants.
+  // Calls of the response body.
 
   bodyWanted(): void {
-    // It comes unasked, as far as the window allows.
+    // The server sends without request, within the window.
   }
 
   pauseBody(): void {
@@ -241,7 +241,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#stream?.consumed(held)
   }
 
-  /** The rest is not needed: other than on HTTP/1.1, the connection stays usable. */
+  /** Drops the rest of the body. Unlike on HTTP/1.1, the connection stays usable. */
   bodyAbandoned(): void {
     this.#abandoned = true
     if (this.#phase === 'over') return
@@ -262,7 +262,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     } else if (this.#phase === 'answered') this.#checkBody(now, idleTimeout)
   }
 
-  /** The request body is late only while the upstream does not take what is there; the server transport times a slow client. */
+  /** Times out the request body while the upstream reads nothing; a slow client is timed by the server transport. */
   #checkUpload(now: number, idleTimeout: number): void {
     const { waiting } = this.#stream as Http2Stream
     const taken = (this.#writer?.carried ?? 0) - waiting
@@ -273,7 +273,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       this.#late('the upstream does not take the request body')
   }
 
-  /** A body is late only while it is awaited and nothing moves the other way; one that was not taken is given up after the same time. */
+  /** Times out the response body while it is requested and nothing is sent; a body that nothing reads is dropped after the same time. */
   #checkBody(now: number, idleTimeout: number): void {
     const body = this.#body as CodecBody
     const { waiting } = this.#stream as Http2Stream
@@ -318,7 +318,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       return
     }
     const empty = ended || isBodiless(head.status, method)
-    // An answer without content ends with an empty frame at the latest.
+    // A response without content may still end with an empty DATA frame.
     if (empty) stream.expect(0)
     else if (head.framing.kind === 'length') stream.expect(head.framing.bytes)
     this.#body = new CodecBody(head.framing, empty ? undefined : this, 'upstream-gone')
@@ -326,7 +326,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#moved = -1
     const { status, headers } = head
     this.#resolve({ kind: 'response', head: { status, headers }, body: this.#body, reusedConnection: this.#reused })
-    // A WebSocket that was not accepted sends nothing.
+    // After a refused WebSocket there is no request content.
     if (this.#websocket) stream.end()
   }
 
@@ -340,7 +340,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#writer.start(body as Exclude<typeof body, undefined>)
   }
 
-  /** The upstream must not see a complete request; the client's side knows why. */
+  /** Resets the stream so that the upstream does not take a broken request for complete. `why`: failure of the client's side. */
   #brokeOff(why: Failure): void {
     this.#fail(
       why === 'upstream-gone' || why === 'upstream-malformed' ? 'client-gone' : why,
@@ -353,13 +353,13 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#fail('upstream-malformed', 'never', detail, CODE.protocol)
   }
 
-  /** The answer is whole and taken, and what is left of the request does not move. */
+  /** Resets the stream after a complete response, if the rest of the request is stalled. */
   #cancel(): void {
     this.#leave()
     this.#stream?.reset(CODE.none)
   }
 
-  /** Both directions have ended. */
+  /** Completes the exchange if both directions have ended. */
   #settle(): void {
     const stream = this.#stream
     if (stream?.remoteEnded === true && stream.localEnded) this.#leave()

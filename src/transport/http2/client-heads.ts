@@ -6,7 +6,7 @@ import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
 
 const COLON = 0x3a
-/** Statuses of classes above 5, which no specification defines, pass as they came (RFC 9110 15). */
+/** A status. Undefined classes above 5 are forwarded unchanged (RFC 9110 15). */
 const STATUS = /^[1-9]\d\d$/
 /** Value of a content-length. */
 const DIGITS = /^\d{1,15}$/
@@ -14,22 +14,22 @@ const DIGITS = /^\d{1,15}$/
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** Visible ASCII. */
 const AUTHORITY = /^[\x21-\x7e]*$/
-/** Fields of the opening handshake of HTTP/1.1 that an extended CONNECT does without (RFC 8441 5). */
+/** Fields of the HTTP/1.1 handshake that an extended CONNECT does not have (RFC 8441 5). */
 const HANDSHAKE: ReadonlySet<string> = new Set(['sec-websocket-key', 'upgrade', 'connection'])
 
 /** Form in which a request is written; see `writeRequest`. */
 export interface RequestForm {
-  /** 'https' where the connection is TLS (RFC 9113 8.3.1). */
+  /** 'https' if the connection uses TLS (RFC 9113 8.3.1). */
   readonly scheme: 'http' | 'https'
-  /** Bytes of the body, or -1: not known, or there is none. */
+  /** Length of the body (bytes); -1 if unknown or without a body. */
   readonly length: number
-  /** The client waits for 100. */
+  /** True if the client waits for 100. */
   readonly expects: boolean
-  /** The exchange asks for a WebSocket, as an extended CONNECT (RFC 8441 4). */
+  /** True for a WebSocket, opened by an extended CONNECT (RFC 8441 4). */
   readonly websocket: boolean
 }
 
-/** Can the method, the target and the authority stand in a request of HTTP/2? */
+/** Returns true if HTTP/2 can represent the method, target and authority. */
 export function isWritable({ method, target, headers, authority }: RequestHead): boolean {
   return (
     method !== 'CONNECT' &&
@@ -39,7 +39,7 @@ export function isWritable({ method, target, headers, authority }: RequestHead):
   )
 }
 
-/** Writes the head of a request (RFC 9113 8.3.1). Trailers are always taken, which servers of gRPC ask for. */
+/** Writes the head of a request (RFC 9113 8.3.1), with `te: trailers`, which gRPC servers require. */
 export function writeRequest(encoder: HpackEncoder, head: RequestHead, form: RequestForm): void {
   const { headers } = head
   encoder.field(':method', form.websocket ? 'CONNECT' : head.method)
@@ -54,21 +54,21 @@ export function writeRequest(encoder: HpackEncoder, head: RequestHead, form: Req
   if (!form.websocket) encoder.field('te', 'trailers')
 }
 
-/** A head that came from a server, and how its body is framed. */
+/** Response head of a server, and the framing of its body. */
 export interface AnswerHead extends ResponseHead {
   readonly framing: Framing
 }
 
 /**
- * Checks and translates a head of a server (RFC 9113 8.1, 8.2, 8.3.2); undefined: it is malformed. `ended`: no content
- * follows. `method` is what was asked.
+ * Checks and translates the response head of a server (RFC 9113 8.1, 8.2, 8.3.2). Returns undefined if malformed. `ended`: no content
+ * follows. `method`: of the request.
  */
 export function readAnswer(block: HpackDecoder, ended: boolean, method: string): AnswerHead | undefined {
   const { fields } = block
   if (block.malformed || block.tooLarge || fields[0] !== ':status' || !STATUS.test(fields[1] as string))
     return undefined
   const status = Number(fields[1])
-  // HTTP/2 switches no protocols, and an interim head ends nothing.
+  // HTTP/2 has no 101, and an interim response does not end the stream.
   if (status === 101 || (status < 200 && ended)) return undefined
   const headers: string[] = []
   let length: string | undefined
@@ -88,12 +88,12 @@ export function readAnswer(block: HpackDecoder, ended: boolean, method: string):
   return { status, headers, framing: framingOf(length, status, ended && !empty) }
 }
 
-/** Answers that have no content, whatever length they announce (RFC 9110 6.4.1). */
+/** Returns true for a response without content, whatever length it announces (RFC 9110 6.4.1). */
 export function isBodiless(status: number, method: string): boolean {
   return method === 'HEAD' || status === 204 || status === 304
 }
 
-/** True for a block that can be trailers (RFC 9113 8.1). */
+/** Returns true if a block can be trailers (RFC 9113 8.1). */
 export function areTrailers({ fields, malformed, tooLarge }: HpackDecoder): boolean {
   if (malformed || tooLarge) return false
   for (let i = 0; i < fields.length; i += 2) {
@@ -103,7 +103,7 @@ export function areTrailers({ fields, malformed, tooLarge }: HpackDecoder): bool
   return true
 }
 
-/** The head with which HTTP/1.1 accepts the WebSocket that an extended CONNECT has opened. */
+/** Returns the 101 response head of HTTP/1.1 for a WebSocket opened by an extended CONNECT. */
 export function switchedHead(headers: HeaderList, asked: HeaderList): ResponseHead {
   const accept = createHash('sha1')
     .update((fieldOf(asked, 'sec-websocket-key') ?? '').trim() + WEBSOCKET_GUID)

@@ -7,24 +7,24 @@ import { ClientConnection, type ClientHost, type ClientOwner, STREAMS } from './
 /** An exchange that waits for a connection. */
 export interface Waiter {
   readonly client: ConnectionFacts
-  /** Milliseconds; 0: for ever. */
+  /** Connect timeout (ms); 0: none. */
   readonly connectTimeout: number
   /** Opens its stream on the connection at once. */
   connected(connection: ClientConnection): void
-  /** None came. `retry` as an `Answer` says it. */
+  /** Called without a connection. `retry`: as in `Answer`. */
   unconnected(failure: Failure, detail: string, retry: 'safe' | 'never'): void
 }
 
-/** The connections to one upstream, those that are being opened, and the requests that wait for room on one. */
+/** Open and opening connections to one upstream, and the requests that wait for a free stream. */
 class KeyPool implements ClientOwner {
   readonly #host: ClientHost
   readonly #dialer: Dialer
   readonly #done: () => void
   readonly #connections = new Set<ClientConnection>()
-  /** Connections that are dialled, or whose SETTINGS have not come. */
+  /** Connections that are being dialled, or that have not received SETTINGS. */
   readonly #opening = new Map<object, AbortList>()
   readonly #waiting = new Set<Waiter>()
-  /** Streams that the server allows on one connection, as far as we know. */
+  /** Last known number of streams that the server allows per connection. */
   #each = STREAMS
   #retired = false
 
@@ -45,7 +45,7 @@ class KeyPool implements ClientOwner {
     this.#open(waiter)
   }
 
-  /** It waits no longer. */
+  /** Removes a waiter. */
   drop(waiter: Waiter): void {
     if (this.#waiting.delete(waiter) && this.#waiting.size === 0) {
       const opening = [...this.#opening.values()]
@@ -55,7 +55,7 @@ class KeyPool implements ClientOwner {
     this.#check()
   }
 
-  /** No connection is used for another request. */
+  /** Uses no connection for further requests. */
   retire(): void {
     this.#retired = true
     for (const connection of [...this.#connections]) if (!this.#opening.has(connection)) connection.leave()
@@ -70,7 +70,7 @@ class KeyPool implements ClientOwner {
       this.#waiting.delete(waiter)
       waiter.connected(connection)
     }
-    // A server that takes no stream at all would be dialled for ever.
+    // A server that allows no streams would be dialled without end.
     if (first && connection.allowed === 0) this.#refuse('upstream-gone', 'the server allows no streams', 'safe')
     const [waiter] = this.#waiting
     if (waiter !== undefined) this.#open(waiter)
@@ -90,7 +90,7 @@ class KeyPool implements ClientOwner {
     this.#check()
   }
 
-  /** Opens as many connections as the waiting exchanges would fill. */
+  /** Opens as many connections as the waiting exchanges need. */
   #open(waiter: Waiter): void {
     if (this.#opening.size * this.#each >= this.#waiting.size) return
     const signal = new AbortList()
@@ -106,7 +106,7 @@ class KeyPool implements ClientOwner {
         }
         const connection = new ClientConnection(this.#host, this, pipe)
         this.#connections.add(connection)
-        // It counts as being opened until its first SETTINGS come; without a request that waits, it is given up before.
+        // The connection counts as opening until its first SETTINGS arrive; without a waiting request it is closed before.
         const early = new AbortList()
         early.onAbort(() => connection.leave())
         this.#opening.set(connection, early)
@@ -121,7 +121,7 @@ class KeyPool implements ClientOwner {
     )
   }
 
-  /** Rejects those that waited for a connection that did not come about; one connection answers for as many as it would have taken. */
+  /** Rejects the waiting exchanges that the failed connection would have carried. */
   #refuse(failure: Failure, detail: string, retry: 'safe' | 'never'): void {
     let left = this.#each
     for (const waiter of this.#waiting) {
@@ -145,7 +145,7 @@ export class ClientPool {
     this.#host = host
   }
 
-  /** Gives `waiter` a connection with room, an open one if there is one. Answers the way to stop waiting. */
+  /** Gives `waiter` a connection with a free stream, or opens one. Returns a function that cancels the wait. */
   take(dialer: Dialer, waiter: Waiter): () => void {
     const pool = dialer.reusable ? this.#of(dialer) : new KeyPool(this.#host, dialer, ignore)
     pool.take(waiter)
@@ -153,14 +153,14 @@ export class ClientPool {
     return () => pool.drop(waiter)
   }
 
-  /** Connections whose key is not in `keys` carry no more requests. */
+  /** Retires the connections whose key is not in `keys`. */
   retain(keys: UpstreamKeys): void {
     for (const key of [...this.#pools.keys()]) {
       if (!keys.has(sharedKey(key))) this.end(key)
     }
   }
 
-  /** Connections of one key carry no more requests. */
+  /** Retires the connections of one key. */
   end(key: string): void {
     const pool = this.#pools.get(key)
     this.#pools.delete(key)

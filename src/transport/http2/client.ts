@@ -10,9 +10,9 @@ import type { WindowBudget } from './receive-window.js'
 const CHECK_PERIOD = 50
 
 /**
- * HTTP/2 to upstreams (RFC 9113), which their dialers must lead to: by ALPN, or by prior knowledge in clear text. `windows`: by which receive windows
- * of streams grow. `http1` takes the requests
- * that a server takes over HTTP/1.1 only: WebSockets without extended CONNECT (RFC 8441), and HTTP_1_1_REQUIRED (RFC 9113 7).
+ * Client transport for HTTP/2 (RFC 9113). The dialers must open HTTP/2 connections: by ALPN, or by prior knowledge without TLS. `windows` bounds the
+ * growth of receive windows. `http1` sends the requests that a server accepts over HTTP/1.1 only: WebSockets without extended CONNECT (RFC 8441),
+ * and HTTP_1_1_REQUIRED (RFC 9113 7).
  */
 export function http2Back({
   clock,
@@ -32,7 +32,7 @@ export function http2Back({
   const pool = new ClientPool(host)
   return {
     forward(exchange, dialer, options, answered) {
-      // A frame is read to its end before what it brings is acted on.
+      // The promise settles only after the current frame has been read.
       const answer = new Promise<Answer | 'http1'>((resolve) => {
         new Http2Forwarding(host, exchange, options, resolve).start(pool, dialer)
       })
@@ -55,7 +55,7 @@ const HTTP1_ONLY: Answer = {
   detail: 'the server takes the request over HTTP/1.1 only'
 }
 
-/** Connections of HTTP/1.1 to the same server. Their key is in no set of keys to keep, so that none is kept idle for long. */
+/** Returns a dialer for HTTP/1.1 to the same server. No set of retained keys has its key, so idle connections are soon closed. */
 function withHttp1(dialer: Dialer): Dialer {
   return {
     key: `${dialer.key} http/1.1`,
@@ -64,7 +64,7 @@ function withHttp1(dialer: Dialer): Dialer {
   }
 }
 
-/** Takes `http2` for the dialers that ask for it, and `back` for all others. */
+/** Uses `http2` for dialers with `http2`, and `back` for all others. */
 export function byVersion(back: ClientTransport, http2: ClientTransport): ClientTransport {
   return {
     forward(exchange, dialer, options, answered) {

@@ -21,18 +21,18 @@ import type { Http2Stream, StreamEnd } from './stream.js'
 const STREAMS = 128
 /** Time for a client to answer the first GOAWAY (ms). */
 const LINGER = 500
-/** A session without streams for so long keeps only what it must. */
+/** Time without streams until a session releases its caches (ms). */
 const QUIET = 5_000
-/** A session from which nothing came for so long is sent a PING; one that does not answer for so long again is ended. */
+/** Time without received bytes until a PING, and from the PING until the session is closed (ms). */
 const SILENCE = 60_000
 /** Time for a client to acknowledge our SETTINGS (RFC 9113 6.5.3) (ms). */
 const SETTLE = 30_000
-/** Fields beyond the limit that are still read, so that the client gets 431 and no reset. */
+/** Number of fields read beyond the limit, so that the client gets 431 instead of a reset. */
 const SPARE_FIELDS = 128
-/** Pseudo-header fields that a list may have besides. */
+/** Maximum number of additional pseudo-header fields. */
 const PSEUDO_FIELDS = 8
 
-/** One HTTP/2 connection of a client: streams become exchanges that run beside each other. */
+/** One HTTP/2 connection of a client; its streams become concurrent exchanges. */
 class Http2Connection implements Served, SessionOwner, WireOwner {
   place = -1
   readonly facts: SocketFacts
@@ -41,33 +41,33 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   readonly #wire: Wire
   readonly #session: Http2Session
   readonly #exchanges = new Set<Http2Exchange>()
-  /** Those that came since the last turn of the event loop; what was read with them may have reset them. */
+  /** Exchanges begun in this turn of the event loop; the same chunk may also reset them. */
   readonly #fresh: Http2Exchange[] = []
-  /** Those whose bodies got bytes of the chunk at hand. */
+  /** Exchanges whose bodies got bytes of the current chunk. */
   readonly #fed: Http2Exchange[] = []
   readonly #floods = new FloodWatch()
-  /** Why streams end that end with the connection. */
+  /** Failure of the streams that the end of the connection ends. */
   #cutBy: Failure = 'client-gone'
   #answeredAny = false
-  /** The session remembers what was sent. */
+  /** True if the session has caches to release. */
   #held = false
   #gone = false
-  /** The first GOAWAY is out; the last one is. */
+  /** True after the first GOAWAY; `#ending` after the last one. */
   #leaving = false
   #ending = false
-  /** Answers to PING that have not come. */
+  /** Number of unanswered PINGs. */
   #pongsDue = 0
   readonly #startedAt: number
   #since: number
-  /** Stream of the head that had begun when deadlines were checked last, and when it was first found; 0: there was none. */
+  /** Stream with an incomplete head at the last deadline check (0 if none), and the time when that head was first seen. */
   #openHead = 0
   #openSince = 0
-  /** Bytes that had come when something last came, and whether a PING was sent since. */
+  /** Received bytes at the last progress, its time, and whether a PING was sent since. */
   #received = 0
   #receivedAt: number
   #probed = false
 
-  /** `shared`: where a socket without TLS is read, see `Wire`. `since`: from when its first request is due. */
+  /** `shared`: read buffer for sockets without TLS, see `Wire`. `since`: start of the timeout for the first request. */
   constructor(host: ServingHost, facts: SocketFacts, pipe: Socket | Wire, shared: Buffer, since: number) {
     this.host = host
     this.facts = facts
@@ -88,19 +88,19 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     ])
   }
 
-  /** The exchange is over, with an answer or without. */
+  /** Removes a finished exchange. */
   ended(exchange: Http2Exchange): void {
     this.#exchanges.delete(exchange)
     this.#answeredAny = true
     this.#since = this.clock.monotonic()
   }
 
-  /** The body of an exchange got bytes: it is notified when the chunk at hand has been read. */
+  /** Schedules the notification of a body for after the current chunk. */
   fed(exchange: Http2Exchange): void {
     this.#fed.push(exchange)
   }
 
-  /** Why an exchange ends whose stream ended in this way. */
+  /** Returns the failure of an exchange for the end of its stream. */
   why(end: StreamEnd): Failure {
     if (end === 'malformed') return 'client-malformed'
     return end === 'peer' ? 'client-gone' : this.#cutBy
@@ -153,7 +153,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (allowed > 0 && now - this.#since > allowed) this.#linger()
   }
 
-  // What the wire says.
+  // Events of the wire.
 
   received(chunk: Buffer, length: number): void {
     this.#session.received(chunk, length)
@@ -167,7 +167,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.#session.drained()
   }
 
-  /** The end of the client's direction is the end of the client, as on HTTP/1.1. */
+  /** Closes the connection when the client closes its direction. */
   wireEnded(): void {
     this.#wire.destroy()
   }
@@ -179,7 +179,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.host.gone(this)
   }
 
-  // What the session says.
+  // Events of the session.
 
   begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void {
     this.#floods.stream()
@@ -221,7 +221,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (this.#leaving && this.#pongsDue === 0) this.#end()
   }
 
-  /** The trailers of an exchange that was not handed over yet are malformed. */
+  /** Reports malformed trailers of an exchange that the handler has not seen yet. */
   refusedUnseen(exchange: Http2Exchange): void {
     if (this.#fresh.includes(exchange)) this.host.handler.refused(this.facts, MALFORMED.status, MALFORMED.why)
   }
@@ -230,7 +230,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (this.#session.streams === 0) this.#hangUp(CODE.none)
   }
 
-  /** Notices a client that is gone without an end. */
+  /** Detects a client that has gone without closing the connection. */
   #watchSilence(now: number): void {
     const received = this.facts.bytesIn
     if (received !== this.#received) {
@@ -249,7 +249,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     }
   }
 
-  /** Notices a head that does not end. Until it does, nothing else can come on the connection (RFC 9113 4.3). */
+  /** Times out an incomplete head, which blocks all other frames of the connection (RFC 9113 4.3). */
   #watchHead(now: number): void {
     const { limits, handler } = this.host
     const open = this.#session.openHead()
@@ -268,7 +268,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.#session.ping()
   }
 
-  /** No work is done for a stream whose reset came right behind its head. */
+  /** Hands over the new exchanges, except those that were reset in the same chunk. */
   readonly #handOver = (): void => {
     for (const exchange of this.#fresh.splice(0)) if (this.#exchanges.has(exchange)) this.#hand(exchange)
   }
@@ -282,7 +282,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     }
   }
 
-  /** The handler failed: 500, as the contract says. */
+  /** Answers 500 after an error in the handler. */
   #crashed(exchange: Http2Exchange): void {
     if (!this.#exchanges.has(exchange)) return
     if (exchange.begun) exchange.abort('internal')
@@ -292,14 +292,14 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     }
   }
 
-  /** Answers a stream that is no exchange, and reads no more of it. A malformed request gets no answer (RFC 9113 8.1.1). */
+  /** Refuses a stream that becomes no exchange. A malformed request is reset without a response (RFC 9113 8.1.1). */
   #refuse(stream: Http2Stream, refusal: MalformedMessage): void {
     const { status, why } = refusal
     this.host.handler.refused(this.facts, status, why)
     this.#answeredAny = true
     this.#since = this.clock.monotonic()
     if (refusal === MALFORMED) {
-      // A client that sends nothing else is one that resets what it began.
+      // Malformed requests count as resets of the client for flood protection.
       stream.reset(CODE.protocol, 'malformed')
       return
     }
@@ -307,7 +307,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     stream.dropRequest()
   }
 
-  /** Ends a session that floods us. */
+  /** Closes a session that exceeds a flood limit. */
   #calm(why: Failure): void {
     if (this.#session.over) return
     this.#cutBy = why
@@ -316,8 +316,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   }
 
   /**
-   * Says that the end is near, and after a round trip (or a while, when the client answers nothing) which stream was the last
-   * one; those that come in between are served (RFC 9113 6.8).
+   * Starts a graceful shutdown (RFC 9113 6.8): sends a GOAWAY that still allows new streams, and the final one after a round trip or a timeout.
    */
   #linger(): void {
     if (this.#leaving || this.#session.over) return
@@ -327,7 +326,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     setTimeout(() => this.#end(), LINGER).unref()
   }
 
-  /** GOAWAY with the last stream that came; the connection closes with its last stream. */
+  /** Sends the final GOAWAY; the connection closes with its last stream. */
   #end(): void {
     if (this.#ending || this.#session.over) return
     this.#leaving = this.#ending = true
@@ -335,7 +334,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     else this.#session.goaway(CODE.none)
   }
 
-  /** GOAWAY and FIN. What the client still sends is thrown away for a while, because a reset could overtake the GOAWAY. */
+  /** Sends GOAWAY and FIN, and discards received bytes for a while, because a TCP reset could overtake the GOAWAY. */
   #hangUp(code: number): void {
     if (this.#session.over) return
     this.#since = this.clock.monotonic()
@@ -365,7 +364,7 @@ interface Opened {
   readonly length: number
 }
 
-/** HTTP/2 for clients that chose it in their handshake, or that begin with it where there is no TLS. */
+/** HTTP/2 for clients that chose it by ALPN, or by prior knowledge without TLS. */
 export class Http2Protocol implements Protocol {
   readonly #shared = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly #host: ServingHost
@@ -379,8 +378,8 @@ export class Http2Protocol implements Protocol {
   }
 
   /**
-   * Goes on with what `previous` served as HTTP/1.1 until its first bytes were those of HTTP/2. `before` and then `chunk` (from 0 to
-   * `length`) are what was read. `since`: when the first byte came, on the monotonic clock.
+   * Takes over a connection from `previous`, which served it as HTTP/1.1 until it saw the HTTP/2 preface. The bytes read so far are `before`, then
+   * `chunk` (from 0 to `length`). `since`: monotonic time of the first byte (ms).
    */
   goOn(previous: Served, pipe: Socket | Wire, { facts, since, before, chunk, length }: Opened): void {
     const connection = new Http2Connection(this.#host, facts, pipe, this.#shared, since)

@@ -30,7 +30,7 @@ const COLON = 0x3a
 export interface ExchangeHost {
   readonly facts: ConnectionFacts
   readonly clock: Clock
-  /** Gives pipes their places and limits. */
+  /** Provides pipes with connection places and limits. */
   readonly host: PipeHost
   ended(exchange: Http2Exchange): void
   fed(exchange: Http2Exchange): void
@@ -38,7 +38,7 @@ export interface ExchangeHost {
   refusedUnseen(exchange: Http2Exchange): void
 }
 
-/** One stream of an HTTP/2 connection: a request with its answer. Whatever ends it ends no other stream. */
+/** One exchange on a stream of an HTTP/2 connection. Its failure affects no other stream. */
 export class Http2Exchange implements Exchange, StreamUser, BodySource {
   readonly connection: ConnectionFacts
   readonly request: RequestHead & { readonly body: CodecBody }
@@ -53,11 +53,11 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   #firstByteAt = 0
   #endedAt = 0
   #trailers: HeaderList = []
-  /** The body takes no more at the moment, and so many bytes that came meanwhile. */
+  /** True while the body is paused; `#heldBytes` arrived meanwhile. */
   #held = true
   #heldBytes = 0
   #abandoned = false
-  /** The body got bytes and has not been notified of their end. */
+  /** True between bytes for the body and `flushBody`. */
   #fed = false
   #writer: AnswerWriter | undefined = undefined
   #duplex: StreamDuplex | undefined = undefined
@@ -79,7 +79,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#expects = head.expectsContinue
     this.#bytesIn = head.bytes
     const { method, target, authority, headers, framing } = head
-    // What comes on the stream of a CONNECT is no body.
+    // Bytes on the stream of a CONNECT are not a body.
     const body = new CodecBody(framing, ended || framing.kind === 'none' ? undefined : this, 'client-gone')
     body.awaitsContinue = head.expectsContinue
     if (framing.kind === 'length') stream.expect(framing.bytes)
@@ -87,7 +87,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.request = { method, target, authority, scheme, version: '2', headers, body }
   }
 
-  /** Bytes of the answer have left or are about to. */
+  /** True once the response has begun. */
   get begun(): boolean {
     return this.#firstByteAt !== 0
   }
@@ -96,7 +96,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     return this.#pipe !== undefined
   }
 
-  // What comes on the stream.
+  // Events of the stream.
 
   data(bytes: Buffer, from: number, to: number, wire: Wire): void {
     const { body } = this.request
@@ -114,13 +114,13 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     }
   }
 
-  /** The bytes of a chunk have been pushed. */
+  /** Notifies the body after the bytes of a chunk have been pushed. */
   flushBody(): void {
     this.#fed = false
     this.request.body.flush()
   }
 
-  /** Trailers; anything else is malformed (RFC 9113 8.1). */
+  /** Reads trailers. Returns false for any other block, which is malformed (RFC 9113 8.1). */
   block({ fields, malformed, tooLarge }: HpackDecoder, ended: boolean): boolean {
     let sound = ended && !malformed && !tooLarge
     for (let i = 0; i < fields.length && sound; i += 2) {
@@ -154,7 +154,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#duplex?.destroy()
   }
 
-  // What the body wants.
+  // Calls of the request body.
 
   bodyWanted(): void {
     if (!this.#expects || this.#sent !== undefined || this.#ended) return
@@ -174,17 +174,17 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#stream.consumed(held)
   }
 
-  /** Unread bytes stay until the stream ends, after the response. */
+  /** Keeps unread bytes until the stream ends, after the response. */
   bodyAbandoned(): void {
     this.#abandoned = true
     this.resumeBody()
   }
 
-  // What is answered.
+  // The response.
 
   inform(head: ResponseHead): void {
     if (this.#sent !== undefined || this.#ended) return
-    // A client that does not read needs no news of progress, which would wait in memory.
+    // For a client that does not read, interim responses would only collect in memory.
     if (head.status < 102 || head.status > 199 || this.#stream.blocked) return
     this.#stream.sendHead((encoder) => {
       encoder.field(':status', String(head.status))
@@ -215,7 +215,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     if (this.#sent !== undefined || this.#ended || !accepted) {
       other.duplex.on('error', ignore)
       other.destroy(this.#failure ?? (accepted ? 'client-gone' : 'upstream-malformed'))
-      // Over HTTP/1.1 the client would notice that its key was not understood; here only this side can.
+      // Over HTTP/1.1 the client checks the accepted key; an extended CONNECT has none, so the proxy checks it.
       if (!accepted) return this.respond({ status: 502, headers: [] })
       return this.#sent ?? Promise.resolve(this.#account())
     }
@@ -244,14 +244,14 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.abort('client-gone')
   }
 
-  /** Ends the exchange before a complete answer, and its stream with it. */
+  /** Ends the exchange and its stream before a complete response. */
   abort(why: Failure): void {
     if (this.#ended) return
     this.fail(why)
     this.#stream.reset(CODE.internal)
   }
 
-  /** Ends the exchange before a complete answer; what happens to the stream is the caller's business. */
+  /** Ends the exchange before a complete response; the caller ends the stream. */
   fail(why: Failure): void {
     if (this.#ended) return
     this.#ended = true
@@ -269,7 +269,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#pipe?.end()
   }
 
-  /** Looks whether the client takes the answer or sends the request, where either is due. */
+  /** Times out a client that neither reads the response nor sends the rest of its request. */
   sweep(now: number, limits: Pick<ListenLimits, 'bodyIdle' | 'streamIdle'>): void {
     if (this.piped) return
     const { waiting } = this.#stream
@@ -308,10 +308,10 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   #answer({ status, headers }: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
     const bodiless = this.request.method === 'HEAD' || status === 204 || status === 205 || status === 304
     const framing = framingOf(body)
-    // Trailers need no framing of their own here, so a length stays.
+    // In HTTP/2 a Content-Length may accompany trailers.
     let length = framing.kind === 'length' ? framing.bytes : framing.kind === 'none' && status !== 304 ? 0 : -1
     if (status === 204 || status === 205) length = -1
-    // The head itself ends the stream: clients of gRPC tell an answer of trailers alone by that.
+    // The head ends the stream: gRPC clients recognise a trailers-only response by that.
     const ends = bodiless || framing.kind === 'none' || (length === 0 && trailers === undefined)
     if (ends) drop(body)
     this.#stream.sendHead((encoder) => {

@@ -1,12 +1,12 @@
 const SECOND = 1000
-/** Resets that a client may send within a second. */
+/** Maximum number of resets per second. */
 const RESETS = 100
 /** Number of streams of which at most half may be reset. */
 const STREAM_BLOCK = 200
-/** PING and SETTINGS frames within a second; each costs an answer. Some clients measure the way with a PING per round trip. */
+/** Maximum number of PING and SETTINGS frames per second. Each needs a response; some clients send one PING per round trip. */
 const CONTROLS = 1000
 
-/** At most `most` events in any second. Only what came within a second is kept: most connections have one event or two. */
+/** Allows `most` events in any second. Stores the times of the last second only, because most connections have one or two events. */
 class Rate {
   readonly #most: number
   /** A ring once it has `most` entries. */
@@ -18,7 +18,7 @@ class Rate {
     this.#most = most
   }
 
-  /** True when this one is too many. `now` in milliseconds. */
+  /** Counts an event at `now` (ms). Returns true if it exceeds the limit. */
   exceeds(now: number): boolean {
     const silent = now - this.#last >= SECOND
     this.#last = now
@@ -39,29 +39,26 @@ class Rate {
   }
 }
 
-/**
- * Distinguishes a client that floods a session from one that changes its mind. Each method is true when the session must end;
- * `now` is of the monotonic clock, in milliseconds.
- */
+/** Detects clients that flood a session. Its methods return true if the session must be closed. `now`: monotonic time (ms). */
 export class FloodWatch {
   readonly #resets = new Rate(RESETS)
   readonly #controls = new Rate(CONTROLS)
   #streamsOfBlock = 0
   #resetsOfBlock = 0
 
-  /** A stream began. */
+  /** Counts a new stream. */
   stream(): void {
     if (++this.#streamsOfBlock <= STREAM_BLOCK) return
     this.#streamsOfBlock = 1
     this.#resetsOfBlock = 0
   }
 
-  /** The client reset a stream. */
+  /** Counts a reset by the client. */
   reset(now: number): boolean {
     return this.#resets.exceeds(now) || ++this.#resetsOfBlock > STREAM_BLOCK / 2
   }
 
-  /** A PING or SETTINGS frame came. */
+  /** Counts a PING or SETTINGS frame. */
   control(now: number): boolean {
     return this.#controls.exceeds(now)
   }

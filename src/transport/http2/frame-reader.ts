@@ -2,35 +2,32 @@ import { CODE, ConnectionError, FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, PRIORITY_B
 
 /** Receives the frames. Its methods may throw a `ConnectionError`. */
 export interface FrameTaker {
-  /** A whole frame other than DATA: its payload is `bytes` from `from` to `to`, valid only during the call. An object would be one for each frame. */
+  /** A complete frame other than DATA. The payload, `bytes` from `from` to `to`, is valid only during the call. No object, to save an allocation per frame. */
   frame(type: number, flags: number, stream: number, bytes: Buffer, from: number, to: number): void
-  /** DATA begins; `length` is its whole payload, which is what flow control counts (RFC 9113 6.1). */
+  /** The start of a DATA frame. `length`: the whole payload with padding, which flow control counts (RFC 9113 6.1). */
   dataBegins(stream: number, flags: number, length: number): void
-  /** A part of the content of DATA, as it came; valid only during the call. */
+  /** A part of the content of DATA, valid only during the call. */
   data(bytes: Buffer, from: number, to: number): void
-  /** DATA is over; padding is left out of what `data` got. */
+  /** The end of a DATA frame. `data` got no padding. */
   dataEnds(): void
 }
 
 /** Meaning of the next byte. */
 const Step = { preface: 0, head: 1, payload: 2, padLength: 3, content: 4, padding: 5 } as const
 
-/**
- * Reads the frames of one direction of a connection (RFC 9113 4.1), however its bytes are split. DATA is passed on as it comes,
- * without a copy; every other frame is passed on whole.
- */
+/** Reads the frames of one direction of a connection (RFC 9113 4.1). Passes on DATA in parts, without a copy, and other frames whole. */
 export class FrameReader {
   readonly #taker: FrameTaker
   readonly #preface: Buffer
   #step: number
   /** Bytes received of the preface or of a frame's head. */
   #got = 0
-  /** A head that came in pieces. */
+  /** Buffer for a frame head that arrives in pieces. */
   #head: Buffer | undefined = undefined
   #type = 0
   #flags = 0
   #stream = 0
-  /** Payload of a frame that came in pieces, and how much of it has. */
+  /** Payload of a frame that arrives in pieces, and the received bytes of it. */
   #payload: Buffer | undefined = undefined
   #length = 0
   /** For DATA: remaining content and padding. */
@@ -38,24 +35,24 @@ export class FrameReader {
   #padding = 0
   #stopped = false
 
-  /** `preface`: what has to come before the first frame; empty on a client's side. */
+  /** `preface`: bytes expected before the first frame; empty on the client side. */
   constructor(taker: FrameTaker, preface: Buffer) {
     this.#taker = taker
     this.#preface = preface
     this.#step = preface.length > 0 ? Step.preface : Step.head
   }
 
-  /** The stream of a HEADERS frame that has come in part; 0: there is none. */
+  /** Stream of a partly received HEADERS frame; 0 if none. */
   get openHead(): number {
     return this.#step === Step.payload && this.#type === FRAME.headers ? this.#stream : 0
   }
 
-  /** Reads no more, also of the chunk at hand. */
+  /** Stops reading, also in the current chunk. */
   stop(): void {
     this.#stopped = true
   }
 
-  /** Reads `chunk` from 0 to `end`. Throws a `ConnectionError`, of the taker or because of what no frame can be. */
+  /** Reads `chunk` from 0 to `end`. Throws a `ConnectionError` for an invalid frame; the taker may throw one too. */
   take(chunk: Buffer, end: number): void {
     let at = 0
     while (at < end && !this.#stopped) {
@@ -182,33 +179,33 @@ export class FrameReader {
   }
 }
 
-/** CONTINUATION frames that one block may have, whatever they hold. */
+/** Maximum number of CONTINUATION frames of one block. */
 const CONTINUATIONS = 32
 
-/** The whole of a header block: `bytes` from `from` to `to`. */
+/** A complete header block: `bytes` from `from` to `to`. */
 type WholeBlock = readonly [bytes: Buffer, from: number, to: number]
 
 const NOTHING: WholeBlock = [Buffer.alloc(0), 0, 0]
 
-/** Puts the header blocks of a connection together from HEADERS and CONTINUATION (RFC 9113 4.3, 6.2, 6.10), within bounds. */
+/** Assembles bounded header blocks from HEADERS and CONTINUATION (RFC 9113 4.3, 6.2, 6.10). */
 export class HeaderBlocks {
   readonly #limit: number
   #whole: WholeBlock = NOTHING
   #pieces: Buffer[] = []
   #bytes = 0
-  /** The stream whose block goes on in CONTINUATION; 0: none. */
+  /** Stream whose block continues in CONTINUATION; 0 if none. */
   open = 0
   /** Current header block: its stream, whether it ends the stream, and whether its priority names itself (RFC 7540 5.3.1). */
   stream = 0
   ended = false
   selfDependent = false
 
-  /** `limit`: bytes that a block may have before it is decoded. */
+  /** `limit`: maximum size of an encoded block (bytes). */
   constructor(limit: number) {
     this.#limit = limit
   }
 
-  /** Takes the payload of HEADERS; true: the block is whole. */
+  /** Reads the payload of HEADERS. Returns true if the block is complete. */
   begin(flags: number, stream: number, bytes: Buffer, from: number, to: number): boolean {
     if (stream === 0) throw new ConnectionError(CODE.protocol, 'HEADERS on stream 0')
     let [start, end] = [from, to]
@@ -235,7 +232,7 @@ export class HeaderBlocks {
     return false
   }
 
-  /** Takes the payload of CONTINUATION of the stream that is open; true: the block is whole. */
+  /** Reads the payload of CONTINUATION. Returns true if the block is complete. */
   add(flags: number, bytes: Buffer, from: number, to: number): boolean {
     this.#collect(bytes, from, to)
     if ((flags & FLAG.endHeaders) === 0) return false
@@ -246,7 +243,7 @@ export class HeaderBlocks {
     return true
   }
 
-  /** The block that is whole. */
+  /** Returns the completed block. */
   take(): WholeBlock {
     const whole = this.#whole
     this.#whole = NOTHING
@@ -255,7 +252,7 @@ export class HeaderBlocks {
 
   #collect(bytes: Buffer, from: number, to: number): void {
     this.#bytes += to - from
-    // Empty frames take memory and time too.
+    // Empty frames cost memory and time too, so their number is bounded as well.
     if (this.#bytes > this.#limit || this.#pieces.length > CONTINUATIONS)
       throw new ConnectionError(CODE.enhanceYourCalm, 'a header block does not end')
     this.#pieces.push(Buffer.from(bytes.subarray(from, to)))

@@ -3,13 +3,13 @@ import { FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, writeFrameHead, writeUint32 } fro
 import { FIRST_WINDOW, settingsPayload, widened } from './settings.js'
 import type { Http2Stream } from './stream.js'
 
-/** Memory that small frames are written into, before it is cut into what is sent. */
+/** Size of the blocks that small frames are written into (bytes). */
 const BLOCK = 65_536
 /** Minimum rest of a block that is reused by the next connection (bytes). */
 const REST = 2048
-/** Blocks with room that may lie ready. */
+/** Maximum number of spare blocks. */
 const SPARES = 16
-/** Pieces from this size on are sent as they are; smaller ones are copied behind the frame before. */
+/** Minimum size of a piece that is sent without a copy (bytes); smaller ones are copied into the block. */
 const LARGE = 2048
 
 interface Block {
@@ -19,28 +19,28 @@ interface Block {
 
 const spares: Block[] = []
 
-/** Gathers the frames of one turn of the event loop, so that they leave in one write. */
+/** Collects the frames of one turn of the event loop for one write. */
 class Output {
   readonly #stream: Duplex
   readonly #parts: Buffer[] = []
   #block: Block | undefined = undefined
-  /** Start of the block's bytes that are not among the parts yet. */
+  /** Start of the bytes in the block that are not in the parts yet. */
   #from = 0
   #scheduled = false
   readonly #before: () => void
 
-  /** `before` runs right before what was gathered leaves, and may add to it. */
+  /** `before` runs right before each write, and may add frames. */
   constructor(stream: Duplex, before: () => void) {
     this.#stream = stream
     this.#before = before
   }
 
-  /** Bytes that the stream has and could not pass on. */
+  /** Bytes buffered in the stream. */
   get waiting(): number {
     return this.#stream.writableLength
   }
 
-  /** Calls `write` with memory for `bytes` bytes and the place in it where they go. */
+  /** Returns a block with room for `bytes` bytes from `at` on. */
   room(bytes: number): Buffer {
     const block = this.#block
     if (block !== undefined && block.at + bytes <= block.bytes.length) return block.bytes
@@ -60,7 +60,7 @@ class Output {
     ;(this.#block as Block).at = at
   }
 
-  /** Adds bytes, which must not change any more. */
+  /** Adds bytes, which the caller must not change afterwards. */
   add(bytes: Buffer): void {
     if (bytes.length < LARGE) {
       const room = this.room(bytes.length)
@@ -79,7 +79,7 @@ class Output {
     setImmediate(this.#onTurn)
   }
 
-  /** Gives what is gathered to the stream. */
+  /** Writes the collected frames to the stream. */
   flush(): void {
     this.#close()
     const parts = this.#parts
@@ -122,16 +122,16 @@ function take(bytes: number): Block {
   return { bytes: Buffer.allocUnsafeSlow(Math.max(BLOCK, bytes)), at: 0 }
 }
 
-/** Writes frames (RFC 9113 6). They leave together at the end of the turn of the event loop. */
+/** Writes frames (RFC 9113 6), which are sent together at the end of the turn of the event loop. */
 export class FrameWriter {
   readonly #output: Output
 
-  /** `before` runs right before they leave, and may write more. */
+  /** `before` runs right before each write, and may add frames. */
   constructor(stream: Duplex, before: () => void) {
     this.#output = new Output(stream, before)
   }
 
-  /** Bytes that the socket has and could not pass on. */
+  /** Bytes buffered in the socket. */
   get waiting(): number {
     return this.#output.waiting
   }
@@ -154,7 +154,7 @@ export class FrameWriter {
     this.#head(0, FRAME.settings, FLAG.ack, 0)
   }
 
-  /** `bytes` from `from` has the eight bytes that it carries. */
+  /** Writes a PING with the eight bytes of `bytes` from `from` on. */
   ping(ack: boolean, bytes: Uint8Array, from: number): void {
     const room = this.#begin(8, FRAME.ping, ack ? FLAG.ack : 0, 0)
     const { at } = this.#output
@@ -177,7 +177,7 @@ export class FrameWriter {
     this.#output.at = writeUint32(room, this.#output.at, increment)
   }
 
-  /** A header block, in as many frames as it needs. */
+  /** Writes a header block, in HEADERS and as many CONTINUATION frames as needed. */
   block(id: number, block: Buffer, ended: boolean, frameSize: number): void {
     let flags = ended ? FLAG.endStream : 0
     for (let type: number = FRAME.headers, at = 0; at < block.length || at === 0; type = FRAME.continuation) {
@@ -192,7 +192,7 @@ export class FrameWriter {
     }
   }
 
-  /** `content` must not change any more. */
+  /** Writes DATA. The caller must not change `content` afterwards. */
   data(id: number, content: Buffer, ended: boolean): void {
     this.#head(content.length, FRAME.data, ended ? FLAG.endStream : 0, id)
     this.#output.add(content)
@@ -202,7 +202,7 @@ export class FrameWriter {
     this.#head(0, FRAME.data, FLAG.endStream, id)
   }
 
-  /** A head whose payload is written in the same memory, at `#output.at`. */
+  /** Writes a frame head, and returns the block for the payload, which goes to `#output.at`. */
   #begin(length: number, type: number, flags: number, id: number): Buffer {
     const room = this.#output.room(FRAME_HEAD + length)
     this.#output.at = writeFrameHead(room, this.#output.at, length, type, flags, id)
@@ -215,15 +215,15 @@ export class FrameWriter {
   }
 }
 
-/** DATA is given to the socket while it has less than this to pass on. */
+/** Buffered bytes of the socket from which no DATA is written. */
 const SOCKET_HIGH = 65_536
 
-/** The streams of a connection that have something to send, in the order of their turns, and the window that they share. */
+/** Streams of a connection with pending bytes, in round-robin order, and the send window of the connection. */
 export class SendQueue {
   readonly #ready: Http2Stream[] = []
   #window = FIRST_WINDOW
 
-  /** Something waits. */
+  /** True if a stream waits. */
   get waits(): boolean {
     return this.#ready.length > 0
   }
@@ -238,7 +238,7 @@ export class SendQueue {
     this.#ready.length = 0
   }
 
-  /** The window of the connection grows; false: beyond what a window may be. */
+  /** Widens the window of the connection. Returns false if it exceeds the maximum. */
   widen(increment: number): boolean {
     const window = widened(this.#window, increment)
     if (window === undefined) return false
@@ -246,11 +246,11 @@ export class SendQueue {
     return true
   }
 
-  /** Gives each stream its turn, one frame at a time, as far as windows and the socket allow. */
+  /** Sends one frame per stream in turn, within the windows and the socket's buffer. */
   pump(writer: FrameWriter): void {
     const ready = this.#ready
     let room = SOCKET_HIGH - writer.waiting
-    // A round without a frame: only the window of the connection can help, and the streams keep their places.
+    // After a round without a frame the loop ends; the streams keep their order.
     for (let turns = ready.length; turns > 0 && room > 0; ) {
       const stream = ready.shift() as Http2Stream
       stream.listed = false
@@ -261,7 +261,7 @@ export class SendQueue {
     }
   }
 
-  /** Sends one frame of a stream; the bytes of its content. */
+  /** Sends one frame of a stream. Returns the bytes of its content. */
   #sendSome(stream: Http2Stream, writer: FrameWriter): number {
     if (!stream.sendable) return 0
     if (stream.waiting === 0) {

@@ -12,7 +12,7 @@ export const FRAME = {
   continuation: 9
 } as const
 
-/** Flags of frames; what one means depends on the type. */
+/** Flags of frames; their meaning depends on the type. */
 export const FLAG = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 32 } as const
 
 /** Codes of RST_STREAM and GOAWAY (RFC 9113 7). */
@@ -34,16 +34,16 @@ export const CODE = {
 
 /** Length of a frame's head (RFC 9113 4.1). */
 export const FRAME_HEAD = 9
-/** The largest payload that every peer takes, and the largest that we take (RFC 9113 6.5.2, SETTINGS_MAX_FRAME_SIZE). */
+/** Largest payload (bytes) that every peer accepts, and that Sluice accepts (RFC 9113 6.5.2, SETTINGS_MAX_FRAME_SIZE). */
 export const FRAME_LIMIT = 16_384
-/** The largest stream id, and the largest window (RFC 9113 5.1.1, 6.9.1). */
+/** Largest stream id, and largest window in bytes (RFC 9113 5.1.1, 6.9.1). */
 export const LARGEST = 2 ** 31 - 1
 /** Connection preface of a client (RFC 9113 3.4). */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1')
-/** Bytes that a priority takes at the beginning of HEADERS, and the payload of PRIORITY (RFC 9113 6.2, 6.3). */
+/** Bytes of a priority in HEADERS, and of the payload of PRIORITY (RFC 9113 6.2, 6.3). */
 export const PRIORITY_BYTES = 5
 
-/** Ends the whole connection with GOAWAY (RFC 9113 5.4.1). Thrown while frames are read, and caught by the session. */
+/** Connection error (RFC 9113 5.4.1). Thrown while frames are read; the session catches it and closes with GOAWAY. */
 export class ConnectionError extends Error {
   readonly code: number
 
@@ -53,7 +53,7 @@ export class ConnectionError extends Error {
   }
 }
 
-/** Writes the head of a frame at `at`; returns the index behind it. `length`: bytes of the payload. An object would be one for each frame. */
+/** Writes the head of a frame at `at`; returns the index behind it. `length`: bytes of the payload. No object, to save an allocation per frame. */
 export function writeFrameHead(
   target: Uint8Array,
   at: number,
@@ -70,7 +70,7 @@ export function writeFrameHead(
   return writeUint32(target, at + 5, stream)
 }
 
-/** Writes 32 bits in the order of the network; returns the index behind them. */
+/** Writes 32 bits in network byte order; returns the index behind them. */
 export function writeUint32(target: Uint8Array, at: number, value: number): number {
   target[at] = value >>> 24
   target[at + 1] = value >>> 16
@@ -79,7 +79,7 @@ export function writeUint32(target: Uint8Array, at: number, value: number): numb
   return at + 4
 }
 
-/** Reads 32 bits without a sign. */
+/** Reads an unsigned number of 32 bits in network byte order. */
 export function readUint32(bytes: Uint8Array, at: number): number {
   return (
     (bytes[at] as number) * 0x1000000 +
@@ -87,17 +87,17 @@ export function readUint32(bytes: Uint8Array, at: number): number {
   )
 }
 
-/** Reads a stream id or a window, without the reserved bit. */
+/** Reads a stream id or window increment without the reserved bit. */
 export function readUint31(bytes: Uint8Array, at: number): number {
   return readUint32(bytes, at) & LARGEST
 }
 
-/** Throws unless a frame belongs to the connection. */
+/** Throws a `ConnectionError` if a connection-level frame has a stream id. */
 export function expectOnConnection(id: number): void {
   if (id !== 0) throw new ConnectionError(CODE.protocol, 'a frame of the connection on a stream')
 }
 
-/** Throws unless a payload has the size that its type demands. */
+/** Throws a `ConnectionError` unless a payload has the size of its type. */
 export function expectSize(size: number, expected: number): void {
   if (size !== expected) throw new ConnectionError(CODE.frameSize, 'a frame of a wrong size')
 }

@@ -9,17 +9,17 @@ import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
 
-/** A request head in the form that HTTP/1.1 gives it, so that nothing above must know the difference. */
+/** Request head in the form of HTTP/1.1, which the layers above use for both protocols. */
 export interface Http2Head {
   readonly method: string
   readonly target: string
   readonly authority: string
-  /** Without pseudo-header fields, with Host, cookies in one field (RFC 9113 8.2.3). */
+  /** Fields with Host and with cookies joined (RFC 9113 8.2.3), without pseudo-header fields. */
   readonly headers: HeaderList
   readonly framing: Framing
   readonly expectsContinue: boolean
   readonly upgrade: 'websocket' | undefined
-  /** Sent on in place of the one that an extended CONNECT does without (RFC 8441 5). */
+  /** Generated `Sec-WebSocket-Key` for the upstream, because an extended CONNECT has none (RFC 8441 5). */
   readonly websocketKey: string
   /** Size of the fields as HTTP/1.1 text (bytes). */
   readonly bytes: number
@@ -31,7 +31,7 @@ const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
 const REFUSED_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
 const UNKNOWN_PROTOCOL: MalformedMessage = { status: 501, why: 'client-malformed' }
 const UNMET: MalformedMessage = { status: 417, why: 'client-malformed' }
-/** A colon, a space, CR LF. */
+/** Bytes of a colon, a space and CR LF. */
 const FIELD_EXTRA = 4
 /** ASCII code of the colon. */
 const COLON = 0x3a
@@ -42,7 +42,7 @@ for (const character of "-._~!$&'()*+,;=:[]%0123456789abcdefghijklmnopqrstuvwxyz
   AUTHORITY[character.charCodeAt(0)] = 1
 }
 
-/** True for a field that belongs to a connection of HTTP/1.1 and makes a message malformed (RFC 9113 8.2.2). */
+/** Returns true for a connection-specific field, which makes a message malformed (RFC 9113 8.2.2). */
 export function isOfConnection(name: string, value: string): boolean {
   switch (name) {
     case 'connection':
@@ -58,7 +58,7 @@ export function isOfConnection(name: string, value: string): boolean {
   }
 }
 
-/** The pseudo-header fields of a request; undefined: it has none of the name. */
+/** Pseudo-header fields of a request; undefined if missing. */
 interface Pseudo {
   method: string | undefined
   scheme: string | undefined
@@ -67,7 +67,7 @@ interface Pseudo {
   protocol: string | undefined
 }
 
-/** Reads the pseudo-header fields (RFC 9113 8.3); the index behind them, or -1: one is unknown or there twice. */
+/** Reads the pseudo-header fields (RFC 9113 8.3). Returns the index behind them, or -1 if one is unknown or repeated. */
 function readPseudo(fields: readonly string[], pseudo: Pseudo): number {
   let i = 0
   for (; i < fields.length; i += 2) {
@@ -80,10 +80,7 @@ function readPseudo(fields: readonly string[], pseudo: Pseudo): number {
   return i
 }
 
-/**
- * Checks and translates what came in one header block (RFC 9113 8.1.1, 8.2, 8.3, 8.5; RFC 8441 4). `ended`: the block also ends
- * the request.
- */
+/** Checks and translates the header block of a request (RFC 9113 8.1.1, 8.2, 8.3, 8.5; RFC 8441 4). `ended`: no body follows. */
 export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimits): Http2Head | MalformedMessage {
   if (block.malformed) return MALFORMED
   const { fields } = block
@@ -135,7 +132,7 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   const { method = '', scheme, path, protocol } = pseudo
   let { authority = '' } = pseudo
   if ((path?.length ?? 0) > limits.targetBytes || authority.length > limits.targetBytes) return TOO_LONG
-  // Two readers of one request must not see two hosts (RFC 9113 8.3.1).
+  // A request with two different hosts could be routed by one and authorized by the other (RFC 9113 8.3.1).
   if (authority === '') authority = host ?? ''
   else if (host !== undefined && host.toLowerCase() !== authority.toLowerCase()) return MALFORMED
   if (!consistsOf(AUTHORITY, authority) || !consistsOf(TOKEN, method)) return MALFORMED
@@ -167,7 +164,7 @@ export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimi
   }
 }
 
-/** The answer of the engine itself. */
+/** Writes the head of a response by the engine itself. */
 export function writeRefusal(encoder: HpackEncoder, { status, why }: MalformedMessage): void {
   encoder.field(':status', String(status))
   encoder.field('sluice-error-code', FAILURES[why].code)
@@ -182,7 +179,7 @@ function isScheme(scheme: string | undefined): boolean {
   return scheme === 'https' || scheme === 'http'
 }
 
-/** Origin form or `*` in visible ASCII: what a request line can hold. */
+/** Returns true for a target in origin form or `*`, in visible ASCII, as a request line can hold it. */
 export function isPath(target: string | undefined): boolean {
   if (target === undefined || (target.charCodeAt(0) !== 0x2f && target !== '*')) return false
   for (let i = 0; i < target.length; i++) {
@@ -192,21 +189,21 @@ export function isPath(target: string | undefined): boolean {
   return true
 }
 
-/** At least one character, and none but those of the table. */
+/** Returns true if a non-empty text has only characters of the table. */
 function consistsOf(table: Uint8Array, text: string): boolean {
   for (let i = 0; i < text.length; i++) if (table[text.charCodeAt(i)] !== 1) return false
   return text.length > 0
 }
 
-/** Fields of a connection that HTTP/2 does not have (RFC 9113 8.2.2), beside those of the engine. */
+/** Connection-specific fields that HTTP/2 forbids (RFC 9113 8.2.2), besides those that every engine removes. */
 const OF_A_CONNECTION: ReadonlySet<string> = new Set(['proxy-connection', 'upgrade', 'te', 'http2-settings'])
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-/** White space around a value makes the whole message malformed here (RFC 9113 8.2.1). */
+/** White space around a value, which makes a message malformed (RFC 9113 8.2.1). */
 const PADDED = /^[\t ]|[\t ]$/
-/** RFC 6455 1.3. */
+/** Constant for `Sec-WebSocket-Accept` (RFC 6455 1.3). */
 export const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
-/** Names in any case → in lower case; '' for those that are not sent. */
+/** Cache of names in lower case by their original form; '' if the field is not sent. */
 const NAMES = new PeerNames<string>()
 
 function nameOf(name: string): string {
@@ -215,16 +212,13 @@ function nameOf(name: string): string {
   const lower = name.toLowerCase()
   let sendable = name.length > 0 && !isEngineField(lower) && !OF_A_CONNECTION.has(lower)
   for (let i = 0; i < name.length && sendable; i++) sendable = TOKEN[name.charCodeAt(i)] === 1
-  // A name in lower case is its own lower case, and may be a slice of a head.
+  // `ownText`: the lower-case name may be a slice of the whole head, which the cache would keep in memory.
   const result = sendable ? ownText(lower) : ''
   NAMES.remember(name, result)
   return result
 }
 
-/**
- * Adds the fields that may go out: what cannot be written is left out, and so is `without`. What they take as HTTP/1.1 text, for
- * the log.
- */
+/** Encodes the fields, except `without` and those that HTTP/2 cannot carry. Returns their size as HTTP/1.1 text for the log (bytes). */
 export function encodeFields(encoder: HpackEncoder, list: HeaderList, without = ''): number {
   let bytes = 0
   for (let i = 0; i < list.length; i += 2) {
@@ -238,7 +232,7 @@ export function encodeFields(encoder: HpackEncoder, list: HeaderList, without = 
   return bytes
 }
 
-/** Writes trailers; undefined: none of them may be sent. */
+/** Returns a function that writes the allowed trailers; undefined if there are none. */
 export function trailerFields(list: HeaderList): ((encoder: HpackEncoder) => void) | undefined {
   const fields = allowedTrailers(list)
   const allowed: string[] = []
@@ -249,7 +243,7 @@ export function trailerFields(list: HeaderList): ((encoder: HpackEncoder) => voi
   return allowed.length === 0 ? undefined : (encoder) => void encodeFields(encoder, allowed)
 }
 
-/** Was the upgrade accepted for `key` (RFC 6455 4.1)? Over HTTP/2 only this side can check that. */
+/** Returns true if the upgrade was accepted for `key` (RFC 6455 4.1). An HTTP/2 client cannot check that itself. */
 export function acceptsKey(list: HeaderList, key: string): boolean {
   const accept = createHash('sha1')
     .update(key + WEBSOCKET_GUID)

@@ -22,25 +22,25 @@ for (let byte = 0; byte < 256; byte++) {
   CLASS[byte] = (TOKEN[byte] === 1 && !upper ? IN_NAME : 0) | (VALUE[byte] === 1 ? IN_VALUE : 0)
 }
 
-/** Fields that a table can hold. */
+/** Maximum number of fields in a table. */
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
 /** Buffer for decoding Huffman texts, shared by all connections. */
 let scratch = Buffer.allocUnsafeSlow(4096)
 
 /**
- * Decodes the header blocks of one direction of a connection (RFC 7541), each in its order, and says whether their fields are
- * within the grammar. A field that is in a table costs no new string.
+ * Decodes the header blocks of one direction of a connection in order (RFC 7541), and checks their fields against the grammar. A field from a
+ * table needs no new string.
  */
 export class HpackDecoder {
-  /** Names and values by turns of the block that was decoded last; the next one overwrites them. */
+  /** Flat list of names and values of the last block; the next block overwrites it. */
   readonly fields: string[] = []
-  /** A name or a value of the last block was outside the grammar (RFC 9113 8.2.1). */
+  /** True if the last block has an invalid name or value (RFC 9113 8.2.1). */
   malformed = false
-  /** The list was larger than allowed; `fields` are its first ones. */
+  /** True if the last block exceeds a limit; `fields` has its first fields. */
   tooLarge = false
   readonly #listLimit: number
   readonly #fieldLimit: number
-  /** The dynamic table; its last field has index 62, those before `#oldest` are dropped. */
+  /** The dynamic table. Its last field has index 62; fields before `#oldest` are dropped. */
   readonly #table: (TableField | undefined)[] = []
   #oldest = 0
   #size = 0
@@ -48,17 +48,17 @@ export class HpackDecoder {
   #bytes: Buffer = scratch
   #at = 0
   #end = 0
-  /** Whether the text that was read last is within the grammar. */
+  /** True if the last text is within the grammar. */
   #sound = false
   #listSize = 0
 
-  /** `listLimit`: bytes of a list as SETTINGS_MAX_HEADER_LIST_SIZE counts them; `fieldLimit`: how many fields it may have. */
+  /** `listLimit`: size of a list as SETTINGS_MAX_HEADER_LIST_SIZE counts it (bytes). `fieldLimit`: number of its fields. */
   constructor(listLimit: number, fieldLimit: number) {
     this.#listLimit = listLimit
     this.#fieldLimit = fieldLimit
   }
 
-  /** Lets go of the block that was decoded last. */
+  /** Releases the strings of the last block. */
   release(): void {
     this.fields.length = 0
     this.#bytes = scratch
@@ -70,8 +70,8 @@ export class HpackDecoder {
   }
 
   /**
-   * Decodes a whole header block: `bytes` from `from` to `end`. False: it cannot be decoded, and the two sides know different
-   * tables from then on.
+   * Decodes a complete header block: `bytes` from `from` to `end`. Returns false for an error, after which the tables of the two sides differ, so
+   * that the connection must be closed.
    */
   decode(bytes: Buffer, from: number, end: number): boolean {
     this.#bytes = bytes
@@ -88,7 +88,7 @@ export class HpackDecoder {
         if (found === undefined) return false
         this.#take(found.name, found.value, found.nameSound && found.valueSound)
       } else if ((byte & 0xe0) === 0x20) {
-        // Only before all fields (RFC 7541 4.2).
+        // A table size update is valid only before the first field (RFC 7541 4.2).
         const capacity = first ? this.#integer(5) : -1
         if (capacity < 0 || capacity > TABLE_SIZE) return false
         this.#capacity = capacity
@@ -107,7 +107,7 @@ export class HpackDecoder {
     else this.fields.push(name, value)
   }
 
-  /** Reads a literal field; false: it cannot be decoded. */
+  /** Reads a literal field. Returns false if it cannot be decoded. */
   #literal(byte: number): boolean {
     const indexed = byte >= 0x40
     const index = this.#integer(indexed ? 6 : 4)
@@ -131,7 +131,7 @@ export class HpackDecoder {
     return true
   }
 
-  /** The field at an index of both tables (RFC 7541 2.3.3). */
+  /** Returns the field at an index of the static and dynamic tables (RFC 7541 2.3.3). */
   #fieldAt(index: number): TableField | undefined {
     if (index <= STATIC_TABLE.length) return STATIC_TABLE[index - 1]
     return this.#table[this.#table.length + STATIC_TABLE.length - index]
@@ -146,7 +146,7 @@ export class HpackDecoder {
     this.#size += size
   }
 
-  /** Drops the oldest fields until the others take `most` bytes. */
+  /** Drops the oldest fields until the table has at most `most` bytes. */
   #evict(most: number): void {
     const table = this.#table
     while (this.#size > most) {
@@ -159,7 +159,7 @@ export class HpackDecoder {
     this.#oldest = 0
   }
 
-  /** An integer with a prefix of so many bits (RFC 7541 5.1); -1: it does not end in the block or is beyond 2^31. */
+  /** Reads an integer with a prefix of `bits` bits (RFC 7541 5.1). Returns -1 if incomplete or above 2^31. */
   #integer(bits: number): number {
     const most = (1 << bits) - 1
     let value = (this.#bytes[this.#at++] as number) & most
@@ -173,7 +173,7 @@ export class HpackDecoder {
     return -1
   }
 
-  /** Reads a text and judges it; undefined: it cannot be decoded. */
+  /** Reads a text and checks it against the grammar. Returns undefined if it cannot be decoded. */
   #text(allowed: number): string | undefined {
     if (this.#at >= this.#end) return undefined
     const huffman = (this.#bytes[this.#at] as number) >= 0x80
@@ -186,7 +186,7 @@ export class HpackDecoder {
     return decoded < 0 ? undefined : this.#judged(scratch, 0, decoded, allowed)
   }
 
-  /** Decodes into the scratch; the length, or -1. */
+  /** Decodes Huffman text into `scratch`. Returns its length, or -1 for an error. */
   #huffman(from: number, to: number): number {
     // The shortest code has five bits.
     if ((to - from) * 1.6 > scratch.length) scratch = Buffer.allocUnsafeSlow(2 * (to - from))
@@ -211,7 +211,7 @@ export class HpackDecoder {
     const length = to - from
     const name = allowed === IN_NAME
     const first = bytes[from] as number
-    // A colon begins a pseudo-header field; the reader of the list knows which are valid.
+    // A colon begins a pseudo-header field, which the reader of the list checks.
     const start = name && first === COLON && length > 1 ? from + 1 : from
     let all = allowed
     for (let at = start; at < to; at++) all &= CLASS[bytes[at] as number] as number

@@ -9,7 +9,7 @@ import {
   TABLE_SIZE
 } from './hpack-tables.js'
 
-/** Names that one connection remembers values of, values of one name, and the longest value. */
+/** Maximum number of names with cached values per connection. */
 const NAMES = 128
 /** Maximum number of cached values per name. */
 const VALUES = 4
@@ -17,7 +17,7 @@ const VALUES = 4
 const LONGEST = 256
 /** Maximum number of entries in the dynamic table. */
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
-/** Values that no table may hold, because an attacker could learn them from sizes (RFC 7541 7.1.3). */
+/** Fields that enter no table, because an attacker could learn their values from sizes (RFC 7541 7.1.3). */
 const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
 
 /** Buffer for encoding blocks, shared by all connections, because a block is sent as soon as it is complete. */
@@ -29,24 +29,24 @@ interface Name {
   readonly secret: boolean
   readonly statics: ReadonlyMap<string, number> | undefined
   values: string[]
-  /** The number of the insertion of each value into the table; 0: it was sent once and is not there. */
+  /** Insertion number of each value in the table; 0 if the value was sent once and is not in the table. */
   inserted: number[]
   oldest: number
 }
 
 /**
- * Encodes the header blocks of one direction of a connection (RFC 7541). A field enters the dynamic table when it is sent for the
- * second time, so that values that never come again push nothing out. A text is in the Huffman code where that is shorter.
+ * Encodes the header blocks of one direction of a connection (RFC 7541). A field enters the dynamic table when it is sent for the second time, so
+ * that one-time values evict nothing. Texts use the Huffman code if that is shorter.
  */
 export class HpackEncoder {
   readonly #names = new Map<string, Name>()
-  /** Sizes of the fields in the table, a ring by the number of their insertion. */
+  /** Sizes of the fields in the table, as a ring by insertion number. */
   readonly #sizes: number[] = []
   #insertions = 0
   #count = 0
   #size = 0
   #capacity = TABLE_SIZE
-  /** The smallest capacity since the last block, when it has changed (RFC 7541 4.2). */
+  /** Smallest capacity since the last block; -1 if unchanged (RFC 7541 4.2). */
   #smallest = -1
   #at = 0
 
@@ -55,7 +55,7 @@ export class HpackEncoder {
     return this.#size
   }
 
-  /** The other side's SETTINGS_HEADER_TABLE_SIZE. */
+  /** Applies SETTINGS_HEADER_TABLE_SIZE of the peer (bytes). */
   set limit(bytes: number) {
     const capacity = Math.min(bytes, TABLE_SIZE)
     if (capacity === this.#capacity) return
@@ -64,12 +64,12 @@ export class HpackEncoder {
     this.#evict(capacity)
   }
 
-  /** Lets go of the values that were sent. What the other side has in its table stays there, and is not referred to. */
+  /** Releases the cached values. The peer's table keeps its fields, but they are not referenced again. */
   release(): void {
     this.#names.clear()
   }
 
-  /** A block begins. Blocks must be sent in the order in which they were encoded. */
+  /** Begins a block. Blocks must be sent in the order in which they were encoded. */
   begin(): void {
     this.#at = 0
     if (this.#smallest < 0) return
@@ -78,7 +78,7 @@ export class HpackEncoder {
     this.#smallest = -1
   }
 
-  /** Adds a field: a name in lower case and a value in latin1, both within the grammar. */
+  /** Adds a field. The name is in lower case and the value in latin1, both within the grammar. */
   field(name: string, value: string): void {
     const known = this.#names.get(name) ?? this.#learn(name)
     const fixed = known.statics?.get(value)
@@ -88,7 +88,7 @@ export class HpackEncoder {
     else this.#repeatable(known, name, value)
   }
 
-  /** The block; valid until the next one begins. */
+  /** Returns the block, which is valid until the next `begin`. */
   end(): Buffer {
     return scratch.subarray(0, this.#at)
   }
@@ -97,7 +97,7 @@ export class HpackEncoder {
     const place = known.values.indexOf(value)
     if (place < 0) {
       this.#literal(0, 4, known.index, name, value)
-      // Lists without spare places: most names have one value.
+      // Copied arrays have no spare capacity; most names have one value.
       if (known.values.length < VALUES) {
         known.values = [...known.values, ownText(value)]
         known.inserted = [...known.inserted, 0]
@@ -172,7 +172,7 @@ export class HpackEncoder {
     this.#at += length
   }
 
-  /** RFC 7541 5.2. */
+  /** Writes a Huffman text (RFC 7541 5.2). */
   #huffman(text: string): void {
     let held = 0
     let count = 0
@@ -181,7 +181,7 @@ export class HpackEncoder {
       const code = CODES[byte] as number
       let size = CODE_SIZES[byte] as number
       if (size > 16) {
-        // With the seven bits that may be held, a code of up to 30 bits would not fit into 32.
+        // Up to seven held bits and a code of up to 30 bits do not fit into 32.
         size -= 16
         held = (held << size) | (code >>> 16)
         for (count += size; count >= 8; count -= 8) scratch[this.#at++] = held >>> (count - 8)
@@ -193,7 +193,7 @@ export class HpackEncoder {
     if (count > 0) scratch[this.#at++] = (held << (8 - count)) | (0xff >>> count)
   }
 
-  /** RFC 7541 5.1. */
+  /** Writes an integer (RFC 7541 5.1). */
   #integer(pattern: number, bits: number, value: number): void {
     this.#room(6)
     const most = (1 << bits) - 1

@@ -1,6 +1,6 @@
 /**
- * The Huffman code of HPACK (RFC 7541 5.2, Appendix B) as a state machine that reads four bits at a time. The code is canonical
- * (codes of one length follow each other in the order of their symbols), so the lengths of the codes say everything.
+ * The Huffman code of HPACK (RFC 7541 5.2, Appendix B) as a state machine that reads four bits at a time. The code is canonical (codes of one
+ * length follow each other in the order of their symbols), so that it follows from the lengths.
  */
 
 /** Length of the code of each byte, then of EOS, as digits of base 36; 64 to a line. */
@@ -15,19 +15,19 @@ const EOS = 256
 
 /** Set in an entry of `STEPS` when the four bits complete a byte, which is in bits 8 to 15. */
 export const EMITS = 1 << 16
-/** Set when they complete EOS, which no string holds. */
+/** Set when the four bits complete EOS, which is invalid in a string (RFC 7541 5.2). */
 export const FAILS = 1 << 17
-/** Entry for a state and four bits, at `(state << 4) | bits`; the state that follows is in its bits 0 to 7. Strings begin in state 0. */
+/** Entries at `(state << 4) | bits`; bits 0 to 7 have the next state. Strings begin in state 0. */
 export const STEPS = new Uint32Array(256 * 16)
-/** 1 for the states in which a string may end: less than a byte of ones since the last symbol. */
+/** 1 for states in which a string may end: fewer than eight padding bits (ones) since the last symbol. */
 export const MAY_END = new Uint8Array(256)
 
-/** Bits of the code of each byte, and the code itself. */
+/** Length of the Huffman code of each byte (bits). */
 export const CODE_SIZES = new Uint8Array(256)
 /** Huffman code of each byte. */
 export const CODES = new Uint32Array(256)
 
-/** The tree: `children[2 * node + bit]` is a node, or a symbol as `-1 - symbol`. */
+/** Returns the code tree: `children[2 * node + bit]` is a node, or a symbol as `-1 - symbol`. */
 function tree(): number[] {
   const children = [0, 0]
   let code = 0
@@ -76,7 +76,7 @@ function fill(children: readonly number[]): void {
 
 fill(tree())
 
-/** The static table (RFC 7541 Appendix A) from index 1: a name, and behind `=` its value. */
+/** Static table from index 1 (RFC 7541 Appendix A), as `name` or `name=value`. */
 const FIELDS =
   ':authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|:status=204|:status=206|' +
   ':status=304|:status=400|:status=404|:status=500|accept-charset|accept-encoding=gzip, deflate|accept-language|accept-ranges|' +
@@ -86,18 +86,18 @@ const FIELDS =
   'proxy-authenticate|proxy-authorization|range|referer|refresh|retry-after|server|set-cookie|strict-transport-security|' +
   'transfer-encoding|user-agent|vary|via|www-authenticate'
 
-/** A field that a table holds. */
+/** Field of a table. */
 export interface TableField {
   readonly name: string
   readonly value: string
-  /** Name and value are within the grammar (RFC 9113 8.2.1). */
+  /** True if the name is within the grammar (RFC 9113 8.2.1); `valueSound`: the value. */
   readonly nameSound: boolean
   readonly valueSound: boolean
 }
 
 /** Overhead of a field in a table and in a counted list (bytes; RFC 7541 4.1, RFC 9113 6.5.2). */
 export const FIELD_OVERHEAD = 32
-/** The initial SETTINGS_HEADER_TABLE_SIZE, and the largest table that either side keeps here. */
+/** Initial SETTINGS_HEADER_TABLE_SIZE, and maximum table size in both directions (bytes). */
 export const TABLE_SIZE = 4096
 
 export const STATIC_TABLE: readonly TableField[] = FIELDS.split('|').map((field) => {
@@ -106,12 +106,12 @@ export const STATIC_TABLE: readonly TableField[] = FIELDS.split('|').map((field)
   return { name, value, nameSound: true, valueSound: true }
 })
 
-/** The first static index of each name. */
+/** First static index of each name. */
 export const STATIC_NAMES: ReadonlyMap<string, number> = new Map(
   STATIC_TABLE.map(({ name }, i) => [name, i + 1] as const).reverse()
 )
 
-/** Static indexes of fields whose value is there too. */
+/** Static index by name and value. */
 export const STATIC_VALUES: ReadonlyMap<string, ReadonlyMap<string, number>> = new Map(
   [...new Set(STATIC_TABLE.filter(({ value }) => value !== '').map(({ name }) => name))].map((wanted) => [
     wanted,

@@ -1,12 +1,9 @@
 import { PREFACE } from './frames.js'
 
-/** Length of "PRI ": that method is reserved (RFC 9113 11.6), and what follows is for the session to check. */
+/** Length of "PRI ", a reserved method (RFC 9113 11.6). The session checks the rest of the preface. */
 const DECISIVE = 4
 
-/**
- * Finds out whether a connection without TLS begins with the preface of HTTP/2, in whatever pieces it arrives (prior knowledge,
- * RFC 9113 3.3 and 3.4).
- */
+/** Detects the HTTP/2 preface at the start of a connection without TLS (prior knowledge, RFC 9113 3.3 and 3.4). */
 export class PrefaceWatch {
   #matched = 0
 
@@ -15,7 +12,7 @@ export class PrefaceWatch {
     return PREFACE.subarray(0, this.#matched)
   }
 
-  /** Reads `chunk` from 0 to `length`. 'open': it may still be either. To be called until it answers something else. */
+  /** Reads `chunk` from 0 to `length`. Returns 'open' while undecided; the caller then calls again with the next chunk. */
   read(chunk: Buffer, length: number): 'http1' | 'open' | 'http2' {
     const matched = this.#matched
     const compared = Math.min(length, DECISIVE - matched)

@@ -1,15 +1,15 @@
 import type { Clock } from '../../lib/clock.js'
 
-/** Freed bytes that are announced at the latest: a sender far away must not wait for half of a large window. */
+/** Released bytes that are announced at once (bytes), so that a distant sender does not wait for half of a large window. */
 const CREDIT = 65_536
 
-/** Flow-control window for the peer: the bytes that it may send, and when to announce more (RFC 9113 5.2, 6.9). */
+/** Receive window: the bytes that the peer may send, and when to announce more (RFC 9113 5.2, 6.9). */
 export class ReceiveWindow {
   #size: number
   #left: number
   #freed = 0
 
-  /** Notes that the window has this size; the caller sends the update that makes it so. */
+  /** `size`: initial size in bytes; the caller announces it to the peer. */
   constructor(size: number) {
     this.#size = size
     this.#left = size
@@ -31,7 +31,7 @@ export class ReceiveWindow {
     return this.#freed < Math.min(CREDIT, this.#size / 2) ? 0 : this.grow(0)
   }
 
-  /** Makes the window larger. Answers the increment to announce now, in which the bytes that were freed are contained. */
+  /** Grows the window by `bytes`. Returns the increment to announce now, which includes the released bytes. */
   grow(bytes: number): number {
     const increment = this.#freed + bytes
     this.#freed = 0
@@ -41,16 +41,16 @@ export class ReceiveWindow {
   }
 }
 
-/** Factor by which a window grows in one step: a megabyte is reached in one round trip, and what its default allows in two. */
+/** Growth factor per step: 1 MiB after one round trip, the default maximum after two. */
 const GROWTH = 4
 
-/** Bounds the memory by which receive windows of streams grow beyond their first size, on all connections of a thread. Bytes. */
+/** Bounds the growth of the receive windows of streams, over all connections of a thread (bytes). */
 export class WindowBudget {
   readonly #clock: Clock
   #grown = 0
-  /** Largest window of a stream. */
+  /** Maximum window of a stream (bytes). */
   stream: number
-  /** Most bytes by which all windows together have grown. */
+  /** Maximum growth of all windows together (bytes). */
   total: number
 
   constructor(clock: Clock, { stream, total }: { readonly stream: number; readonly total: number }) {
@@ -63,7 +63,7 @@ export class WindowBudget {
     return this.#clock.monotonic()
   }
 
-  /** Bytes by which a window of this size may grow now, at most `allowed`. They are taken until they are given back. */
+  /** Reserves the growth of a window of `size` bytes, at most `allowed`. Returns the reserved bytes, which the caller gives back later. */
   take(size: number, allowed: number): number {
     const wanted = Math.min((GROWTH - 1) * size, this.stream - size, allowed, this.total - this.#grown)
     const given = Math.max(0, wanted)
@@ -76,19 +76,19 @@ export class WindowBudget {
   }
 }
 
-/** Round trips within which half of a window is sent and read where it is too small: its sender waits for credit then, be there some jitter. */
+/** A window is too small if half of it is sent and read within this number of round trips; two allow for jitter. */
 const ROUND_TRIPS = 2
 
-/** Growth of the windows of one connection. Each grows to a few times the bandwidth-delay product, which its reader bounds as its sender does. */
+/** Growth of the windows of one connection. Each grows to a few times the bandwidth-delay product. */
 export class WindowGrowth {
   readonly #budget: WindowBudget
   /** Limit of the bytes of all streams, so that unread streams leave room in the connection's window. */
   #left: number
   readonly #startedAt: number
-  /** Milliseconds from our SETTINGS to their acknowledgement; 0: it has not come. */
+  /** Time from our SETTINGS to their acknowledgment (ms); 0 before. */
   #roundTrip = 0
 
-  /** `allowed`: bytes of all streams together. Made when our SETTINGS are sent. */
+  /** `allowed`: growth of all streams together (bytes). To be created when our SETTINGS are sent. */
   constructor(budget: WindowBudget, allowed: number) {
     this.#budget = budget
     this.#left = allowed
@@ -99,12 +99,12 @@ export class WindowGrowth {
     return this.#budget.now()
   }
 
-  /** Our SETTINGS were acknowledged. */
+  /** Records the acknowledgment of our SETTINGS. */
   settled(): void {
     if (this.#roundTrip === 0) this.#roundTrip = this.now() - this.#startedAt
   }
 
-  /** Bytes by which a window of this size may grow, half of which came and was read since `since`. */
+  /** Reserves the growth of a window of `size` bytes, half of which was received and read since `since` (monotonic ms). Returns bytes. */
   take(size: number, since: number): number {
     if (this.now() - since >= ROUND_TRIPS * this.#roundTrip) return 0
     const bytes = this.#budget.take(size, this.#left)

@@ -2,35 +2,43 @@ import type { HpackDecoder } from './hpack-decoder.js'
 import type { WindowBudget } from './receive-window.js'
 import type { Http2Stream } from './stream.js'
 
-/** The limits that a session keeps to. */
+/** Limits of a session. */
 export interface SessionLimits {
-  /** Streams of the peer that may be open at once. */
+  /** Maximum number of open streams of the peer. */
   readonly streams: number
-  /** Bytes and fields of a header list; a longer one is cut short and said to be too large. */
+  /** Maximum size of a header list (bytes), and number of its fields. A longer list is truncated and marked `tooLarge`. */
   readonly listBytes: number
   readonly listFields: number
-  /** Bytes of content of all streams that may arrive before they are consumed. Left out: 16 MiB. */
+  /**
+   * Receive window of the connection (bytes).
+   *
+   * @default 16 MiB
+   */
   readonly window?: number
-  /** By which windows of streams grow. Left out: they do not. */
+  /**
+   * Budget for the growth of stream windows.
+   *
+   * @default no growth
+   */
   readonly windows?: WindowBudget | undefined
 }
 
 /** Owner of a session. */
 export interface SessionOwner {
-  /** The peer opens a stream with `block`, which is valid only during the call. It is used or reset at once. */
+  /** Called when the peer opens a stream. `block` is valid only during the call, in which the owner must use or reset the stream. */
   begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void
-  /** A frame that costs work and brings nothing. */
+  /** Called for a PING or SETTINGS frame, for flood protection. */
   chatter(): void
-  /** A stream ended because the peer reset it or broke its rules. */
+  /** Called when the peer resets a stream, or a stream error of the peer ends it. */
   spoiled(): void
-  /** The peer broke the rules of the connection, so that nothing more can be read: it is to be ended with this code. */
+  /** Called after a connection error; the owner must close the connection with this code. */
   failed(code: number): void
-  /** The last stream that was open has gone. */
+  /** Called when the last open stream has closed. */
   emptied(): void
-  /** An answer to the last `ping`. */
+  /** Called for a response to the last `ping`. */
   ponged(): void
-  /** SETTINGS of the peer have been read. Called for a client only. */
+  /** Called after SETTINGS of the peer, in the client role only. */
   adjusted?(): void
-  /** The peer takes no more streams (RFC 9113 6.8); those that it has not processed are closed next. Called for a client only. */
+  /** Called after GOAWAY of the peer, in the client role only (RFC 9113 6.8). Unprocessed streams are closed next. */
   leaves?(): void
 }

@@ -24,14 +24,14 @@ import { ClosedStreams, DROPS, Http2Stream, type StreamEnd, type StreamHost, typ
 /** Receive window of one stream (bytes). */
 export const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 16 * 1024 * 1024
-/** A peer that reads so little of what it asks for is not read either. */
+/** Buffered bytes of the socket from which the peer is not read, because it does not read responses. */
 const SOCKET_FULL = 262_144
 
 const NO_PREFACE = Buffer.alloc(0)
 
 const NO_USER: StreamUser = { ...DROPS, block: () => false }
 
-/** One HTTP/2 connection over a wire, of a server or of a client: frames, windows, streams and their order (RFC 9113). */
+/** HTTP/2 protocol of one connection in either role: frames, windows, and the states of streams (RFC 9113). */
 export class Http2Session implements FrameTaker, StreamHost {
   readonly wire: Wire
   readonly encoder = new HpackEncoder()
@@ -46,22 +46,22 @@ export class Http2Session implements FrameTaker, StreamHost {
   readonly #closed = new ClosedStreams()
   readonly #receive: ReceiveWindow
   readonly growth: WindowGrowth | undefined
-  /** We open the streams; the peer opens none, because nothing may be pushed. */
+  /** True in the client role, in which only we open streams, because server push is disabled. */
   readonly #client: boolean
-  /** The id of the next stream that we open. */
+  /** Id of the next stream that we open. */
   #nextId = 1
   readonly #sending = new SendQueue()
   #greeted = false
-  /** The largest id that the peer has used, and the largest that is served. */
+  /** Largest id used by the peer; `#lastServed`: largest id that is served. */
   #lastPeer = 0
   #lastServed = LARGEST
-  /** The DATA frame that is being read: its stream, and how much of its payload was content so far. */
+  /** Current DATA frame: its stream, flags, payload and content so far. */
   #dataStream: Http2Stream | undefined = undefined
   #dataFlags = 0
   #dataLength = 0
-  /** Our SETTINGS were acknowledged. */
+  /** True after the acknowledgment of our SETTINGS. */
   settled = false
-  /** Nothing that comes counts any more. */
+  /** True if received frames are ignored because the session is closed. */
   over = false
 
   constructor(wire: Wire, owner: SessionOwner, limits: SessionLimits, role: 'server' | 'client' = 'server') {
@@ -78,15 +78,15 @@ export class Http2Session implements FrameTaker, StreamHost {
     this.#writer = new FrameWriter(wire.stream, () => this.#sending.pump(this.#writer))
   }
 
-  /** The stream whose head has begun and has not ended; 0: there is none. */
+  /** Returns the stream with an incomplete head; 0 if none. */
   readonly openHead = (): number => this.#blocks.open || this.#reader.openHead
 
-  /** Streams that are open. */
+  /** Number of open streams. */
   get streams(): number {
     return this.#streams.size
   }
 
-  /** Ids up to this one were served; the last of a GOAWAY. */
+  /** Largest served stream id, as sent in GOAWAY. */
   get lastStream(): number {
     return Math.min(this.#lastPeer, this.#lastServed)
   }
@@ -96,14 +96,14 @@ export class Http2Session implements FrameTaker, StreamHost {
     return this.#peer
   }
 
-  /** Sends our SETTINGS, behind the preface of a client. */
+  /** Sends our SETTINGS, in the client role after the preface. */
   start(settings: readonly (readonly [id: number, value: number])[]): void {
     if (this.#client) this.wire.writeBytes(PREFACE)
     this.#writer.settings(settings)
     this.#writer.windowUpdate(0, this.#receive.size - FIRST_WINDOW)
   }
 
-  /** A client opens a stream; its head is to be sent at once. undefined: the ids are used up, or the session is over. */
+  /** Opens a stream in the client role; the caller sends its head at once. Returns undefined if ids are exhausted, or after the end. */
   open(user: StreamUser): Http2Stream | undefined {
     if (this.over || this.#nextId > LARGEST) return undefined
     const stream = new Http2Stream(this, this.#nextId, user, this.#peer.initialWindow, STREAM_WINDOW)
@@ -112,7 +112,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     return stream
   }
 
-  /** Bytes came: `chunk` from 0 to `length`. */
+  /** Reads received bytes: `chunk` from 0 to `length`. */
   received(chunk: Buffer, length: number): void {
     if (this.over) return
     try {
@@ -124,7 +124,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     if (this.#writer.waiting > SOCKET_FULL) this.wire.pause()
   }
 
-  /** The socket takes bytes again. */
+  /** Continues sending after the socket has drained. */
   drained(): void {
     if (this.#sending.waits) this.#writer.schedule()
     this.wire.resume()
@@ -134,20 +134,20 @@ export class Http2Session implements FrameTaker, StreamHost {
     if (!this.over) this.#writer.ping(false, PREFACE, 0)
   }
 
-  /** `last` undefined: streams up to the last one that came are served and no others from now on (RFC 9113 6.8). */
+  /** Sends GOAWAY (RFC 9113 6.8). Without `last`, no further streams are served. */
   goaway(code: number, last?: number): void {
     if (last === undefined) this.#lastServed = this.lastStream
     this.#writer.goaway(last ?? this.#lastServed, code)
   }
 
-  /** Ends the session with GOAWAY, unless that was said, and all its streams; the wire is the owner's. */
+  /** Sends GOAWAY unless one with this code was sent, and closes all streams. The owner closes the wire. */
   end(code: number): void {
     if (this.over) return
     if (code !== CODE.none || this.#lastServed === LARGEST) this.goaway(code)
     this.stop()
   }
 
-  /** Nothing more is read or sent, but for what was handed over. */
+  /** Stops reading and sending, except for bytes already written to the wire. */
   stop(): void {
     if (this.over) return
     this.over = true
@@ -157,7 +157,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     for (const stream of this.#streams.values()) stream.close('lost', CODE.none)
   }
 
-  // What the streams need.
+  // Services for the streams.
 
   sendBlock(id: number, block: Buffer, ended: boolean): void {
     this.#writer.block(id, block, ended, this.#peer.frameSize)
@@ -189,7 +189,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     if (this.#streams.size === 0) this.#owner.emptied()
   }
 
-  // What the reader finds.
+  // Events of the frame reader.
 
   dataBegins(id: number, flags: number, length: number): void {
     this.#check(FRAME.data, flags, id)
@@ -215,7 +215,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   dataEnds(): void {
     const stream = this.#dataStream
     this.#dataStream = undefined
-    // Padding, and content of streams that are not open.
+    // Padding, and content of closed streams, is released for the connection's window at once.
     if (stream === undefined || stream.closed) this.freed(this.#dataLength)
     else {
       stream.skip(this.#dataLength)
@@ -223,7 +223,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     }
   }
 
-  /** Types that are unknown are left out (RFC 9113 4.1, 5.5). */
+  /** Handles a frame; ignores unknown types (RFC 9113 4.1, 5.5). */
   frame(type: number, flags: number, id: number, bytes: Buffer, from: number, to: number): void {
     this.#check(type, flags, id)
     switch (type) {
@@ -264,7 +264,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     }
   }
 
-  /** The order of frames (RFC 9113 3.4, 4.3, 6.10). */
+  /** Checks the order of frames (RFC 9113 3.4, 4.3, 6.10). Throws a `ConnectionError`. */
   #check(type: number, flags: number, id: number): void {
     if (!this.#greeted) {
       if (type !== FRAME.settings || (flags & FLAG.ack) !== 0)
@@ -275,7 +275,7 @@ export class Http2Session implements FrameTaker, StreamHost {
       throw new ConnectionError(CODE.protocol, 'CONTINUATION and a header block that is open do not belong together')
   }
 
-  /** A header block is whole. */
+  /** Handles a complete header block. */
   #block(): void {
     const { stream: id, ended, selfDependent } = this.#blocks
     const decoder = this.decoder
@@ -311,19 +311,19 @@ export class Http2Session implements FrameTaker, StreamHost {
     this.#owner.begins(stream, decoder, ended)
   }
 
-  /** Something came on a stream that is not open (RFC 9113 5.1). */
+  /** Handles a frame on a stream that is not open (RFC 9113 5.1). Throws a `ConnectionError` unless it may be late. */
   #late(id: number, headers: boolean): void {
     if (this.#isIdle(id)) throw new ConnectionError(CODE.protocol, 'a frame on a stream that was never opened')
     if (!this.#client && id > this.#lastServed) return
     const ending = this.#closed.ending(id)
-    // What we gave up long ago may still be under way to us.
+    // Frames of streams that we reset may still arrive.
     if (ending === 'reset-here' || (this.#client && ending === undefined)) return
     if (ending === 'reset-there') {
       this.sendReset(id, CODE.streamClosed)
       this.#owner.spoiled()
       return
     }
-    // An id below one that was used closed with it, without ever being open (RFC 9113 5.1.1).
+    // A new stream closes all idle ones with smaller ids (RFC 9113 5.1.1).
     const code = headers && ending === undefined ? CODE.protocol : CODE.streamClosed
     throw new ConnectionError(code, 'a frame on a stream that has ended')
   }
@@ -340,11 +340,11 @@ export class Http2Session implements FrameTaker, StreamHost {
     const code = wrongSize ? CODE.frameSize : CODE.protocol
     const stream = this.#streams.get(id)
     if (stream !== undefined) stream.reset(code, 'malformed')
-    // No RST_STREAM may be sent on an idle stream.
+    // RST_STREAM must not be sent on an idle stream, so this is a connection error.
     else if (this.#isIdle(id)) throw new ConnectionError(code, 'PRIORITY of a wrong size or of a stream on itself')
   }
 
-  /** The server takes no more streams: those above `last` were not processed and may be sent elsewhere (RFC 9113 6.8). */
+  /** Handles GOAWAY: streams above `last` were not processed and can be retried elsewhere (RFC 9113 6.8). */
   #left(last: number): void {
     this.#owner.leaves?.()
     for (const stream of this.#streams.values()) if (stream.id > last) stream.close('peer', CODE.refusedStream)

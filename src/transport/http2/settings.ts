@@ -1,9 +1,9 @@
 import { CODE, ConnectionError, FRAME_LIMIT, LARGEST, readUint32, writeUint32 } from './frames.js'
 
-/** The size of every window before SETTINGS or WINDOW_UPDATE change it (RFC 9113 6.9.2). */
+/** Initial size of every window (bytes; RFC 9113 6.9.2). */
 export const FIRST_WINDOW = 65_535
 
-/** A send window with an increment; undefined: larger than a window may be (RFC 9113 6.9.1). It may be negative (6.9.2). */
+/** Adds an increment to a send window, which may be negative (RFC 9113 6.9.2). Returns undefined above the maximum (6.9.1). */
 export function widened(window: number, increment: number): number | undefined {
   const sum = window + increment
   return sum > LARGEST ? undefined : sum
@@ -28,7 +28,7 @@ const LARGEST_FRAME = 2 ** 24 - 1
 /** Settings announced by the peer. */
 export class PeerSettings {
   tableSize = 4096
-  /** Infinity: the peer announced no limit. */
+  /** Infinity if the peer announced no limit. */
   concurrentStreams = Number.POSITIVE_INFINITY
   initialWindow = FIRST_WINDOW
   frameSize = FRAME_LIMIT
@@ -70,7 +70,7 @@ export class PeerSettings {
   }
 }
 
-/** The payload of SETTINGS. */
+/** Returns the payload of a SETTINGS frame. */
 export function settingsPayload(settings: readonly (readonly [id: number, value: number])[]): Buffer {
   const payload = Buffer.alloc(settings.length * SETTING_BYTES)
   let at = 0

@@ -5,7 +5,7 @@ import type { Wire } from '../http1/wire.js'
 import { CODE } from './frames.js'
 import type { Http2Stream } from './stream.js'
 
-/** A stream as a stream of Node, for joining pipes. Destroyed before both of its ends, it is reset. */
+/** HTTP/2 stream as a Node `Duplex`, for pipes. Destroying it before both directions have ended resets the stream. */
 export class StreamDuplex extends Duplex {
   readonly #stream: Http2Stream
   /** Bytes received before they were requested, joined because a Readable keeps a Buffer for each piece. */
@@ -21,13 +21,13 @@ export class StreamDuplex extends Duplex {
     this.#stream = stream
   }
 
-  /** Bytes came; valid only during the call. */
+  /** Handles received bytes, valid only during the call. */
   received(bytes: Buffer, from: number, to: number, wire: Wire): void {
     holdPiece(this.#waiting, bytes, from, to, wire)
     this.#give()
   }
 
-  /** The other side has ended its direction. */
+  /** Handles the end of the peer's direction. */
   remoteEnd(): void {
     this.#ended = true
     this.#give()
@@ -39,7 +39,7 @@ export class StreamDuplex extends Duplex {
     writing?.()
   }
 
-  /** Our direction has ended. */
+  /** Handles the end of our direction. */
   finished(): void {
     const finishing = this.#finishing
     this.#finishing = undefined

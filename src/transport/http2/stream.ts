@@ -6,9 +6,9 @@ import type { HpackEncoder } from './hpack-encoder.js'
 import { ReceiveWindow, type WindowGrowth } from './receive-window.js'
 import { widened } from './settings.js'
 
-/** Bytes that may wait in a stream before its giver should pause. */
+/** Pending bytes from which the source should pause. */
 const HIGH = 65_536
-/** It may go on when so many wait. */
+/** Pending bytes from which the source may resume. */
 const LOW = 16_384
 
 /** Cause of a premature end of a stream: a reset by the peer, a peer's mistake, this side, the connection. */
@@ -16,24 +16,24 @@ export type StreamEnd = 'peer' | 'malformed' | 'here' | 'lost'
 
 /** User of a stream. */
 export interface StreamUser {
-  /** Bytes came: `bytes` from `from` to `to`, valid only during the call (see `Wire.keep`). `consumed` says when they wait no longer. */
+  /** Receives content: `bytes` from `from` to `to`, valid only during the call (see `Wire.keep`). To be reported by `consumed` once read. */
   data(bytes: Buffer, from: number, to: number, wire: Wire): void
-  /** A header block behind the first; false: it is malformed. `ended`: the last frame of its direction. */
+  /** Receives a further header block. Returns false if malformed. `ended`: with END_STREAM. */
   block(block: HpackDecoder, ended: boolean): boolean
-  /** The peer has ended its direction; everything came. */
+  /** Called when the peer has ended its direction. */
   ended(): void
-  /** The last frame of our direction was handed over. */
+  /** Called after the last frame of our direction was written. */
   finished(): void
-  /** Pending bytes have been sent; called if `congested` was true. */
+  /** Called after pending bytes have been sent, if `congested` was true. */
   drained(): void
-  /** Neither direction goes on, and not both have ended well. Called once. */
+  /** Called once if the stream closes before both directions have ended. */
   closed(end: StreamEnd, code: number): void
 }
 
-/** Milliseconds from a whole answer to the reset of a request that is still being sent. */
+/** Time from a complete response to the reset of an unfinished request (ms). */
 const RESET_DELAY = 200
 
-/** Drops the rest of a request. Its bytes are not consumed, so that one window of them comes at most. */
+/** Drops the rest of a request. Its bytes are not consumed, so that at most one window of them arrives. */
 export const DROPS: StreamUser = {
   data: () => undefined,
   block: () => true,
@@ -47,23 +47,27 @@ export const DROPS: StreamUser = {
 export interface StreamHost {
   readonly encoder: HpackEncoder
   readonly wire: Wire
-  /** Left out: windows stay as they are. */
+  /**
+   * Growth of receive windows.
+   *
+   * @default none
+   */
   readonly growth?: WindowGrowth | undefined
-  /** Sends a header block that the encoder has just ended. */
+  /** Sends the header block that the encoder has just completed. */
   sendBlock(id: number, block: Buffer, ended: boolean): void
-  /** Something waits in the stream, or its direction ends. */
+  /** Called when the stream has bytes or its end to send. */
   ready(stream: Http2Stream): void
   sendReset(id: number, code: number): void
   sendWindow(id: number, increment: number): void
-  /** Sends a PING whose answer means nothing. */
+  /** Sends a PING whose response is ignored. */
   ping(): void
   /** Releases consumed bytes of the connection's window. */
   freed(bytes: number): void
-  /** The stream is closed. `code` undefined: both directions ended. */
+  /** Called when the stream is closed. `end` is undefined if both directions ended. */
   gone(stream: Http2Stream, end: StreamEnd | undefined): void
 }
 
-/** One stream of either role: its states (RFC 9113 5.1), its windows, and what waits to be sent. */
+/** One stream in either role: its state (RFC 9113 5.1), its windows, and its pending bytes. */
 export class Http2Stream {
   readonly id: number
   readonly #host: StreamHost
@@ -71,20 +75,20 @@ export class Http2Stream {
   user: StreamUser
   /** Remaining send window; negative after a smaller SETTINGS_INITIAL_WINDOW_SIZE. */
   window: number
-  /** The session has it among those that can send. */
+  /** True while the stream is in the send queue. */
   listed = false
-  /** The peer has ended its direction. */
+  /** True after END_STREAM of the peer. */
   remoteEnded = false
-  /** We have ended ours: END_STREAM was handed over. */
+  /** True after our END_STREAM was written. */
   localEnded = false
   closed = false
   #receive: ReceiveWindow | undefined = undefined
-  /** Bytes by which it has grown. */
+  /** Growth of the receive window (bytes). */
   #grown = 0
-  /** Bytes of those received since then that were read. */
+  /** Start of the current measurement for window growth (monotonic ms; -1 if none); `#pace`: bytes read since. */
   #paceSince = -1
   #pace = 0
-  /** Bytes that came and have not been consumed. */
+  /** Received bytes that are not consumed. */
   #unconsumed = 0
   #came = 0
   #expected = -1
@@ -94,11 +98,11 @@ export class Http2Stream {
   #more: ByteQueue | undefined = undefined
   #waitingBytes = 0
   #ending = false
-  /** Writes the fields of the trailers; undefined: there are none. */
+  /** Writes the trailers; undefined if there are none. */
   #trailers: ((encoder: HpackEncoder) => void) | undefined = undefined
   #congested = false
 
-  /** `window`: the peer's initial one; `receiveWindow`: ours. */
+  /** `window`: initial send window; `receiveWindow`: initial receive window (bytes). */
   constructor(host: StreamHost, id: number, user: StreamUser, window: number, receiveWindow: number) {
     this.#host = host
     this.id = id
@@ -107,34 +111,34 @@ export class Http2Stream {
     this.#windowSize = receiveWindow
   }
 
-  /** Bytes that wait to be sent. */
+  /** Number of pending bytes. */
   get waiting(): number {
     return this.#waitingBytes
   }
 
-  /** More waits than is good; `drained` says when it has left. */
+  /** True if the source should pause until `drained`. */
   get congested(): boolean {
     if (this.#waitingBytes < HIGH) return false
     this.#congested = true
     return true
   }
 
-  /** The connection takes nothing more at the moment. */
+  /** True if the connection is congested. */
   get blocked(): boolean {
     return this.#host.wire.congested
   }
 
-  /** The end of our direction waits behind what waits. */
+  /** True if our direction ends after the pending bytes. */
   get ending(): boolean {
     return this.#ending
   }
 
-  /** Bytes of content that the peer announced; more or fewer make the message malformed (RFC 9113 8.1.1). */
+  /** Sets the announced content length. Content of another length makes the message malformed (RFC 9113 8.1.1). */
   expect(bytes: number): void {
     this.#expected = bytes
   }
 
-  /** Sends a block whose fields `write` gives. Nothing may wait. */
+  /** Sends a header block with the fields that `write` adds. No bytes may be pending. */
   sendHead(write: (encoder: HpackEncoder) => void, ended: boolean): void {
     if (this.closed || this.localEnded) return
     const { encoder } = this.#host
@@ -144,7 +148,7 @@ export class Http2Stream {
     if (ended) this.#localEnd()
   }
 
-  /** Sends bytes, which must not change any more. */
+  /** Sends bytes, which the caller must not change afterwards. */
   send(bytes: Buffer): void {
     if (this.closed || this.#ending || bytes.length === 0) return
     if (this.#first === undefined) this.#first = bytes
@@ -156,7 +160,7 @@ export class Http2Stream {
     this.#host.ready(this)
   }
 
-  /** Ends our direction behind what waits. `trailers` writes the fields of a last block. */
+  /** Ends our direction after the pending bytes, with optional trailers. */
   end(trailers?: (encoder: HpackEncoder) => void): void {
     if (this.closed || this.#ending || this.localEnded) return
     this.#ending = true
@@ -164,7 +168,7 @@ export class Http2Stream {
     this.#host.ready(this)
   }
 
-  /** Ends both directions at once; nothing that waits is sent. */
+  /** Resets the stream and drops pending bytes. */
   reset(code: number, end: StreamEnd = 'here'): void {
     if (this.closed) return
     this.#host.sendReset(this.id, code)
@@ -172,9 +176,9 @@ export class Http2Stream {
   }
 
   /**
-   * The answer is out and the rest of the request is not wanted. The reset that says so (RFC 9113 8.1) waits: curl 7.88 and others that read
-   * it together with the answer take the answer for broken. A request that ends by itself meanwhile needs none, but curl 7.88 notices the
-   * end of its stream only when something comes.
+   * Drops the rest of the request after the complete response. The reset (RFC 9113 8.1) is delayed, because curl 7.88 and others that read it
+   * together with the response report an error. If the request ends meanwhile, a PING is sent instead, because curl 7.88 notices the end of its
+   * stream only when it receives something.
    */
   dropRequest(): void {
     if (this.closed || this.remoteEnded) return
@@ -187,7 +191,7 @@ export class Http2Stream {
     setTimeout(end, RESET_DELAY).unref()
   }
 
-  /** Bytes that `data` gave wait no longer: the peer may send as many more. */
+  /** Releases bytes received by `data`, so that the peer may send as many more. */
   consumed(bytes: number): void {
     if (this.closed || bytes === 0) return
     this.#unconsumed -= bytes
@@ -203,7 +207,7 @@ export class Http2Stream {
     if (increment > 0) this.#host.sendWindow(this.id, increment)
   }
 
-  /** Bytes by which the window grows because its sender waits for it, now that so many more were read. */
+  /** Returns the growth of a window that limits its sender (bytes), after `read` more bytes were consumed. */
   #growth({ size }: ReceiveWindow, read: number): number {
     const { growth } = this.#host
     if (growth === undefined || this.#paceSince < 0) return 0
@@ -221,16 +225,16 @@ export class Http2Stream {
     this.#grown = 0
   }
 
-  // What follows is for the session.
+  // For the session only.
 
-  /** DATA of so many bytes begins; false: more than the window allows. */
+  /** Counts a DATA payload. Returns false if it exceeds the window. */
   receive(bytes: number): boolean {
     this.#receive ??= new ReceiveWindow(this.#windowSize)
     if (this.#paceSince < 0 && bytes > 0) this.#paceSince = this.#host.growth?.now() ?? -1
     return this.#receive.receive(bytes)
   }
 
-  /** A part of the content of DATA. */
+  /** Passes on a part of the content of DATA. */
   take(bytes: Buffer, from: number, to: number): void {
     this.#unconsumed += to - from
     this.#came += to - from
@@ -238,13 +242,13 @@ export class Http2Stream {
     else this.user.data(bytes, from, to, this.#host.wire)
   }
 
-  /** Padding is consumed as it comes. */
+  /** Consumes padding. */
   skip(bytes: number): void {
     this.#unconsumed += bytes
     this.consumed(bytes)
   }
 
-  /** The peer ends its direction. */
+  /** Handles END_STREAM of the peer. */
   remoteEnd(): void {
     if (this.#expected >= 0 && this.#came !== this.#expected) {
       this.reset(CODE.protocol, 'malformed')
@@ -256,13 +260,13 @@ export class Http2Stream {
     this.#closeIfDone()
   }
 
-  /** Another block came. */
+  /** Handles a further header block. */
   takeBlock(block: HpackDecoder, ended: boolean): void {
     if (!this.user.block(block, ended)) this.reset(CODE.protocol, 'malformed')
     else if (ended) this.remoteEnd()
   }
 
-  /** The window grows; false: beyond what a window may be. */
+  /** Widens the send window. Returns false if it exceeds the maximum. */
   widen(increment: number): boolean {
     const window = widened(this.window, increment)
     if (window === undefined) return false
@@ -272,12 +276,12 @@ export class Http2Stream {
     return true
   }
 
-  /** Could send something if the connection lets it. */
+  /** True if the stream could send, given a window of the connection. */
   get sendable(): boolean {
     return !this.closed && !this.localEnded && (this.#waitingBytes > 0 ? this.window > 0 : this.#ending)
   }
 
-  /** The next piece of what waits, at most `most` bytes. */
+  /** Removes and returns the next pending bytes, at most `most`. */
   next(most: number): Buffer {
     const first = this.#first as Buffer
     let piece = first
@@ -290,12 +294,12 @@ export class Http2Stream {
     return piece
   }
 
-  /** Nothing waits behind the piece that was taken last, and the message ends there: it can say so itself. */
+  /** True if the last piece ends the message, so that its DATA frame can carry END_STREAM. */
   get endsWithData(): boolean {
     return this.#ending && this.#waitingBytes === 0 && this.#trailers === undefined
   }
 
-  /** Sends the trailers; false: there are none. */
+  /** Sends the trailers. Returns false if there are none. */
   sendTrailers(): boolean {
     const trailers = this.#trailers
     if (trailers === undefined) return false
@@ -304,19 +308,19 @@ export class Http2Stream {
     return true
   }
 
-  /** END_STREAM was sent with DATA. */
+  /** Records that END_STREAM was sent with DATA. */
   sentEnd(): void {
     this.#localEnd()
   }
 
-  /** Lets the writer of the body go on. */
+  /** Calls `drained` once few enough bytes are pending. */
   relieve(): void {
     if (!this.#congested || this.#waitingBytes > LOW || this.closed) return
     this.#congested = false
     this.user.drained()
   }
 
-  /** Closes without a word to the peer. */
+  /** Closes the stream without sending a frame. */
   close(end: StreamEnd, code: number): void {
     if (this.closed) return
     this.closed = true
@@ -342,7 +346,7 @@ export class Http2Stream {
     this.#first = undefined
     this.#more = undefined
     this.#waitingBytes = 0
-    // What is no longer consumed must not block the other streams.
+    // Unconsumed bytes must not reduce the connection's window for other streams.
     if (this.#unconsumed > 0) this.#host.freed(this.#unconsumed)
     this.#unconsumed = 0
     this.#giveGrowthBack()
@@ -352,18 +356,18 @@ export class Http2Stream {
 /** End of a stream, as far as it affects later frames (RFC 9113 5.1). */
 export type Ending = 'reset-here' | 'reset-there' | 'ended'
 
-/** Streams that are remembered of each kind. */
+/** Maximum number of remembered streams of each kind. */
 const REMEMBERED = 256
-/** Those that there is room for at first: four times as many each time that it is used up. */
+/** Initial capacity of a ring, which grows fourfold when full. */
 const FEW = 16
 const KINDS: readonly Ending[] = ['reset-here', 'reset-there', 'ended']
 
 /**
- * The streams of a connection that closed last. What comes on one that we reset may have been sent before the peer knew; on one that
- * the peer ended it is an error.
+ * Recently closed streams of a connection. Frames on a stream that we reset may have been sent before the peer received the reset; on a stream
+ * that the peer ended they are an error.
  */
 export class ClosedStreams {
-  /** One ring for each kind, so that many of one kind do not push out another. */
+  /** One ring for each kind, so that kinds do not evict each other. */
   readonly #rings = new Map<Ending, { ids: Uint32Array; next: number }>()
 
   add(id: number, ending: Ending): void {
@@ -372,7 +376,7 @@ export class ClosedStreams {
       ring = { ids: new Uint32Array(FEW), next: 0 }
       this.#rings.set(ending, ring)
     } else if (ring.next === 0 && ring.ids.length < REMEMBERED) {
-      // It is full for the first time.
+      // The ring is full for the first time at this capacity.
       const { ids } = ring
       ring.ids = new Uint32Array(4 * ids.length)
       ring.ids.set(ids)
