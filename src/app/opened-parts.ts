@@ -1,21 +1,21 @@
-/** Names something that one stage of a start opens and others use. */
+/** Key of a part that one stage of a start opens and others use. */
 export interface PartKey<T> {
   readonly name: string
   readonly '~type'?: T
 }
 
-/** Names contributions of one kind, of which several stages may make one each. */
+/** Key of a list to which several stages contribute. */
 export interface ListKey<T> {
   readonly name: string
   readonly '~entry'?: T
 }
 
-/** Returns a key; its name is for messages alone. */
+/** Returns a key. Its name appears in messages only. */
 export function partKey<T>(name: string): PartKey<T> {
   return { name }
 }
 
-/** Returns a key of contributions. */
+/** Returns a key of a list. */
 export function listKey<T>(name: string): ListKey<T> {
   return { name }
 }
@@ -25,18 +25,18 @@ export class OpenedParts {
   readonly #parts = new Map<PartKey<unknown>, unknown>()
   readonly #lists = new Map<ListKey<unknown>, unknown[]>()
 
-  /** Replaces what is there under the key. */
+  /** Sets the part of a key, in place of an earlier one. */
   put<T>(key: PartKey<T>, part: T): void {
     this.#parts.set(key, part)
   }
 
-  /** Throws a RangeError when no stage has opened it. */
+  /** Returns the part of a key. Throws a RangeError if no stage has opened it. */
   get<T>(key: PartKey<T>): T {
     if (!this.#parts.has(key)) throw new RangeError(`no stage has opened ${key.name}`)
     return this.#parts.get(key) as T
   }
 
-  /** Returns undefined when no stage has opened it. */
+  /** Returns the part of a key; undefined if no stage has opened it. */
   find<T>(key: PartKey<T>): T | undefined {
     return this.#parts.get(key) as T | undefined
   }

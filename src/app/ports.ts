@@ -35,7 +35,7 @@ export interface Challenges {
 type Labels = Readonly<Record<string, string>>
 type FollowedTunnel = LiveTunnel & { readonly http2: boolean; readonly reusable?: boolean }
 
-/** Live tunnels whose begin and end can be followed. */
+/** Live tunnels whose start and end can be followed. */
 export interface FollowedTunnels extends TunnelGroups {
   follow(follower: { begins(tunnel: FollowedTunnel, labels: Labels): void; ends(tunnel: LiveTunnel): void }): () => void
 }
@@ -86,11 +86,11 @@ export interface AgentsListening {
   readonly caFile: string | undefined
 }
 
-/** Serves or releases what belongs to a snapshot. */
+/** Follows the snapshots that serve. */
 export interface SnapshotFollower {
-  /** A snapshot serves from now on. Must not throw. */
+  /** Called when a snapshot begins to serve. Must not throw. */
   serves(snapshot: Snapshot): void
-  /** Does the work that it makes, beside traffic. Must not throw. */
+  /** Returns the work that a snapshot causes, which runs in slices beside traffic. Must not throw. */
   settling(snapshot: Snapshot): Steps<void>
 }
 
@@ -110,7 +110,7 @@ export const RELOAD_STEPS = listKey<ReloadStep>('steps of a reload')
 export const POLICY_SERVICES = listKey<Provided>('services of policies')
 /** Sources of health that replace those of a process without capabilities. */
 export const HEALTH = listKey<Partial<HealthSources>>('sources of health')
-/** Challenges of certificate authorities. Without them no request is one. */
+/** Challenges of certificate authorities. Without them no request is answered as a challenge. */
 export const CHALLENGES = partKey<Challenges>('challenges of authorities')
 /** Tunnels of agents. Without them upstreams that lead to tunnels have none. */
 export const TUNNELS = partKey<FollowedTunnels>('tunnels of agents')
@@ -132,5 +132,5 @@ export const POLICY_TESTS = partKey<PolicyTests>('tests of policies')
 export const WRITE_GUARDS = partKey<OpenWriteGuards>('guards of writes')
 /** File of the options that declares records. Without it none is read. */
 export const OWN_FILES = partKey<OwnFiles>('files that declare records')
-/** Address of the listener of agents, which is there when agents can connect. */
+/** Address of the listener of agents. Without it agents cannot connect. */
 export const AGENTS_ADDRESS = partKey<AgentsListening>('address of agents')

@@ -14,12 +14,12 @@ import type { StartingStore } from './store-copy.js'
 /** The data plane of a process. */
 export interface OpenTraffic extends DataPlane {
   readonly ticketKeys: OwnTicketKeys
-  /** Shown for names without a certificate. */
+  /** Self-signed identity for names without a certificate. */
   readonly development: DevelopmentIdentity
   readonly keys: { readonly sticky: readonly Uint8Array[]; readonly login: readonly Uint8Array[] }
 }
 
-/** The foundation is there, and nothing else. */
+/** Open at `founded`: the foundation. */
 interface Founded {
   readonly options: Options
   readonly host: Host
@@ -27,22 +27,22 @@ interface Founded {
   readonly opened: OpenedParts
 }
 
-/** The key that seals secrets is known. */
+/** Open at `sealed`: also the key that seals secrets. */
 export interface Sealed extends Founded {
   readonly seal: Sealer
 }
 
-/** The data plane is there, without open ports. */
+/** Open at `carrying`: also the data plane, without open ports. */
 interface Carrying extends Sealed {
   readonly dataPlane: OpenTraffic
 }
 
-/** The services of policies are there. */
+/** Open at `ruled`: also the services of policies. */
 export interface Ruled extends Carrying {
   readonly policies: OpenPolicyServices
 }
 
-/** The store is open, and what it holds is applied. */
+/** Open from `controlled` on: also the control plane; the records of the store are applied. */
 export interface Controlled extends Ruled {
   readonly control: ControlPlane
   readonly store: StartingStore
@@ -51,18 +51,18 @@ export interface Controlled extends Ruled {
   readonly counters: CountersOfLimits | undefined
 }
 
-/** The API listens. */
+/** Open from `answering` on: also the API, which listens. */
 interface Answering extends Controlled {
   readonly api: ApiServer
 }
 
-/** Everything is open. */
+/** Open at `complete`: everything. */
 interface Complete extends Answering {
   /** Saves the counters of limits; undefined if they are not saved. */
   readonly keeping: KeepingCounters | undefined
 }
 
-/** Moments of a start at which capabilities open what is theirs, in their order, with what is open then. */
+/** Moments of a start at which capabilities open their parts, in order, with the parts that are open then. */
 export interface StageContexts {
   /** Before the keys of the operator are read. */
   readonly founded: Founded
@@ -76,13 +76,13 @@ export interface StageContexts {
   readonly controlled: Controlled
   /** Before ports are opened. A rehearsal ends before it. */
   readonly opening: Controlled
-  /** Traffic is served. */
+  /** After ports are open: traffic is served. */
   readonly serving: Controlled
-  /** The API listens. */
+  /** After the API listens. */
   readonly answering: Answering
-  /** Events and the copy of the store are followed. */
+  /** After the copy of the store is kept and events are followed; agents may connect from here on. */
   readonly admitting: Answering
-  /** Waits for what serves beside the kernel. */
+  /** Waits for worker threads, which serve beside the main thread. */
   readonly whole: Answering
   /** Before the process is ready. */
   readonly complete: Complete

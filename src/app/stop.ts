@@ -9,8 +9,8 @@ export interface Drained {
 }
 
 /**
- * Maximum times of a stop beside the drain, of one of its steps, of a request's arrival on a new connection, and of the step
- * that may write all counters of limits (ms).
+ * Time limits of a stop (ms): `beside` the drain, of each `step`, for `arrivals` of requests on new connections, and for the step that saves the
+ * `counters` of limits.
  */
 const STOP = { beside: 3_500, step: 1_500, arrivals: 1_000, counters: 10_000 }
 const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
@@ -33,7 +33,7 @@ const RELEASE = [
 /** Moments after the release and the drain, in their order. */
 const DRAINED = ['tunnels', 'upstreams', 'events'] as const
 
-/** Moments after the connections that were left are cut, in their order. */
+/** Moments after the remaining connections are cut, in their order. */
 const LAST = ['traffic', 'admissions', 'counters', 'traces', 'outbound', 'names', 'lines'] as const
 
 /**
@@ -48,13 +48,13 @@ type StopMoment =
   | (typeof DRAINED)[number]
   | (typeof LAST)[number]
 
-/** Steps of a stop at its moments; what a step returns is waited for. `within`: milliseconds that connections have to end. */
+/** Steps of a stop by moment. A returned promise is waited for. `within`: time for connections to end (ms). */
 export type StopSteps = { readonly [Moment in StopMoment]?: (within: number) => unknown } & {
   /** Ends idle connections, and busy ones when done or after this time (ms). */
   readonly drain?: (within: number) => Promise<Drained>
 }
 
-/** Steps by the name of what they end, for the log. */
+/** Steps by the name of the part that they end, for the log. */
 type Parts = ReadonlyMap<string, StopSteps>
 
 /** Phase of an app between start and stop, and its open resources. */
@@ -68,7 +68,7 @@ export class Lifecycle {
   #handedOver: Promise<void> | undefined
   #succeeded = false
 
-  /** `drain`: milliseconds that connections have to end. */
+  /** `drain`: time for connections to end (ms). */
   constructor(log: Logger, timeouts: { readonly drain: number }) {
     this.#log = log
     this.#timeouts = timeouts
@@ -101,7 +101,7 @@ export class Lifecycle {
     this.#ready = true
   }
 
-  /** Another process serves in the place of this one: the stop lets agents go there. */
+  /** Notes that a successor serves: the stop then lets agents connect to it. */
   succeeds(): void {
     this.#succeeded = true
   }
@@ -128,7 +128,7 @@ export class Lifecycle {
     for (const { begin } of parts.values()) begin?.(drain)
     const drains = [...parts.values()].flatMap((steps) => steps.drain ?? [])
     const draining = drains[0]?.(drain) ?? Promise.resolve(NOTHING_DRAINED)
-    // Connections to agents that wait for another request would keep them here.
+    // Idle connections of agents to this process would keep agents from connecting to the successor.
     if (this.#succeeded) for (const { leave } of parts.values()) leave?.(drain)
     const moving = this.#succeeded ? this.#move(parts, draining) : undefined
     const rest = Promise.all([release(), draining, moving]).then(() => this.#run(parts, DRAINED))
@@ -137,7 +137,7 @@ export class Lifecycle {
     return (await atMost(0, draining)) ?? NOTHING_DRAINED
   }
 
-  /** Lets agents go, once requests are here that were on their way to them when the last connection was accepted. */
+  /** Lets agents connect to the successor, once requests on the last accepted connections have arrived. */
   async #move(parts: Parts, draining: Promise<unknown>): Promise<void> {
     await atMost(STOP.arrivals, draining)
     const within = Math.max(0, this.#timeouts.drain - STOP.arrivals)
@@ -159,7 +159,7 @@ export class Lifecycle {
     }
   }
 
-  /** Waits for a step of the stop, but not for ever. */
+  /** Waits for a step of the stop, at most `within` ms, and logs a failure or delay. */
   async #step(step: string, work: Promise<unknown>, within: number): Promise<void> {
     let late = true
     const done = work.catch((error: unknown) => this.#log.warn({ err: error, step }, 'a step of the stop failed'))

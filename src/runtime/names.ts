@@ -37,7 +37,7 @@ export function compileRouteName(route: Pick<RouteUnit, 'match' | 'path' | 'name
   return { own: route.name, path: routePathOf(route) }
 }
 
-/** Returns what a backend leads to; undefined for one that only combines others. */
+/** Returns the destination of a backend; undefined for one that only combines others. */
 export function destinationOf(unit: UpstreamUnit): string | undefined {
   switch (unit.form) {
     case 'address':
@@ -98,7 +98,7 @@ export class UnitNames {
     return unit?.kind === 'upstream' ? (unit.name ?? id) : undefined
   }
 
-  /** Returns the name of the route or edge that a policy belongs to; undefined if it is gone. */
+  /** Returns the name of the route or edge that owns a policy; undefined if it no longer exists. */
   ownerOf(owner: string): string | undefined {
     const id = ownerIdOf(owner)
     return this.routeOf(id) ?? this.siteOf(id)
@@ -115,7 +115,7 @@ export function ownerIdOf(owner: string): string {
 
 /** Maximum length of a name in characters. */
 const MAX_NAME = 100
-/** Characters that a name must not have. */
+/** Characters that are not allowed in a name. */
 const UNFIT = /[\p{Cc}\p{Cs}"\\]/u
 
 /** Returns the text `name` of metadata that is a JSON object; undefined if there is none that can be shown. */

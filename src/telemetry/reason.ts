@@ -5,7 +5,7 @@ import type { Flow, Refusal } from '../flow/flow.js'
 import { messageOf } from '../lib/errors.js'
 import type { UpstreamTries } from './upstream-tries.js'
 
-/** Facts of a finished exchange or connection, from which its reason is said. */
+/** Facts of a finished exchange or connection that `reasonOf` reads. */
 export interface ReasonFacts {
   /** 0 if no response was sent. */
   readonly status: number
@@ -55,7 +55,7 @@ function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): st
     const { name, used, capacity, seconds } = refusal.limit
     return ` by limit "${name}"${capacity > 0 ? `: ${used} of ${capacity} in ${seconds}s` : meaning}`
   }
-  // The action deny says all that its code means.
+  // The name of the action `deny` makes the meaning of its code redundant.
   if (decidedBy !== undefined) return ` by ${decider(decidedBy)}${decidedBy.action === 'deny' ? '' : meaning}`
   if (code === NO_ROUTE)
     return site === undefined ? ': no site has this host' : `: the site ${site} has no route for this path`
@@ -67,7 +67,7 @@ function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): st
 }
 
 function decider({ action, rule, phase }: NonNullable<Flow['decidedBy']>): string {
-  // A rule without a name is called by its place.
+  // A rule without a name is identified by its number.
   return rule.startsWith('#') ? `${action} (${phase}, rule ${Number(rule.slice(1)) + 1})` : `${action}, rule "${rule}"`
 }
 

@@ -3,7 +3,7 @@ import { STATES } from './answers.js'
 import { statusRoutes } from './routes.js'
 import { Status } from './status.js'
 
-/** Shows everybody which sites are up. Off by default. */
+/** Public page that shows which sites are up. Off by default. */
 export const status = defineCapability<Status>({
   name: 'status',
   enabled: ({ status_page }) => status_page,

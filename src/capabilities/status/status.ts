@@ -5,7 +5,7 @@ import { timestampText } from '../../lib/json.js'
 import type { SiteView, State, StatusView } from './answers.js'
 import { statusPage } from './html.js'
 
-/** Time for which a state is reused, so that requests without a key cost no more than a read of memory (ms). */
+/** Time for which a computed state is reused (ms), so that most requests, which need no key, only read memory. */
 const REUSED = 5_000
 /** Maximum number of listed sites. */
 const MOST_SITES = 500

@@ -54,12 +54,12 @@ export function lowerCode(code: number): number {
   return code >= 0x41 && code <= 0x5a ? code + 0x20 : code
 }
 
-/** Collects bytes up to a size that is known before, and returns them as Latin-1 text. */
+/** Collects bytes up to a fixed maximum, and returns them as Latin-1 text. */
 export class ByteText {
   readonly #bytes: Buffer
   #length = 0
 
-  /** `size` is the greatest number of bytes that will be added. */
+  /** `size`: maximum number of bytes. */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafe(size)
   }

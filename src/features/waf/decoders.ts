@@ -161,7 +161,7 @@ function octalValue(text: string, at: number, length: number): number {
   return value & 0xff
 }
 
-/** Decodes the escapes of C strings. The backslash of an unknown one is dropped. */
+/** Decodes the escapes of C strings, and drops the backslash of an unknown one. */
 export function decodeCEscapes(text: string): string {
   if (!text.includes('\\')) return text
   const out = new ByteText(text.length)
@@ -257,12 +257,12 @@ const BASE64 = new Int8Array(256).fill(-1)
 for (const [value, character] of [...'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'].entries())
   BASE64[character.charCodeAt(0)] = value
 
-/** Decodes base64 up to the first character that is none. */
+/** Decodes base64 up to the first other character. */
 export function decodeBase64(text: string): string {
   return readBase64(text, false)
 }
 
-/** Decodes base64 and skips characters that are none. */
+/** Decodes base64 and skips other characters. */
 export function decodeBase64Lenient(text: string): string {
   return readBase64(text, true)
 }
@@ -288,7 +288,7 @@ function readBase64(text: string, lenient: boolean): string {
   return out.toString()
 }
 
-/** Decodes pairs of hexadecimal digits up to the first pair that is none. */
+/** Decodes pairs of hexadecimal digits up to the first other pair. */
 export function decodeHex(text: string): string {
   const out = new ByteText(text.length >> 1)
   for (let i = 0; i + 1 < text.length; i += 2) {

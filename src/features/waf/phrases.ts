@@ -6,7 +6,7 @@ export type PhraseSearch = (text: string) => string | undefined
 /** Root of the trie. */
 const ROOT = 0
 
-/** Number of letters of the compact alphabet is at most this many, as phrases are of bytes. */
+/** Number of different bytes. */
 const BYTES = 256
 
 /**
@@ -69,7 +69,7 @@ function buildTrie(phrases: readonly string[]): Trie {
   return trimTrie(trie, nodes)
 }
 
-/** Releases what phrases with common beginnings left unused. */
+/** Returns a trie without the memory that common beginnings of phrases left unused. */
 function trimTrie(trie: Trie, nodes: number): Trie {
   return {
     child: trie.child.slice(0, nodes),

@@ -210,6 +210,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
       this.#fail('upstream-malformed', 'too many frames', CODE.enhanceYourCalm)
   }
 
+  /** A server may reset any number of streams, so this counts for no flood protection. */
   spoiled(): void {
     this.#since = this.#host.now()
   }

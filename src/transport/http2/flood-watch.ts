@@ -58,7 +58,7 @@ export class FloodWatch {
     return this.#resets.exceeds(now) || ++this.#resetsOfBlock > STREAM_BLOCK / 2
   }
 
-  /** Counts a PING or SETTINGS frame. */
+  /** Counts a frame that carries nothing of a request, such as PING, SETTINGS or empty DATA. */
   control(now: number): boolean {
     return this.#controls.exceeds(now)
   }

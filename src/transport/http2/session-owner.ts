@@ -27,7 +27,7 @@ export interface SessionLimits {
 export interface SessionOwner {
   /** Called when the peer opens a stream. `block` is valid only during the call, in which the owner must use or reset the stream. */
   begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void
-  /** Called for a PING or SETTINGS frame, for flood protection. */
+  /** Called for a frame that costs work and carries nothing of a request, such as PING or empty DATA, for flood protection. */
   chatter(): void
   /** Called when the peer resets a stream, or a stream error of the peer ends it. */
   spoiled(): void

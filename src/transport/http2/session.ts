@@ -140,7 +140,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     this.#writer.goaway(last ?? this.#lastServed, code)
   }
 
-  /** Sends GOAWAY unless one with this code was sent, and closes all streams. The owner closes the wire. */
+  /** Sends GOAWAY, without an error only if none was sent before, and closes all streams. The owner closes the wire. */
   end(code: number): void {
     if (this.over) return
     if (code !== CODE.none || this.#lastServed === LARGEST) this.goaway(code)

@@ -12,13 +12,13 @@ const TIMEOUT = 15_000
 const MAX_OUTPUT = 16 * 1024 * 1024
 /** Maximum number of files that are searched for variables. */
 const MAX_FILES = 1000
-/** Marks of ports begin here. */
+/** Lowest port that is used as a mark. */
 const FIRST_PORT = 64_000
 
 const VARIABLE = /\{\$([A-Za-z_]\w*)(?::([^{}]*))?\}/g
 const IMPORT = /^[ \t]*import[ \t]+([^\s"`{}]+)/gm
 
-/** A variable, and the text that stands for it while Caddy reads the file. */
+/** A variable, and the text that replaces it while Caddy reads the file. */
 interface Mark {
   readonly name: string
   /** Text of the variable in the file, such as `{$NAME:default}`. */
@@ -55,7 +55,7 @@ async function adaptFile(file: string, sources: ImportSources): Promise<string> 
 
 const markValues = (marks: readonly Mark[]) => Object.fromEntries(marks.map(({ name, mark }) => [name, mark]))
 
-/** Texts of a Caddyfile and of the files that it imports. */
+/** Returns the texts of a Caddyfile and of the files that it imports. */
 async function readTexts(file: string, sources: ImportSources): Promise<string[]> {
   const texts: string[] = []
   const waiting = [file]
@@ -77,7 +77,7 @@ async function readTexts(file: string, sources: ImportSources): Promise<string[]
   return texts
 }
 
-/** A result, or another one where there is no such file: an `import` may also name a snippet. */
+/** Returns `otherwise` if a file does not exist, because an `import` may also name a snippet. */
 async function optional<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
   try {
     return await read()
@@ -87,7 +87,7 @@ async function optional<T>(read: () => Promise<T>, otherwise: T): Promise<T> {
   }
 }
 
-/** Marks for the variables of the texts, but for those that have several defaults. */
+/** Returns marks for the variables of the texts, except those with several defaults. */
 function markVariables(texts: readonly string[]): Mark[] {
   const whole = texts.join('\n')
   const uses = new Map<string, { readonly written: Set<string>; isPort: boolean }>()

@@ -5,11 +5,11 @@ import type { CaddyDirective } from './syntax.js'
 interface HandlerContext {
   readonly tree: AdaptedTree
   readonly path: JsonPath
-  /** The token of the matcher, or nothing. */
+  /** Token of the matcher; empty without one. */
   readonly matcher: readonly string[]
 }
 
-/** Returns a handler of JSON as the directives that `caddy adapt` makes it of. One that is not known keeps its name, so that it is judged by it. */
+/** Returns the directives from which `caddy adapt` makes a JSON handler. An unknown handler keeps its name, which then gets the verdict. */
 export function handlerLines(handler: Fields, context: HandlerContext): CaddyDirective[] {
   const { tree, path, matcher } = context
   const name = textOf(handler.handler) ?? 'handler'
@@ -85,7 +85,7 @@ function responseLines(handler: Fields, { tree, path, matcher }: HandlerContext)
   return [...before, tree.line(path, 'respond', [...matcher, ...(body === '' ? [status] : [body, status])], block)]
 }
 
-/** Lines of header operations: `set` replaces, `add` appends, `delete` removes, `replace` changes a part. */
+/** Returns the lines of header operations: `set` replaces, `add` appends, `delete` removes, `replace` changes a part. */
 function operations(operated: Fields, path: JsonPath): { readonly path: JsonPath; readonly args: string[] }[] {
   const of = (kind: string) => Object.entries(fieldsOf(operated[kind]))
   return [
@@ -148,7 +148,7 @@ function fileLines(handler: Fields, { tree, path }: HandlerContext): CaddyDirect
     if (key === 'handler' || (key === 'canonical_uris' && value === true)) return []
     const at = [...path, key]
     if (key === 'canonical_uris') return [tree.line(at, 'disable_canonical_uris', [])]
-    // Caddy hides its own file by itself, with its path.
+    // `caddy adapt` adds the path of the Caddyfile, which Caddy hides by default.
     if (key === 'hide')
       return [
         tree.line(
@@ -169,7 +169,7 @@ function serverAddresses({ upstreams }: Fields): string[] {
   })
 }
 
-/** Keys of a proxy that are read with others. */
+/** Keys of a proxy that are read as part of others. */
 const PROXY_PARTS = ['handler', 'upstreams', 'headers', 'load_balancing', 'health_checks', 'transport']
 
 function proxyLines(handler: Fields, { tree, path }: HandlerContext): CaddyDirective[] {

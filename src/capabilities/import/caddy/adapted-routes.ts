@@ -15,7 +15,7 @@ const FOUND_FILE = '{http.matchers.file.relative}'
 /** Returns routes of JSON as the lines of a `route` block, which run in their order. */
 export function routesToDirectives(routes: readonly PlacedRoute[], tree: AdaptedTree): CaddyDirective[] {
   const lines: CaddyDirective[] = []
-  /** Matchers of the routes of a group before; only the first route that matches runs. */
+  /** Matchers of earlier routes by group; only the first matching route of a group runs. */
   const groups = new Map<string, CaddyDirective[]>()
   for (const { route, path } of routes) {
     const tried = triedFiles(route)
@@ -42,7 +42,7 @@ export function routesToDirectives(routes: readonly PlacedRoute[], tree: Adapted
         ? [subroute(handler, { tree, path: at, matcher, group })]
         : handlerLines(handler, { tree, path: at, matcher })
     })
-    // Nothing that follows runs behind such a route, even if it has answered nothing.
+    // No later route runs, even if this one has not answered.
     if (route.terminal === true)
       lines.push(
         tree.line([...path, 'terminal'], 'route', matcher, [
@@ -56,7 +56,7 @@ export function routesToDirectives(routes: readonly PlacedRoute[], tree: Adapted
   return lines
 }
 
-/** Files of `try_files`, which JSON has as a matcher and a rewrite to what it finds. */
+/** Returns the files of `try_files`, which is a matcher and a rewrite to the found file in JSON. */
 function triedFiles({ match, handle }: Fields): string[] | undefined {
   const [set, ...sets] = toList(match).map(fieldsOf)
   const [handler, ...handlers] = toList(handle).map(fieldsOf)
@@ -86,7 +86,7 @@ function subroute({ routes, errors }: Fields, { tree, path, matcher, group }: Bl
   return tree.line(path, isStripped ? 'handle_path' : group === undefined ? 'route' : 'handle', matcher, block)
 }
 
-/** The token of a matcher, with the line that defines it unless it is a path. */
+/** Returns the token of a matcher. Defines a named matcher unless it is a path. */
 function toMatcher(
   conditions: readonly CaddyDirective[],
   { tree, path, isExact }: { readonly tree: AdaptedTree; readonly path: JsonPath; readonly isExact: boolean }
@@ -106,14 +106,14 @@ interface Matchers {
   readonly path: JsonPath
 }
 
-/** Lines of a matcher block for sets of JSON, of which one must match. */
+/** Returns the lines of a matcher block for JSON sets, of which one must match. */
 function toConditions(sets: readonly Fields[], matchers: Matchers): CaddyDirective[] {
   const [first, ...others] = sets.map((set) => setLines(set, matchers))
   if (first === undefined) return []
   return others.length === 0 ? first : either([first, ...others], matchers)
 }
 
-/** One of several sets: not none of them. */
+/** Returns a condition for one of several sets, as the negation of none. */
 function either(sets: readonly (readonly CaddyDirective[])[], { tree, path }: Matchers): CaddyDirective[] {
   const none = sets.map((set) => tree.line(path, 'not', [], set))
   return [tree.line(path, 'not', [], none)]

@@ -76,7 +76,7 @@ interface ServerContext {
   readonly tls: Fields
 }
 
-/** A site for each set of hosts that routes of the server name, and one for all other hosts if routes name none. */
+/** Returns a site for each set of hosts named by routes of the server, and one for all other hosts if a route names none. */
 function siteBlocks(server: Fields, context: ServerContext): CaddyBlock[] {
   const { tree, path } = context
   const routes = toList(server.routes).map(fieldsOf)
@@ -124,7 +124,7 @@ function siteBlocks(server: Fields, context: ServerContext): CaddyBlock[] {
   return [{ ...first, directives: [...extra, ...first.directives] }, ...others]
 }
 
-/** The routes inside of a route that does nothing but hold them. */
+/** Returns the routes inside a route that only contains them. */
 function unwrapped(placed: PlacedRoute): readonly PlacedRoute[] {
   const { match, handle, terminal, group } = placed.route
   const [handler, ...others] = toList(handle).map(fieldsOf)
@@ -138,13 +138,13 @@ function unwrapped(placed: PlacedRoute): readonly PlacedRoute[] {
 
 const routeMatchers = (route: Fields) => toList(route.match).map(fieldsOf)
 
-/** Hosts of a route whose matchers all name hosts; empty for other routes. */
+/** Returns the hosts of a route whose matchers all name hosts; empty for other routes. */
 function routeHosts(route: Fields): string[] {
   const sets = routeMatchers(route)
   return sets.every(({ host }) => toList(host).length > 0) ? sets.flatMap(({ host }) => textsOf(host)) : []
 }
 
-/** Paths of a site below a path: its route has nothing but hosts and paths. */
+/** Returns the paths of a site below a path, whose route matches hosts and paths only. */
 function sitePaths(route: Fields): string[] {
   const sets = routeMatchers(route)
   return sets.every((set) => Object.keys(set).sort().join() === 'host,path')
@@ -160,7 +160,7 @@ function withoutHosts(route: Fields): Fields {
   return isPlain ? plain : { ...plain, match: sets }
 }
 
-/** Addresses of a site as Caddyfiles write them. */
+/** Returns the addresses of a site in the form of Caddyfiles. */
 function siteAddresses(server: Fields, hosts: readonly string[], { http }: ServerContext): string[] {
   const ports = textsOf(server.listen).map((listen) => /:(\d+|\{\$[^{}]*\})$/.exec(listen)?.[1] ?? '')
   const automatic = fieldsOf(server.automatic_https)
@@ -189,7 +189,7 @@ function servesPlain(http: Fields, port: string, host: string): boolean {
   })
 }
 
-/** The `tls` lines of a site. */
+/** Returns the `tls` lines of a site. */
 function tlsLines(server: Fields, hosts: readonly string[], { tree, path, tls }: ServerContext): CaddyDirective[] {
   const files = toList(fieldsOf(tls.certificates).load_files).map(fieldsOf)
   const lines: CaddyDirective[] = []

@@ -3,11 +3,11 @@ import type { HostPort } from '../model.js'
 interface Ports {
   readonly http: number
   readonly https: number
-  /** Certificates of names come by themselves. */
+  /** True if Caddy requests certificates automatically. */
   readonly isAutomatic: boolean
 }
 
-/** Host and ports of a site address such as `https://a.test:8443` or `:8080`; `*` for every host. */
+/** Returns host and ports of a site address such as `https://a.test:8443` or `:8080`; host `*` for every host. */
 export function readAddress(
   address: string,
   { http, https, isAutomatic }: Ports
@@ -24,7 +24,7 @@ export function readAddress(
     const tls = scheme === 'https' || given === https || (name !== '*' && isAutomatic)
     return { name, ports: [{ port: given, tls }], path }
   }
-  // A name alone: TLS, and a redirect to it.
+  // A name alone has TLS and a redirect from HTTP.
   return isAutomatic || scheme === 'https'
     ? {
         name,

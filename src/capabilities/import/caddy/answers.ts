@@ -66,7 +66,7 @@ export function readRedirect({ args, at }: CaddyDirective, pattern: string | und
   }
 }
 
-/** A pattern on the path as one on path and query, whose end of the path is before the query. */
+/** Changes a pattern on the path to one on path and query, in which `$` matches before the query. */
 const onPath = (pattern: string) =>
   pattern.endsWith('$') && !pattern.endsWith('\\$') ? `${pattern.slice(0, -1)}(?:\\?.*)?$` : pattern
 

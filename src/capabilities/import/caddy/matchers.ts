@@ -24,7 +24,7 @@ interface MatcherContext {
   readonly ignoreCase: boolean
 }
 
-/** Tests of a matcher token (`*`, `/path*`, `@name`); undefined if a part of it has no counterpart. */
+/** Returns the tests of a matcher token (`*`, `/path*`, `@name`); undefined if a part has no counterpart in Sluice. */
 export function matcherTests(token: string | undefined, context: MatcherContext): readonly RouteTest[] | undefined {
   if (token === undefined || token === '*') return []
   if (token.startsWith('/')) return pathTests([token], context)
@@ -32,7 +32,7 @@ export function matcherTests(token: string | undefined, context: MatcherContext)
   return directives === undefined ? undefined : setTests(directives, context)
 }
 
-/** All matchers of a set must be true; several of the same kind count as one with all values. */
+/** Returns the tests of a set, all of which must match. Several matchers of one kind count as one with all values. */
 function setTests(directives: readonly CaddyDirective[], context: MatcherContext): readonly RouteTest[] | undefined {
   const tests: RouteTest[] = []
   const groups = new Map<string, CaddyDirective>()
@@ -58,7 +58,7 @@ function oneTest({ name, args, block }: CaddyDirective, context: MatcherContext)
       return pathTests(args, context)
     case 'path_regexp': {
       const pattern = toRe2(args.at(-1) ?? '')
-      // A pattern says nothing about the path with a prefix before it.
+      // The pattern is for the path without the prefix, which Sluice still sees.
       if (pattern === undefined || context.prefix !== '') return undefined
       return [{ kind: 'path-regex', pattern, ignoreCase: false }]
     }
@@ -109,7 +109,7 @@ function anyOfPairs(args: readonly string[]): string | undefined {
   return tests.length === 0 || tests.includes(undefined) ? undefined : anyOf(tests as string[])
 }
 
-/** `Field`, `!Field`, `Field value`; a value may begin or end with a star. */
+/** Returns the CEL of `Field`, `!Field` or `Field value`; a value may begin or end with a star. */
 function headerCel([name = '', value]: readonly string[]): string | undefined {
   const field = celText(name.replace(/^!/, '').toLowerCase())
   if (name.startsWith('!')) return `!hasReqHeader(${field})`
@@ -140,7 +140,7 @@ function pathTest(written: string, { prefix, ignoreCase }: MatcherContext): Rout
   const [stars, end] = [path.split('*').length - 1, path.endsWith('*')]
   if (ignoreCase || stars > 1 || (stars === 1 && !end)) {
     const parts = path.split('*').map(escapeRegex)
-    // One star at the begin, at the end or on both sides takes slashes, too; others take none.
+    // A star at the start, the end or both also matches slashes; other stars do not.
     const ends = /^\*?[^*]*\*?$/.test(path)
     return { kind: 'path-regex', pattern: `^${escapeRegex(prefix)}${parts.join(ends ? '.*' : '[^/]*')}$`, ignoreCase }
   }
@@ -148,7 +148,7 @@ function pathTest(written: string, { prefix, ignoreCase }: MatcherContext): Rout
   return end ? { kind: 'path-prefix', path: plain, border: 'text' } : { kind: 'path-exact', path: plain }
 }
 
-/** Length that Caddy sorts directives of the same name by: that of the longest path, without a star at its end. */
+/** Returns the sort key of directives with one name in Caddy: the length of the longest path, without a star at its end. */
 export function matcherWeight(token: string | undefined, named: NamedMatchers): readonly [number, number] {
   if (token === undefined || token === '*') return [2, 0]
   const paths = token.startsWith('/')

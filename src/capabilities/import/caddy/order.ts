@@ -64,7 +64,7 @@ export function matchersOf(directives: readonly CaddyDirective[], outer: NamedMa
   for (const { name, args, block, at } of directives) {
     if (!name.startsWith('@')) continue
     const [first, ...others] = args
-    // A text alone is an expression in the language of Caddy.
+    // A quoted text alone is an expression of Caddy.
     const inline =
       first === undefined ? [] : [{ name: first, args: others, block: first === 'not' ? block : undefined, at }]
     named.set(name.slice(1), first === undefined ? (block ?? []) : inline)
@@ -75,7 +75,7 @@ export function matchersOf(directives: readonly CaddyDirective[], outer: NamedMa
 export function sorted(directives: readonly CaddyDirective[], named: NamedMatchers): CaddyDirective[] {
   const rank = ({ name }: CaddyDirective) => {
     const place = ORDER.indexOf(name === 'handle_path' ? 'handle' : name)
-    // What is not known closes the site, so that it comes first.
+    // An unknown directive closes the site, so it comes first.
     return place === -1 ? -1 : place
   }
   return directives
@@ -91,7 +91,7 @@ export function sorted(directives: readonly CaddyDirective[], named: NamedMatche
     .map(({ directive }) => directive)
 }
 
-/** The matcher of a directive, which its first argument can be. */
+/** Splits a directive into its matcher, which its first argument can be, and the rest. */
 export function splitMatcher(directive: CaddyDirective): {
   readonly matcher: string | undefined
   readonly rest: CaddyDirective
@@ -126,7 +126,7 @@ export const isServing = ({ name }: CaddyDirective) =>
     'root'
   ].includes(name)
 
-/** Does a directive refuse requests, or decide who may pass? */
+/** Returns true if a directive refuses requests or decides which clients may pass. */
 export function doesProtect({ name, args, block = [] }: CaddyDirective): boolean {
   if (['basic_auth', 'basicauth', 'abort', 'error', 'request_body'].includes(name) || CLOSING.includes(name))
     return true

@@ -28,7 +28,7 @@ const VALUES: Readonly<Record<string, string>> = {
 
 const PLACEHOLDER = /\{([A-Za-z_][\w.*-]*)\}/g
 
-/** CEL of a placeholder without its braces; undefined if Sluice has no such value. */
+/** Returns the CEL of a placeholder without braces; undefined if Sluice has no such value. */
 function placeholderCel(name: string): string | undefined {
   if (Object.hasOwn(VALUES, name)) return VALUES[name]
   const [, kind, rest = ''] = /^(?:http\.request\.)?(header|cookie|(?:uri\.)?query)\.([\w-]+)$/.exec(name) ?? []
@@ -55,7 +55,7 @@ function partsOf(text: string): Part[] | undefined {
   return parts.filter(({ text: part }) => part !== '')
 }
 
-/** A text with placeholders as a template; undefined if one has no counterpart. */
+/** Returns a text with placeholders as a template; undefined if one has no counterpart. */
 export function toTemplate(text: string): Template | undefined {
   return partsOf(text)
     ?.map(({ text: part, cel }) => (cel === undefined ? literal(part ?? '') : embedded(cel)))
@@ -66,14 +66,14 @@ export const hasPlaceholder = (text: string) => text.search(PLACEHOLDER) !== -1
 
 const VARIABLE = /\{\$([A-Za-z_]\w*)(?::([^{}]*))?\}/g
 
-/** Variables of the environment in the form of site files, where these have them: hosts and URLs of servers. */
+/** Rewrites environment variables to the form of site files, which have them in hosts and URLs of servers. */
 export function keepVariables(text: string): string {
   return text.replace(VARIABLE, (_all, name: string, value?: string) =>
     value === undefined ? `\${${name}}` : `\${${name}:-${value}}`
   )
 }
 
-/** Variables of the environment filled in; `unset`: names of those that are neither set nor have a default. */
+/** Inserts the values of environment variables. `unset`: names of those without a value or default. */
 export function fillVariables(
   text: string,
   environment: Readonly<Record<string, string | undefined>>

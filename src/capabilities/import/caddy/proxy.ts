@@ -15,14 +15,14 @@ import { keepVariables } from './placeholders.js'
 import type { CaddyDirective } from './syntax.js'
 
 export interface ReadProxy {
-  /** Not set: its servers are not known. */
+  /** Missing if the servers are unknown. */
   readonly upstream?: Omit<ImportedUpstream, 'name' | 'at' | 'verdict'>
   readonly timeouts?: ImportedTimeouts
   readonly actions: readonly RouteAction[]
   readonly verdict: Verdict
 }
 
-/** URL of an upstream address of `reverse_proxy`; undefined if it has placeholders. */
+/** Returns the URL of an upstream address of `reverse_proxy`; undefined if it has placeholders. */
 function serverUrl(written: string, tls: boolean): string | undefined {
   const address = keepVariables(written)
   if (/(?<!\$)\{/.test(address) || address.startsWith('srv+')) return undefined
@@ -97,7 +97,7 @@ const CLOSING = [
   'response_buffers'
 ]
 
-/** `reverse_proxy` without its matcher. Judges the lines of its block. */
+/** Reads `reverse_proxy` without its matcher, with a verdict for each line of its block. */
 export function readProxy({ args, block = [] }: CaddyDirective, ledger: Ledger): ReadProxy {
   const written = [...args, ...block.flatMap(({ name, args: rest }) => (name === 'to' ? rest : []))]
   const transport = block.find(({ name }) => name === 'transport')

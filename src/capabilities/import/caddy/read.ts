@@ -93,7 +93,7 @@ class CaddyReader {
     }
   }
 
-  /** Blocks of a file, with those of the files that it imports in their place. */
+  /** Returns the blocks of a file, with those of imported files in place. */
   async #blocks(file: string, depth: number): Promise<CaddyBlock[]> {
     const result: CaddyBlock[] = []
     for (const block of parseCaddyfile(await this.#sources.readFile(file), file)) {
@@ -117,7 +117,7 @@ class CaddyReader {
     )
   }
 
-  /** Files of an import; a star stands in the last part of the path. */
+  /** Returns the files of an import; only the last part of the path may have a star. */
   async #paths({ args: [pattern = ''], at }: CaddyDirective): Promise<string[]> {
     const path = isAbsolute(pattern) ? pattern : join(dirname(at.file), pattern)
     if (!path.includes('*')) return [path]
@@ -151,7 +151,7 @@ class CaddyReader {
     for (const line of block) this.#record(line, [at, ...within])
   }
 
-  /** Directives with the content of snippets and files in the place of each `import`. */
+  /** Returns directives with each `import` replaced by the content of its snippet or file. */
   async #expand(
     directives: readonly CaddyDirective[],
     args: readonly string[],
@@ -193,7 +193,7 @@ class CaddyReader {
           { cause: error }
         )
       }
-      // Lines of a file that is imported into a site have no braces around them.
+      // A file that is imported into a site has directives without a block.
       const wrapped = parseCaddyfile(`:0 {\n${text}\n}`, path)
       const lines = (wrapped[0]?.directives ?? []).map(movedUp)
       result.push(...(await this.#expand(lines, given, depth + 1)))
@@ -201,7 +201,7 @@ class CaddyReader {
     return result
   }
 
-  /** Arguments of the snippet, and variables of the environment where site files have none. */
+  /** Inserts the arguments of the snippet, and environment variables where site files have none. */
   #filled(directive: CaddyDirective, args: readonly string[]): CaddyDirective {
     const isServer = ['reverse_proxy', 'to'].includes(directive.name)
     const fill = (text: string) => {
@@ -321,7 +321,7 @@ class CaddyReader {
     }
   }
 
-  /** A port must be known for the listener: it is filled in. */
+  /** Inserts the variable of a port, which must be known for the listener. */
   #withPort(key: string): string {
     return key.replace(/:\{\$[^{}]*\}$/, (port) => fillVariables(port, this.#sources.environment).text)
   }
@@ -331,7 +331,7 @@ class CaddyReader {
     this.#closed.push({ host: { at, verdict: EXACT, names, ports, actions, routes: [] }, path })
   }
 
-  /** Caddy takes a first block whose address is an empty variable as its global options. */
+  /** Warns of a first block whose address is an empty variable: Caddy reads it as global options. */
   #trap(keys: readonly string[], at: SourcePosition, isFirst: boolean): void {
     const variables = keys.flatMap((key) => /^\{\$([A-Za-z_]\w*)\}$/.exec(key)?.[1] ?? [])
     const empty = variables.filter((name) => (this.#sources.environment[name] ?? '') === '')
@@ -344,7 +344,7 @@ class CaddyReader {
     )
   }
 
-  /** `tls`, `bind` and `log` of a site. */
+  /** Reads `tls`, `bind` and `log` of a site. */
   #settings(
     directives: readonly CaddyDirective[],
     site: SourcePosition

@@ -52,7 +52,7 @@ function tokenize(text: string, file: string): Token[] {
     }
     if (char === '\\' && /^\\\r?\n/.test(text.slice(at, at + 3))) {
       while (text[at] !== '\n') advance()
-      // The next line belongs to this one.
+      // A backslash continues the line.
       at++
       lineStart = at
       continue
@@ -151,7 +151,7 @@ class Parser {
     return this.#lines(opened, depth)
   }
 
-  /** Directives up to the closing brace, or to the end of the file where no brace has opened them. */
+  /** Reads directives up to the closing brace, or to the end of a file without braces. */
   #lines(opened: SourcePosition | undefined, depth: number): CaddyDirective[] {
     const directives: CaddyDirective[] = []
     for (;;) {
@@ -195,7 +195,7 @@ export function parseCaddyfile(text: string, file: string): CaddyBlock[] {
   return new Parser(tokenize(text, file)).blocks()
 }
 
-/** A directive on one line, for the report. */
+/** Returns a directive on one line for the report. */
 export function caddyText({ name, args, block }: Pick<CaddyDirective, 'name' | 'args' | 'block'>): string {
   const words = [name, ...args].map((word) => (word === '' || /\s/.test(word) ? JSON.stringify(word) : word))
   return `${words.join(' ')}${block === undefined ? '' : ' {'}`

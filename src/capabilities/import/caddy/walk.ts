@@ -28,7 +28,7 @@ import { CLOSING, doesProtect, isServing, matchersOf, ORDER, sorted, splitMatche
 import { readProxy } from './proxy.js'
 import { type CaddyDirective, caddyText } from './syntax.js'
 
-/** Most routes of a site; real files have less than a hundred. */
+/** Maximum number of routes of a site; real files have fewer than a hundred. */
 const MAX_ROUTES = 2000
 
 /** Verdict of `handle_errors`; errors keep their status and get the page of Sluice. */
@@ -47,7 +47,7 @@ interface Context {
   readonly label: string
 }
 
-/** Makes routes of the directives of a site, in the order in which Caddy runs them. */
+/** Converts the directives of a site to routes, in the order in which Caddy runs them. */
 export class SiteWalk {
   readonly #ledger: Ledger
   readonly #upstreams: UpstreamSet
@@ -106,11 +106,11 @@ export class SiteWalk {
       if (step === 'end') return
       context = step
     }
-    // Without a handler that answers, Caddy sends 200 and nothing else.
+    // Caddy answers 200 with an empty body if no handler answers.
     this.#add(context, [], [{ kind: 'respond', status: 200, at: context.at }])
   }
 
-  /** Runs one directive: `end` if it answers all requests of the context. */
+  /** Converts one directive. Returns `end` if it answers all requests of the context. */
   #step(
     directive: CaddyDirective,
     tests: readonly RouteTest[],
@@ -309,7 +309,7 @@ export class SiteWalk {
     this.#add({ ...context, at }, tests, hides, { target: { kind: 'files', files } })
   }
 
-  /** A route that answers itself. */
+  /** Adds a route that answers without an upstream. */
   #answer(
     context: Context,
     directive: CaddyDirective,

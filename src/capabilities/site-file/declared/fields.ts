@@ -23,11 +23,10 @@ import {
   variable
 } from './form.js'
 
-// The table of the fields of a site file. Readers take the known keys and the fields of requests from it, the writer what it
-// writes back, `sluice schema site` the schema, and environment variables their places. A new field of a resource below is
-// one of the file without further ado.
+// The table of the fields of a site file. It defines the known keys, the fields that readers pass on in requests, those that `sluice adopt` writes
+// back, the schema of `sluice schema site`, and the places of environment variables. A new field of a resource is a field of the file by itself.
 
-/** Chain with its key. */
+/** A certificate chain and its key. */
 export const CERTIFICATE = map(
   'a certificate',
   {
@@ -89,7 +88,7 @@ export const SERVER = map(
 )
 const servers = list(either([url, SERVER]), { minItems: 1, description: 'Servers.' })
 
-/** TLS to servers, with files in place of their contents; the URLs decide whether TLS is used. */
+/** TLS to servers, with file names in place of contents. The URLs decide whether TLS is used. */
 const { enabled: _enabled, client_certificate_id: _id, ...tlsMembers } = members(staticBackend, 'tls')
 export const UPSTREAM_TLS: Form & { readonly what: string; readonly fields: Fields } = {
   ...map(
@@ -100,7 +99,7 @@ export const UPSTREAM_TLS: Form & { readonly what: string; readonly fields: Fiel
   request: staticBackend.fields.tls.request
 }
 
-/** Settings of a backend that hold for each of its servers. */
+/** Settings of a backend that apply to each of its servers. */
 export const SERVER_SETTINGS: Fields = {
   ...requests(staticBackend, settable(staticBackend, ['address', 'path', 'http2', ...ABOUT])),
   tls: UPSTREAM_TLS
@@ -114,7 +113,7 @@ export const SHARE_SETTINGS = requests(
 )
 /** Settings of `files`. */
 export const FILE_SETTINGS = requests(fileBackend, settable(fileBackend, ['folder', ...ABOUT]))
-/** Files that are sent, in place of a backend. */
+/** Static files in place of a backend. */
 export const FILES: Fields = {
   files: text('Folder whose files are sent; its path begins at the site file.'),
   ...FILE_SETTINGS
@@ -199,7 +198,7 @@ export const HEADERS = map(
   { description: 'Header fields that are set or removed.' }
 )
 
-/** Fields of a site that hold for every route which does not name them itself. */
+/** Fields of a site that apply to every route without its own value. */
 export const SITE_ROUTE_FIELDS: Fields = {
   strip_prefix: {
     schema: {
@@ -212,7 +211,7 @@ export const SITE_ROUTE_FIELDS: Fields = {
 }
 
 export const PAGE = map('a page', { body: text('The page itself.') }, { required: ['body'] })
-/** Modules of routes; of a site they hold for every route that does not say otherwise. */
+/** Modules of routes. Those of a site apply to every route that does not override them. */
 export const ROUTE_MODULES: Fields = {
   ...modules(httpsEdgeRoute),
   error_pages: named(

@@ -31,7 +31,7 @@ export interface MapForm extends Form {
   readonly fields: Fields
 }
 
-/** Lists that requests give by id and the file by name, with the name of the field in requests. */
+/** Lists of ids in requests that are lists of names in the file, with the name of the field in requests. */
 export const NAMED_LISTS: Readonly<
   Record<string, { readonly request: string; readonly names: 'ipPolicies' | 'authorities' }>
 > = {
@@ -44,7 +44,7 @@ export const RENAMED: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(NAMED_LISTS).map(([key, { request }]) => [key, request])
 )
 
-/** A message about a request in the words of the file. */
+/** Returns a message about a request with the field names of the file. */
 export function inFileWords(message: string): string {
   let text = message
   for (const [key, { request }] of Object.entries(NAMED_LISTS)) text = text.replaceAll(request, key)
@@ -130,7 +130,7 @@ export function modules(resource: Resource): Fields {
   return Object.fromEntries(all)
 }
 
-/** A schema of requests as files have it: names in place of ids, references in place of secrets. */
+/** Returns a schema of requests in the form of files: names in place of ids, references in place of secrets. */
 function inFile(schema: unknown, name: string): Schema {
   if (NAMED_LISTS[name] !== undefined) return { type: 'array', items: { type: 'string' } }
   if (!isObject(schema)) return {}

@@ -25,7 +25,7 @@ const HORIZON = { ample: 250, scarce: 60, part: 8 }
 const STOCK = { part: 16, few: 8, ofFew: 64, demand: 0.4 }
 /** Time in which spent permits are declared together (ms). */
 const SPAN = 50
-/** Maximum number of separate times. */
+/** Maximum number of spans with unacknowledged permits. */
 const MOST_SPANS = 16
 /** After a recall, permits for `kept` ms remain. While permits are scarce, no stock is requested for `rests` ms. */
 const SCARCE = { kept: 20, rests: 60 }
@@ -33,7 +33,7 @@ const SCARCE = { kept: 20, rests: 60 }
 /** State and permits of one bucket in this member. Times are its monotonic milliseconds. */
 export class LeasedBucket {
   readonly id: string
-  /** Length of the window. */
+  /** Length of the window (ms). */
   readonly rate: number
   loss: StoreLoss
   /** Called when the bucket has no state any more. */
@@ -111,7 +111,7 @@ export class LeasedBucket {
     return true
   }
 
-  /** See `LedgerEntry`. */
+  /** Returns the spent permits that are not acknowledged, as totals and ages (ms); see `LedgerEntry`. */
   declares(now: number): { readonly totals: readonly number[]; readonly ages: readonly number[] } {
     return {
       totals: this.#spent.map(({ total }) => total),
@@ -131,7 +131,7 @@ export class LeasedBucket {
     this.#spent.length = 0
   }
 
-  /** Returns true if such a request is known to be refused. */
+  /** Returns true if a request of this cost and capacity is known to be refused. */
   denies(cost: number, capacity: number, now: number): boolean {
     return now < this.deniedUntil && cost >= this.deniedCost && capacity <= this.deniedCapacity
   }
@@ -152,7 +152,7 @@ export class LeasedBucket {
     this.#restsUntil = now + SCARCE.rests
   }
 
-  /** Clears the known use. */
+  /** Forgets known refusals after the use was cleared. */
   cleared(): void {
     this.deniedUntil = Number.NEGATIVE_INFINITY
   }

@@ -12,17 +12,17 @@ export interface MultipartFlags {
   dataBefore: boolean
   /** Text stands after the last boundary. */
   dataAfter: boolean
-  /** A header goes on in a second line. */
+  /** A header continues on a second line. */
   headerFolding: boolean
   /** A line ends with a line feed alone. */
   lfLine: boolean
   /** Both line ends are used. */
   crlfLfLines: boolean
-  /** Parameters of Content-Disposition are not separated or quoted well. */
+  /** Parameters of Content-Disposition are not correctly separated or quoted. */
   invalidQuoting: boolean
   /** A part has a malformed header, no Content-Disposition, or parameters twice. */
   invalidPart: boolean
-  /** A line begins like the boundary and is none. */
+  /** A line begins like the boundary but is not one. */
   unmatchedBoundary: boolean
   /** The last boundary is missing. */
   missingEnd: boolean

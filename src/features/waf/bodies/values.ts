@@ -8,9 +8,9 @@ export interface BodyValue {
   readonly value: string
 }
 
-/** Limits of a body that is read. */
+/** Limits for reading a body. */
 export interface BodyOptions {
-  /** True if the body goes on after the bytes that are read: a missing end is no error. @default false */
+  /** True if the body continues after the given bytes, so that a missing end is no error. @default false */
   readonly truncated?: boolean
   /** Greatest number of values. @default 10000 */
   readonly maxValues?: number

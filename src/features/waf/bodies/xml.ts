@@ -44,7 +44,7 @@ class XmlReader {
   #pieces: string[] = []
   #at = 0
   #elements = 0
-  /** First mistake after which the reading went on. */
+  /** First mistake that did not end the reading. */
   #mistake: string | undefined
 
   constructor(text: string, values: BodyValues, truncated: boolean) {
@@ -75,7 +75,7 @@ class XmlReader {
     if (text !== '') this.#values.add('XML', XML_TEXT, text)
   }
 
-  /** Reads what `<` begins. */
+  /** Reads a tag, comment, CDATA section, processing instruction or declaration after `<`. */
   #markup(): void {
     if (this.#starts('<!--')) this.#skipTo('-->', 4)
     else if (this.#starts('<![CDATA[')) this.#pieces.push(this.#skipTo(']]>', 9))
@@ -92,7 +92,7 @@ class XmlReader {
     return this.#text.startsWith(mark, this.#at)
   }
 
-  /** Moves behind `mark` and returns the text before it. The rest of the body belongs to it if the mark is missing. */
+  /** Moves behind `mark` and returns the text before it, or the rest of the body if the mark is missing. */
   #skipTo(mark: string, skipped: number): string {
     const from = this.#at + skipped
     const end = this.#text.indexOf(mark, from)

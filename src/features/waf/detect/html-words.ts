@@ -1,4 +1,4 @@
-/** Elements that run code or load documents by being there. */
+/** Elements that run code or load documents without any attribute. */
 export const ACTIVE_TAGS: ReadonlySet<string> = new Set(
   'script style iframe svg math xss applet frameset bgsound layer ilayer xml isindex vmlframe portal fencedframe foreignobject'.split(
     ' '
@@ -46,7 +46,7 @@ export const EVENT_ATTRIBUTES: ReadonlySet<string> = new Set(
 /** Schemes that run code, without the colon. */
 export const ACTIVE_SCHEMES: readonly string[] = ['javascript', 'vbscript', 'livescript', 'mocha', 'view-source', 'jar']
 
-/** Types of `data:` that show no document and run no code. */
+/** Media types of `data:` addresses that show no document and run no code. */
 export const PASSIVE_DATA: readonly string[] = [
   'image/png',
   'image/jpeg',

@@ -35,7 +35,7 @@ const MAX_WORD = 20
 /** Kinds of which one says as much as several. */
 const REPEATED: readonly SqlKind[] = ['(', ')', ';', 'N', '-', '+', 'X']
 
-/** Kinds of operators that make a number of two numbers. */
+/** Kinds of operators that combine two numbers into one. */
 const ARITHMETIC: readonly SqlKind[] = ['a', '-', '+']
 
 /** Kinds of single characters. */
