@@ -139,7 +139,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     this.#resolve('http1')
   }
 
-  /** True if the request can be sent again because none of its body was read. */
+  /** True if the request can be sent again: it has no body, or one that is completely in memory. */
   get #repeatable(): boolean {
     const { body } = this.#options
     return body === undefined || body instanceof Uint8Array || framingOf(body).kind === 'none'
@@ -273,7 +273,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       this.#late('the upstream does not take the request body')
   }
 
-  /** Times out the response body while it is requested and nothing is sent; a body that nothing reads is dropped after the same time. */
+  /** Times out a response body that is requested while no bytes move in either direction, or that is not read for the same time. */
   #checkBody(now: number, idleTimeout: number): void {
     const body = this.#body as CodecBody
     const { waiting } = this.#stream as Http2Stream
