@@ -217,7 +217,7 @@ export function decodeCss(text: string): string {
   return out.toString()
 }
 
-/** Length of the UTF-8 sequence that a lead byte starts; 0 for a byte that starts none. */
+/** Returns the length of the UTF-8 sequence that a lead byte starts; 0 for a byte that starts none. */
 function sequenceLength(lead: number): number {
   if (lead >= 0xc0 && lead < 0xe0) return 2
   if (lead >= 0xe0 && lead < 0xf0) return 3

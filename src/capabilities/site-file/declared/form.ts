@@ -55,37 +55,37 @@ export function inFileWords(message: string): string {
 export const ABOUT = ['description', 'metadata']
 
 export const text = (description: string): Form => ({ schema: { type: 'string', minLength: 1, description } })
-/** A text into which environment variables are inserted. */
+/** Returns the form of a text with environment variables. */
 export const variable = (description: string): Form => ({ ...text(description), variables: true })
-/** One of fixed values. */
+/** Returns the form of one of fixed values. */
 export const choice = (values: readonly unknown[], description?: string): Form => ({
   schema: { enum: values, ...(description === undefined ? {} : { description }) }
 })
 
-/** A map with known keys. `what`: its name in messages, with its article. */
+/** Returns the form of a map with known keys. `what`: its name in messages, with its article. */
 export function map(what: string, fields: Fields, about: Schema = {}): MapForm {
   const properties = Object.fromEntries(Object.entries(fields).map(([key, { schema }]) => [key, schema]))
   return { what, fields, schema: { type: 'object', ...about, properties, additionalProperties: false } }
 }
 
-/** A map whose keys are names of the user. */
+/** Returns the form of a map whose keys are names of the user. */
 export function named(entries: Form, description: string, about: Pick<Form, 'variables'> = {}): Form {
   const schema = { type: ['object', 'null'], description, additionalProperties: entries.schema }
   return { ...about, entries, schema }
 }
 
-/** A list. */
+/** Returns the form of a list. */
 export function list(items: Form, about: Schema = {}): Form {
   return { items, schema: { type: 'array', items: items.schema, ...about } }
 }
 
-/** A value that is written in one of several ways, such as a text or a map. */
+/** Returns the form of a value with several notations, such as a text or a map. */
 export function either(forms: readonly Form[], description?: string): Form {
   const schema = { anyOf: forms.map((form) => form.schema), ...(description === undefined ? {} : { description }) }
   return Object.assign({}, ...forms, { schema }) as Form
 }
 
-/** A reference to a secret. */
+/** Returns the form of a reference to a secret. */
 export function secret(description: string): Form {
   const ways = ['env', 'file', 'vault'].map((key) => {
     return map('a secret', { [key]: { schema: { type: 'string', minLength: 1 } } }, { required: [key] }).schema
@@ -93,7 +93,7 @@ export function secret(description: string): Form {
   return { schema: { description, oneOf: ways } }
 }
 
-/** Names of the fields of a resource that requests set, without those in `except`. */
+/** Returns the names of the fields of a resource that requests set, without those in `except`. */
 export function settable({ fields }: Resource, except: readonly string[] = []): string[] {
   return Object.entries(fields).flatMap(([name, { request, settable, module }]) => {
     const isOwn = request !== undefined && module !== true && (settable === 'always' || settable === 'create')
@@ -105,14 +105,14 @@ const OWN_MODULES = ['backend', 'traffic_policy']
 /** Names of the modules of a resource that are written by their own names. */
 const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
 
-/** Fields that are written as in API requests. */
+/** Returns the forms of fields that are written as in API requests. */
 export function requests({ fields }: Resource, names: readonly string[]): Fields {
   return Object.fromEntries(
     names.map((name) => [name, { schema: inFile(fields[name]?.request, name), request: fields[name]?.request ?? {} }])
   )
 }
 
-/** Members of a field that is an object in API requests. */
+/** Returns the forms of the members of a field that is an object in API requests. */
 export function members({ fields }: Resource, name: string): Fields {
   const { properties = {} } = (fields[name]?.request ?? {}) as {
     readonly properties?: Readonly<Record<string, object>>
@@ -122,7 +122,7 @@ export function members({ fields }: Resource, name: string): Fields {
   )
 }
 
-/** Modules of routes or TCP edges. */
+/** Returns the forms of the modules of routes or TCP edges. */
 export function modules(resource: Resource): Fields {
   const all = Object.entries(requests(resource, modulesOf(resource))).map(([name, { schema, request }]) => {
     return [name, { schema: { anyOf: [{ type: ['boolean', 'null'] }, schema] }, request, module: true }] as const

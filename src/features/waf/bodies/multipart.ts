@@ -6,11 +6,11 @@ import { BodyError, type BodyOptions, type BodyResult, type BodyValues, collectV
 export interface MultipartFlags {
   /** The boundary is quoted in Content-Type. */
   boundaryQuoted: boolean
-  /** White space stands inside of the boundary. */
+  /** The boundary contains white space. */
   boundaryWhitespace: boolean
-  /** Text stands before the first boundary. */
+  /** The body has text before the first boundary. */
   dataBefore: boolean
-  /** Text stands after the last boundary. */
+  /** The body has text after the last boundary. */
   dataAfter: boolean
   /** A header continues on a second line. */
   headerFolding: boolean
@@ -232,7 +232,7 @@ class MultipartReader {
   #checkPart(dispositions: readonly ParameterList[], names: number, files: number): void {
     const [disposition] = dispositions
     if (dispositions.length !== 1 || disposition?.value !== 'form-data' || names !== 1) this.flags.invalidPart = true
-    // `filename` and `filename*` may stand side by side.
+    // A part may have both `filename` and `filename*`.
     if (files > 2) this.flags.invalidPart = true
     if (dispositions.some(({ malformed }) => malformed)) this.flags.invalidQuoting = true
   }

@@ -18,7 +18,7 @@ export interface BodyOptions {
   readonly maxBytes?: number
 }
 
-/** Values of a body. They are kept when an error ends the reading, as an attack can stand before a malformed part. */
+/** Values of a body, also those before an error, because an attack can precede a malformed part. */
 export interface BodyResult {
   readonly values: readonly BodyValue[]
   /** Reason why the body or its rest could not be read. */

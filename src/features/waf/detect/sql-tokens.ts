@@ -17,7 +17,7 @@ import { SQL_STARTS, SQL_WORDS, type SqlKind } from './sql-words.js'
 export interface SqlToken {
   readonly kind: SqlKind
   readonly word: string
-  /** True if a space or a comment stands before it. */
+  /** True after a space or a comment. */
   readonly spaced: boolean
   /** True for a string without an end. */
   readonly open?: boolean
@@ -128,7 +128,7 @@ class SqlReader {
     return true
   }
 
-  /** Adds a token, unless it repeats a sign or a parenthesis or goes on with arithmetic of numbers, which could pad the text. */
+  /** Adds a token, except for repeated signs and parentheses and for arithmetic of numbers, which an attacker could use as padding. */
   #push(kind: SqlKind, end: number, word = ''): void {
     const last = this.tokens.at(-1)?.kind
     const sum = kind === '1' && ARITHMETIC.includes(last ?? '') && this.tokens.at(-2)?.kind === '1'

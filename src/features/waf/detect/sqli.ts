@@ -4,10 +4,10 @@ import { SQL_FUNCTIONS, SQL_PAIRS, type SqlKind } from './sql-words.js'
 /** Greatest length of a fingerprint. */
 const MAX_FINGERPRINT = 16
 
-/** A SELECT that is one: prose goes on with a name. */
+/** Pattern of a SELECT statement. In prose, the word `select` precedes a name. */
 const SELECT = 'E(?:[1sfDvt(]|a[k,(]|n[,k(c.])'
 
-/** Continuations of a complete value that only an attack has. */
+/** Patterns after a complete value that only attacks have. */
 const ATTACKS: readonly string[] = [
   // OR 1=1, AND id='1', OR name LIKE 'a', OR x IS NULL
   '[&|]\\(*(?:[1svt]\\)*[ow][(1svntfDE]|no[1sv]|non[c;]|nws|[1svn]z)',
@@ -31,7 +31,7 @@ const ATTACKS: readonly string[] = [
   '[a+,o]\\(*D'
 ]
 
-/** Patterns of a text that stands by itself. */
+/** Patterns of a text by itself. */
 const BARE = new RegExp(
   [
     `^[1vst]\\)*(?:${ATTACKS.join('|')})`,
@@ -109,7 +109,7 @@ function kinds(tokens: readonly SqlToken[]): SqlKind[] {
       i++
       const truth = pair === 'N' ? tokens[i + 1]?.kind : undefined
       if (truth === '1' || truth === 't') i++
-      // IS NOT NULL; in prose, "is not" goes on with other words.
+      // IS NOT NULL; in prose, other words follow "is not".
       if (pair !== 'N') found.push(pair)
       else found.push(truth === '1' || truth === 't' ? 'z' : 'n')
     } else if (token.word === 'collate' && next?.kind === 'n') {

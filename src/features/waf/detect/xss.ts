@@ -39,7 +39,7 @@ export function detectXss(text: string): boolean {
   return false
 }
 
-/** Returns true if an equals sign stands behind the name of an attribute that can run code. Most texts have none. */
+/** Returns true if an equals sign follows the name of an attribute that can run code. Most texts have none. */
 function hasActiveAttribute(text: string): boolean {
   for (let equals = text.indexOf('='); equals !== -1; equals = text.indexOf('=', equals + 1)) {
     let end = equals
