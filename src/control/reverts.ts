@@ -105,7 +105,13 @@ export class Reverts {
     return {
       reverts: { id: revision, uri: uri(revision) },
       revision: mode.dryRun === true || changes.length === 0 ? null : { id: number, uri: uri(number) },
-      changes: changes.map(({ kind, id, path, change }) => ({ resource: kind, id, uri: `${base}${path}`, change }))
+      changes: changes.map(({ kind, id, name = null, path, change }) => ({
+        resource: kind,
+        id,
+        name,
+        uri: `${base}${path}`,
+        change
+      }))
     }
   }
 

@@ -92,9 +92,17 @@ const DIFFERENCES: object & Shape<readonly ValueOf<typeof DIFFERENCE>[] | null> 
   items: DIFFERENCE
 } as never
 
+const NAME = {
+  ...textOrNull,
+  description:
+    'Name of the record at that revision: of the site, of the route with its site, of the backend, or the name in its metadata; null: ' +
+    'it has none, or the history does not keep it.'
+}
+
 const REVISION_CHANGE = titledObject('RevisionChange', {
   resource: { ...text, description: 'Kind of the record.' },
   id: text,
+  name: NAME,
   uri: { ...textOrNull, description: 'URL of the record, which may be gone by now.' },
   change: words(CHANGE_KINDS),
   description: { ...textOrNull, description: 'Of the record; null: it has none, or is gone.' },
@@ -125,6 +133,7 @@ export const REVISION_REVERTED = titledObject('RevisionReverted', {
     object({
       resource: { ...text, description: 'Kind of the record.' },
       id: text,
+      name: NAME,
       uri: { ...text, description: 'URL of the record, which may be gone by now.' },
       change: words(CHANGE_KINDS)
     })

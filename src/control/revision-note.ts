@@ -2,8 +2,10 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Json } from '../lib/json.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
+import { named } from '../runtime/names.js'
 import { noContext, type ResourceRecord } from '../schema/field.js'
 import type { GuardNote } from './guard-note.js'
+import { recordName } from './record-names.js'
 
 /** Kinds of a record's change, as in events. */
 export type ChangeKind = 'created' | 'updated' | 'deleted'
@@ -18,6 +20,8 @@ type FieldChange = {
 export type RecordedChange = {
   readonly kind: string
   readonly id: string
+  /** Name of the record after the change, or before its deletion; undefined if it has none, and in notes of older versions. */
+  readonly name?: string
   /** Path of the record below the API's base URL. */
   readonly path: string
   readonly change: ChangeKind
@@ -84,12 +88,13 @@ function given(members: MoreNoted): Pick<RevisionNote, keyof MoreNoted> {
 
 /**
  * Returns the change of a record; undefined for a missing side. Values derived from live state or other records are not part
- * of the history, nor are secrets of its owner.
+ * of the history, nor are secrets of its owner. `parent`: the record that contains it, for its name.
  */
 export function recordedChange(
   resource: Resource,
   before: ResourceRecord | undefined,
-  after: ResourceRecord | undefined
+  after: ResourceRecord | undefined,
+  parent?: ResourceRecord
 ): RecordedChange {
   const record = after ?? before
   if (record === undefined) throw new RangeError('a change of nothing')
@@ -103,7 +108,9 @@ export function recordedChange(
   const paths = new Set([...Object.keys(before?.secrets ?? {}), ...Object.keys(after?.secrets ?? {})])
   const secrets = [...paths].filter((path) => before?.secrets[path] !== after?.secrets[path]).sort()
   const stored = storedChange(before, after, fields, (one) => present(resource, one, noContext))
-  return { kind: record.kind, id: record.id, path: pathOf(resource, record), change, fields, secrets, stored }
+  const name = recordName(record, parent)
+  const { kind, id } = record
+  return { kind, id, ...named(name), path: pathOf(resource, record), change, fields, secrets, stored }
 }
 
 function storedChange(

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Json } from '../lib/json.js'
+import { named } from '../runtime/names.js'
 import type { Change } from '../store/records.js'
 import type { RevisionEntry, Store } from '../store/store.js'
 import { ControlError, controlErrors, notFound } from './errors.js'
@@ -12,7 +13,7 @@ export const CHANGES = { insert: 'created', update: 'updated', delete: 'deleted'
 const PAGE = 20
 
 /** Difference of a record between two revisions. */
-export interface NetChange extends Pick<RecordedChange, 'kind' | 'id' | 'change'> {
+export interface NetChange extends Pick<RecordedChange, 'kind' | 'id' | 'name' | 'change'> {
   /** Path of the record below the API's base URL; undefined if not recorded. */
   readonly path: string | undefined
   /** Changed fields; null if not recorded. */
@@ -74,6 +75,7 @@ interface Pair {
 interface Net {
   readonly kind: string
   readonly id: string
+  name: string | undefined
   readonly path: string | undefined
   existed: boolean
   readonly exists: boolean
@@ -87,17 +89,27 @@ class NetChanges {
 
   /** `change` was made before all that were added. */
   addOlder(change: NetChange | RecordedChange): void {
-    const { kind, id, fields, secrets } = change
+    const { kind, id, name, fields, secrets } = change
     const key = `${kind} ${id}`
     const known = this.#records.get(key)
     const existed = change.change !== 'created'
     if (known === undefined) {
       const own = fields === null ? undefined : new Map(Object.entries(fields))
       const exists = change.change !== 'deleted'
-      this.#records.set(key, { kind, id, path: change.path, existed, exists, fields: own, secrets: new Set(secrets) })
+      this.#records.set(key, {
+        kind,
+        id,
+        name,
+        path: change.path,
+        existed,
+        exists,
+        fields: own,
+        secrets: new Set(secrets)
+      })
       return
     }
     known.existed = existed
+    known.name ??= name
     for (const path of secrets) known.secrets.add(path)
     if (fields === null) known.fields = undefined
     for (const [name, { before, after }] of Object.entries(fields ?? {})) {
@@ -110,13 +122,15 @@ class NetChanges {
 
   /** In the order of their last changes. */
   list(): NetChange[] {
-    const listed = [...this.#records.values()].reverse().map(({ kind, id, path, existed, exists, fields, secrets }) => {
-      const change: ChangeKind = !existed ? 'created' : exists ? 'updated' : 'deleted'
-      const differing = [...(fields ?? [])].filter(([, { before, after }]) => !isDeepStrictEqual(before, after))
-      const own = fields === undefined ? null : Object.fromEntries(differing)
-      const nothing = existed === exists && (!existed || (own !== null && differing.length + secrets.size === 0))
-      return { kind, id, path, change, fields: own, secrets: [...secrets].sort(), nothing }
-    })
+    const listed = [...this.#records.values()]
+      .reverse()
+      .map(({ kind, id, name, path, existed, exists, fields, secrets }) => {
+        const change: ChangeKind = !existed ? 'created' : exists ? 'updated' : 'deleted'
+        const differing = [...(fields ?? [])].filter(([, { before, after }]) => !isDeepStrictEqual(before, after))
+        const own = fields === undefined ? null : Object.fromEntries(differing)
+        const nothing = existed === exists && (!existed || (own !== null && differing.length + secrets.size === 0))
+        return { kind, id, ...named(name), path, change, fields: own, secrets: [...secrets].sort(), nothing }
+      })
     return listed.filter(({ nothing }) => !nothing).map(({ nothing: _, ...change }) => change)
   }
 }

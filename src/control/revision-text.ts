@@ -1,4 +1,4 @@
-import { isObject } from '../lib/json.js'
+import type { RevisionDiff } from './revision-answers.js'
 
 /** Kind of a line in the text of a difference, for its color. */
 export type DiffLineKind = 'heading' | 'created' | 'updated' | 'deleted' | 'hunk' | 'plain'
@@ -14,44 +14,45 @@ const SIGNS = { created: '+', updated: '~', deleted: '-' } as const
 const LONGEST_VALUE = 500
 const EMPTY: ReadonlySet<string> = new Set(['not set', '""', '[]', '{}'])
 
+type Change = RevisionDiff['changes'][number]
+type Difference = NonNullable<Change['differences']>[number]
+
+/** Record of a diff or a revert. A process of an older version sends no name. */
+type ChangedRecord = Pick<Change, 'change' | 'resource' | 'id'> & Partial<Pick<Change, 'name' | 'description'>>
+
 /** Formats the response of `GET /revisions/{id}/diff` as lines for a terminal. */
-export function diffLines(diff: Readonly<Record<string, unknown>>): DiffLine[] {
-  const changes = Array.isArray(diff.changes) ? diff.changes.filter(isObject) : []
+export function diffLines(diff: RevisionDiff): DiffLine[] {
+  const { changes } = diff
   const lines = [line('heading', headingOf(diff)), ...changes.flatMap(changeLines)]
   return changes.length === 0 ? [...lines, line('plain', 'nothing differs')] : lines
 }
 
-function headingOf({ id, from, created_at, principal }: Readonly<Record<string, unknown>>): string {
-  const other = isObject(from) ? Number(from.id) : Number(id) - 1
-  if (other !== Number(id) - 1) return `revision ${id} compared with revision ${other}`
-  const who = isObject(principal) ? `${principal.subject} (${principal.id})` : 'the service'
+function headingOf({ id, from, created_at, principal }: RevisionDiff): string {
+  if (from.id !== id - 1) return `revision ${id} compared with revision ${from.id}`
+  const who = principal === null ? 'the service' : `${principal.subject} (${principal.id})`
   return `revision ${id} of ${created_at} by ${who}`
 }
 
-function changeLines(change: Readonly<Record<string, unknown>>): DiffLine[] {
-  const kind = isKind(change.change) ? change.change : 'updated'
-  const named = typeof change.description === 'string' ? ` ${JSON.stringify(change.description)}` : ''
-  const head = line(kind, `${SIGNS[kind]} ${change.resource} ${change.id}${named}`)
-  const secrets = Array.isArray(change.secrets) ? change.secrets : []
-  if (!Array.isArray(change.differences)) {
-    return [head, line('plain', '    (the history does not show its fields)'), ...secrets.map(secretLine)]
-  }
-  return [
-    head,
-    ...change.differences.filter(isObject).flatMap((one) => fieldLines(kind, one)),
-    ...secrets.map(secretLine)
-  ]
+/** Returns the first line of a changed record: `~ https_edge_route app.test/api/ edghtsrt_3Mj… "the API"`. */
+export function changedRecord({ change, resource, id, name, description }: ChangedRecord): string {
+  const named = typeof name === 'string' ? `${name} ` : ''
+  const described = typeof description === 'string' ? ` ${JSON.stringify(description)}` : ''
+  return `${SIGNS[change]} ${resource} ${named}${id}${described}`
 }
 
-function isKind(value: unknown): value is keyof typeof SIGNS {
-  return typeof value === 'string' && Object.hasOwn(SIGNS, value)
+function changeLines(shown: Change): DiffLine[] {
+  const { change, differences } = shown
+  const head = line(change, changedRecord(shown))
+  const secrets = shown.secrets.map(secretLine)
+  if (differences === null) return [head, line('plain', '    (the history does not show its fields)'), ...secrets]
+  return [head, ...differences.flatMap((one) => fieldLines(change, one)), ...secrets]
 }
 
-function secretLine(path: unknown): DiffLine {
+function secretLine(path: string): DiffLine {
   return line('plain', `    ${path}: changed (secret)`)
 }
 
-function fieldLines(change: keyof typeof SIGNS, difference: Readonly<Record<string, unknown>>): DiffLine[] {
+function fieldLines(change: keyof typeof SIGNS, difference: Difference): DiffLine[] {
   const { field, before, after, text_diff } = difference
   if (typeof text_diff !== 'string') {
     const [then, now] = [valueText(before), valueText(after)]

@@ -16,7 +16,7 @@ import { mayReadChange } from './rights.js'
 
 const API_KEY = 'api_key'
 const COLLECTION = '/revisions'
-const HIDDEN = { description: null, fields: null, differences: null, secrets: [] }
+const HIDDEN = { name: null, description: null, fields: null, differences: null, secrets: [] }
 
 export interface RevisionsParts {
   readonly store: Store
@@ -159,11 +159,12 @@ function shownFields(
   { fields, secrets, ...net }: NetChange,
   there: StoredRecord | undefined,
   viewer: Principal
-): Pick<ShownChange, 'description' | 'fields' | 'differences' | 'secrets'> {
+): Pick<ShownChange, 'name' | 'description' | 'fields' | 'differences' | 'secrets'> {
   if (fields === null) return { ...HIDDEN, secrets }
   const body = (there?.body ?? {}) as { readonly owner_id?: unknown; readonly description?: unknown }
   if (!mayReadChange(viewer, { kind: net.kind, fields }, body.owner_id)) return HIDDEN
   const { before, after } = fields.description ?? { before: null, after: body.description }
   const description = [after, before].find((one) => typeof one === 'string' && one !== '')
-  return { description: (description as string) ?? null, fields, differences: fieldDifferences(fields), secrets }
+  const { name = null } = net
+  return { name, description: (description as string) ?? null, fields, differences: fieldDifferences(fields), secrets }
 }

@@ -12,7 +12,7 @@ import {
 import { fieldErrors } from '../schema/errors.js'
 import type { Link, ResourceRecord } from '../schema/field.js'
 import { ClaimConflict } from '../store/errors.js'
-import type { RecordKey } from '../store/records.js'
+import type { RecordKey, StoredRecord } from '../store/records.js'
 import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { WholeOwn } from './apply.js'
@@ -242,6 +242,14 @@ export class Draft {
     else if (mustExist) throw notFound(family.parent.name)
   }
 
+  /** Returns the record that contains another one, without its secrets. */
+  async #parentOf(resource: Resource, record: ResourceRecord | undefined): Promise<ResourceRecord | undefined> {
+    const family = this.#parts.catalogue.parentOf(resource)
+    if (family === undefined || record === undefined) return undefined
+    const stored = await this.tx.get(family.parent.name, String(record.body[family.field]))
+    return stored === undefined ? undefined : withoutSecrets(stored)
+  }
+
   async #relate(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
     const links = linksOf(resource, after)
     const former = before === undefined ? [] : linksOf(resource, before)
@@ -275,7 +283,7 @@ export class Draft {
     before: ResourceRecord | undefined,
     after: ResourceRecord | undefined
   ): Promise<void> {
-    const recorded = recordedChange(resource, before, after)
+    const recorded = recordedChange(resource, before, after, await this.#parentOf(resource, after ?? before))
     const { kind, id, change } = recorded
     this.changes.push(recorded)
     this.touched.push({
@@ -289,6 +297,10 @@ export class Draft {
     const object: Json = await this.#parts.answers.one(this.tx, resource, record, undefined)
     this.events.push({ kind, id, change, type, object })
   }
+}
+
+function withoutSecrets({ kind, id, body }: StoredRecord): ResourceRecord {
+  return { kind, id, createdAt: '', body: body as ResourceRecord['body'], secrets: {} }
 }
 
 function keyOf({ kind, id }: ResourceRecord): RecordKey {

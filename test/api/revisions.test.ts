@@ -70,6 +70,7 @@ t.test('a difference shows what changed and nothing else', async (t) => {
     {
       resource: 'ip_policy',
       id: policy.id,
+      name: null,
       uri: policy.uri,
       change: 'updated',
       description: 'after',
@@ -91,6 +92,45 @@ t.test('a difference shows what changed and nothing else', async (t) => {
   ])
   t.equal(changes.length, 2, 'what goes along is told too')
   t.match((await ask(`/revisions/${gone.headers['service-revision']}`)).json, { created: 0, updated: 0, deleted: 2 })
+})
+
+t.test('changed records have the names that they had at the revision, also once they are gone', async (t) => {
+  const { ask } = await openAccount(t)
+  const edge = await make(ask, '/edges/https', { hostports: ['app.test:443'] })
+  const route = await make(ask, `/edges/https/${edge.id}/routes`, { match: '/api' })
+  const path = `/edges/https/${edge.id}/routes/${route.id}`
+  const backend = await make(ask, '/backends/static', { address: '127.0.0.1:81', metadata: '{"name": "orders"}' })
+  const patched = async (at: string, body: object) =>
+    Number((await ask(at, { method: 'PATCH', body })).headers['service-revision'])
+  const described = await patched(path, { description: 'the API' })
+  const moved = await patched(path, { match: '/v2' })
+  const renamed = await patched(`/backends/static/${backend.id}`, { metadata: '{"name": "shop"}' })
+  const hosted = await patched(`/edges/https/${edge.id}`, { hostports: ['app.test:8443'] })
+  const bare = await make(ask, '/edges/https', {})
+  const gone = Number((await ask(`/edges/https/${edge.id}`, { method: 'DELETE' })).headers['service-revision'])
+  const names = async (revision: number, query = '') => {
+    const { json } = await ask(`/revisions/${revision}/diff${query}`)
+    return json.changes.map(({ resource, name }: { resource: string; name: string | null }) => [resource, name])
+  }
+  t.same(await names(described), [['https_edge_route', 'app.test/api/']])
+  t.same(await names(moved), [['https_edge_route', 'app.test/v2/']])
+  t.same(await names(renamed), [['static_backend', 'shop']])
+  t.same(await names(hosted), [['https_edge', 'app.test:8443']])
+  t.same(await names(gone - 1), [['https_edge', null]], `${bare.id} has no host`)
+  const both = [
+    ['https_edge', 'app.test:8443'],
+    ['https_edge_route', 'app.test:8443/v2/']
+  ]
+  t.same(await names(gone), both)
+  t.same(await names(moved, `?from=${described - 1}`), [['https_edge_route', 'app.test/v2/']])
+  const text = await ask(`/revisions/${moved}/diff`, { headers: { accept: 'text/plain' } })
+  t.match(text.text, `\n~ https_edge_route app.test/v2/ ${route.id}\n    match: "/api" → "/v2"\n`)
+  const reverted = await ask(`/revisions/${gone}/revert`, { method: 'POST' })
+  t.same(
+    reverted.json.changes.map(({ resource, name }: { resource: string; name: string }) => [resource, name]),
+    both,
+    'a revert names what it restores'
+  )
 })
 
 t.test('secrets are told to have changed, and never shown', async (t) => {

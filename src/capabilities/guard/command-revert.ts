@@ -1,5 +1,7 @@
 import { askApi, openAccess } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
+import type { RevisionReverted } from '../../control/revision-answers.js'
+import { changedRecord } from '../../control/revision-text.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from './command-guard.js'
@@ -32,25 +34,17 @@ export async function revert(revision: string, flags: RevertFlags): Promise<numb
     if (flags.json !== true) process.stderr.write(`error: ${printable(String(body.msg))}\n`)
     return ExitCode.failure
   }
-  if (flags.json !== true) for (const line of shownLines(body, flags.dryRun === true)) process.stdout.write(`${line}\n`)
+  const dryRun = flags.dryRun === true
+  const reverted = (dryRun ? body.body : body) as RevisionReverted
+  if (flags.json !== true) for (const line of shownLines(reverted, dryRun)) process.stdout.write(`${line}\n`)
   const waits = flags.wait === true && flags.dryRun !== true && isObject(body.revision)
   return waits ? await guardEnd(access, revisionOf(answer)) : ExitCode.ok
 }
 
-const SIGNS: Readonly<Record<string, string>> = { created: '+', updated: '~', deleted: '-' }
-
-function shownLines(answer: Readonly<Record<string, unknown>>, dryRun: boolean): string[] {
-  const reverted = dryRun && isObject(answer.body) ? answer.body : answer
-  const changes = (Array.isArray(reverted.changes) ? reverted.changes : []).filter(isObject)
-  const lines = changes.map(({ change, resource, id }) =>
-    printable(`${SIGNS[String(change)] ?? '?'} ${resource} ${id}`)
-  )
-  if (lines.length === 0) return ['nothing to change']
-  const { revision } = reverted
-  return [
-    ...lines,
-    dryRun || !isObject(revision) ? 'nothing was changed: --dry-run' : `reverted by revision ${revision.id}`
-  ]
+function shownLines({ revision, changes }: RevisionReverted, dryRun: boolean): string[] {
+  if (changes.length === 0) return ['nothing to change']
+  const end = dryRun || revision === null ? 'nothing was changed: --dry-run' : `reverted by revision ${revision.id}`
+  return [...changes.map((change) => printable(changedRecord(change))), end]
 }
 
 function refuse(message: string): number {

@@ -1,6 +1,7 @@
 import { accessFor, askApi, printApiError } from '../../cli/api-client.js'
 import { ExitCode } from '../../cli/process.js'
 import { styleFor } from '../../cli/report.js'
+import type { RevisionDiff } from '../../control/revision-answers.js'
 import { type DiffLineKind, diffLines } from '../../control/revision-text.js'
 
 export interface DiffFlags {
@@ -27,7 +28,7 @@ export async function diff(revision: string, flags: DiffFlags): Promise<number> 
   const { colors } = styleFor(process.stdout, process.env)
   const painted = (kind: DiffLineKind, text: string) =>
     colors && kind !== 'plain' ? `${COLORS[kind]}${text}${RESET}` : text
-  const lines = diffLines(body).map(({ kind, text }) => painted(kind, text))
+  const lines = diffLines(body as unknown as RevisionDiff).map(({ kind, text }) => painted(kind, text))
   process.stdout.write(`${lines.join('\n')}\n`)
   return ExitCode.ok
 }
