@@ -37,7 +37,14 @@ const head = {
 } as const
 const entry = { id: 'listen', protocol: 'http', host: 'app.example', port: 80, region: '' } as const
 const sent = { bytesIn: 100, bytesOut: 200, firstByteAt: 1, endedAt: 2 }
-const tried = { at: 2, server: 'http://127.0.0.1:3000', status: 200, failure: undefined }
+const tried = {
+  at: 2,
+  backend: 'bkds_1',
+  name: 'shop',
+  server: 'http://127.0.0.1:3000',
+  status: 200,
+  failure: undefined
+}
 const route = { edge: 'edge', id: 'route', path: '/a', match: 'prefix' } as const
 
 function makeFlow(fields: readonly string[]): Flow & { readonly request: FlowRequest } {

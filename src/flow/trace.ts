@@ -7,6 +7,10 @@ export const TRACE_ID = 'x-trace-id'
 /** Result of one upstream attempt. `at` in monotonic milliseconds. */
 export interface TriedUpstream {
   readonly at: number
+  /** Id of the backend. */
+  readonly backend: string
+  /** Name of the backend. */
+  readonly name: string
   /** Its URL, or the group of tunnels that it selects. */
   readonly server: string
   /** Status of the response; undefined without one. */

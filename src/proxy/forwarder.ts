@@ -205,6 +205,8 @@ class Forwarding {
     })
     this.#flow.trace?.answered({
       at: this.#begun + this.#duration,
+      backend,
+      name,
       server: server.name,
       status: failed ? undefined : answer.head.status,
       failure: failed ? answer.failure : undefined

@@ -75,10 +75,20 @@ const HTTP_FIELDS: EventFields<ExchangeRecord> = {
     'Id of the edge that served it; null when there was none.',
     ({ route }) => route?.edge ?? null
   ),
+  'edge.name': field(
+    'string',
+    'Name of the site whose host the request has, such as shop.example.com; null when there was none.',
+    ({ site }) => site ?? null
+  ),
   'edge.route_id': field(
     'string',
     'Id of the route that served it; null when there was none.',
     ({ route }) => route?.id ?? null
+  ),
+  'edge.route_name': field(
+    'string',
+    'Name of the route, such as shop.example.com/api/; null when there was none.',
+    ({ routeName }) => routeName ?? null
   ),
   'error.code': field(
     'string',
@@ -204,6 +214,7 @@ const UPSTREAM_FIELDS: EventFields<Pick<ExchangeRecord, 'tries'>> = {
     'Id of the backend that was tried last; null when none was. So is the server.',
     ({ tries }) => tries?.last?.backend ?? null
   ),
+  'upstream.name': field('string', 'Name of that backend.', ({ tries }) => tries?.last?.name ?? null),
   'upstream.server': field(
     'string',
     'Its URL, or the tunnels that it stands for.',
@@ -211,7 +222,7 @@ const UPSTREAM_FIELDS: EventFields<Pick<ExchangeRecord, 'tries'>> = {
   ),
   'upstream.tries': field(
     'list<dyn>',
-    'The first nine tries and the last one: backend, server, status or failure, and milliseconds from the beginning of the try: connect_ms (of a connection that was opened for it), first_byte_ms.',
+    'The first nine tries and the last one: backend, its name, server, status or failure, and milliseconds from the beginning of the try: connect_ms (of a connection that was opened for it), first_byte_ms.',
     ({ tries }) => tries?.shown ?? []
   ),
   'upstream.try_count': field('int', 'How often a server was tried.', ({ tries }) => tries?.count ?? 0)
@@ -224,6 +235,11 @@ const TCP_FIELDS: EventFields<ConnectionRecord> = {
     timeText(connection.startedAt + duration)
   ),
   'edge.id': field('string', 'Id of the edge that served it; null when there was none.', ({ edge }) => edge),
+  'edge.name': field(
+    'string',
+    'Name of the site, such as db.example.com:5432; null when there was none.',
+    ({ site }) => site ?? null
+  ),
   'error.code': field('string', 'Why Sluice refused it or it failed; null when it did not.', ({ code }) => code ?? null)
 }
 

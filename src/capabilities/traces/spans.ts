@@ -95,7 +95,9 @@ function serverAttributes(traced: TracedExchange, error: string | undefined): Ke
   add('sluice.request_id', traced.requestId)
   add('sluice.listener', traced.listener)
   add('sluice.edge', traced.edge)
+  if (traced.site !== undefined) add('sluice.site', short(traced.site))
   add('sluice.route', traced.routeId)
+  if (traced.routeName !== undefined) add('sluice.route_name', short(traced.routeName))
   add('sluice.revision', traced.revision)
   add('sluice.code', traced.code)
   add('sluice.failure', traced.failure)
@@ -141,6 +143,10 @@ function clientSpan(traced: TracedExchange, one: TracedTry, index: number): Span
   addAttribute(attributes, 'http.response.status_code', one.status)
   if (index > 0) addAttribute(attributes, 'http.request.resend_count', index)
   addAttribute(attributes, 'error.type', error)
+  if (one.backend !== '') {
+    addAttribute(attributes, 'sluice.backend', one.backend)
+    addAttribute(attributes, 'sluice.backend_name', short(one.name))
+  }
   if (grpcStatus !== undefined) {
     addAttribute(attributes, 'rpc.system', 'grpc')
     addAttribute(attributes, 'rpc.grpc.status_code', grpcStatus)

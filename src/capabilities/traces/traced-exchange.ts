@@ -16,6 +16,10 @@ export interface TracedTry {
   readonly spanId: string
   readonly begun: number
   readonly ended: number
+  /** Id of the backend; empty if the try had no result. */
+  readonly backend: string
+  /** Name of the backend. */
+  readonly name: string
   /** URL of the server, or its tunnels. */
   readonly server: string
   /** Method as sent; a policy may have changed it. */
@@ -55,7 +59,10 @@ export interface TracedExchange {
   /** Path template of the route; undefined if no route matched. */
   readonly route: string | undefined
   readonly routeId: string | undefined
+  readonly routeName: string | undefined
   readonly edge: string | undefined
+  /** Name of the site. */
+  readonly site: string | undefined
   readonly listener: string
   readonly revision: number
   readonly requestId: string | undefined

@@ -282,6 +282,8 @@ class SampledTrace implements FlowTrace {
       spanId,
       begun: at,
       ended: 0,
+      backend: '',
+      name: '',
       server: '',
       method: '',
       target: '',
@@ -292,10 +294,12 @@ class SampledTrace implements FlowTrace {
     writeTrace(headers, formatTraceparent({ traceId, spanId, flags }), state, undefined)
   }
 
-  answered({ at, server, status, failure }: TriedUpstream): void {
+  answered({ at, backend, name, server, status, failure }: TriedUpstream): void {
     const last = this.#tries.at(-1)
     if (last === undefined) return
     last.ended = at
+    last.backend = backend
+    last.name = name
     last.server = server
     last.status = status
     last.failure = failure
@@ -332,7 +336,9 @@ class SampledTrace implements FlowTrace {
       peerPort: connection.peer.port,
       route: route?.path === undefined ? undefined : templateOf(route.path, route.match),
       routeId: route?.id,
+      routeName: record.routeName,
       edge: route?.edge,
+      site: record.site,
       listener: connection.listener,
       revision: record.revision,
       requestId: flow?.requestId,

@@ -52,6 +52,8 @@ for (const engine of engines) {
       if (/decision$|decided_by|^(oauth|compression|error|basic_auth)/.test(path)) t.equal(value, null, path)
     }
     t.match(first, { 'edge.id': served.edge, 'edge.route_id': served.route, 'backend.connection_reused': false })
+    t.match(first, { 'edge.name': /^[a-z.]+$/, 'edge.route_name': `${first['edge.name']}/` })
+    t.match(first, { 'upstream.backend': /^bk/, 'upstream.name': /^http:/ })
     t.equal(second['backend.connection_reused'], true)
     t.match(lost, {
       'edge.id': null,

@@ -6,6 +6,8 @@ const tried: TracedTry = {
   spanId: '00f067aa0ba902b8',
   begun: 1_700_000_000_001,
   ended: 1_700_000_000_002.5,
+  backend: 'bkds_1',
+  name: 'orders',
   server: 'https://[2001:db8::1]',
   method: 'POST',
   target: '/shop.Orders/Place?key=hidden',
@@ -34,7 +36,9 @@ const exchange: TracedExchange = {
   peerPort: 40_000,
   route: undefined,
   routeId: undefined,
+  routeName: undefined,
   edge: undefined,
+  site: undefined,
   listener: 'listen',
   revision: 1,
   requestId: 'id',
@@ -89,6 +93,22 @@ t.test('an upstream is named by its URL, or by its tunnels', async (t) => {
   const [, tunnel] = read({ tries: [{ ...tried, server: 'tunnels app=web', target: '/' }] })
   t.match(tunnel?.attributes, { 'url.full': 'https://app.example/', 'server.address': 'tunnels app=web' })
   t.notOk('server.port' in (tunnel?.attributes ?? {}))
+})
+
+t.test('site, route and backend are named beside their ids, and long names are cut', async (t) => {
+  const served = {
+    edge: 'edghts_1',
+    site: 'app.example',
+    routeId: 'edghtsrt_1',
+    routeName: `app.example/${'x'.repeat(5_000)}`
+  }
+  const [server, client] = read(served)
+  t.match(server?.attributes, { 'sluice.edge': 'edghts_1', 'sluice.site': 'app.example', 'sluice.route': 'edghtsrt_1' })
+  t.equal(String(server?.attributes['sluice.route_name']).length, 1_025)
+  t.match(client?.attributes, { 'sluice.backend': 'bkds_1', 'sluice.backend_name': 'orders' })
+  const [unserved, unanswered] = read({ tries: [{ ...tried, backend: '', name: '' }] })
+  for (const name of ['sluice.site', 'sluice.route_name']) t.notOk(name in (unserved?.attributes ?? {}), name)
+  t.notOk('sluice.backend' in (unanswered?.attributes ?? {}))
 })
 
 t.test('an answer that breaks off is an error of the upstream, a client that leaves is none', async (t) => {
