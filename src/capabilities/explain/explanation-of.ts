@@ -19,13 +19,6 @@ export type SentUpstream = NonNullable<Explanation['upstream']>
 /** A route of the edge that did not take the request. */
 type PassedRoute = Explanation['other_routes'][number]
 
-/** The decision in a few words, the same for all exchanges that are decided alike: `forwarded`, `429 rate-limit`, `closed`. */
-export function decisionText({ outcome, status, code, by }: Explanation['decision']): string {
-  if (outcome === 'closed') return by === null ? 'closed' : `closed ${by.action}`
-  if (by !== null) return `${status} ${by.action}`
-  return outcome === 'forwarded' ? 'forwarded' : `${status} ${code ?? 'answered'}`
-}
-
 interface AskedRequest {
   readonly method: string
   /** Absolute. */

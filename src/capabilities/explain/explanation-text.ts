@@ -9,6 +9,13 @@ import type {
   Explanation
 } from './answers.js'
 
+/** The decision in a few words, the same for all exchanges that are decided alike: `forwarded`, `429 rate-limit`, `closed`. */
+export function decisionText({ outcome, status, code, by }: Explanation['decision']): string {
+  if (outcome === 'closed') return by === null ? 'closed' : `closed ${by.action}`
+  if (by !== null) return `${status} ${by.action}`
+  return outcome === 'forwarded' ? 'forwarded' : `${status} ${code ?? 'answered'}`
+}
+
 /** Formats an explanation as lines: the request, each rule with the values of its expressions, and the deciding rule. */
 export function explanationText(explanation: Explanation, source: string, style: ReportStyle): string[] {
   const { request, at, listener, edge, other_ports: ports, route, steps, upstream, decision, omitted } = explanation
@@ -29,11 +36,11 @@ export function explanationText(explanation: Explanation, source: string, style:
   }
   if (omitted > 0) lines.push(`${omitted} more ${omitted === 1 ? 'record' : 'records'} left out`)
   if (upstream !== null) lines.push(printable(`forwarded to ${upstream.name}: ${upstream.method} ${upstream.uri}`))
-  lines.push(decisionText(decision, style))
+  lines.push(decisionLine(decision, style))
   return lines
 }
 
-function decisionText({ outcome, status, code, reason, by }: Explanation['decision'], style: ReportStyle): string {
+function decisionLine({ outcome, status, code, reason, by }: Explanation['decision'], style: ReportStyle): string {
   if (reason !== null) return paint(printable(`${outcome}: ${reason}`), 'warning', style)
   const answer = status === 0 ? 'the connection is closed' : `${status}${code === null ? '' : ` ${code}`}`
   const who = by === null ? '' : `, by ${by.action} of rule "${by.rule}" in ${by.phase}`

@@ -4,9 +4,11 @@ import { ExitCode } from '../../cli/process.js'
 import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
-import { explanationText } from '../explain/explanation-text.js'
+import type { Explanation } from '../explain/answers.js'
+import { decisionText, explanationText } from '../explain/explanation-text.js'
 import type { ExchangeList, ExchangeSummary, ExchangeView } from './answers.js'
 import type { ExchangeCriteria } from './exchanges.js'
+import { recordedRequest } from './explained-again.js'
 
 /** The criteria of the API that the command line takes. */
 const CRITERIA = [
@@ -54,14 +56,22 @@ export async function log(id: string | undefined, flags: LogFlags): Promise<numb
   return flags.follow === true ? await follow(access, flags) : await list(access, flags, limit)
 }
 
-async function showOne(access: ApiAccess, id: string, { json }: LogFlags): Promise<number> {
+async function showOne(access: ApiAccess, id: string, { json, explain }: LogFlags): Promise<number> {
   const { status, body } = await askApi(access, `/exchanges/${encodeURIComponent(id)}`)
   if (status !== 200) return printApiError(body)
+  const exchange = body as unknown as ExchangeView
+  let again: Explanation | undefined
+  if (explain === true && exchange.explanation === null) {
+    const explained = await askApi(access, '/explain', { method: 'POST', body: recordedRequest(exchange) })
+    if (explained.status !== 200) return printApiError(explained.body)
+    again = (explained.body as unknown as { readonly explanations: readonly Explanation[] }).explanations[0]
+  }
   if (json === true) {
-    process.stdout.write(`${JSON.stringify(body)}\n`)
+    const shown = again === undefined ? exchange : { ...exchange, explained_again: again }
+    process.stdout.write(`${JSON.stringify(shown)}\n`)
     return ExitCode.ok
   }
-  printExchange(body as unknown as ExchangeView, styleFor(process.stdout, process.env))
+  printExchange(exchange, styleFor(process.stdout, process.env), again)
   return ExitCode.ok
 }
 
@@ -169,13 +179,19 @@ function lineOf(exchange: ExchangeSummary, { colors }: ReportStyle): string {
   return `${at.slice(11, 23)} ${client_ip} ${printable(`${method} ${url}`)} ${painted}${printable(who)} ${duration_ms}ms ${id}`
 }
 
-/** One exchange with its explanation, where it has one. */
-export function printExchange(exchange: ExchangeView, style: ReportStyle): void {
+/** Prints an exchange with its explanation: the recorded one, or that of the same request now. */
+export function printExchange(exchange: ExchangeView, style: ReportStyle, again?: Explanation): void {
   process.stdout.write(`${lineOf(exchange, style)}\n`)
-  const { explanation } = exchange
-  const lines =
-    explanation === null
-      ? ['rules and values are not recorded: use recorder.explain, a key (POST /explain/keys) or --follow --explain']
-      : explanationText(explanation, 'policy', style).slice(1)
-  for (const line of lines) process.stdout.write(`  ${line}\n`)
+  for (const line of explanationLines(exchange, style, again)) process.stdout.write(`  ${line}\n`)
+}
+
+function explanationLines(exchange: ExchangeView, style: ReportStyle, again: Explanation | undefined): string[] {
+  const { explanation, decided, id } = exchange
+  const linesOf = (shown: Explanation) => explanationText(shown, 'policy', style).slice(1)
+  if (explanation !== null) return linesOf(explanation)
+  if (again === undefined)
+    return [`rules and values are not recorded; explain the request now: sluice log ${id} --explain`]
+  const now = decisionText(again.decision)
+  const compared = now === decided ? 'same decision as recorded' : `different decision: now ${now}, recorded ${decided}`
+  return [`explained now, by the running configuration and its current counters: ${compared}`, ...linesOf(again)]
 }

@@ -9,13 +9,14 @@ Examples:
   sluice log --status 4xx
   sluice log --follow --where 'res.status_code == 429'
   sluice log --follow --explain --client 203.0.113.9
-  sluice log exch_2x8…
+  sluice log exch_2x8… --explain
   sluice log --since 2026-01-31T12:00:00Z --har > shop.har
 
 Lists recorded requests of a running process, the newest last: refused and failed ones with their reason, and a sample of the
 others. The option recorder.where selects others.
---follow prints every request when it ends, recorded or not. With an id it shows one request in full, with the rules that ran and
-the value of each part of their expressions. --where is a CEL expression over the variables of policies and of the exchange:
+--follow prints every request when it ends, recorded or not. With an id it shows one request. --explain adds the rules that ran and the
+value of each part of their expressions: those of the request if they were recorded, else those of the same request with the running
+configuration and its current counters; nothing is sent or counted. --where is a CEL expression over the variables of policies and of the exchange:
 exchange.rule, .action, .decided, .code, .reason, .outcome, .site, .route_name, .backend_name, .duration_ms. Values with names of secrets are
 [redacted]. Exit code 0: done; 1: the API refused; 2: the command line is wrong.`
 
@@ -43,7 +44,10 @@ export function logCommand(): Command {
       .description('list requests of a running process, and explain why they were allowed or denied')
       .argument('[exchange]', 'id of one request')
       .option('-f, --follow', 'print requests as they end')
-      .option('--explain', 'with --follow: explain each request (slows requests down a little)')
+      .option(
+        '--explain',
+        'with an id: explain the request; with --follow: explain each request (slows requests down a little)'
+      )
   )
     .option('--limit <count>', 'maximum number, newest first', '20')
     .option('--json', 'print one JSON object for each request')

@@ -1,7 +1,7 @@
 import type { Slices } from '../../lib/slices.js'
 import { REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
-import { decisionText } from '../explain/explanation-of.js'
+import { decisionText } from '../explain/explanation-text.js'
 import type { ImaginedRequest } from '../explain/imagined-exchange.js'
 import type { Repeated, RepeatedRequest, UpstreamStub } from '../explain/lab.js'
 import type { Comparison, ComparisonExample, RefusalCounts } from './answers.js'

@@ -3,7 +3,7 @@ import { ofInteger, type VariableDefinition } from '../../expression/variables/d
 import type { Flow } from '../../flow/flow.js'
 import { CidrSet, parseCidr } from '../../lib/ip.js'
 import type { AdmittedFlow } from '../../proxy/admission.js'
-import { decisionText } from '../explain/explanation-of.js'
+import { decisionText } from '../explain/explanation-text.js'
 import { flowOf, type RecordedExchange, recordedSlot, shownExchange, urlOf } from './recorded-exchange.js'
 
 function variable(path: string, type: string, read: (recorded: RecordedExchange) => unknown): VariableDefinition {

@@ -66,6 +66,29 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
   t.match(JSON.parse(lines[0] as string), { id, decided: '403 deny' })
 })
 
+t.test('a refusal that is recorded by default names its rule and action, and is explained on demand', async (t) => {
+  const { traffic, run } = await stand(t)
+  t.equal((await fetch(`${traffic}/admin?token=s3cret`, { headers: { 'x-page': 'one' } })).status, 403)
+  await until(async () => (await run('log')).out.includes('/admin'))
+  const [id = ''] = /exch_\w+/.exec((await run('log')).out) ?? []
+  const shown = await run('log', id)
+  t.match(shown, { code: 0, out: /403 by deny, rule "no admin" .*\n {2}rules and values are not recorded/ })
+  t.match(shown.out, `sluice log ${id} --explain`)
+  const explained = await run('log', id, '--explain')
+  t.match(explained, { code: 0, out: /current counters: same decision as recorded\n/ })
+  t.match(explained.out, /policy:2:5 no admin: matched\n.*req\.url\.path[\s\S]*"\/admin"[\s\S]*deny/)
+  const {
+    decision,
+    explanation,
+    explained_again: again
+  } = JSON.parse((await run('log', id, '--explain', '--json')).out)
+  t.match(decision, { status: 403, by: { rule: 'no admin', action: 'deny' }, reason: '403 by deny, rule "no admin"' })
+  t.equal(explanation, null)
+  t.match(again.decision, { status: 403, by: { rule: 'no admin', action: 'deny' } })
+  t.notMatch(explained.out, /s3cret/)
+  t.equal((await run('log', '--json')).out.trim().split('\n').length, 1, 'an explanation is no request')
+})
+
 t.test('exchanges are followed on the terminal, with explanations', async (t) => {
   const { folder, api, traffic, run } = await stand(t)
   t.match(await run('log'), { code: 0, err: /no recorded requests yet/ })
