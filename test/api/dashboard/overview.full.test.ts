@@ -50,7 +50,7 @@ t.test(
     await page.getByText('10 in all').waitFor()
     t.equal((await page.locator('.heat rect').count()) > 0, true, 'durations are a heat map')
     t.match(await table('Clients').textContent(), /127\.0\.0\.1\s*10/)
-    t.match(await table('Slowest routes').textContent(), /shop\.localhost \/\s*10/)
+    t.match(await table('Slowest routes').textContent(), /shop\.localhost\/\s*10/)
     await picture('overview')
 
     const dead = await create(sluice, '/backends/static', { address: '127.0.0.1:1', health: { path: '/' } })

@@ -6,7 +6,7 @@ import { Field, go, html } from './ui.js'
 const CRITERIA = [
   { name: 'status', hint: '429, 4xx, 400-499' },
   { name: 'client', hint: 'address or network' },
-  { name: 'route', hint: 'shop.example.com/api' },
+  { name: 'route', hint: 'example.com/api' },
   { name: 'text', hint: 'stands anywhere' },
   { name: 'host', hint: 'shop.example.com, *.example.com' },
   { name: 'method', hint: 'POST' },
