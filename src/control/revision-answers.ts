@@ -142,5 +142,7 @@ export const REVISION_REVERTED = titledObject('RevisionReverted', {
 
 export type RevisionView = ValueOf<typeof REVISION>
 export type RevisionList = ValueOf<typeof REVISION_LIST>
+/** Response of `GET /revisions/{id}/diff`. */
 export type RevisionDiff = ValueOf<typeof REVISION_DIFF>
+/** Response of `POST /revisions/{id}/revert`. */
 export type RevisionReverted = ValueOf<typeof REVISION_REVERTED>

@@ -189,9 +189,19 @@ function explanationLines(exchange: ExchangeView, style: ReportStyle, again: Exp
   const { explanation, decided, id } = exchange
   const linesOf = (shown: Explanation) => explanationText(shown, 'policy', style).slice(1)
   if (explanation !== null) return linesOf(explanation)
+  const recorded = deciderLines(exchange)
   if (again === undefined)
-    return [`rules and values are not recorded; explain the request now: sluice log ${id} --explain`]
+    return [...recorded, `rules and values are not recorded; explain the request now: sluice log ${id} --explain`]
   const now = decisionText(again.decision)
   const compared = now === decided ? 'same decision as recorded' : `different decision: now ${now}, recorded ${decided}`
-  return [`explained now, by the running configuration and its current counters: ${compared}`, ...linesOf(again)]
+  const title = `explained now, by the running configuration and its current counters: ${compared}`
+  return [...recorded, title, ...linesOf(again)]
+}
+
+/** Returns the site and route of an exchange, and the action and rule that decided it. */
+function deciderLines({ site, route_name, decision: { by } }: ExchangeView): string[] {
+  const place = `${site === null ? 'no site' : `site ${site}`}, ${route_name === null ? 'no route' : `route ${route_name}`}`
+  const decider =
+    by === null ? 'no policy rule decided it' : `decided by ${by.action}, rule "${by.rule}", in ${by.phase}`
+  return [printable(place), printable(decider)]
 }

@@ -207,6 +207,7 @@ t.test(
     await ask(`${traffic}/limited`, 3)
     await open(stand, '429')
     await page.getByText('It was not explained when it came.').waitFor()
+    await page.getByText(/^Decided by rate-limit of rule .+ in on_http_request\.$/).waitFor()
     await page.getByRole('button', { name: 'Explain it now' }).click()
     await page.getByText('Same decision as recorded.').waitFor()
     await page.locator('.policy-lines li.marked').first().waitFor()

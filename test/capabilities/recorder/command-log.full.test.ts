@@ -72,7 +72,11 @@ t.test('a refusal that is recorded by default names its rule and action, and is 
   await until(async () => (await run('log')).out.includes('/admin'))
   const [id = ''] = /exch_\w+/.exec((await run('log')).out) ?? []
   const shown = await run('log', id)
-  t.match(shown, { code: 0, out: /403 by deny, rule "no admin" .*\n {2}rules and values are not recorded/ })
+  t.match(shown, { code: 0, out: /403 by deny, rule "no admin" .*\n {2}site default, route default\n/ })
+  t.match(
+    shown.out,
+    /\n {2}decided by deny, rule "no admin", in on_http_request\n {2}rules and values are not recorded/
+  )
   t.match(shown.out, `sluice log ${id} --explain`)
   const explained = await run('log', id, '--explain')
   t.match(explained, { code: 0, out: /current counters: same decision as recorded\n/ })

@@ -219,14 +219,20 @@ function Replays({ replays, before, back }) {
 /** Its explanation; where it has none, that of the same request now. @param {{ exchange: any }} props */
 function Why({ exchange }) {
   const [asked, setAsked] = useState(/** @type {any} */ (undefined))
-  const { explanation } = exchange
+  const { explanation, decision } = exchange
+  const { by } = decision
   if (explanation !== null) return html`<${WithPolicies} explanation=${explanation} />`
   const ask = async () => {
     const { explanations } = await call('POST', '/explain', imagined(exchange))
     setAsked(explanations[0])
   }
   const decided = asked === undefined ? '' : decidedOf(asked.decision)
-  return html`<p>
+  return html`${
+    by === null
+      ? null
+      : html`<p>Decided by <code>${by.action}</code> of rule <strong>${by.rule}</strong> in <code>${by.phase}</code>.</p>`
+  }
+    <p>
       It was not explained when it came. The request can be decided once more, by what serves and is counted now; nothing is sent or
       counted.
     </p>
