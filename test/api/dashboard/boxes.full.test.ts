@@ -1,16 +1,28 @@
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { boxFaults } from './boxes.js'
 import { dashboard, missing } from './browser.js'
-import { startBusyProduct } from './busy.js'
+import { PAGES, startBusyProduct } from './busy.js'
+
+t.test('every page of the dashboard is looked at', async (t) => {
+  const pages = await readFile('src/api/dashboard/pages/pages.js', 'utf8')
+  t.same(
+    [...pages.matchAll(/\{ id: '(\w+)'/g)].map(([, id]) => id),
+    PAGES
+  )
+})
 
 for (const width of [1280, 360]) {
   t.test(`nothing is cut and nothing overlaps, ${width} px wide`, { skip: missing, timeout: 240_000 }, async (t) => {
     const { sluice, places } = await startBusyProduct(t)
     const { page, go, picture } = await dashboard(t, { sluice, size: { width, height: 800 } })
     for (const [name, place] of places) {
-      await go(place)
-      t.same(await boxFaults(page), [], name)
-      await picture(`${name}-${width}`)
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        await go(place)
+        t.same(await boxFaults(page), [], `${name}, ${colorScheme}`)
+        await picture(`${name}-${width}-${colorScheme}`)
+      }
     }
     if (width > 1000) return
     const pages = page.getByRole('navigation', { name: 'Pages' })

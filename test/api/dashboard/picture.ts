@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import t from 'tap'
 import { packageRoot } from '../../../src/lib/files.js'
 import { openBrowser, showPlace, signIn } from './browser.js'
 import { startBusyProduct } from './busy.js'
@@ -14,6 +15,8 @@ const WIDTHS = [1280, 360]
 /** Seconds of traffic that the charts show. */
 const SECONDS = 15
 
+// The helpers are those of tests, and a test would end after half a minute.
+t.setTimeout(0)
 const ends: (() => Promise<void>)[] = []
 const life = { teardown: (end: () => Promise<void>) => void ends.unshift(end) }
 try {
