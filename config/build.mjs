@@ -173,7 +173,8 @@ async function record() {
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         output += text
-        if (output.includes('"msg":"listening"')) child.kill('SIGTERM')
+        // Once: a second signal stops it at once, without what was compiled.
+        if (!child.killed && output.includes('"msg":"listening"')) child.kill('SIGTERM')
       })
     }
     const code = await new Promise((ended) => child.once('close', ended))
