@@ -104,7 +104,7 @@ export function damageTexts(seed: string, pieces: readonly string[], read: (text
     return state % limit
   }
   let count = 0
-  for (let round = 0; round < 3000; round++) {
+  for (let round = 0; round < 5000; round++) {
     let text = seed
     for (let change = random(6); change >= 0; change--) {
       const at = random(text.length + 1)
