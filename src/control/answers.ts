@@ -1,12 +1,15 @@
 import type { Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
-import { present, presentList, presentModule, presentPart } from '../resources/present.js'
+import { reservedDomain } from '../resources/domains.js'
+import { CLOUD, endpoint } from '../resources/endpoints.js'
+import { present, presentList, presentModule, presentPart, uriOf } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { PresentContext, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { notFound } from './errors.js'
+import { keeperOfHost } from './record-rules.js'
 import { type Catalogue, type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
 
@@ -132,6 +135,7 @@ export class Answers {
       }
     }
     const tunnels = await this.#tunnelsOf(resource, records)
+    const domains = await this.#domainsOf(reader, resource, records)
     return {
       baseUrl: this.baseUrl,
       zone,
@@ -139,10 +143,24 @@ export class Answers {
       showSecrets: (record) => viewer !== undefined && maySeeSecrets(viewer, record),
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
+      domainOf: (id) => domains?.get(id),
       placeOf: (record) => this.#declared.placeOf(record),
       deliveryOf: (destination) => deliveryOf?.(destination),
       healthOf: (backend) => healthOf?.(backend)
     }
+  }
+
+  /** Reserved domains of cloud endpoints by their ids. */
+  async #domainsOf(reader: StoreReader, { name }: Resource, records: readonly ResourceRecord[]) {
+    if (name !== endpoint.name) return undefined
+    const found = new Map<string, { readonly id: string; readonly uri: string }>()
+    for (const { id, body } of records) {
+      if (body.type !== CLOUD) continue
+      const domain = await keeperOfHost(reader, String(body.host))
+      if (domain === undefined) continue
+      found.set(id, { id: domain, uri: uriOf(reservedDomain, { id: domain, body: {} }, this.baseUrl) })
+    }
+    return found
   }
 
   async #tunnelsOf({ name }: Resource, records: readonly ResourceRecord[]) {

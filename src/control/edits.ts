@@ -6,6 +6,7 @@ import { isObject, type Json } from '../lib/json.js'
 import type { Slices } from '../lib/slices.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { tcpEdge } from '../resources/edges.js'
+import { endpoint, endpointLayer } from '../resources/endpoints.js'
 import { createRecord, type Input, type Read, type ReadOptions, readCreate, updateRecord } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
 import { vaultSecret } from '../resources/vaults.js'
@@ -14,10 +15,24 @@ import type { FileCheck, Makers, PolicyCheck, ResourceRecord } from '../schema/f
 import type { StoreReader } from '../store/store.js'
 import type { Call, PathValues } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
+import { isStoredEndpoint } from './endpoints.js'
 import { ControlError, controlErrors, notFound, refusedBody } from './errors.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { mayGive, ownersMustBeActive, ownersMustExist } from './rights.js'
 import { mustLeadSomewhere } from './transaction.js'
+
+/** The traffic that a policy in this body is for. A change of an endpoint without its URL is taken for one of HTTP. */
+function layerOf({ name }: Resource, body: unknown): 'http' | 'tcp' {
+  if (name === endpoint.name && isObject(body)) return endpointLayer(String(body.url))
+  return name === tcpEdge.name ? 'tcp' : 'http'
+}
+
+/** Fails with `ENDPOINT_NOT_CLOUD` for the endpoint of an edge or an agent, and for the default one. */
+function mustBeStored(id: string): void {
+  if (isStoredEndpoint(id)) return
+  const message = `${id} is no cloud endpoint: change the edge, the agent or the options that it belongs to`
+  throw new ControlError(controlErrors.ENDPOINT_NOT_CLOUD, message)
+}
 
 interface EditsParts {
   readonly catalogue: Catalogue
@@ -56,10 +71,11 @@ export class Edits {
   ): Promise<T> {
     const { checkPolicy, slices } = this.#parts
     const given = module === undefined ? (isObject(body) ? body[POLICY_MODULE] : undefined) : body
-    const text = isObject(given) && (module ?? POLICY_MODULE) === POLICY_MODULE ? given.value : undefined
+    const isPolicy = (module ?? POLICY_MODULE) === POLICY_MODULE
+    const text = isPolicy && isObject(given) ? given.value : resource.name === endpoint.name ? given : undefined
     if (typeof text !== 'string' || checkPolicy.ahead === undefined) return await write()
     const limits = principal.role === 'member' ? CALLER_LIMITS.member.documents : undefined
-    const ahead = checkPolicy.ahead(text, resource.name === tcpEdge.name ? 'tcp' : 'http', limits)
+    const ahead = checkPolicy.ahead(text, layerOf(resource, body), limits)
     await slices().run(ahead.checking)
     try {
       return await write()
@@ -68,9 +84,10 @@ export class Edits {
     }
   }
 
-  /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`, or with `DECLARED`. */
+  /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`, `DECLARED` or `ENDPOINT_NOT_CLOUD`. */
   async find(reader: StoreReader, resource: Resource, path: PathValues): Promise<Versioned> {
     this.#parts.declared.mustNotHave(resource.name, path.id ?? '')
+    if (resource.name === endpoint.name) mustBeStored(path.id ?? '')
     const found = await this.#parts.records.findAny(reader, resource.name, path.id ?? '')
     const family = this.#parts.catalogue.parentOf(resource)
     const astray = family !== undefined && found?.record.body[family.field] !== path[family.field]

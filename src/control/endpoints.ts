@@ -3,7 +3,7 @@ import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
-import { endpoint } from '../resources/live.js'
+import { endpoint, endpointAddress } from '../resources/endpoints.js'
 import { uriOf } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
 import { splitHostport } from '../resources/units.js'
@@ -26,6 +26,11 @@ import { keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
+/** Does the store hold the endpoint of this id? A cloud endpoint has the id of a record, all others that of a place. */
+export function isStoredEndpoint(id: string): boolean {
+  return id !== FILE_ID && placeOfId(id) === undefined
+}
+
 /** Number of records per read. */
 const PAGE = 100
 const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443, tls: 443 }
@@ -53,7 +58,7 @@ interface Endpoint {
   readonly record: ResourceRecord
 }
 
-/** Every place where traffic is taken: host and port of the edges, addresses of the agents, and the default of the options. */
+/** Every place where traffic is taken: host and port of the edges, cloud endpoints, addresses of the agents, and the default of the options. */
 export class Endpoints {
   readonly #parts: EndpointsParts
 
@@ -64,7 +69,7 @@ export class Endpoints {
   /** Newest first, the default last. Undefined when `before` is no id of an endpoint. */
   async list(limit: number, before: string | undefined): Promise<ResourceRecord[] | undefined> {
     if (before === FILE_ID) return []
-    const after = before === undefined ? undefined : placeOfId(before)
+    const after = before === undefined ? undefined : await this.#placeOf(before)
     if (before !== undefined && after === undefined) return undefined
     const found: ResourceRecord[] = []
     for await (const group of this.#groups(after)) {
@@ -89,11 +94,20 @@ export class Endpoints {
     return undefined
   }
 
-  /** Edges and tunnels from a place on, merged into one order. */
+  async #placeOf(id: string): Promise<EndpointPlace | undefined> {
+    const place = placeOfId(id)
+    if (place !== undefined) return place
+    // The record may be deleted since.
+    const page = await this.#parts.store.list(endpoint.name, { limit: 1, before: id })
+    return page?.before && placeOfAddress(page.before, '')
+  }
+
+  /** Edges, cloud endpoints and tunnels from a place on, merged into one order. */
   async *#groups(from: EndpointPlace | undefined): AsyncGenerator<Group> {
     const lanes = [
       this.#edges(httpsEdge, from),
       this.#edges(tcpEdge, from),
+      this.#edges(endpoint, from),
       this.#tunnels(from),
       this.#othersTunnels(from)
     ]
@@ -143,6 +157,11 @@ export class Endpoints {
   }
 
   async #endpointsOf(edge: Resource, stored: StoredRecord): Promise<Endpoint[]> {
+    if (edge === endpoint) {
+      const { kind, id, createdAt, body } = stored
+      const shown = { kind, id, createdAt: timestampText(createdAt), body: body as Body, secrets: {} }
+      return [{ place: placeOfAddress(stored, ''), record: shown }]
+    }
     const body = stored.body as {
       readonly hostports?: readonly string[]
       readonly tls?: string
@@ -159,7 +178,7 @@ export class Endpoints {
         record: record(endpointId(place), stored.createdAt, {
           source: 'api',
           type: 'edge',
-          ...address(proto, host, port),
+          ...endpointAddress(proto, host, port),
           edge: this.#ref(edge, stored.id),
           domain: domain === undefined ? null : this.#ref(reservedDomain, domain),
           traffic_policy: body.traffic_policy?.value ?? ''
@@ -179,7 +198,7 @@ export class Endpoints {
       source: 'agent',
       type: 'ephemeral',
       metadata,
-      ...address(proto, hostname.replace(/^\[|\]$/g, ''), Number(port) || (PORTS[proto] ?? 0)),
+      ...endpointAddress(proto, hostname.replace(/^\[|\]$/g, ''), Number(port) || (PORTS[proto] ?? 0)),
       tunnel: { id, uri: `${base}/tunnels/${id}` },
       tunnel_session: { id: session, uri: `${base}/tunnel_sessions/${session}` }
     })
@@ -196,7 +215,7 @@ export class Endpoints {
       source: 'file',
       type: 'default',
       description: 'Every host that no edge claims.',
-      ...address('http', listener.host, listener.port),
+      ...endpointAddress('http', listener.host, listener.port),
       upstream_url:
         upstream?.kind === 'upstream' && upstream.form === 'files'
           ? `file://${upstream.folder}`
@@ -215,9 +234,4 @@ export class Endpoints {
 function record(id: string, createdAt: number, body: Body): ResourceRecord {
   const time = timestampText(createdAt)
   return { kind: endpoint.name, id, createdAt: time, body: { updated_at: time, ...body }, secrets: {} }
-}
-
-function address(proto: string, host: string, port: number): Body {
-  const shown = PORTS[proto] === port ? bracketed(host) : `${bracketed(host)}:${port}`
-  return { proto, url: `${proto}://${shown}`, hostport: `${bracketed(host)}:${port}`, host, port }
 }

@@ -56,6 +56,11 @@ export const controlErrors = defineErrors({
     text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.',
     help: 'Correct the parameter; to read on, follow next_page_uri of the answer before.'
   },
+  ENDPOINT_NOT_CLOUD: {
+    status: 409,
+    text: 'The endpoint is no cloud endpoint, and only those are changed here.',
+    help: 'Change the edge, the agent or the options that it belongs to.'
+  },
   ALREADY_EXISTS: {
     status: 409,
     text: 'Another record has the value.',

@@ -184,6 +184,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       answers,
       declared,
       edgeOn: (host) => edgeOn(holder, host),
+      agentAt: (host, tcpPort) => agentAt(holder, host, tcpPort),
       requireReserved: options.requireReserved === true,
       linkLocalBackends: options.linkLocalBackends === true,
       lenientPaths: () => holder.current().tables.https.takesLenientPaths,
@@ -231,6 +232,21 @@ function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
   return edge === undefined || edge.hosts === 'every' || !edge.hosts.some((at) => at.host === host)
     ? undefined
     : edge.id
+}
+
+/**
+ * The endpoint of an agent at a TCP port, or with a host on any port. Edges of agents yield; the ids of their units hold a slash, which no
+ * id of a record does.
+ */
+function agentAt(holder: SnapshotHolder, host: string, tcpPort: number | undefined): string | undefined {
+  const snapshot = holder.current()
+  if (tcpPort !== undefined) {
+    const id = snapshot.tables.tcpEdges.at(host, tcpPort)?.id
+    return id?.includes('/') === true ? id : undefined
+  }
+  const edge = snapshot.edge(host)
+  const isAgents = edge?.yields === true && edge.hosts !== 'every' && edge.hosts.some((at) => at.host === host)
+  return isAgents ? edge.id : undefined
 }
 
 /** The write is committed; an error in a subscriber must not fail it. */

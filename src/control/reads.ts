@@ -1,6 +1,7 @@
 import { type Json, timestampText } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
-import { endpoint, tunnel, tunnelSession } from '../resources/live.js'
+import { endpoint } from '../resources/endpoints.js'
+import { tunnel, tunnelSession } from '../resources/live.js'
 import { presentParts } from '../resources/present.js'
 import type { Part, Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
@@ -10,7 +11,7 @@ import type { ListRequest, Principal, Read, RecordPath, Shown } from './calls.js
 import type { ClusterAgents, LivePage } from './cluster/agents.js'
 import type { LiveSession, LiveTunnel } from './cluster/live-sources.js'
 import { endpointId, placeOfTunnel } from './cluster/publisher.js'
-import type { Endpoints } from './endpoints.js'
+import { type Endpoints, isStoredEndpoint } from './endpoints.js'
 import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
 import type { ControlParts } from './parts.js'
 import type { Versioned } from './records.js'
@@ -36,7 +37,7 @@ export class Reads {
 
   /** Fails with `NOT_FOUND` or `ADMIN_REQUIRED`. */
   async one(resource: Resource, { path }: RecordPath, viewer: Principal): Promise<Read> {
-    if (this.#live.has(resource)) {
+    if (this.#live.has(resource) && !isStored(resource, path.id ?? '')) {
       return { ...(await orUnavailable(this.#live.get(resource, path.id ?? ''))), revision: null, live: true }
     }
     const { answers } = this.#parts
@@ -180,7 +181,12 @@ interface Kind {
   get(id: string): Promise<ResourceRecord | undefined>
 }
 
-/** Resources that are not stored: connected agents, and endpoints of traffic. */
+/** Is it the record of a resource whose other entries are live? */
+function isStored({ name }: Resource, id: string): boolean {
+  return name === endpoint.name && isStoredEndpoint(id)
+}
+
+/** Resources that are not stored, or not only: connected agents, and endpoints of traffic. */
 export class LiveRecords {
   readonly #parts: LiveRecordsParts
   readonly #kinds: ReadonlyMap<string, Kind>

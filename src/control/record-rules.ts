@@ -1,3 +1,4 @@
+import { isInternal } from '../flow/flow.js'
 import { takesStrictPaths } from '../flow/target.js'
 import { parseAuthority } from '../lib/host.js'
 import { isLinkLocal } from '../lib/http-client/addresses.js'
@@ -7,6 +8,7 @@ import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
+import { endpoint, isCloudEndpoint } from '../resources/endpoints.js'
 import { fileBackend } from '../resources/file-backend.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { splitHostport } from '../resources/units.js'
@@ -18,7 +20,7 @@ import { refusalOfMatch } from '../schema/formats.js'
 import type { RecordKey } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { PolicyWarning } from './calls.js'
-import { ControlError, inUse } from './errors.js'
+import { ControlError, controlErrors, inUse } from './errors.js'
 import { isStrictFor } from './path-forms.js'
 import { recordsNaming } from './records.js'
 
@@ -40,15 +42,23 @@ export async function keeperOfHost(reader: StoreReader, host: string): Promise<s
 export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
   if (kind !== reservedDomain.name) return
   const edge = edgeOn(String(body.domain))
-  if (edge !== undefined) throw inUse({ kind, id }, [`${httpsEdge.name} ${edge}`])
+  if (edge !== undefined)
+    throw inUse({ kind, id }, [`${isCloudEndpoint(edge) ? endpoint.name : httpsEdge.name} ${edge}`])
 }
 
-/** Fails with `REF_NOT_FOUND` if a new host of an edge is not covered by a reserved domain. */
+/** Fails with `REF_NOT_FOUND` if a new host of an edge or a public cloud endpoint is not covered by a reserved domain. */
 export async function hostsMustBeReserved(
   reader: StoreReader,
   before: ResourceRecord | undefined,
   after: ResourceRecord
 ): Promise<void> {
+  if (after.kind === endpoint.name) {
+    const { proto, host, url } = after.body
+    if (proto === 'tcp' || host === before?.body.host || isInternal(String(host))) return
+    if ((await keeperOfHost(reader, String(host))) !== undefined) return
+    const message = `${url} is below no reserved domain of the account`
+    throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: 'url' })
+  }
   if (after.kind !== httpsEdge.name && after.body.tls !== PASSTHROUGH) return
   const held = new Set((before?.body.hostports ?? []) as readonly string[])
   for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
@@ -56,6 +66,22 @@ export async function hostsMustBeReserved(
     const message = `${hostport} is below no reserved domain of the account`
     throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: `hostports[${index}]` })
   }
+}
+
+/** Fails with `ALREADY_EXISTS` when an agent of this process serves the host or TCP port that a cloud endpoint gets. */
+export function mustNotBeOpened(
+  before: ResourceRecord | undefined,
+  { kind, body }: ResourceRecord,
+  agentAt: (host: string, tcpPort: number | undefined) => string | undefined
+): void {
+  if (kind !== endpoint.name || before?.body.hostport === body.hostport) return
+  const agent = agentAt(String(body.host), body.proto === 'tcp' ? Number(body.port) : undefined)
+  if (agent === undefined) return
+  const details = { taken_by: agent }
+  throw new ControlError(controlErrors.ALREADY_EXISTS, `url is taken by an endpoint of an agent (${agent})`, {
+    field: 'url',
+    details
+  })
 }
 
 /**

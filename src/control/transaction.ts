@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
+import { endpoint } from '../resources/endpoints.js'
 import {
   claimsOf,
   type EventNoun,
@@ -25,6 +26,7 @@ import {
   matchesMustBePossible,
   mustCarryBytes,
   mustNotBeLinkLocal,
+  mustNotBeOpened,
   mustNotServe
 } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
@@ -114,6 +116,8 @@ export interface DraftParts {
   readonly declared: DeclaredRecords
   /** The edge that serves a host. */
   readonly edgeOn: (host: string) => string | undefined
+  /** The endpoint of an agent of this process at a TCP port, otherwise with the host on any port. */
+  readonly agentAt: (host: string, tcpPort: number | undefined) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
   /** May static backends have link-local addresses? */
@@ -228,6 +232,7 @@ export class Draft {
   async #mustHold(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
     await mustLeadSomewhere(this.tx, resource, before, after)
     await mustCarryBytes(this.tx, before, after)
+    mustNotBeOpened(before, after, this.#parts.agentAt)
     if (!this.#parts.linkLocalBackends) mustNotBeLinkLocal(before, after)
     await matchesMustBePossible(this.tx, before, after, this.#parts.lenientPaths)
     if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
@@ -274,7 +279,12 @@ export class Draft {
       if (!(error instanceof ClaimConflict)) throw error
       const { kind, id } = error.keeper
       const details = { taken_by: `${kind} ${id}` }
-      throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}`, { field, details })
+      const pools = kind === endpoint.name && record.body.pooling_enabled === true
+      const why = pools ? ': several endpoints at one URL are not served, whatever their pooling_enabled' : ''
+      throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}${why}`, {
+        field,
+        details
+      })
     }
   }
 

@@ -4,6 +4,7 @@ import { Passes, type Steps } from '../lib/slices.js'
 import { failoverBackends, httpResponseBackends, tunnelGroups, weightedBackends } from '../resources/backends.js'
 import { certificateAuthorities, reservedDomains, tlsCertificates } from '../resources/domains.js'
 import { httpsEdges, httpsRoutes, tcpEdges } from '../resources/edges.js'
+import { cloudEndpoints } from '../resources/endpoints.js'
 import { fileBackends } from '../resources/file-backend.js'
 import { ipPolicies, ipRestrictions, ipRules } from '../resources/ip-policies.js'
 import { staticBackends } from '../resources/static-backend.js'
@@ -29,7 +30,8 @@ const plannedKinds: readonly PlannedKind[] = [
   failoverBackends,
   httpsEdges,
   httpsRoutes,
-  tcpEdges
+  tcpEdges,
+  cloudEndpoints
 ]
 
 /** A record after a write; `after` is undefined if it was deleted. */

@@ -171,6 +171,11 @@ export const flowErrors = defineErrors({
     text: 'The endpoint has no upstream.',
     help: 'Give the route or edge a backend, and the backend a member that serves.'
   },
+  POLICY_WITHOUT_ANSWER: {
+    status: 404,
+    text: 'The policy of a cloud endpoint ended without an answer.',
+    help: 'End its rules with custom-response, deny, redirect or forward-internal.'
+  },
   PATH_ENCODED_SLASH: {
     status: 400,
     text: 'The path contains an encoded slash.',
@@ -337,6 +342,7 @@ export const requestErrors = {
   loop: flowErrors.LOOP_DETECTED,
   loginBusy: flowErrors.LOGIN_BUSY,
   upstream: flowErrors.NO_UPSTREAM,
+  policyAlone: flowErrors.POLICY_WITHOUT_ANSWER,
   internal: flowErrors.INTERNAL_ERROR
 } as const satisfies Record<string, FailureAnswer>
 

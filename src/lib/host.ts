@@ -94,7 +94,7 @@ export type Formed = { readonly ok: true; readonly text: string } | { readonly o
 /** A valid text. */
 export const formed = (text: string): Formed => ({ ok: true, text })
 /** A rejected text, with the reason for people. */
-export const refuse = (refused: string): Formed => ({ ok: false, refused })
+export const refuse = (refused: string): Extract<Formed, { readonly ok: false }> => ({ ok: false, refused })
 
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/
 

@@ -199,7 +199,7 @@ export const optionsSchema = Type.Object(
         { description: 'DNS resolver, and the built-in DNS server for certificate challenges.' }
       ),
       require_reserved: option.switched({
-        description: 'Require that hosts of HTTPS edges are reserved domains.',
+        description: 'Require that hosts of HTTPS edges and public cloud endpoints are reserved domains.',
         default: 'off'
       }),
       data: option.directory({

@@ -5,7 +5,14 @@ import type { ShardedMap } from '../lib/sharded-map.js'
 import type { SharedRecord } from '../lib/shared-records.js'
 import type { Steps } from '../lib/slices.js'
 import type { FileUpstream, ResponseUpstream } from '../runtime/answering-upstreams.js'
-import type { AddressUpstream, Balance, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../runtime/plan.js'
+import {
+  type AddressUpstream,
+  type Balance,
+  POLICY_ALONE,
+  type TunnelUpstream,
+  type UpstreamUnit,
+  type WeightedUpstream
+} from '../runtime/plan.js'
 import type { Dialer, UpstreamKeys } from '../transport/contract.js'
 import { Balancer, type Share, WeightedChoice } from './balance.js'
 import type { FileServers } from './files/file-servers.js'
@@ -332,8 +339,9 @@ function mayBound(unit: UpstreamUnit): boolean {
   return unit.retries?.share !== undefined || unit.retries?.perSecond !== undefined
 }
 
-/** Returns why there is no target: a group without tunnels, or no upstream at all. */
+/** Returns why there is no target: a group without tunnels, a policy that had to answer, or no upstream at all. */
 export function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
+  if (key === POLICY_ALONE) return requestErrors.policyAlone
   const unit = key === undefined ? undefined : units.upstream(key)
   return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : requestErrors.upstream
 }

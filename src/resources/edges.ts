@@ -21,7 +21,17 @@ import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf, present } from './present.js'
 import { defineResource, type RecordOf, type Resource } from './resource.js'
-import { authorityKey, ownName, type PlannedRecord, planned, secretAt, splitHostport } from './units.js'
+import {
+  authorityKey,
+  edgeKey,
+  ownName,
+  type PlannedRecord,
+  planned,
+  routeKey,
+  secretAt,
+  splitHostport,
+  tcpEdgeKey
+} from './units.js'
 
 /** Identity of the HTTPS edge for its routes; the edge itself is defined below them. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
@@ -306,10 +316,6 @@ function config(planned: PlannedRecord, name: string, { enabled: _, ...body }: M
 }
 
 type TlsVersion = NonNullable<EdgeTls['minVersion']>
-
-const edgeKey = (id: string) => `edge:${id}`
-const routeKey = (id: string) => `route:${id}`
-const tcpEdgeKey = (id: string) => `tcp_edge:${id}`
 
 /** Units of HTTPS edges. */
 export const httpsEdges = planned(

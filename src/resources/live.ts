@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { computed, kept, keptText, keptTextOrNull } from '../schema/fields.js'
+import { kept, keptText } from '../schema/fields.js'
 import { ref } from '../schema/references.js'
 import { credential } from './identities.js'
 import { defineResource } from './resource.js'
@@ -34,7 +34,8 @@ const reference = Type.Object(
   { description: 'A reference to another resource.' }
 )
 
-const liveRef = (description: string) =>
+/** A reference that only the service writes. */
+export const liveRef = (description: string) =>
   kept<{ readonly id: string; readonly uri: string } | null>(reference, null, description)
 
 /** Tunnel offered by an agent. Exists in memory only. */
@@ -60,35 +61,5 @@ export const tunnel = defineResource({
       'Backends that select it.'
     ),
     forwards_to: keptText('Where the agent forwards to.')
-  }
-})
-
-/** Endpoint of an edge, of an agent, or the default one of the options. */
-export const endpoint = defineResource({
-  name: 'endpoint',
-  description: 'A place where traffic is taken: an edge, a tunnel, or the default of the options file.',
-  path: '/endpoints',
-  listKey: 'endpoints',
-  idPrefix: 'ep',
-  operations: ['get', 'list'],
-  fields: {
-    updated_at: keptText('When it was last changed (RFC 3339).'),
-    description: keptText('For people.'),
-    metadata: keptText('For programs.'),
-    source: keptText('Who declares it: file, api or agent.'),
-    type: keptText('edge, ephemeral or default.'),
-    proto: keptText('http, https, tcp or tls.'),
-    url: keptText('URL at which it is reached.'),
-    public_url: computed(Type.String(), 'The same as url.', (_stored, _path, { body }) => String(body.url ?? '')),
-    hostport: keptText('host:port of its URL.'),
-    host: keptText('Host of its URL.'),
-    port: kept<number>(Type.Integer(), 0, 'Port of its URL.'),
-    region: keptText('Always empty: endpoints are global.'),
-    upstream_url: keptTextOrNull('Where it forwards to, when that is one place.'),
-    edge: liveRef('The edge that it belongs to.'),
-    domain: liveRef('The reserved domain that it uses.'),
-    tunnel: liveRef('The tunnel that it belongs to.'),
-    tunnel_session: liveRef('The session that it belongs to.'),
-    traffic_policy: keptText('Its policy document; empty: none.')
   }
 })

@@ -213,7 +213,9 @@ export function clearField(resource: Resource, current: ResourceRecord, name: st
       given,
       before: current.body,
       secret: (path) => current.secrets[path],
-      report: (field, code, message) => problems.push({ field, code, message })
+      report: (field, code, message) => problems.push({ field, code, message }),
+      // A cleared field leaves no new document.
+      checkPolicy: () => undefined
     })
   }
   if (problems.length > 0) return { ok: false, problems }

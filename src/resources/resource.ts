@@ -93,6 +93,7 @@ const NOUNS = {
   backend: 'A backend',
   bot_user: 'A bot user',
   certificate_authority: 'A certificate authority',
+  cloud_endpoint: 'A cloud endpoint',
   domain: 'A reserved domain',
   edge_https: 'An HTTPS edge',
   edge_https_route: 'A route of an HTTPS edge',
@@ -202,7 +203,7 @@ export function newLinks(resource: Resource, before: ResourceRecord | undefined,
 export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] {
   return Object.entries(resource.fields).flatMap(([name, { unique, requestName }]) => {
     if (unique === undefined) return []
-    const { space, within } = unique
+    const { space, within, givenAs = name } = unique
     const value = body[name]
     const values = Array.isArray(value) ? value : [value]
     const prefix = within.map((other) => body[other])
@@ -212,7 +213,7 @@ export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] 
         space,
         // Several values are a tuple, encoded unambiguously.
         value: prefix.length === 0 ? String(one) : JSON.stringify([...prefix, one]),
-        field: requestName(name)
+        field: requestName(givenAs)
       }))
   })
 }

@@ -57,6 +57,13 @@ export const certificateKey = (id: string) => `certificate:${id}`
 /** Returns the key of a certificate authority's unit. */
 export const authorityKey = (id: string) => `authority:${id}`
 
+/** Returns the key of an HTTP edge's unit. */
+export const edgeKey = (id: string) => `edge:${id}`
+/** Returns the key of a route's unit. */
+export const routeKey = (id: string) => `route:${id}`
+/** Returns the key of a TCP edge's unit. */
+export const tcpEdgeKey = (id: string) => `tcp_edge:${id}`
+
 /** Splits a validated `host:port`; removes the brackets of an IPv6 host. */
 export function splitHostport(hostport: string): HostPort {
   const parsed = parseAuthority(hostport)

@@ -375,6 +375,8 @@ interface SecretUnit {
 export const policyKey = (owner: string) => `policy:${owner}`
 /** Returns the key of a backend's unit. */
 export const upstreamKey = (backend: string) => `upstream:${backend}`
+/** Key in place of an upstream of what only a policy answers; there is no such unit. */
+export const POLICY_ALONE = 'upstream:none'
 
 /** One keyed part of the plan. */
 export type Unit =

@@ -93,6 +93,8 @@ export interface PresentContext {
   placeOf?(record: ResourceRecord): { readonly file: string; readonly line: number } | undefined
   /** Delivery status of an event destination; undefined if unknown. */
   deliveryOf?(destination: string): Json | undefined
+  /** Reserved domain of a cloud endpoint; undefined if there is none. */
+  domainOf?(endpoint: string): { readonly id: string; readonly uri: string } | undefined
 }
 
 /** Context for presenting a record without related data. */
@@ -147,7 +149,7 @@ export interface Field<S = unknown> {
   /** True for a module, which has its own sub-path. */
   readonly module?: boolean
   /** Uniqueness: in `space`, together with the values of the fields `within`. For lists, each entry is unique. */
-  readonly unique?: { readonly space: string; readonly within: readonly string[] }
+  readonly unique?: Uniqueness
   /** Name in requests, if it differs from the name in responses. */
   requestName(name: string): string
   /**
@@ -159,6 +161,13 @@ export interface Field<S = unknown> {
   links(stored: S, path: string): readonly Link[]
   onCreate?(id: string, makers: Makers): Made
   onUpdate?(makers: Makers): Made
+}
+
+/** `givenAs`: the field of requests that the value follows from. @default the field itself */
+interface Uniqueness {
+  readonly space: string
+  readonly within: readonly string[]
+  readonly givenAs?: string
 }
 
 /** Fields by name, in the order of responses. */

@@ -2,7 +2,16 @@ import { isIP } from 'node:net'
 import { isInternal } from '../flow/flow.js'
 import { normalPath } from '../flow/target.js'
 import { compilePathPattern, readCacheControl } from '../lib/cache-control.js'
-import { type Formed, formatAuthority, formed, readDomain, readHostname, readHostPattern, refuse } from '../lib/host.js'
+import {
+  bracketed,
+  type Formed,
+  formatAuthority,
+  formed,
+  readDomain,
+  readHostname,
+  readHostPattern,
+  refuse
+} from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
 
@@ -14,6 +23,7 @@ export const FORMS = {
   cidr: readNetwork,
   domain: readDomain,
   hostport: readHostport,
+  endpoint_url: readEndpointUrl,
   address: readAddress,
   upstream_address: readUpstreamAddress,
   acl_rule: (text) => readAclRule(text, readAddress),
@@ -136,6 +146,52 @@ function readHostport(text: string): Formed {
   }
   const host = readHostPattern(name ?? '')
   return host.ok ? formed(`${host.text}:${port}`) : host
+}
+
+const ENDPOINT_URL = /^([a-z][a-z0-9+.-]*):\/\/([^/?#]*)\/?$/i
+/** Protocols of endpoints with the ports that their URLs omit; 0: none. */
+const ENDPOINT_PORTS: ReadonlyMap<string, number> = new Map([
+  ['http', 80],
+  ['https', 443],
+  ['tls', 443],
+  ['tcp', 0]
+])
+
+/** Place of an endpoint. An IPv6 host has no brackets. */
+interface EndpointUrl {
+  readonly ok: true
+  readonly proto: string
+  readonly host: string
+  readonly port: number
+  /** Do only policies lead to the host? */
+  readonly internal: boolean
+}
+
+type Refused = Extract<Formed, { readonly ok: false }>
+
+/** Reads the URL of an endpoint: protocol, host and port, whose host may have a star as that of an edge. */
+export function parseEndpointUrl(text: string): EndpointUrl | Refused {
+  const [, scheme = '', authority = ''] = ENDPOINT_URL.exec(text.trim()) ?? []
+  const proto = scheme.toLowerCase()
+  const usual = ENDPOINT_PORTS.get(proto)
+  if (usual === undefined) return refuse('must be a URL with http, https, tls or tcp and a host, without a path')
+  const hasPort = /:\d*$/.test(authority)
+  if (!hasPort && usual === 0) return refuse('must have a port: ports are not chosen for tcp')
+  const read = readHostport(hasPort ? authority : `${authority}:${usual}`)
+  if (!read.ok) return refuse(`${read.refused} behind ${proto}://`)
+  const colon = read.text.lastIndexOf(':')
+  const host = read.text.slice(0, colon).replace(/^\[|\]$/g, '')
+  return { ok: true, proto, host, port: Number(read.text.slice(colon + 1)), internal: isInternal(host) }
+}
+
+/** Writes the URL of an endpoint without the usual port of its protocol. */
+export function formatEndpointUrl({ proto, host, port }: Pick<EndpointUrl, 'proto' | 'host' | 'port'>): string {
+  return `${proto}://${ENDPOINT_PORTS.get(proto) === port ? bracketed(host) : formatAuthority(host, port)}`
+}
+
+function readEndpointUrl(text: string): Formed {
+  const read = parseEndpointUrl(text)
+  return read.ok ? formed(formatEndpointUrl(read)) : read
 }
 
 /**

@@ -37,6 +37,8 @@ export interface RuleView {
   /** Decrypted value of a sealed field, from the request or the record. */
   secret(name: string): string | undefined
   report(name: string, code: FieldCode, message: string, details?: Problem['details']): void
+  /** Reports the problems of a policy document as those of the field `name`. `layer`: the traffic that it is for. */
+  checkPolicy(name: string, document: string, layer: 'http' | 'tcp'): void
 }
 
 /** Reports names of header fields in `field` that configurations must not write. */
@@ -216,6 +218,7 @@ function runRules(
   faults: Set<string>,
   reading: Reading
 ): void {
+  const fieldOf = (name: string) => join(at, fields[name]?.requestName(name) ?? name)
   for (const { on, check } of rules) {
     if (on.some((name) => faults.has(name))) continue
     check({
@@ -225,8 +228,13 @@ function runRules(
       secret: (name) => secrets(join(path, name)),
       report(name, code, message, details) {
         faults.add(name)
-        const field = join(at, fields[name]?.requestName(name) ?? name)
-        reading.report({ field, code, message, ...(details === undefined ? {} : { details }) })
+        reading.report({ field: fieldOf(name), code, message, ...(details === undefined ? {} : { details }) })
+      },
+      checkPolicy(name, document, layer) {
+        for (const problem of reading.checkPolicy(document, layer) ?? []) {
+          faults.add(name)
+          reading.report({ ...problem, field: fieldOf(name) })
+        }
       }
     })
   }

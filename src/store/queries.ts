@@ -130,7 +130,8 @@ export class Queries implements StoreReader {
     }
     const ordered = query.orderBy('created_at', 'desc').orderBy('sequence', 'desc')
     const rows = await ordered.limit(limit + 1).execute()
-    return { records: rows.slice(0, limit).map(toRecord), more: rows.length > limit }
+    const page = { records: rows.slice(0, limit).map(toRecord), more: rows.length > limit }
+    return typeof before === 'string' && place !== undefined ? { ...page, before: place } : page
   }
 
   async referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]> {

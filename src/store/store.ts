@@ -71,6 +71,8 @@ export interface PageRequest {
 
 /** Page of a list, newest first. */
 export interface Page {
+  /** Position of the cursor if it was an id. */
+  readonly before?: Position
   readonly records: readonly StoredRecord[]
   /** True if older records follow. */
   readonly more: boolean

@@ -48,7 +48,8 @@ t.test('modules that exclude each other cannot be enabled together, whichever is
   const reported = (oauth: unknown, oidc: unknown, given: string) => {
     const found: unknown[] = []
     const report = (name: string, code: string, message: string) => void found.push([name, code, message])
-    rule.check({ body: { oauth, oidc }, given: new Set([given]), before: undefined, secret: () => undefined, report })
+    const rest = { before: undefined, secret: () => undefined, report, checkPolicy: () => undefined }
+    rule.check({ body: { oauth, oidc }, given: new Set([given]), ...rest })
     return found
   }
   const [on, off] = [{ enabled: true }, { enabled: false }]

@@ -115,6 +115,24 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: { ...changed, acl: ['bind:tcp.example.com:20000'] }
   },
   api_key: { full: { ...described, owner_id: idOf('usr', 2) }, change: changed },
+  endpoint: {
+    full: {
+      ...described,
+      type: 'cloud',
+      url: 'https://app.example.com',
+      traffic_policy: policy('on_http_request', 'deny'),
+      bindings: ['public'],
+      pooling_enabled: true
+    },
+    change: {
+      ...changed,
+      type: 'cloud',
+      url: 'http://other.example.com:8080',
+      traffic_policy: policy('on_http_response', 'log'),
+      bindings: ['public'],
+      pooling_enabled: false
+    }
+  },
   ip_policy: { full: described, change: changed },
   ip_policy_rule: {
     full: { ...described, cidr: '192.0.2.0/24', ip_policy_id: idOf('ipp'), action: 'deny' },

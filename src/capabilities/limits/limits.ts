@@ -8,6 +8,7 @@ import { type Json, timestampText } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
 import type { LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
 import { httpsEdge, tcpEdge } from '../../resources/edges.js'
+import { cloudEndpointPath } from '../../resources/endpoints.js'
 import { commandEventType } from '../../resources/resource.js'
 import { ownerIdOf, UnitNames } from '../../runtime/names.js'
 import type { PolicyUnit } from '../../runtime/plan.js'
@@ -317,8 +318,9 @@ function ownerOf(units: Snapshot['plan']['units'], { owner, author }: PolicyUnit
   const edge = units.get(`edge:${route?.kind === 'route' ? route.edge : id}`)
   if (name === undefined || (edge?.kind === 'edge' && edge.hosts === 'every'))
     return { kind: 'options', id, name: 'every other host', path: undefined }
+  const cloud = cloudEndpointPath(id)
   // Several agents may serve one address, each with its own endpoint.
-  if (author === 'agent') return { kind: 'endpoint', id, name, path: undefined }
+  if (author === 'agent' || cloud !== undefined) return { kind: 'endpoint', id, name, path: cloud }
   if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
   const { path } = units.get(`tcp_edge:${id}`) === undefined ? httpsEdge : tcpEdge
   return { kind: 'edge', id, name, path: `${path}/${id}` }

@@ -7,6 +7,7 @@ import {
 } from '../../../resources/backends.js'
 import { certificateAuthority, tlsCertificate } from '../../../resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../../resources/edges.js'
+import { endpoint } from '../../../resources/endpoints.js'
 import { fileBackend } from '../../../resources/file-backend.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
@@ -56,7 +57,11 @@ export async function adoptionOf(reader: StoreReader, parts: AdoptionParts): Pro
   }
   const adopter = new Adopter(found, parts.edgesOnHttp)
   const { records: taken, ...written } = adopter.adopt()
-  const named = policiesNamedByStaying(found, taken)
+  const cloud: string[] = []
+  for await (const page of everyRecord(reader, endpoint.name)) {
+    for (const { body } of page) cloud.push(JSON.stringify(body))
+  }
+  const named = policiesNamedByStaying(found, taken, cloud)
   for (const id of named.policies)
     adopter.leave(ipPolicy, id, 'is in the file and stays in the API too, where a policy names it')
   const order = new Map(ADOPTED.map(({ name }, index) => [name, index]))
@@ -105,10 +110,11 @@ async function usedOutside(
   return !going.has(`${httpsEdge.name} ${String((route?.body as { edge_id?: unknown } | undefined)?.edge_id)}`)
 }
 
-/** Returns IP policies that remaining policies name by their ids, and those records with their rules. */
+/** Returns IP policies that remaining policies name by their ids, and those records with their rules. `cloud`: policies of cloud endpoints. */
 function policiesNamedByStaying(
   found: ReadonlyMap<string, readonly Found[]>,
-  taken: readonly RemovedRecord[]
+  taken: readonly RemovedRecord[],
+  cloud: readonly string[]
 ): { readonly policies: readonly string[]; readonly records: ReadonlySet<string> } {
   const all = ({ name }: Resource) => found.get(name) ?? []
   const going = new Set(taken.map(({ id }) => id))
@@ -116,7 +122,7 @@ function policiesNamedByStaying(
     ...all(httpsEdgeRoute).filter(({ record }) => !going.has(String(record.body.edge_id))),
     ...all(tcpEdge).filter(({ record }) => !going.has(record.id))
   ]
-  const texts = staying.map(({ record }) => JSON.stringify(record.body.traffic_policy ?? null))
+  const texts = [...cloud, ...staying.map(({ record }) => JSON.stringify(record.body.traffic_policy ?? null))]
   const named = all(ipPolicy).map(({ record }) => record.id)
   const policies = named.filter((id) => texts.some((text) => text.includes(id)))
   const rules = all(ipPolicyRule).filter(({ record }) => policies.includes(String(record.body.ip_policy)))

@@ -52,6 +52,21 @@ t.test('an edge for every other host takes neither the names of agents nor inter
   await before.close()
 })
 
+t.test('a cloud endpoint does not take the name of an agent, and no agent takes its name', async (t) => {
+  const { product, bind, status } = await running(t)
+  const ask = account(product.sluice)
+  const agent = await bind(HOST)
+  const post = (url: string) => ask('/endpoints', { method: 'POST', body: { url, traffic_policy: DENY } })
+  for (const url of [`https://${HOST}`, `http://${HOST}`, `https://${HOST}:8443`])
+    t.match(await post(url), { status: 409, json: { error_code: /ALREADY_EXISTS/, details: { field: 'url' } } }, url)
+  t.equal(await status(), 200)
+  const { json } = await post('https://other.example.com')
+  await t.rejects(bind('other.example.com'), new RegExp(`already served by an edge \\(${json.id}\\)`))
+  const types = (await ask('/endpoints')).json.endpoints.map(({ type }: { type: string }) => type)
+  t.same(types.slice(0, 2), ['cloud', 'ephemeral'])
+  await agent.close()
+})
+
 t.test('no agent takes an internal name, for TCP either', async (t) => {
   const { product, bind } = await running(t)
   await t.rejects(bind('api.internal'), /is internal: only policies lead there/)
