@@ -119,7 +119,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: {
       ...described,
       type: 'cloud',
-      url: 'https://app.example.com',
+      url: 'https://cloud.example.com',
       traffic_policy: policy('on_http_request', 'deny'),
       bindings: ['public'],
       pooling_enabled: true
@@ -127,7 +127,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: {
       ...changed,
       type: 'cloud',
-      url: 'http://other.example.com:8080',
+      url: 'http://cloud.example.com:8080',
       traffic_policy: policy('on_http_response', 'log'),
       bindings: ['public'],
       pooling_enabled: false
