@@ -73,7 +73,7 @@ export interface Running {
  * error of a bind, or with the reason of `host.signal`; everything is closed then. Apps are independent; two in one process
  * share nothing. Without capabilities it serves as a proxy with policies and an API.
  */
-export async function start(options: Options, host: Host, capabilities: readonly Capability[] = []): Promise<Running> {
+export async function start(options: Options, host: Host, capabilities: readonly Capability[]): Promise<Running> {
   host.signal?.throwIfAborted()
   const counters = CountersOfLimits.find(options)
   // A successor process continues with the clock of its predecessor.

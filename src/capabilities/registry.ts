@@ -94,7 +94,7 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
   },
   import: {
     errors: async () => ({ Commands: [(await import('./import/errors.js')).importErrors] }),
-    subcommands: { import: importFormatCommands }
+    subcommands: { import: () => importFormatCommands(serverCapabilities) }
   }
 }
 

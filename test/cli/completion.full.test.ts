@@ -20,7 +20,7 @@ t.test('completion in a real bash: commands, subcommands, flags', { skip: lacks(
     return stdout.trim().split(' ')
   }
   t.has(await offered(''), ['start'])
-  t.same(await offered('sta'), ['start'])
+  t.same(await offered('sta'), ['start', 'status'])
   t.same(await offered('start', '--upst'), ['--upstream'])
   t.match((await offered('api-key', '')).slice(0, 3), ['create', 'list', 'revoke'])
   t.match(

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, rmdirSync, unlinkSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, rmdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { copiesOf } from '../../src/store/copy/copy-file.js'
 import { noImmutableFiles, noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
@@ -100,6 +101,8 @@ t.test('a copy that cannot be used is told, and the store is waited for', async 
   copyFileSync(file, away)
   unlinkSync(file)
   mkdirSync(file)
+  // Also the copy before it, which there is where the last two writes were copied apart.
+  for (const path of copiesOf(join(data, 'configuration.copy'))) rmSync(path, { force: true })
   writeFileSync(join(data, 'configuration.copy'), 'cut')
   writeFileSync(join(data, 'configuration.copy.0123456789ab'), 'half written')
   const waiting = CopyStand.launch(t, cwd, {})

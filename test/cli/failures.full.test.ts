@@ -198,7 +198,7 @@ t.test('a Node that is too old gets one line', async (t) => {
   ] as const) {
     const told = await run(t, cwd, ['--version'], { before, env: { PRETENDED } })
     if (refused) t.match(told, { code: 2, out: '', err: `sluice needs Node 20.19 or newer; this is Node ${PRETENDED}` })
-    else t.match(told, { code: 0, out: /^\d+\.\d+\.\d+\n$/, err: '' })
+    else t.match(told, { code: 0, out: /^\d+\.\d+\.\d+ \(.*\)\n$/, err: '' })
   }
   // What Node 10 and later read in either kind of module: no declaration of ours may be younger.
   t.notMatch(await readFile(MAIN, 'utf8'), /^(?:import |export |const |let )|=>|`|\?\.|\?\?|import\.meta|\bawait\b/m)

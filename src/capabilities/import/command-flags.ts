@@ -1,4 +1,6 @@
-/** Flags of `sluice import nginx`. */
+import type { Capability } from '../../app/capability.js'
+
+/** Flags of `sluice import nginx`, and what the command brings. */
 export interface ImportFlags {
   readonly output?: string
   readonly overwrite?: boolean
@@ -11,4 +13,6 @@ export interface ImportFlags {
   readonly allMethods?: boolean
   readonly upstreams: string
   readonly recordPorts?: string
+  /** Loads the capabilities of the server that a proof starts. */
+  capabilities(): Promise<readonly Capability[]>
 }

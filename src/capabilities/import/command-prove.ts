@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { pino } from 'pino'
 import { start } from '../../app/app.js'
+import type { Capability } from '../../app/capability.js'
 import { systemClock } from '../../lib/clock.js'
 import { CodedError } from '../../lib/errors.js'
 import { formatOptionProblem } from '../../options/catalogue.js'
@@ -36,7 +37,12 @@ export async function prove(
   const stops: (() => Promise<unknown>)[] = []
   try {
     const recorders = flags.upstreams === 'record' ? await startRecorders(config, flags, stops) : undefined
-    const now = await startNew(config, old, recorders?.now, stops)
+    const now = await startNew(
+      config,
+      old,
+      { recorders: recorders?.now, capabilities: await flags.capabilities() },
+      stops
+    )
     const servers: ProofServers = {
       old,
       now,
@@ -101,7 +107,7 @@ async function waitForOldServer(recorders: readonly Recorder[]): Promise<void> {
 async function startNew(
   config: ImportedConfig,
   old: URL,
-  recorders: readonly Recorder[] | undefined,
+  { recorders, capabilities }: { recorders: readonly Recorder[] | undefined; capabilities: readonly Capability[] },
   stops: (() => Promise<unknown>)[]
 ): Promise<URL> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-import-'))
@@ -123,12 +129,16 @@ async function startNew(
   }
   const loaded = await loadOptions({ flags: [], environment, folder: process.cwd() })
   if (!loaded.ok) throw new CodedError(importErrors.IMPORT_PROOF, loaded.problems.map(formatOptionProblem).join('\n'))
-  const app = await start(loaded.options, {
-    log: pino({ level: 'silent' }),
-    clock: systemClock,
-    apiKey: undefined,
-    sealKey: undefined
-  })
+  const app = await start(
+    loaded.options,
+    {
+      log: pino({ level: 'silent' }),
+      clock: systemClock,
+      apiKey: undefined,
+      sealKey: undefined
+    },
+    capabilities
+  )
   stops.push(() => app.stop())
   const tls = old.protocol === 'https:'
   const listener =

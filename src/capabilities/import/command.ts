@@ -33,12 +33,19 @@ the old server must be started with these in place of its own, and the compariso
 Exit code 0: all is exact or close; 1: something is not here, or a statement called exact differs in the proof; 2: the files
 cannot be read, or the command line is wrong.`
 
-/** Returns the commands `sluice import nginx` and those of the other formats: each makes a site file of configuration files. */
-export function importFormatCommands(): readonly Command[] {
-  return Object.entries(FORMATS).map(([format, { title, adapts }]) => formatCommand(format, title, adapts === true))
+type Load = ImportFlags['capabilities']
+
+/**
+ * Returns the commands `sluice import nginx` and those of the other formats: each makes a site file of configuration files. `capabilities`:
+ * those of the server that a proof starts.
+ */
+export function importFormatCommands(capabilities: Load): readonly Command[] {
+  return Object.entries(FORMATS).map(([format, { title, adapts }]) =>
+    formatCommand(format, title, adapts === true, capabilities)
+  )
 }
 
-function formatCommand(format: string, title: string, adapts: boolean): Command {
+function formatCommand(format: string, title: string, adapts: boolean, capabilities: Load): Command {
   const command = new Command(format)
     .description(`make a site file of files of ${title}, with a verdict for each statement and a proof`)
     .argument('<file...>', 'its configuration files')
@@ -54,8 +61,8 @@ function formatCommand(format: string, title: string, adapts: boolean): Command 
     .option('--upstreams <live|record>', 'what stands behind both servers in --prove', 'live')
     .option('--record-ports <ports>', 'ports of the recorders, with --upstreams record')
     .addHelpText('after', EXAMPLES)
-    .action(async (files: readonly string[], flags: ImportFlags) => {
+    .action(async (files: readonly string[], flags: Omit<ImportFlags, 'capabilities'>) => {
       const { importSite } = await import('./command-run.js')
-      process.exitCode = await importSite(format, files, flags)
+      process.exitCode = await importSite(format, files, { ...flags, capabilities })
     })
 }

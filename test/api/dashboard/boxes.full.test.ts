@@ -1,15 +1,16 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
+import { pagesOf } from '../../../src/app/capability.js'
+import { serverCapabilities } from '../../../src/capabilities/registry.js'
 import { boxFaults } from './boxes.js'
 import { dashboard, missing } from './browser.js'
 import { PAGES, startBusyProduct } from './busy.js'
 
 t.test('every page of the dashboard is looked at', async (t) => {
-  const pages = await readFile('src/api/dashboard/pages/pages.js', 'utf8')
-  t.same(
-    [...pages.matchAll(/\{ id: '(\w+)'/g)].map(([, id]) => id),
-    PAGES
-  )
+  const kernel = await readFile('src/api/dashboard/pages/pages.js', 'utf8')
+  const ids = [...kernel.matchAll(/\{ id: '(\w+)'/g)].map(([, id]) => id)
+  const capabilities = [...pagesOf(await serverCapabilities(), undefined).values()].map(({ path }) => path)
+  t.same([...ids, ...capabilities].sort(), [...PAGES].sort())
 })
 
 for (const width of [1280, 360]) {

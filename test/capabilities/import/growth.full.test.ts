@@ -38,7 +38,7 @@ for (const [name, { read, pieces }] of Object.entries(READERS)) {
           if (!(error instanceof Error)) throw error
         }
       }
-      t.equal(await fastGrowth(200_000, input, run), undefined, JSON.stringify(piece))
+      t.equal(await fastGrowth(800_000, input, run), undefined, JSON.stringify(piece))
     }
   })
 }

@@ -59,20 +59,18 @@ function tokenize(text: string, file: string): Token[] {
     }
     const start = position()
     if (char === '"' || char === '`') {
-      let word = ''
+      const pieces: string[] = []
       advance()
-      for (;;) {
-        const next = text[at]
-        if (next === undefined) throw syntaxError(`a text that begins with ${char} does not end`, start)
-        if (char === '"' && next === '\\' && text[at + 1] === '"') {
-          word += '"'
-          at += 2
-          continue
+      let from = at
+      for (; text[at] !== char; advance()) {
+        if (text[at] === undefined) throw syntaxError(`a text that begins with ${char} does not end`, start)
+        if (char === '"' && text[at] === '\\' && text[at + 1] === '"') {
+          pieces.push(text.slice(from, at))
+          from = ++at
         }
-        advance()
-        if (next === char) break
-        word += next
       }
+      const word = pieces.join('') + text.slice(from, at)
+      advance()
       tokens.push({ text: word, quoted: true, lastLine: line, at: start })
       continue
     }
@@ -91,12 +89,17 @@ function tokenize(text: string, file: string): Token[] {
       tokens.push({ text: word, quoted: true, lastLine: line, at: start })
       continue
     }
-    let word = ''
+    // Pieces and not characters: a text that is added to a million times costs the collector more than its length.
+    const pieces: string[] = []
+    let from = at
     for (let next = text[at]; next !== undefined && !/\s/.test(next); next = text[at]) {
-      if (next === '\\' && /["`{}#\\]/.test(text[at + 1] ?? '')) advance()
-      word += text[at]
-      advance()
+      if (next === '\\' && /["`{}#\\]/.test(text[at + 1] ?? '')) {
+        pieces.push(text.slice(from, at))
+        from = ++at
+      }
+      at++
     }
+    const word = pieces.join('') + text.slice(from, at)
     tokens.push({ text: word, quoted: false, lastLine: line, at: start })
   }
   return tokens
