@@ -18,7 +18,7 @@ export async function hangThreads(workers: readonly Worker[]): Promise<Worker> {
   const attached: Attached['params'][] = []
   session.on('NodeWorker.attachedToWorker', ({ params }: Attached) => void attached.push(params))
   await session.post('NodeWorker.enable', { waitForDebuggerOnStart: false })
-  const [found] = attached.filter(({ workerInfo }) => workerInfo.url.endsWith('/app/worker.js'))
+  const [found] = attached.filter(({ workerInfo }) => workerInfo.url.endsWith('/workers/worker.js'))
   const id = /\d+/.exec(found?.workerInfo.title ?? '')?.[0]
   const worker = workers.find(({ threadId }) => `${threadId}` === id)
   if (worker === undefined || found === undefined) throw new Error('there is no traffic thread')

@@ -93,7 +93,7 @@ export class RunningShadows implements ShadowRunner {
   }
 
   async start(wanted: ShadowCandidate, settings: ShadowSettings): Promise<ShadowView> {
-    this.#mustBeHere()
+    this.mustBeHere()
     this.#mustHaveRoom()
     const { holder, log } = this.#parts
     const bench = this.#bench(settings)
@@ -107,7 +107,7 @@ export class RunningShadows implements ShadowRunner {
   }
 
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
-    this.#mustBeHere()
+    this.mustBeHere()
     const bench = this.#bench(settings)
     const candidate: Candidate = { routes, on: (running) => new ShadowSnapshot(base, running, bench.parts) }
     const { run, stop } = this.#observe(candidate, settings, bench, () => undefined, '')
@@ -250,7 +250,7 @@ export class RunningShadows implements ShadowRunner {
   }
 
   /** Fails where other threads carry the traffic: no exchange comes by here. */
-  #mustBeHere(): void {
+  mustBeHere(): void {
     if (!this.#parts.elsewhere) return
     const message = 'threads carry the traffic (workers): nothing can be tried beside it'
     throw new ControlError(controlErrors.EXCHANGES_ELSEWHERE, message)

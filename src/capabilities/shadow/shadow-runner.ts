@@ -39,6 +39,8 @@ export interface ShadowRunner {
    * The shadow is not listed by the API, does not count towards its limits, and runs until it is ended.
    */
   beside(base: Snapshot, routes: ReadonlySet<string> | 'every', settings: ShadowSettings): Beside
+  /** Fails with `EXCHANGES_ELSEWHERE` where other threads carry the traffic. */
+  mustBeHere(): void
   /** Fails with a ControlError for a policy with errors, a route that is not there, or when too many run. */
   start(candidate: ShadowCandidate, settings: ShadowSettings): Promise<ShadowView>
   /** The newest first, without examples. */

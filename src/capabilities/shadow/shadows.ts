@@ -85,6 +85,7 @@ export class Shadows {
   async create(body: unknown, call: Call): Promise<ShadowView> {
     const { instead, writes, settings } = readShadowRequest(body)
     const { runner, rehearse, serving } = this.#parts
+    runner.mustBeHere()
     const changes = writes.length === 0 ? undefined : await rehearse(writes, call)
     return await runner.start({ instead: await findReplaced(instead, serving), changes }, settings)
   }
