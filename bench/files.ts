@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
 import { Agent as SecureAgent, request as secureRequest } from 'node:https'
 import { tmpdir } from 'node:os'
@@ -47,6 +47,8 @@ export async function fileRows({ rounds, seconds }: { rounds: number; seconds: n
   const root = mkdtempSync(join(tmpdir(), 'sluice-bench-files-'))
   const { chain, privateKey } = await selfSigned(HOST, [HOST], Date.now())
   const at = { root: join(root, 'public'), certificate: join(root, 'cert.pem'), key: join(root, 'key.pem') }
+  // Workers of nginx run as another user.
+  chmodSync(root, 0o755)
   mkdirSync(at.root)
   writeFileSync(at.certificate, chain)
   writeFileSync(at.key, privateKey)
