@@ -8,7 +8,7 @@ import t from 'tap'
  */
 const ALLOWED = {
   clause: 0,
-  absent: 1,
+  absent: 0,
   shared: 15,
   twice: 299,
   plural: 54
@@ -20,7 +20,7 @@ const MEANING: Readonly<Record<Rule, string>> = {
   clause:
     'a doc comment is a sentence about its subject; it does not begin with Of, What, How, Where, Who, Whose, So or As',
   absent:
-    'a default is written as @default, and a special value has a name; no comment begins with Absent: or Undefined:',
+    'a default is written as @default, and a special value has a name; no comment begins with Absent or Undefined',
   shared: 'each constant has a comment of its own',
   twice: 'a function xOf is defined once, beside the type of x',
   plural: 'a message says "1 line", "2 lines"'
@@ -111,7 +111,7 @@ const PLURAL = new RegExp(`\\$\\{[^}?]+\\} (?:more |further )?(?:${COUNTED})\\b`
 const rules: Readonly<Record<Rule, () => Found[]>> = {
   clause: () =>
     files.flatMap(docComments).filter(({ text }) => /^(?:Of|What|How|Where|Who|Whom|Whose|So|As)\b/.test(text)),
-  absent: () => files.flatMap(docComments).filter(({ text }) => /^(?:Absent|Undefined):/i.test(text)),
+  absent: () => files.flatMap(docComments).filter(({ text }) => /^(?:Absent|Undefined)\b/.test(text)),
   shared: () => files.flatMap(sharedComments),
   twice: () => repeatedConversions(files),
   plural: () => lines.filter(({ text }) => PLURAL.test(codeLine(text)))

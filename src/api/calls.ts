@@ -127,7 +127,7 @@ function readIfNoneMatch(header: string | undefined): (revision: number) => bool
   return (revision) => revisions?.includes(revision) ?? true
 }
 
-/** Undefined for `*`: all of them. */
+/** Returns the revisions that a header names; undefined for `*`, which means all. */
 function revisionsOf(header: string, form: RegExp, name: string): readonly number[] | undefined {
   if (header.trim() === '*') return undefined
   const tags = header

@@ -55,7 +55,7 @@ export type DescribesRecord = (resource: Resource, schema: object) => object
 /** A capability of the server, with the type of its service hidden. */
 export interface Capability {
   readonly name: string
-  /** Undefined if it is always on. */
+  /** Reads from the options whether it is on; undefined if it always is. */
   readonly enabled: ((options: Options) => boolean) | undefined
   readonly stages: Stages
   readonly describesRecord: DescribesRecord | undefined

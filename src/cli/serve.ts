@@ -115,7 +115,7 @@ interface RunParts {
   readonly demo: DemoRun
   readonly once: Once
   readonly hooks: ProcessHooks
-  /** Undefined if this process takes the place of no other one. */
+  /** This process as the successor of another one; undefined if it takes the place of none. */
   readonly successor: SuccessorProcess | undefined
 }
 

@@ -188,7 +188,7 @@ async function opened(folder: string, key?: string, entry?: StoredKey, stored = 
   return waits ? { keys, unused: key } : { keys }
 }
 
-/** Undefined when it was sealed by a key that is not here any more: another one has to be made. */
+/** Opens an unused key; undefined if it was sealed by a key that is lost, so that another one has to be made. */
 function openUnused(entry: StoredKey, seal: Sealer): string | undefined {
   try {
     return Buffer.from(seal.open(Buffer.from(entry.unused ?? '', 'base64url'), ownerOf(entry))).toString()

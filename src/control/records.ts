@@ -36,7 +36,7 @@ export class Catalogue {
     }
   }
 
-  /** Undefined for kinds that the API does not know: the store holds more than resources. */
+  /** Returns the resource of a kind; undefined for kinds that the API does not know, because the store holds more than resources. */
   find(kind: string): Resource | undefined {
     return this.#byKind.get(kind)
   }

@@ -84,7 +84,7 @@ export interface OpenComparison {
   readonly values: readonly MaybeAbsent[]
 }
 
-/** Absent values that an expression checks or depends on. */
+/** Values that an expression checks for being absent, or depends on. */
 export interface Absence {
   /** Keys of the values whose presence it checks by `has`, `in`, `size`, `hasReqHeader`, … */
   readonly asked: ReadonlySet<string>

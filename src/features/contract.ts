@@ -115,7 +115,7 @@ export type EventFieldType = 'string' | 'int' | 'bool' | 'timestamp' | 'list<dyn
 /** Source of event fields: one exchange, or one connection to a TCP edge. */
 export interface EventRecord {
   readonly connection: ConnectionFacts
-  /** Undefined if it ended before it had a flow. */
+  /** Its flow; undefined if it ended before it had one. */
   readonly flow: Flow | undefined
   /** Store revision in use when it began. */
   readonly revision: number

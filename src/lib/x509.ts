@@ -344,7 +344,7 @@ function keyTypeOf(key: KeyObject): KeyType | undefined {
   }
 }
 
-/** Undefined when an extension's bytes are malformed, which OpenSSL reads later than here. */
+/** Returns the facts of a certificate; undefined if the bytes of an extension are malformed, which OpenSSL reads later than here. */
 function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFacts | undefined {
   try {
     const parsed = new library.X509Certificate(new Uint8Array(certificate.raw))

@@ -98,7 +98,7 @@ export interface ActionNode {
   readonly type: string
   readonly path: NodePath
   readonly typeNode: ScalarNode
-  /** Undefined if omitted or null. */
+  /** The written config; undefined if omitted or null. */
   readonly config: MapNode | undefined
 }
 

@@ -24,7 +24,7 @@ export interface LimitBucket {
   readonly used: number
   /** Part of `used` that is counted for several keys together, because the limiter's memory is full. */
   readonly shared: number
-  /** Undefined if each request has its own capacity. */
+  /** Capacity that is left; undefined if each request has its own capacity. */
   readonly remaining: number | undefined
   /** Seconds until the whole capacity is free without further admissions. */
   readonly resetSeconds: number

@@ -42,7 +42,7 @@ function nestingProblem(text: string, depth: number): TreeProblem | undefined {
 }
 
 interface Tree {
-  /** Undefined for an empty or unreadable text. */
+  /** The tree; undefined for an empty or unreadable text. */
   readonly root: TreeNode | undefined
   readonly problems: readonly TreeProblem[]
 }

@@ -33,7 +33,7 @@ export interface Place {
   readonly entry: EntryFacts
   /** Snapshot of the exchange. */
   readonly snapshot: Snapshot
-  /** Undefined if no edge has the host. */
+  /** The edge; undefined if none has the host. */
   readonly found: EdgeAt | undefined
 }
 

@@ -22,7 +22,7 @@ interface ErrorFacts {
   /** Reason phrase of the status. */
   readonly title: string
   readonly code: string
-  /** Undefined if the request failed before it had an id. */
+  /** Id of the request; undefined if it failed before it had one. */
   readonly requestId: string | undefined
 }
 
@@ -47,7 +47,7 @@ const RENDER: Readonly<Record<Form, (facts: ErrorFacts) => string>> = {
 /** Context of a response from this process. */
 interface Asking {
   readonly exchange: Pick<Exchange, 'request'>
-  /** Undefined if the request failed before it had an id. */
+  /** Flow of the request; undefined if it failed before it had an id. */
   readonly flow: Pick<Flow, 'requestId'> | undefined
 }
 

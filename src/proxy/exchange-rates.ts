@@ -10,7 +10,7 @@ interface CountedExchange {
   /** Edge id; undefined if no edge has the host. */
   readonly edge: string | undefined
   readonly inner: readonly string[] | undefined
-  /** Undefined for requests of clients. */
+  /** Set for requests of policies; undefined for requests of clients. */
   readonly inside: object | undefined
   readonly flow: Flow | undefined
   /** 0 if no response was sent. */

@@ -41,7 +41,7 @@ export class DevelopmentIdentity {
     return identity
   }
 
-  /** Undefined until it is created. */
+  /** The identity; undefined until it is created. */
   get made(): ServerIdentity | undefined {
     return this.#made
   }

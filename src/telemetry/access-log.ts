@@ -75,7 +75,7 @@ export interface ExchangeRecord {
   readonly sent: Sent
   readonly duration: number
   readonly upstreamDuration: number | undefined
-  /** Undefined if no upstream sent an ordinary response. */
+  /** True for a response over a reused connection; undefined if no upstream sent an ordinary response. */
   readonly reusedConnection: boolean | undefined
   /** Attempts at upstreams; undefined if nothing was forwarded. */
   readonly tries: UpstreamTries | undefined

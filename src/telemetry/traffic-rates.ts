@@ -38,7 +38,7 @@ export interface RateWatch {
 /** Data for counting one exchange. */
 export interface RateRecord {
   readonly route: string | undefined
-  /** Undefined if no edge has the host. */
+  /** The id of the edge; undefined if none has the host. */
   readonly edge: string | undefined
   /** Routes of internal endpoints that the exchange was forwarded through. */
   readonly inner: readonly string[] | undefined

@@ -97,7 +97,7 @@ export class Deliveries {
     this.#destinations.get(destination)?.put(event)
   }
 
-  /** Undefined when there is no such destination. */
+  /** Returns the state of the delivery to a destination; undefined if there is no such destination. */
   answer(destination: string): DeliveryAnswer | undefined {
     const found = this.#destinations.get(destination)
     return found?.state.answer(found.unsupported)

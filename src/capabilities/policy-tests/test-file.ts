@@ -14,7 +14,7 @@ import { type Expectation, type TestFile, testFileSchema, type WrittenStep, type
 export interface TestStep {
   /** Milliseconds that pass first. */
   readonly wait: number
-  /** Undefined if the step only advances the clock. */
+  /** Sent request; undefined if the step only advances the clock. */
   readonly request: ImaginedRequest | undefined
   readonly upstream: UpstreamStub
   readonly repeat: number

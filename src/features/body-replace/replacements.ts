@@ -65,7 +65,7 @@ export function compileReplacement(
 /** Replacement with its values for one message. */
 export interface Step {
   readonly from: string
-  /** Undefined if the value is missing; matters only if `from` matches. */
+  /** Text that replaces a match of `from`; undefined if its value is missing, which matters only if `from` matches. */
   readonly to: string | undefined
 }
 

@@ -174,7 +174,7 @@ interface Compression {
 
 /** Result of compression in one exchange so far. */
 interface Saving {
-  /** Undefined if the response is unchanged. */
+  /** Applied coding; undefined if the response is unchanged. */
   readonly coding: Coding | undefined
   /** Bytes saved; negative if the body grew. */
   readonly bytesSaved: number

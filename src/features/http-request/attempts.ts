@@ -20,7 +20,7 @@ const MAX_RETRIES = 3
 
 interface RequestingParts {
   readonly services: Pick<PolicyServices, 'outbound' | 'clock'>
-  /** Undefined if there are no internal endpoints. */
+  /** Requests to internal endpoints; undefined if there are none. */
   readonly internal: InternalRequests | undefined
   /** Timeout of all attempts (ms). */
   readonly timeout: number

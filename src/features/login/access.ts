@@ -18,7 +18,7 @@ interface MembershipLists {
 }
 
 export interface Access {
-  /** Undefined if memberships are not used. */
+  /** Lists of memberships; undefined if they are not used. */
   readonly memberships: MembershipLists | undefined
   allows(session: Session): boolean
 }

@@ -8,7 +8,7 @@ import { policyErrors } from '../../policy/problems.js'
 export interface Amount {
   /** Text in the document. */
   readonly source: string
-  /** Undefined if it differs by request. */
+  /** The amount of every request; undefined if it differs by request. */
   readonly constant: number | undefined
   /** Returns the value for a request, or a text why there is none. */
   of(flow: Flow): number | string

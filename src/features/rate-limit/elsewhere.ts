@@ -8,7 +8,7 @@ export interface LimitNumbers {
   readonly refused: number
   readonly wouldRefuse: number
   readonly usage: UsageNumbers
-  /** Undefined if keys are not recorded, or none was refused. */
+  /** Numbers of refused keys; undefined if keys are not recorded, or none was refused. */
   readonly keys: RefusedNumbers | undefined
 }
 
@@ -40,7 +40,7 @@ export interface LimitRelay {
   elsewhere(identity: string): LimitNumbers | undefined
 }
 
-/** Undefined if limits decide in this thread alone. */
+/** Relay to the thread that decides; undefined if limits decide in this thread alone. */
 export const limitRelay = serviceKey<LimitRelay | undefined>('limit_relay', () => undefined)
 
 /** Reports the counts of limits from a traffic thread. */

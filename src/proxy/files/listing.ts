@@ -18,7 +18,7 @@ const STYLE =
 
 interface Row {
   readonly name: string
-  /** Undefined for a folder. */
+  /** Facts of a file; undefined for a folder. */
   readonly file?: { readonly size: number; readonly modified: bigint }
 }
 

@@ -43,7 +43,7 @@ export class FrameReader {
     this.#sink = sink
   }
 
-  /** Undefined when there is nothing wrong. After a violation or a close nothing more is read. */
+  /** Reads frames and returns the first violation, if any. After a violation or a close nothing more is read. */
   read(bytes: Uint8Array): Violation | undefined {
     let at = 0
     while (at < bytes.length && !this.#closed) {

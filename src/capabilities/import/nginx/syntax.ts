@@ -39,7 +39,7 @@ class Tokenizer {
     return { file: this.#file, line: this.#line, column: this.#at - this.#lineStart + 1 }
   }
 
-  /** Undefined at the end of the text. */
+  /** Returns the next token; undefined at the end of the text. */
   next(): Token | undefined {
     this.#skipSpace()
     const char = this.#text[this.#at]

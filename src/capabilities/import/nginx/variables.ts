@@ -56,7 +56,7 @@ export class Variables {
     return this.#maps.get(name)
   }
 
-  /** Undefined: Sluice has no such value. */
+  /** Returns the value of a variable; undefined if Sluice has no such value. */
   value(name: string): VariableValue | undefined {
     const own = this.#own.get(name)
     if (own !== undefined) return own

@@ -79,7 +79,7 @@ export interface SiteFile {
 
 /** Result of reading a site file. */
 export interface SiteFileRead {
-  /** Undefined if there is an error. */
+  /** The site file that was read; undefined if it has an error. */
   readonly file?: SiteFile
   readonly problems: readonly UnitProblems[]
   /** Absolute paths of the files that it names. */
