@@ -117,6 +117,28 @@ function numberAt(text: string, at: number, base: 10 | 16): { code: number; end:
 
 /** Decodes the escapes of JavaScript strings: `\uHHHH` to its low byte, `\xHH`, octal and control letters. Other backslashes are dropped. */
 export function decodeJs(text: string): string {
+  return decodeBackslashes(text, (next, at) => {
+    if (next === 0x75) return { byte: wideByte(text, at + 1), length: 5 }
+    if (next === 0x78) return { byte: hexByte(text, at + 1), length: 3 }
+    return octalEscape(text, at, true)
+  })
+}
+
+/** Decodes the escapes of C strings, and drops the backslash of an unknown one. */
+export function decodeCEscapes(text: string): string {
+  return decodeBackslashes(text, (next, at) =>
+    (next | 0x20) === 0x78 ? { byte: hexByte(text, at + 1), length: 3 } : octalEscape(text, at, false)
+  )
+}
+
+/** A numeric escape: its byte, -1 for none, and its length after the backslash. */
+interface NumericEscape {
+  readonly byte: number
+  readonly length: number
+}
+
+/** Decodes backslashes. `numeric` reads the escape whose character `next` is at `at`; control letters and other characters follow if there is none. */
+function decodeBackslashes(text: string, numeric: (next: number, at: number) => NumericEscape): string {
   if (!text.includes('\\')) return text
   const out = new ByteText(text.length)
   let i = 0
@@ -128,24 +150,17 @@ export function decodeJs(text: string): string {
       continue
     }
     const next = text.charCodeAt(i + 1)
-    const wide = next === 0x75 ? wideByte(text, i + 2) : -1
-    const hex = next === 0x78 ? hexByte(text, i + 2) : -1
-    const octal = octalLength(text, i + 1, true)
-    if (wide !== -1) {
-      out.add(wide)
-      i += 6
-    } else if (hex !== -1) {
-      out.add(hex)
-      i += 4
-    } else if (octal > 0) {
-      out.add(octalValue(text, i + 1, octal))
-      i += 1 + octal
-    } else {
-      out.add(CONTROL_ESCAPES.get(next) ?? next)
-      i += 2
-    }
+    const { byte, length } = numeric(next, i + 1)
+    if (byte === -1) out.add(CONTROL_ESCAPES.get(next) ?? next)
+    else out.add(byte)
+    i += byte === -1 ? 2 : 1 + length
   }
   return out.toString()
+}
+
+function octalEscape(text: string, at: number, oneByte: boolean): NumericEscape {
+  const length = octalLength(text, at, oneByte)
+  return { byte: length === 0 ? -1 : octalValue(text, at, length), length }
 }
 
 /** Counts octal digits at `at`, three at most; with `oneByte` only two if three would be more than a byte. */
@@ -159,35 +174,6 @@ function octalValue(text: string, at: number, length: number): number {
   let value = 0
   for (let i = at; i < at + length; i++) value = value * 8 + text.charCodeAt(i) - 0x30
   return value & 0xff
-}
-
-/** Decodes the escapes of C strings, and drops the backslash of an unknown one. */
-export function decodeCEscapes(text: string): string {
-  if (!text.includes('\\')) return text
-  const out = new ByteText(text.length)
-  let i = 0
-  while (i < text.length) {
-    const code = text.charCodeAt(i)
-    if (code !== BACKSLASH || i + 1 === text.length) {
-      out.add(code)
-      i++
-      continue
-    }
-    const next = text.charCodeAt(i + 1)
-    const hex = (next | 0x20) === 0x78 ? hexByte(text, i + 2) : -1
-    const octal = octalLength(text, i + 1, false)
-    if (hex !== -1) {
-      out.add(hex)
-      i += 4
-    } else if (octal > 0) {
-      out.add(octalValue(text, i + 1, octal))
-      i += 1 + octal
-    } else {
-      out.add(CONTROL_ESCAPES.get(next) ?? next)
-      i += 2
-    }
-  }
-  return out.toString()
 }
 
 /** Decodes the escapes of CSS (CSS 2.1 section 4.1.3): one to six digits and one white space after them; a byte is the result. */

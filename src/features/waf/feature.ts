@@ -31,7 +31,7 @@ interface Side {
   /** Variables of TX with the score and the score at which a message is denied. */
   readonly score: string
   readonly threshold: string
-  readonly denied: Verdict
+  readonly denied: (typeof wafErrors)[keyof typeof wafErrors]
 }
 
 const REQUEST: Side = {
@@ -39,7 +39,7 @@ const REQUEST: Side = {
   inspect: inspectRequest,
   score: 'blocking_inbound_anomaly_score',
   threshold: 'inbound_anomaly_score_threshold',
-  denied: refuse(wafErrors.WAF_REQUEST_DENIED)
+  denied: wafErrors.WAF_REQUEST_DENIED
 }
 
 const RESPONSE: Side = {
@@ -47,7 +47,7 @@ const RESPONSE: Side = {
   inspect: inspectResponse,
   score: 'blocking_outbound_anomaly_score',
   threshold: 'outbound_anomaly_score_threshold',
-  denied: refuse(wafErrors.WAF_RESPONSE_DENIED)
+  denied: wafErrors.WAF_RESPONSE_DENIED
 }
 
 const FAILURES = {
@@ -67,8 +67,8 @@ interface Prepared {
 const EVALUATING = new Set([949, 959, 980])
 
 function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
-  const { on_error = 'halt', enforce = true, process_body = false, paranoia, threshold } = config
-  const blocks = enforce && on_error === 'halt'
+  const { process_body = false, paranoia, threshold } = config
+  const blocks = denies(config)
   const written = [
     compileExcludedIds(config.exclude_rule_ids ?? [], scope),
     ...compileExclusions(config.exclusions ?? [], scope)
@@ -101,11 +101,10 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
       if (typeof outcome === 'object') return outcome
       const failure = outcome === undefined ? undefined : FAILURES[outcome]
       const denied = transaction.denied !== undefined
-      const error = denied ? (side === REQUEST ? wafErrors.WAF_REQUEST_DENIED : wafErrors.WAF_RESPONSE_DENIED) : failure
+      const error = denied ? side.denied : failure
       flow.publish(side.name, results(transaction, side, denied, error))
       counters[denied ? (blocks ? 'deny' : 'would_deny') : failure === undefined ? 'allow' : 'error'].inc()
-      if (!blocks || error === undefined) return undefined
-      return denied ? side.denied : refuse(error)
+      return blocks && error !== undefined ? refuse(error) : undefined
     }
     const outcome = side.inspect({ flow, plan, transaction, bodies, bodyLimit })
     return outcome instanceof Promise ? outcome.then(finish) : finish(outcome)

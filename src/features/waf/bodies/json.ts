@@ -1,3 +1,4 @@
+import { ESCAPES } from '../../../policy/json-tree.js'
 import { BACKSLASH, hexByte, isDigit, isLetter, isSpace, QUOTE } from '../bytes.js'
 import { BodyError, type BodyOptions, type BodyResult, type BodyValues, collectValues, utf8Text } from './values.js'
 
@@ -6,18 +7,6 @@ const MAX_DEPTH = 64
 
 /** Name of the document, and beginning of the names of its members. */
 const ROOT = 'json'
-
-/** Characters after a backslash in strings, apart from `u`. */
-const ESCAPES: ReadonlyMap<string, string> = new Map([
-  ['"', '"'],
-  ['\\', '\\'],
-  ['/', '/'],
-  ['b', '\b'],
-  ['f', '\f'],
-  ['n', '\n'],
-  ['r', '\r'],
-  ['t', '\t']
-])
 
 /**
  * Reads JSON (RFC 8259) to one value for each string, number and literal; `null` is an empty text. Names are `json.a.0`. Members with
