@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
 import { runCommand } from '../../cli/command.js'
-import { freePort, NEEDS_NGINX, startNginx } from './real-nginx.js'
+import { freePort } from '../../proxy/free-port.js'
+import { NEEDS_NGINX, startNginx } from './real-nginx.js'
 
 const http = (port: number, upstreams: readonly number[], changed = false) => `
   upstream app { server 127.0.0.1:${upstreams[0]}; }

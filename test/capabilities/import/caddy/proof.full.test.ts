@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
 import { runCommand } from '../../../cli/command.js'
-import { freePort } from '../real-nginx.js'
+import { freePort } from '../../../proxy/free-port.js'
 import { NEEDS_CADDY, startCaddy } from './real-caddy.js'
 
 /** Hash of the password "secret". */

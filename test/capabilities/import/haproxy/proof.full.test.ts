@@ -1,11 +1,11 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { runCommand } from '../../../cli/command.js'
-import { until } from '../../../helpers/until.js'
-import { freePort } from '../real-nginx.js'
+import { peerProgram } from '../../../helpers/peer-program.js'
+import { freePort } from '../../../proxy/free-port.js'
 
 const PROGRAM = ['haproxy', '/usr/sbin/haproxy'].find((name) => spawnSync(name, ['-v']).status === 0)
 
@@ -48,21 +48,15 @@ t.test(
   async (t) => {
     const [port = 0, ...upstreams] = [await freePort(), await freePort(), await freePort()]
     const folder = await mkdtemp(join(tmpdir(), 'sluice-haproxy-'))
+    t.teardown(() => rm(folder, { recursive: true, force: true }))
     const file = join(folder, 'haproxy.cfg')
     await writeFile(file, text(port, upstreams))
-    const child = spawn(PROGRAM as string, ['-db', '-f', file], { stdio: 'ignore' })
-    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-    t.teardown(async () => {
-      child.kill('SIGTERM')
-      await ended
-      await rm(folder, { recursive: true, force: true })
-    })
-    await until(async () => {
-      if (child.exitCode !== null) throw new Error(`haproxy ended with ${child.exitCode}`)
-      return await fetch(`http://127.0.0.1:${port}/up`).then(
-        ({ status }) => status === 200,
-        () => false
-      )
+    await peerProgram(t, port, PROGRAM as string, ['-db', '-f', file], {
+      ready: () =>
+        fetch(`http://127.0.0.1:${port}/up`).then(
+          ({ status }) => status === 200,
+          () => false
+        )
     })
     const words = ['import', 'haproxy', file, '-o', 'site.yaml', '--report', 'json']
     const prove = ['--prove', '--old', `http://127.0.0.1:${port}`, '--upstreams', 'record']

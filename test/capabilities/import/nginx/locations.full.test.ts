@@ -6,7 +6,8 @@ import { readNginx } from '../../../../src/capabilities/import/nginx/read.js'
 import { chooses } from '../../../../src/capabilities/import/proof/prove.js'
 import { writeSiteFile } from '../../../../src/capabilities/import/site-file.js'
 import { startSluice } from '../../../helpers/sluice.js'
-import { freePort, NEEDS_NGINX, startEcho, startNginx } from '../real-nginx.js'
+import { freePort } from '../../../proxy/free-port.js'
+import { NEEDS_NGINX, startEcho, startNginx } from '../real-nginx.js'
 
 const SETS = 200
 const PARTS = ['a', 'ab', 'b', 'c.png', 'img', 'x']
