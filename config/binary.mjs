@@ -65,7 +65,7 @@ async function make() {
     start.replace(/^const program = .*$/m, () => `const program = ${program}`),
     'latin1'
   )
-  const copies = await copied(files)
+  const assets = Object.fromEntries(files.map(({ name, path }) => [name, path]))
   const configuration = join(work, 'sea.json')
   await mkdir(dirname(out), { recursive: true })
   await writeFile(
@@ -77,7 +77,7 @@ async function make() {
       disableExperimentalSEAWarning: true,
       // V8's code is for one processor.
       useCodeCache: values.arch === arch(),
-      assets: { manifest, ...copies }
+      assets: { manifest, ...assets }
     })
   )
   execFileSync(join(packages, TARGETS[arch()].node, 'bin', 'node'), ['--build-sea', configuration], {
@@ -173,18 +173,6 @@ function digestOf(files) {
   const hash = createHash('sha256')
   for (const { name, bytes } of files) hash.update(`${name}\0${bytes.length}\0`).update(bytes)
   return hash.digest('hex').slice(0, 32)
-}
-
-/** The assets of the executable: its own copies, so that nothing depends on where the sources are. */
-async function copied(files) {
-  const assets = {}
-  for (const { name, path } of files) {
-    const to = join(work, 'assets', name)
-    await mkdir(dirname(to), { recursive: true })
-    await cp(path, to)
-    assets[name] = to
-  }
-  return assets
 }
 
 /** Node without its symbols, where this machine has `strip`: 34 MB less. */
