@@ -8,7 +8,7 @@ import { confirmed } from '../../cli/confirm.js'
 import { ExitCode } from '../../cli/process.js'
 import { explained, openPlace, type StoreFlags, type StorePlace, sealerOf, storePlace } from '../../cli/store-place.js'
 import { readTextFile } from '../../cli/text-file.js'
-import { MOST_CHANGES, recordedChange, revisionNote } from '../../control/revision-note.js'
+import { revisionNote } from '../../control/revision-note.js'
 import { systemClock } from '../../lib/clock.js'
 import { atMost } from '../../lib/concurrency.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
@@ -29,7 +29,7 @@ import {
   transferErrors
 } from './document.js'
 import { exportAccount } from './export.js'
-import { type ImportDifference, importAccount, type RecordDifference } from './import.js'
+import { type ImportDifference, importAccount, type RecordDifference, recordedEdits } from './import.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']
@@ -269,8 +269,7 @@ async function attempt(
 ): Promise<{ difference: ImportDifference; committed: boolean }> {
   const { value: difference, committed } = await store.transact(newId('op', systemClock.wall()), async (tx) => {
     const { difference, edits, principal } = await importAccount(tx, document, options)
-    const recorded = edits.length > MOST_CHANGES ? edits.slice(0, MOST_CHANGES + 1) : edits
-    const changes = recorded.map(({ resource, before, after }) => recordedChange(resource, before, after))
+    const changes = await recordedEdits(tx, edits, options)
     tx.note(revisionNote({ principal, subject: 'sluice import', key: null }, changes))
     if (!(await keep(difference))) tx.abandon()
     return difference

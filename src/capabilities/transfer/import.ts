@@ -1,7 +1,8 @@
 import { USER, USER_NAMES } from '../../control/access.js'
 import { ControlError } from '../../control/errors.js'
 import { mustPassTests, TESTS_FIELD } from '../../control/policy-tests.js'
-import { everyRecord } from '../../control/records.js'
+import { Catalogue, everyRecord } from '../../control/records.js'
+import { MOST_CHANGES, type RecordedChange, recordedChange } from '../../control/revision-note.js'
 import { newId } from '../../lib/id.js'
 import { isObject } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
@@ -65,6 +66,32 @@ export async function importAccount(
   const warnings = await writeEdits(tx, all, document, options)
   const records = [...users.created, ...all.map(differenceOf)]
   return { difference: { records, unchanged, warnings: [...users.warnings, ...warnings] }, edits: all, principal }
+}
+
+/**
+ * Returns the changes for the history, whose names include those of the records that contain them; one more than `MOST_CHANGES` at most, since the
+ * note of more has none.
+ */
+export async function recordedEdits(
+  tx: StoreTransaction,
+  edits: readonly Edit[],
+  { records, resources }: ImportOptions
+): Promise<RecordedChange[]> {
+  const catalogue = new Catalogue(resources)
+  const recorded = edits.slice(0, MOST_CHANGES + 1)
+  const parentKey = ({ resource, before, after }: Edit) => {
+    const family = catalogue.parentOf(resource)
+    const body = (after ?? before)?.body
+    return family && body && { kind: family.parent.name, id: String(body[family.field]) }
+  }
+  const parents = new Map<string, ResourceRecord>()
+  const keys = recorded.map(parentKey).filter((key) => key !== undefined)
+  // A transaction sees what it has written; a deleted parent is only among the edits.
+  for (const { before } of edits) if (before !== undefined) parents.set(before.id, before)
+  for (const stored of await tx.getMany(keys)) parents.set(stored.id, records.open(stored).record)
+  return recorded.map((edit) => {
+    return recordedChange(edit.resource, edit.before, edit.after, parents.get(parentKey(edit)?.id ?? ''))
+  })
 }
 
 /** Users that do not exist are created; names of other users are not taken, and none is deleted. */

@@ -1,6 +1,7 @@
 import { stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import type { RevisionNote } from '../../../src/control/revision-note.js'
 import type { Store } from '../../../src/store/store.js'
 import { SluiceProcess } from '../../cli/process.js'
 import { until } from '../../helpers/until.js'
@@ -38,6 +39,17 @@ t.test('it shows what it would do, and does it when it is told to', async (t) =>
   await withStore(t, join(data, 'sluice.db'), async (store) => {
     t.equal(await counted(store, 'https_edge'), 0)
     t.equal(await store.revision(), 3, 'an import is one revision')
+    const notes = (await store.history({ limit: 3 })).map(({ detail }) => detail as unknown as RevisionNote)
+    const names = notes.map(({ changes }) => changes?.map(({ name }) => name))
+    t.same(
+      names,
+      [
+        ['shop.example.com/new/', 'shop.example.com'],
+        ['shop.example.com/new/'],
+        ['shop.example.com', 'shop.example.com/']
+      ],
+      'a route has the name of its site in the history'
+    )
   })
 })
 
