@@ -2,6 +2,7 @@ import type { MappedBackend, TrafficMap } from '../control/traffic-answers.js'
 import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
 import { appendTo } from '../lib/lists.js'
+import type { ProcessPorts } from '../proxy/ports.js'
 import type { UnitServers } from '../proxy/unit-servers.js'
 import type { Certificates } from '../runtime/certificates.js'
 import { destinationOf, type UnitNames } from '../runtime/names.js'
@@ -34,6 +35,7 @@ interface MapParts {
   readonly certificates: Certificates
   readonly rates: TrafficRates
   readonly servers: Pick<UnitServers, 'stateOf' | 'tunnelStatesOf'>
+  readonly ports: Pick<ProcessPorts, 'listener'>
   readonly clock: Clock
 }
 
@@ -44,7 +46,7 @@ interface MapParts {
  */
 export function trafficMap(parts: MapParts): TrafficMap {
   const all = [...parts.units]
-  const listeners = all.flatMap(([key, unit]) => (unit.kind === 'listener' ? [listenerOf(key, unit)] : []))
+  const listeners = all.flatMap(([key, unit]) => (unit.kind === 'listener' ? [listenerOf(key, unit, parts)] : []))
   const byEdge = new Map<string, RouteUnit[]>()
   for (const [, unit] of all) {
     if (unit.kind === 'route') appendTo(byEdge, unit.edge, unit)
@@ -59,8 +61,10 @@ export function trafficMap(parts: MapParts): TrafficMap {
   }
 }
 
-function listenerOf(key: string, { name, host, port, tls, publicPort }: ListenerUnit): TrafficMap['listeners'][number] {
-  return { key, name, host, port, tls, public_port: publicPort ?? null }
+/** The port is the open one, which differs from a configured 0. */
+function listenerOf(key: string, unit: ListenerUnit, { ports }: MapParts): TrafficMap['listeners'][number] {
+  const { name, host, tls, publicPort } = unit
+  return { key, name, host, port: ports.listener(key)?.port ?? unit.port, tls, public_port: publicPort ?? null }
 }
 
 function edgeOf({ id, hosts, protocol, onHttp }: EdgeUnit, routes: readonly RouteUnit[], parts: MapParts): MappedEdge {

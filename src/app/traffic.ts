@@ -20,7 +20,7 @@ const COMPARED = 5
 /** Creates the traffic statistics of this process from now on; they live as long as the process. */
 export function openTraffic(
   { metrics, clock, holder, lifecycle }: Foundation,
-  { upstreams }: DataPlane
+  { upstreams, traffic }: DataPlane
 ): TrafficSource {
   const { meter, rates, connections, inFlight } = metrics
   const codes = () => metrics.failuresByCode()
@@ -67,6 +67,7 @@ export function openTraffic(
         certificates: tables.certificates,
         rates,
         servers: upstreams.servers,
+        ports: traffic.ports,
         clock
       })
     }

@@ -66,7 +66,7 @@ t.test('the map leads from listeners to servers', { timeout: 60_000 }, async (t)
   await visit(sluice, 'shop.localhost', { path: '/a' })
   await visit(sluice, 'shop.localhost', { path: '/b' })
   const { json } = await ask('/map')
-  t.match(json.listeners, [{ host: '127.0.0.1', tls: false }])
+  t.match(json.listeners, [{ host: '127.0.0.1', port: sluice.port, tls: false }])
   const found = json.edges.find(({ id }: { id: string }) => edge.endsWith(id))
   t.match(found, {
     protocol: 'https',

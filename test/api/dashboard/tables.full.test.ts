@@ -107,7 +107,7 @@ t.test('events: where they go, tests, and those that are delivered again or drop
   const { page, go, picture } = await dashboard(t, { sluice })
   await go('events')
   const destination = row(page, 'Destinations of events', sink.url)
-  await row(page, 'Subscriptions', /vaults.*vault_created\.v0/).waitFor()
+  await row(page, 'Subscriptions', /vaults.*vault_created\.v0.*webhook http/).waitFor()
   await destination.getByRole('button', { name: 'Send a test' }).click()
   await destination.getByText(`Delivered POST /event_destinations/${id}/test`).waitFor()
   await picture('events')

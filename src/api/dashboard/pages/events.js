@@ -22,7 +22,11 @@ export default function EventsPage({ path: [open] }) {
     const { delivered, error } = await call('POST', `/event_destinations/${row.id}/test`)
     if (!delivered) throw new Error(`The test was not delivered: ${error}`)
   }
-  if (open !== undefined) return html`<${DeadLetters} id=${open} />`
+  const nameOf = (/** @type {string} */ id) => {
+    const found = destinations.rows?.find((/** @type {any} */ row) => row.id === id)
+    return found === undefined ? id : labelOf(found)
+  }
+  if (open !== undefined) return html`<${DeadLetters} id=${open} name=${nameOf(open)} />`
   return html`<${Page} title="Events" lead="Audit and traffic events sent to webhooks, files and cloud log services.">
     <h2>Destinations</h2>
     <div class="actions">
@@ -48,7 +52,7 @@ export default function EventsPage({ path: [open] }) {
         columns=${[
           {
             title: 'Destination',
-            cell: (/** @type {any} */ row) => `${kindOf(row)}${row.description ? ` · ${row.description}` : ''}`
+            cell: labelOf
           },
           {
             title: 'State',
@@ -91,12 +95,17 @@ export default function EventsPage({ path: [open] }) {
           },
           {
             title: 'Destinations',
-            cell: (/** @type {any} */ row) => row.destinations.map((/** @type {any} */ one) => one.id).join(', ')
+            cell: (/** @type {any} */ row) => row.destinations.map((/** @type {any} */ { id }) => nameOf(id)).join(', ')
           }
         ]}
       />
     <//>
   <//>`
+}
+
+/** @param {any} row */
+function labelOf(row) {
+  return `${kindOf(row)}${row.description ? ` · ${row.description}` : ''}`
 }
 
 /** @param {any} row */
@@ -106,8 +115,8 @@ function kindOf({ target, id }) {
   return [kind, url ?? path ?? arn].filter((part) => part !== undefined).join(' ')
 }
 
-/** @param {{ id: string }} props */
-function DeadLetters({ id }) {
+/** @param {{ id: string, name: string }} props */
+function DeadLetters({ id, name }) {
   const list = useList(`/event_destinations/${id}/dead_letters`, 'dead_letters', { every: EVERY })
   const reason = refusalOf('dead_letters')
   const path = `/event_destinations/${id}`
@@ -115,7 +124,7 @@ function DeadLetters({ id }) {
   const none = (list.rows ?? []).length === 0
   return html`<${Page}
     title="Not delivered"
-    lead=${html`Events for <code>${id}</code> that could not be delivered. <a href="#/events">All destinations</a>`}
+    lead=${html`Events for ${name} that could not be delivered. <a href="#/events">All destinations</a>`}
     actions=${html`<${Action}
         label="Deliver all again"
         reason=${reason ?? (none ? 'There is nothing to deliver.' : undefined)}
