@@ -79,14 +79,16 @@ let host: CommandHost | undefined
 /**
  * One command of `sluice`, run to its end in a process that all tests of this one share: starting one for each costs more than what
  * most commands do. A start that is to fail has a process of its own, which the test ends. Where signals or the end of the process
- * count, use a `SluiceProcess`.
+ * count, use a `SluiceProcess`. An executable that TEST_BINARY names runs by itself.
  */
 export async function runCommand(
   t: Test,
   words: readonly string[],
   options: { cwd: string; env?: Record<string, string> }
 ): Promise<Ended> {
-  if (LASTING.includes(words[0] ?? '')) return await new SluiceProcess(t, words, options).ended()
+  const { TEST_BINARY } = process.env
+  if (TEST_BINARY !== undefined || LASTING.includes(words[0] ?? ''))
+    return await new SluiceProcess(t, words, options).ended()
   host ??= new CommandHost()
   return await host.run({ words, cwd: options.cwd, env: { ...inheritedEnvironment(), ...options.env } })
 }
