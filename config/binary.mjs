@@ -57,11 +57,11 @@ async function make() {
   const names = Object.fromEntries(files.map(({ name, bytes }) => [name, bytes.length]))
   const manifest = join(work, 'manifest.json')
   await writeFile(manifest, JSON.stringify({ digest, files: names }))
-  const main = join(work, 'main.cjs')
+  const main = 'main.cjs'
   const start = await readFile(join(root, 'config', 'binary-main.cjs'), 'latin1')
   const program = await readFile(join(root, 'dist', 'program.cjs'), 'latin1')
   await writeFile(
-    main,
+    join(work, main),
     start.replace(/^const program = .*$/m, () => `const program = ${program}`),
     'latin1'
   )
@@ -80,10 +80,9 @@ async function make() {
       assets: { manifest, ...assets }
     })
   )
-  execFileSync(join(packages, TARGETS[arch()].node, 'bin', 'node'), ['--build-sea', configuration], {
-    stdio: 'inherit',
-    cwd: work
-  })
+  // The path of the program is part of the executable, and so are hashes of names in what V8 compiled.
+  const words = ['--random-seed=1', '--build-sea', configuration]
+  execFileSync(join(packages, TARGETS[arch()].node, 'bin', 'node'), words, { stdio: 'inherit', cwd: work })
   // A program that runs cannot be written; a new file can take its place.
   const fresh = `${out}.new`
   await cp(join(work, 'sluice'), fresh)
